@@ -1,0 +1,328 @@
+"""The one Gymnasium environment, which plays any world: the observation is the chat, the action is the text the policy writes."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, SupportsFloat
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, ToolCall
+from agentgym.parsing import DIALECTS, Dialect, explain, parse
+from agentgym.prompts import document_tools
+from agentgym.spaces import ActionSpace, ChatSpace
+from agentgym.tools import BoundTool, Tool, ToolError, check_jsonable, echo, tools_of
+from agentgym.world import World, check_bool, check_choice, check_int
+
+MAX_CALLS = 128
+"""Calls of one reply beyond this many are answered with an error instead of being run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What `info["detail"]` holds, in one object because Gymnasium's vector envs pay for every key.
+
+    Attributes:
+        calls: Calls that the last reply made.
+        errors: How many of them failed; 1 if the reply could not be read.
+        failed_rounds: How many replies in a row, the last one included, had no call that succeeded.
+        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`; empty while it goes on.
+        score: The world's score, once the episode has ended.
+    """
+
+    calls: int = 0
+    errors: int = 0
+    failed_rounds: int = 0
+    ended: str = ""
+    score: float | None = None
+
+
+@functools.lru_cache(maxsize=1024)
+def _detail(calls: int, errors: int, failed_rounds: int) -> Detail:
+    return Detail(calls, errors, failed_rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A moment of an episode; opaque, picklable, and good for any number of restores."""
+
+    state: Mapping[str, Any]
+
+
+class ToolEnv(gymnasium.Env[Chat, str]):
+    """Plays a world: reads a reply, runs its calls, shows the results.
+
+    Whatever the policy writes is a step. The env raises on misuse by its caller only: a step before reset or after the end, or
+    an action that is not a `str`. The reward is the world's score, given once, when the episode ends. It terminates when the
+    world has ended and is truncated when the turn budget is used up, in this order, so the last allowed turn may succeed.
+
+    Args:
+        world: The world's class, or where to import it from (`"package.module:Class"`).
+        dialect: How calls are written: `auto`, `json` or `python` (see `agentgym.parsing`).
+        parallel_calls: Whether one reply may hold several calls, if the world allows it.
+        max_failed_rounds: End the episode after this many replies in a row without a successful call.
+        render_mode: `ansi` renders the chat as text.
+        **config: Fields of the world's `Config`.
+
+    Raises:
+        ValueError: An option is unknown or out of range.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 1}
+
+    def __init__(
+        self,
+        world: type[World[Any]] | str,
+        *,
+        dialect: Dialect = "auto",
+        parallel_calls: bool = True,
+        max_failed_rounds: int | None = None,
+        render_mode: str | None = None,
+        **config: Any,
+    ) -> None:
+        check_choice("dialect", dialect, DIALECTS)
+        check_bool("parallel_calls", parallel_calls)
+        if max_failed_rounds is not None:
+            check_int("max_failed_rounds", max_failed_rounds, 1, 1_000_000)
+        if render_mode is not None:
+            check_choice("render_mode", render_mode, self.metadata["render_modes"])
+        self.world_class = load_world(world)
+        self.config = make_config(self.world_class, config)
+        self.dialect: Dialect = dialect
+        self.parallel_calls = parallel_calls and self.world_class.parallel_calls
+        self.max_failed_rounds = max_failed_rounds
+        self.render_mode = render_mode
+        self.chat = Chat()
+        self._world: World[Any] | None = None
+        self._mounted: tuple[object, ...] = ()
+        self._over = False
+        self._failed_rounds = 0
+        self._bind(self.world_class(self.config, 0))
+        self.observation_space = ChatSpace()
+        self.action_space = ActionSpace(self._schemas, dialect)
+
+    @property
+    def world(self) -> World[Any]:
+        """The world being played.
+
+        Raises:
+            ResetNeeded: There is none before the first reset.
+        """
+        if self._world is None:
+            raise ResetNeeded("this env has no episode yet: call reset() first")
+        return self._world
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode has ended."""
+        return self._over
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The schemas of the tools on offer, mounted ones last."""
+        return self._schemas
+
+    def mount(self, toolset: object) -> None:
+        """Offer the `@tool` methods of another object from the next reset on, through the same checks and the same log.
+
+        Raises:
+            ValueError: A tool of that name is there already.
+        """
+        if twice := self._tools.keys() & tools_of(toolset).keys():
+            raise ValueError(f"there is a tool called {', '.join(sorted(twice))} already; rename it in {type(toolset).__name__}")
+        self._mounted = (*self._mounted, toolset)
+        self._bind(self._world or self.world_class(self.config, 0))
+        self.action_space = ActionSpace(self._schemas, self.dialect)
+
+    def _bind(self, world: World[Any]) -> None:
+        self._tools: dict[str, BoundTool] = {}
+        for owner in (*world.toolsets(), *self._mounted):
+            self._tools.update(tools_of(owner))
+        self._schemas = tuple(bound.schema for bound in self._tools.values())
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
+        """Start an episode on a new instance, which is a function of the configuration and the seed."""
+        super().reset(seed=seed)
+        world = self.world_class(self.config, int(self.np_random.integers(2**63)))
+        world.generate()
+        self._world, self._over, self._failed_rounds = world, False, 0
+        self._bind(world)
+        documentation = document_tools(self._schemas, self.dialect, self.parallel_calls)
+        task = world.task()
+        content = task if isinstance(task, Content) else Content(task)
+        self.chat = Chat((), self._schemas).add(
+            Message("system", f"{world.rules()}\n\n{documentation}", id=SYSTEM_ID),
+            Message("user", content.text, images=content.images, id=TASK_ID),
+        )
+        return self.chat, self._info(world, 0, 0)
+
+    def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play one reply of the policy.
+
+        Raises:
+            ResetNeeded: There is no running episode.
+            TypeError: The action is not a `str`.
+        """
+        world = self._world
+        if world is None or self._over:
+            raise ResetNeeded("there is no running episode: call reset() before the next step()")
+        if not isinstance(action, str):
+            raise TypeError(f"an action is the text that the policy wrote (str), got {type(action).__name__}")
+        world.turn += 1
+        reply = self._read(world, action)
+        answers, errors = self._answer(world, reply, action)
+        self.chat = chat = self.chat.add(reply, *answers)
+        self._failed_rounds = self._failed_rounds + 1 if errors == len(answers) else 0
+        if ended := self._ended(world):
+            return self._end(ended, Detail(len(reply.calls), errors, self._failed_rounds, ended, float(world.score())))
+        return chat, 0.0, False, False, self._info(world, len(reply.calls), errors)
+
+    def _read(self, world: World[Any], action: str) -> Message:
+        """The assistant message of a reply; it keeps no call that is not going to be answered."""
+        reply = parse(action, self.dialect, self._schemas, world.turn)
+        if not reply.calls and (call := world.final_answer(reply.text)):
+            reply = replace(reply, calls=(replace(call, id=f"call_{world.turn}_0"),))
+        if len(reply.calls) > 1 and not self.parallel_calls:
+            return replace(reply, calls=())
+        return reply
+
+    def _answer(self, world: World[Any], reply: Message, action: str) -> tuple[list[Message], int]:
+        """Run the calls of a reply in order; the messages that answer it and how many of them are errors."""
+        turn = world.turn
+        if not reply.calls:
+            why = explain(action, self.dialect, self._schemas) or "this world takes one call in each reply; none was run"
+            return [Message("user", f"error: {why}", id=f"{turn}:1")], 1
+        answers: list[Message] = []
+        errors = 0
+        for k, call in enumerate(reply.calls, 1):
+            try:
+                if k > MAX_CALLS:
+                    raise ToolError(f"one reply may hold at most {MAX_CALLS} calls; this one was not run")
+                content = self._run(world, call.name, call.arguments)
+            except ToolError as error:
+                content, errors = Content(f"error: {error}"), errors + 1
+            answers.append(Message("tool", content.text, "", (), call.id, content.images, f"{turn}:{k}"))
+        return answers, errors
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
+        """Run one call without a chat, with the same checks: for code-driven tool calling, TRL or an MCP server.
+
+        Raises:
+            ResetNeeded: There is no running episode.
+            ToolError: The call was refused; nothing has changed.
+        """
+        if self._world is None or self._over:
+            raise ResetNeeded("there is no running episode to call a tool in: call reset() first")
+        check_jsonable(arguments)
+        return self._run(self._world, name, arguments)
+
+    def _run(self, world: World[Any], name: str, arguments: Mapping[str, Any]) -> Content:
+        bound = self._tools.get(name)
+        if bound is None:
+            raise ToolError(f"there is no tool {echo(name)}; tools: {', '.join(self._tools)}")
+        if world.done:
+            raise ToolError("the episode has ended; this call was not run")
+        result = bound(arguments)
+        if bound.schema.final:
+            world.done = True
+        if isinstance(result, Content):
+            return result
+        return Content(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+
+    def _ended(self, world: World[Any]) -> str:
+        if world.done:
+            return "world"
+        if self.max_failed_rounds is not None and self._failed_rounds >= self.max_failed_rounds:
+            return "failed_rounds"
+        return "max_turns" if world.max_turns is not None and world.turn >= world.max_turns else ""
+
+    def _end(self, ended: str, detail: Detail) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+        self._over = True
+        score = detail.score or 0.0
+        info = {"turn": self.world.turn, "valid": detail.errors == 0, "success": score >= 1.0, "detail": detail}
+        truncated = ended == "max_turns"
+        return self.chat, score, not truncated, truncated, info
+
+    def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
+        detail = _detail(calls, errors, self._failed_rounds)
+        return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """The chat as text in `ansi` mode, None otherwise."""
+        return self.chat.to_text() if self.render_mode == "ansi" else None
+
+    def snapshot(self) -> Snapshot:
+        """The state of the episode, to return to with `restore` here or in another env of the same world."""
+        return Snapshot(copy.deepcopy(self._state()))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Return to a snapshot; the snapshot stays good."""
+        self.__dict__.update(copy.deepcopy(dict(snapshot.state)))
+        self._bind(self.world)
+
+    def clone(self) -> ToolEnv:
+        """An independent env at the same point of the same episode. `agentgym.clone` copies a whole wrapper stack."""
+        return copy.deepcopy(self)
+
+    def _state(self) -> dict[str, Any]:
+        names = ("_world", "_mounted", "_over", "_failed_rounds", "chat", "_np_random", "_np_random_seed")
+        return {name: self.__dict__[name] for name in names if name in self.__dict__}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_tools"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._bind(self._world or self.world_class(self.config, 0))
+
+
+def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
+    """The class of a world, imported if it is given by name.
+
+    Raises:
+        ValueError: The name leads to no world.
+    """
+    if isinstance(world, str):
+        module, _, name = world.partition(":")
+        try:
+            world = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ValueError(f"world {world!r} cannot be imported ({error}); write 'package.module:Class'") from error
+    if not (isinstance(world, type) and issubclass(world, World)):
+        raise ValueError(f"world must be a subclass of agentgym.World, got {world!r}")
+    return world
+
+
+def make_config(world: type[World[Any]], options: Mapping[str, Any]) -> Any:
+    """The configuration of a world from keyword arguments.
+
+    Raises:
+        ValueError: An option is unknown, or the configuration refuses its value.
+    """
+    known: Sequence[str] = list(world.Config.__dataclass_fields__)
+    if unknown := [name for name in options if name not in known]:
+        raise ValueError(f"{world.__name__} has no option {unknown[0]!r}; options: {', '.join(known)}")
+    return world.Config(**options)
+
+
+def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """An independent copy of an env with all its wrappers, at the same point of the same episode."""
+    return copy.deepcopy(env)
+
+
+def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
+    """The `ToolEnv` inside a stack of wrappers.
+
+    Raises:
+        TypeError: The stack plays something else.
+    """
+    inner = env.unwrapped
+    if not isinstance(inner, ToolEnv):
+        raise TypeError(f"this needs an env of agentgym, got {type(inner).__name__}")
+    return inner

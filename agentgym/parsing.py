@@ -1,0 +1,326 @@
+"""Reading tool calls out of what a model wrote, and writing them.
+
+Two dialects: `python`, one call in a ```` ```python ```` fence (LUMINA, appendix A), and `json`, one or several
+`<tool_call>{"name": …, "arguments": …}</tool_call>` (the Hermes and Qwen form); `auto` reads either. Reading never raises, takes
+linear time and evaluates nothing: a Python call is translated token by token into JSON, so both dialects meet the same limits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from agentgym.messages import Message, ToolCall
+from agentgym.tools import MAX_CALL_CHARS, Tool, ToolError, check_jsonable, echo
+
+Dialect = Literal["auto", "json", "python"]
+DIALECTS: tuple[str, ...] = get_args(Dialect)
+
+MAX_REPLY_CHARS = 1_000_000
+"""A longer reply is cut to this length in the log, and none of its calls runs."""
+MAX_DEPTH = 64
+"""How deep the arguments of a call may nest."""
+
+# Nearly all replies: prose without markup, then one call with at most one argument, an integer or a plain string.
+_VALUE = r'(?:(-?(?:0|[1-9][0-9]{0,17}))|"([^"\\\n<`\0-\x1f]*)")\s*'
+_WORD = "([A-Za-z_][A-Za-z0-9_]*)"
+_PLAIN_JSON = re.compile(
+    r'([^<`]*)<tool_call>\s*\{\s*"name"\s*:\s*"' + _WORD + r'"\s*,\s*"arguments"\s*:\s*\{\s*'
+    r'(?:"' + _WORD + r'"\s*:\s*' + _VALUE + r")?\}\s*\}\s*</tool_call>\s*"
+)
+_PLAIN_PYTHON = re.compile(
+    r"([^<`]*)```python[ \t]*\n?\s*" + _WORD + r"\s*\(\s*(?:" + _WORD + r"\s*=\s*" + _VALUE + r")?\)\s*```\s*"
+)
+_OPENER = re.compile(r"<think>|</think>|<tool_call>|```python[ \t]*\n?")
+_CLOSER = {"<think>": "</think>", "<tool_call>": "</tool_call>"}
+_FENCE = "```"
+_LITERALS = "a block holds one call, and its arguments are Python literals"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CALL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*\((.*)\)\s*", re.DOTALL)
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<key>\s*=)?
+  | (?P<string>\"\"\"(?:[^\\"]|\\.|"(?!""))*+\"\"\"|\'\'\'(?:[^\\']|\\.|'(?!''))*+\'\'\'|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')
+  | (?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_.])
+  | (?P<sign>[\[\]{}:,])
+  )""",
+    re.VERBOSE | re.DOTALL,
+)
+# An unclosed string runs to the end: were it skipped instead, each of its quotes would be tried again, in quadratic time.
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\n": ""}
+
+
+class _Unreadable(ValueError):
+    """The reply holds no call that can be read; the text says why."""
+
+
+@dataclass
+class _Found:
+    """What one pass over a reply found."""
+
+    thinking: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    fences: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    open: str = ""
+    thought: int = 0
+
+
+def parse(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = (), turn: int = 0) -> Message:
+    """Read a reply. Never raises.
+
+    Args:
+        text: What the model wrote.
+        dialect: The form in which calls are written.
+        tools: The tools on offer; they name the arguments of a Python call that were written by position.
+        turn: The turn of the message, for its id and those of its calls.
+
+    Returns:
+        An assistant message. It has no calls if the reply holds none, or if any of them cannot be read: `explain` says why.
+    """
+    return _read_plain(text, dialect, turn) or _read(text, dialect, tools, turn)[0]
+
+
+def explain(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = ()) -> str:
+    """Why `parse` found no call in a reply, in words for the model that wrote it; empty if it found one."""
+    return _read(text, dialect, tools, 0)[1]
+
+
+def render(call: ToolCall, dialect: Dialect = "auto") -> str:
+    """The text of a call, the inverse of `parse`: a fence in the `python` dialect, a `<tool_call>` otherwise."""
+    if dialect == "python":
+        arguments = ", ".join(f"{name}={_python_literal(value)}" for name, value in call.arguments.items())
+        return f"```python\n{call.name}({arguments})\n```"
+    body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
+    return "<tool_call>\n" + body.replace("</", "<\\/") + "\n</tool_call>"
+
+
+def _read_plain(text: str, dialect: Dialect, turn: int) -> Message | None:
+    """A reply of the usual form, read in one match; None if it is of another form or anything is wrong with it."""
+    if len(text) > MAX_CALL_CHARS or not text.isascii():
+        return None
+    plain = _PLAIN_JSON.fullmatch(text) if dialect != "python" else None
+    if plain is None:
+        plain = _PLAIN_PYTHON.fullmatch(text) if dialect != "json" else None
+        if plain is None:
+            return None
+    said, name, key, number, string = plain.groups()
+    arguments: dict[str, Any] = {} if key is None else {key: string if number is None else int(number)}
+    call = ToolCall(name, arguments, f"call_{turn}_0")
+    return Message("assistant", said.strip(), "", (call,), "", (), f"{turn}:0", text)
+
+
+def _read(text: str, dialect: Dialect, tools: Sequence[Tool], turn: int) -> tuple[Message, str]:
+    raw, problem = _as_unicode(text)
+    found = _scan(raw)
+    calls: tuple[ToolCall, ...] = ()
+    if not problem:
+        try:
+            calls = tuple(_calls(found, dialect, tools, turn))
+        except (_Unreadable, ToolError) as error:
+            problem = str(error)
+    said = "".join(found.text).strip()
+    return Message("assistant", said, "\n".join(found.thinking).strip(), calls, "", (), f"{turn}:0", raw), problem
+
+
+def _as_unicode(text: str) -> tuple[str, str]:
+    if len(text) > MAX_REPLY_CHARS:
+        return _as_unicode(text[:MAX_REPLY_CHARS])[0], f"the reply is longer than {MAX_REPLY_CHARS} characters"
+    if text.isascii():
+        return text, ""
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    return clean, "" if clean == text else "the reply is not valid Unicode (lone surrogate)"
+
+
+def _scan(raw: str) -> _Found:
+    """Split a reply into thinking, call bodies and text in one pass."""
+    found = _Found()
+    position = 0
+    while opener := _OPENER.search(raw, position):
+        mark, start = opener.group(), opener.end()
+        before = raw[position : opener.start()]
+        if mark == "</think>":
+            # A template that opens the thinking itself leaves only the closing tag: all that came before was thinking.
+            found = _Found(thought=opener.start())
+            position = start
+            continue
+        found.text.append(before)
+        closer = _CLOSER.get(mark, _FENCE)
+        end = raw.find(closer, start)
+        body = raw[start:] if end < 0 else raw[start:end]
+        position = len(raw) if end < 0 else end + len(closer)
+        if mark == "<think>":
+            found.thinking.append(body)
+        elif end < 0:
+            found.open = closer
+        else:
+            (found.tags if mark == "<tool_call>" else found.fences).append(body)
+    found.text.append(raw[position:])
+    if found.thought:
+        found.thinking.insert(0, raw[: found.thought].replace("<think>", "").replace("</think>", ""))
+    return found
+
+
+def _calls(found: _Found, dialect: Dialect, tools: Sequence[Tool], turn: int) -> Iterable[ToolCall]:
+    fences = found.fences if dialect != "json" else []
+    tags = found.tags if dialect != "python" else []
+    if found.open:
+        raise _Unreadable(f"a call was opened but not closed: end it with {found.open}")
+    if fences and tags:
+        raise _Unreadable("the reply mixes ```python and <tool_call>: write all calls in one form")
+    if len(fences) > 1:
+        raise _Unreadable(f"the reply has {len(fences)} ```python blocks: write exactly one")
+    if not fences and not tags:
+        raise _Unreadable(f"no tool call found: {_form(dialect)}")
+    bodies = [_python_to_json(fence, tools) for fence in fences] or tags
+    return [_call(body, f"call_{turn}_{k}") for k, body in enumerate(bodies)]
+
+
+def _form(dialect: Dialect) -> str:
+    forms = {"python": "write one call in a ```python block", "json": "write <tool_call>{…}</tool_call>"}
+    return forms.get(dialect, f"{forms['json']} or {forms['python']}")
+
+
+def _call(body: str, call_id: str) -> ToolCall:
+    """One call from its JSON text `{"name": …, "arguments": …}`."""
+    data = _load(body.strip())
+    if not isinstance(data, dict) or set(data) - {"name", "arguments"} or not isinstance(data.get("name"), str):
+        raise _Unreadable('a call is a JSON object {"name": "<tool>", "arguments": {…}}')
+    name, arguments = data["name"], data.get("arguments", {})
+    if not _NAME.fullmatch(name):
+        raise _Unreadable(f"a tool name is ASCII letters, digits and _, got {echo(name)}")
+    if not isinstance(arguments, dict):
+        raise _Unreadable(f'"arguments" is a JSON object, got {echo(arguments)}')
+    if "\\u" in body or "\0" in body or not body.isascii():
+        check_jsonable(data)
+    return ToolCall(name, arguments, call_id)
+
+
+def _load(body: str) -> Any:
+    if len(body) > MAX_CALL_CHARS:
+        raise _Unreadable(f"a call is {len(body)} characters long, at most {MAX_CALL_CHARS} are allowed")
+    if body.count("[") + body.count("{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
+        raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")
+    try:
+        data, end = _DECODER.raw_decode(body)
+    except ToolError:
+        raise
+    except ValueError as error:  # JSONDecodeError, and int() of more than 4,300 digits
+        raise _Unreadable(f"a call is not valid JSON: {error.args[0][:120]}") from None
+    if end != len(body):
+        raise _Unreadable(f"a call is followed by more text: {echo(body[end : end + 60])}")
+    return data
+
+
+def _depth(body: str) -> int:
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(body):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket, 0)
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _Unreadable(f"{echo(twice)} is given twice")
+    return data
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _Unreadable(f"a number must be finite, got {text[:40]}")
+    return number
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
+
+
+def _python_to_json(fence: str, tools: Sequence[Tool]) -> str:
+    """Translate the one call in a fence into the JSON form, token by token."""
+    if len(fence) > MAX_CALL_CHARS:
+        raise _Unreadable(f"a call is {len(fence)} characters long, at most {MAX_CALL_CHARS} are allowed")
+    call = _CALL.fullmatch(fence)
+    if call is None:
+        raise _Unreadable("a ```python block holds exactly one call, such as tool_name(argument=value)")
+    name, inside = call.groups()
+    parameters = next((list(tool.parameters.get("properties", ())) for tool in tools if tool.name == name), [])
+    return f'{{"name": "{name}", "arguments": {{{_arguments(inside, parameters)}}}}}'
+
+
+def _arguments(inside: str, parameters: Sequence[str]) -> str:
+    out: list[str] = []
+    depth = position = count = 0
+    expecting = True
+    end = len(inside.rstrip())
+    while position < end:
+        token = _TOKEN.match(inside, position)
+        if token is None:
+            raise _Unreadable(f"cannot read {echo(inside[position : position + 40])}: {_LITERALS}")
+        position = token.end()
+        if depth == 0 and expecting:
+            out.append(_key(token, count, parameters))
+            count += 1
+        expecting = token["sign"] == "," and depth == 0
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token["sign"] or "", 0)
+        if token["sign"] in ("]", "}") and out[-1] == ",":
+            out.pop()  # Python allows a comma before the bracket, JSON does not
+        out.append(_to_json(token, depth))
+    if out and out[-1] == ",":
+        out.pop()
+    return "".join(out)
+
+
+def _key(token: re.Match[str], count: int, parameters: Sequence[str]) -> str:
+    if token["key"]:
+        return f'"{token["name"]}":'
+    if count >= len(parameters):
+        raise _Unreadable("write arguments by name: tool_name(argument=value)")
+    return f'"{parameters[count]}":'
+
+
+def _to_json(token: re.Match[str], depth: int) -> str:
+    if token["key"]:
+        if depth:
+            raise _Unreadable("= may only follow the name of an argument")
+        return ""
+    if token["name"]:
+        if token["name"] not in _CONSTANTS:
+            raise _Unreadable(f"cannot read {token['name'][:40]}: {_LITERALS}")
+        return _CONSTANTS[token["name"]]
+    if token["string"]:
+        return json.dumps(_unquote(token["string"]))
+    return token["number"] or token["sign"]
+
+
+def _unquote(literal: str) -> str:
+    width = 3 if literal[:3] in ('"""', "'''") else 1
+    body = literal[width:-width]
+    return _ESCAPE.sub(_unescape, body) if "\\" in body else body
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    if digits := escape[1] or escape[2]:
+        return chr(int(digits, 16))
+    return _ESCAPES.get(escape[3], escape[3] if escape[3] in "\\'\"/`" else escape[0])
+
+
+def _python_literal(value: Any) -> str:
+    """A JSON value as a Python literal that `parse` reads back and that cannot close the fence."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_python_literal, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("`", "\\x60")
+    return repr(value)

@@ -1,0 +1,26 @@
+"""The part of the system message that is the same for every world: which tools there are and how to call them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from agentgym.messages import ToolCall
+from agentgym.parsing import Dialect, render
+from agentgym.tools import Tool
+
+
+def document_tools(tools: Sequence[Tool], dialect: Dialect, parallel_calls: bool) -> str:
+    """The tools as JSON function schemas, and the form in which the dialect wants calls."""
+    schemas = "\n".join(json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools)
+    return f"# Tools\nYou act by calling these functions:\n{schemas}\n\n# How to reply\n{_form(dialect, parallel_calls)}"
+
+
+def _form(dialect: Dialect, parallel_calls: bool) -> str:
+    example = ToolCall("function_name", {"argument": "value"})
+    fence = f"one call in a Python code block, arguments by name:\n{render(example, 'python')}"
+    tag = f"each call as JSON in a tag of its own:\n{render(example, 'json')}"
+    number = "You may make several calls in one reply." if parallel_calls else "Make exactly one call in each reply."
+    forms = {"python": f"Write {fence}", "json": f"Write {tag}"}
+    form = forms.get(dialect, f"Write {tag}\nor write {fence}")
+    return f"Think first if you like, then call. {number if dialect != 'python' else 'Make exactly one call in each reply.'}\n{form}"

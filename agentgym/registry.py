@@ -1,0 +1,143 @@
+"""Which worlds there are, and how an id with options becomes an env with its wrappers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, WrapperSpec
+
+from agentgym.env import load_world, make_config
+from agentgym.world import World, check_choice, check_int
+
+ARMS = ("", "S", "P", "SP", "SH", "SPH")
+"""The oracle arms of LUMINA (section 4.3): state, plan and history; history needs state."""
+HINT_SCOPES = ("persistent", "ephemeral")
+
+_NAMESPACE = "agentgym/"
+_worlds: dict[str, Entry] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A registered world: its id, its class and the options that the id presets."""
+
+    id: str
+    world: type[World[Any]]
+    options: Mapping[str, Any]
+
+    @property
+    def summary(self) -> str:
+        """The first line of the world's docstring."""
+        return (self.world.__doc__ or "").strip().split("\n", 1)[0]
+
+
+def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    """Register a world as `agentgym/<Class>-v0`, and each preset as `agentgym/<Class>-<preset>-v0`.
+
+    Args:
+        world: The class; it must be importable from its module, since specs name it by its path.
+        presets: Options by the name of the preset.
+
+    Raises:
+        ValueError: A preset has an option that the world's configuration refuses.
+    """
+    for suffix, options in {"": {}, **{f"-{name}": options for name, options in (presets or {}).items()}}.items():
+        make_config(world, options)
+        entry = Entry(f"{_NAMESPACE}{world.__name__}{suffix}-v0", world, dict(options))
+        _worlds[entry.id] = entry
+        kwargs = {"world": f"{world.__module__}:{world.__qualname__}", **options}
+        gymnasium.register(entry.id, entry_point="agentgym.env:ToolEnv", kwargs=kwargs)
+
+
+def worlds(presets: bool = False) -> list[Entry]:
+    """The registered worlds in the order of registration, with their presets if asked."""
+    return [entry for entry in _worlds.values() if presets or not entry.options]
+
+
+def resolve(env_id: str) -> str:
+    """The full id of a world: `ListWorld` and `ListWorld-easy` mean `agentgym/ListWorld-v0` and `agentgym/ListWorld-easy-v0`.
+
+    Raises:
+        ValueError: No such world.
+    """
+    for known in (env_id, f"{_NAMESPACE}{env_id}", f"{_NAMESPACE}{env_id}-v0"):
+        if known in gymnasium.registry:
+            return known
+    names = ", ".join(entry.id.removeprefix(_NAMESPACE).removesuffix("-v0") for entry in worlds())
+    raise ValueError(f"there is no world {env_id!r}; worlds: {names}")
+
+
+def spec(
+    env_id: str,
+    *,
+    oracles: str = "",
+    hint_scope: str = "persistent",
+    shots: int = 0,
+    labels: bool = False,
+    wrappers: Sequence[WrapperSpec] = (),
+    **options: Any,
+) -> EnvSpec:
+    """The spec of a world with its wrappers. `gymnasium.make(spec)` builds the env; `spec.to_json()` keeps it.
+
+    Args:
+        env_id: The id of a world, in full or short.
+        oracles: Which oracles help: letters of P (plan), S (state) and H (history, which needs S), in any order.
+        hint_scope: `persistent` hints stay in the chat, `ephemeral` ones show on the newest message only.
+        shots: How many solved examples stand before the task.
+        labels: Whether `info` says if each step was optimal (`StepOptimality`).
+        wrappers: More wrappers, inner to outer, applied between the oracles and the examples.
+        **options: Keyword arguments of `ToolEnv` and of the world's configuration.
+
+    Raises:
+        ValueError: The id, an arm or an option is not right.
+    """
+    letters = check_arm(oracles)
+    check_choice("hint_scope", hint_scope, HINT_SCOPES)
+    check_int("shots", shots, 0, 100)
+    made = copy.deepcopy(gymnasium.spec(resolve(env_id)))
+    made.kwargs.update(options)
+    config = {k: v for k, v in made.kwargs.items() if k not in _ENV_OPTIONS}
+    make_config(load_world(made.kwargs["world"]), config)
+    hints = {"hint_scope": hint_scope}
+    stack = [_wrapper("StepOptimality", {})] if labels else []
+    stack += [_wrapper("PlanOracle", {**hints, "with_state": "S" in letters})] if "P" in letters else []
+    stack += [_wrapper("StateOracle", hints)] if "S" in letters else []
+    stack += [_wrapper("HistoryOracle", {})] if "H" in letters else []
+    stack += wrappers
+    stack += [_wrapper("InContextExamples", {"shots": shots})] if shots else []
+    made.additional_wrappers = (*made.additional_wrappers, *stack)
+    return made
+
+
+_ENV_OPTIONS = {"world", "dialect", "parallel_calls", "max_failed_rounds", "render_mode"}
+
+
+def make(env_id: str, *, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
+    """Make an env; takes what `spec` takes.
+
+    Example:
+        >>> env = make("ListWorld", oracles="SP", items=6, removals=2)
+    """
+    return gymnasium.make(spec(env_id, **options), render_mode=render_mode)
+
+
+def check_arm(oracles: str) -> str:
+    """The letters of an arm.
+
+    Raises:
+        ValueError: A letter is unknown or doubled, or H stands without S.
+    """
+    letters = "" if oracles == "none" else oracles
+    if set(letters) - set("PSH") or len(set(letters)) != len(letters):
+        raise ValueError(f"oracles must be letters of P (plan), S (state) and H (history), each at most once, got {oracles!r}")
+    if "H" in letters and "S" not in letters:
+        raise ValueError(f"oracles {oracles!r}: without history the agent cannot know the state, so H needs S; use {letters}S")
+    return letters
+
+
+def _wrapper(name: str, kwargs: dict[str, Any]) -> WrapperSpec:
+    return WrapperSpec(name, f"agentgym.oracles:{name}", kwargs)

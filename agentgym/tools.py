@@ -1,0 +1,212 @@
+"""Tools: methods of a world (or of any other object) that a policy may call by name.
+
+Name, docstring and annotations of a `@tool` method are its schema, and every call is checked against them before it runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, get_type_hints, overload
+
+from docstring_parser import DocstringStyle
+from docstring_parser import parse as parse_docstring
+from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
+from typing_extensions import NotRequired, TypedDict
+
+MAX_CALL_CHARS = 262_144
+"""A call whose arguments are longer than this as JSON is refused."""
+
+_ECHO_CHARS = 120
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+MethodT = TypeVar("MethodT", bound=Callable[..., Any])
+
+
+class ToolError(Exception):
+    """A call that cannot be carried out. Its text goes to the policy as `error: …`; the world must be as it was before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """The schema of a tool, as a policy sees it; it holds no reference to the method.
+
+    Attributes:
+        name: The name to call it by.
+        description: The docstring without its sections.
+        parameters: A JSON Schema of type object.
+        final: Whether a successful call ends the episode.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    final: bool = False
+
+    def to_openai(self) -> dict[str, Any]:
+        """The tool as a chat-completions function tool."""
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": function}
+
+
+@overload
+def tool(method: MethodT) -> MethodT: ...
+@overload
+def tool(*, final: bool = False, name: str | None = None) -> Callable[[MethodT], MethodT]: ...
+def tool(
+    method: MethodT | None = None, *, final: bool = False, name: str | None = None
+) -> MethodT | Callable[[MethodT], MethodT]:
+    """Offer a method to the policy.
+
+    The method needs a docstring (Google style, with an `Args:` section) and type annotations: `str`, `int`, `float`, `bool`,
+    `Literal`, an enum, `list`, `dict`, `Optional`, a dataclass or a `TypedDict`. It returns text, `Content` or JSON-able data,
+    and raises `ToolError` before it changes anything.
+
+    Args:
+        method: The method, when used without parentheses.
+        final: Whether a successful call ends the episode.
+        name: The name of the tool, where it cannot be the method's.
+    """
+
+    def mark(function: MethodT) -> MethodT:
+        function.__agentgym_tool__ = (name or function.__name__, final)  # type: ignore[attr-defined]
+        return function
+
+    return mark if method is None else mark(method)
+
+
+class BoundTool:
+    """A tool of one object: the schema with what it takes to check a call and run it."""
+
+    __slots__ = ("_checks", "_method", "_validate", "schema")
+
+    def __init__(self, schema: Tool, checks: _ArgumentCheck, method: Callable[..., Any]) -> None:
+        self.schema = schema
+        self._checks = checks
+        self._validate = checks.validate
+        self._method = method
+
+    def __call__(self, arguments: Mapping[str, Any]) -> Any:
+        """Check the arguments, run the method.
+
+        Raises:
+            ToolError: The arguments do not fit the schema, or the method refused the call.
+        """
+        try:
+            checked = self._validate(arguments)
+        except ValidationError as error:
+            raise ToolError(self._checks.explain(error)) from None
+        return self._method(**checked)
+
+
+class _ArgumentCheck:
+    """Strict validation of the arguments of one tool."""
+
+    def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
+        shape = TypedDict(name, dict(fields))  # type: ignore[operator]
+        shape.__pydantic_config__ = _STRICT
+        adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
+        self.schema = _without_titles(adapter.json_schema())
+        self._name = name
+        self._names = ", ".join(fields) or "none"
+        # In Python mode strict pydantic wants instances of enums and dataclasses, in JSON mode it builds them; the
+        # latter costs a serialisation, so it is used only for schemas that name such types.
+        validator = adapter.validator
+        self.validate: Callable[[Any], dict[str, Any]] = validator.validate_python
+        if "$defs" in self.schema:
+            self.validate = lambda arguments: validator.validate_json(json.dumps(arguments))
+
+    def explain(self, error: ValidationError) -> str:
+        problem = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in problem["loc"])[:_ECHO_CHARS]
+        if problem["type"] == "missing":
+            return f"{self._name}: argument '{where}' is missing; arguments: {self._names}"
+        if problem["type"] == "extra_forbidden":
+            return f"{self._name}: no argument is called '{where}'; arguments: {self._names}"
+        message = problem["msg"][0].lower() + problem["msg"][1:]
+        return f"{self._name}: argument '{where}': {message}, got {echo(problem['input'])}"
+
+
+def echo(value: object) -> str:
+    """A value as JSON text short enough to repeat in an error."""
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= _ECHO_CHARS else f"{text[:_ECHO_CHARS]}… ({len(text)} characters)"
+
+
+def check_jsonable(arguments: Mapping[str, Any]) -> None:
+    """Refuse what JSON or UTF-8 cannot carry: NaN, infinities, lone surrogates, NUL, other objects, too much of it.
+
+    Raises:
+        ToolError: Saying what was found.
+    """
+    try:
+        text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError):
+        raise ToolError("arguments must be JSON: no NaN, no Infinity, no lone surrogate, no other object") from None
+    if len(text) > MAX_CALL_CHARS:
+        raise ToolError(f"arguments are {len(text)} characters long, at most {MAX_CALL_CHARS} are allowed")
+    if _NUL.search(text):
+        raise ToolError("arguments must not contain the NUL character")
+
+
+def tools_of(owner: object) -> dict[str, BoundTool]:
+    """The tools of an object by name, in the order of definition, each bound to the object."""
+    return {
+        schema.name: BoundTool(schema, checks, getattr(owner, attribute))
+        for attribute, schema, checks in _class_tools(type(owner))
+    }
+
+
+@functools.cache
+def _class_tools(owner: type) -> tuple[tuple[str, Tool, _ArgumentCheck], ...]:
+    names = dict.fromkeys(name for cls in reversed(owner.__mro__) for name in vars(cls))
+    methods = {name: getattr(owner, name) for name in names}
+    return tuple((name, *_describe(method)) for name, method in methods.items() if hasattr(method, "__agentgym_tool__"))
+
+
+def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
+    name, final = method.__agentgym_tool__  # type: ignore[attr-defined]
+    document = parse_docstring(inspect.getdoc(method) or "", style=DocstringStyle.GOOGLE)
+    description = "\n".join(filter(None, [document.short_description, document.long_description]))
+    if not description:
+        raise TypeError(f"the tool {method.__qualname__} needs a docstring: it is what the policy reads")
+    texts = {parameter.arg_name: parameter.description or "" for parameter in document.params}
+    hints = get_type_hints(method, include_extras=True)
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    checks = _build_check(method, name, {p.name: _field(method, p, hints, texts) for p in parameters})
+    return Tool(name, description, checks.schema, final), checks
+
+
+def _build_check(method: Callable[..., Any], name: str, fields: Mapping[str, Any]) -> _ArgumentCheck:
+    try:
+        return _ArgumentCheck(name, fields)
+    except PydanticUserError as error:
+        raise TypeError(f"the tool {method.__qualname__} has an annotation that no JSON Schema describes: {error}") from error
+
+
+def _field(
+    method: Callable[..., Any], parameter: inspect.Parameter, hints: Mapping[str, Any], texts: Mapping[str, str]
+) -> Any:
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) or parameter.name not in hints:
+        raise TypeError(f"the tool {method.__qualname__} needs a type annotation for its argument '{parameter.name}'")
+    annotated = Annotated[hints[parameter.name], Field(description=texts.get(parameter.name) or None)]
+    return annotated if parameter.default is parameter.empty else NotRequired[annotated]
+
+
+def _without_titles(schema: Any) -> Any:
+    """JSON Schema without pydantic's generated titles (a property that is itself called `title` stays)."""
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: {name: _without_titles(value) for name, value in item.items()} if key in ("properties", "$defs") else _without_titles(item)
+        for key, item in schema.items()
+        if not (key == "title" and isinstance(item, str))
+    }

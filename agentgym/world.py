@@ -1,0 +1,179 @@
+"""What a world is: hidden state, tools and a score, in plain Python. It knows no gym, chat, model or token."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fractions import Fraction
+from math import ceil
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+
+from agentgym.messages import Content, ToolCall
+
+ConfigT = TypeVar("ConfigT")
+
+
+class World(Generic[ConfigT]):
+    """One instance of a task.
+
+    A world fills the hooks below and offers `@tool` methods; the loop is `ToolEnv`'s. The instance is a function of
+    `(config, seed)`: all randomness comes from `self.rng`. Worlds pickle in mid-episode.
+
+    Attributes:
+        Config: A frozen dataclass, the keyword arguments of `gymnasium.make`. It checks itself in `__post_init__`.
+        parallel_calls: Whether one reply may hold several calls. Worlds whose optimal sets are over single calls say no.
+        config: The configuration of this instance.
+        rng: The only source of randomness.
+        done: Whether the world has ended by itself.
+        turn: How many turns have been used, unreadable replies included; kept by the env, which counts a turn before it runs.
+        max_turns: The turn budget, or None for no limit. It may shrink while the episode goes on.
+    """
+
+    Config: ClassVar[type[Any]]
+    parallel_calls: ClassVar[bool] = True
+
+    def __init__(self, config: ConfigT, seed: int) -> None:
+        self.config = config
+        self.rng = np.random.default_rng(seed)
+        self.done = False
+        self.turn = 0
+        self.max_turns: int | None = None
+
+    # What an episode is made of.
+
+    def generate(self) -> None:
+        """Draw the instance from `self.rng`; called once, before anything else."""
+        raise NotImplementedError
+
+    def rules(self) -> str:
+        """The system message, without the documentation of the tools."""
+        raise NotImplementedError
+
+    def task(self) -> str | Content:
+        """The first user message: this instance, its budget included."""
+        raise NotImplementedError
+
+    def score(self) -> float:
+        """How well the task was done, in [0, 1]; read once, when the episode ends."""
+        raise NotImplementedError
+
+    def toolsets(self) -> Sequence[object]:
+        """The objects whose `@tool` methods are on offer; a world with optional tools chooses here."""
+        return (self,)
+
+    def final_answer(self, text: str) -> ToolCall | None:
+        """The call that a reply without one stands for (an answer in prose, say), or None."""
+        return None
+
+    @classmethod
+    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """The configuration whose shortest solution takes about `steps` turns.
+
+        Raises:
+            ValueError: No configuration is that short or that long.
+        """
+        raise NotImplementedError
+
+    # What an agent that has seen exactly the shown history could know; these depend on nothing hidden and change nothing.
+
+    def state(self) -> str:
+        """The belief state in words: with the task it suffices for optimal play; it names no action."""
+        raise NotImplementedError
+
+    def subtask(self, with_state: bool) -> str:
+        """The next step of an optimal plan in words, without need to look ahead.
+
+        Args:
+            with_state: Whether the policy is shown `state()` too; the step may then refer to it.
+        """
+        raise NotImplementedError
+
+    def optimal_calls(self) -> Sequence[ToolCall] | None:
+        """Exactly the optimal next calls; empty if success is out of reach, None if optimality is not defined here."""
+        return None
+
+    def legal_calls(self) -> Sequence[ToolCall]:
+        """The calls that would be carried out now, as far as the shown history tells: for random play and action masks."""
+        raise NotImplementedError
+
+    # How a scripted policy reads what the hooks above wrote. They are given text and fill a world with what the text tells.
+
+    @classmethod
+    def read_task(cls, task: str) -> Self:
+        """A world that knows what a task message tells, and nothing else."""
+        raise NotImplementedError
+
+    def read_result(self, call: ToolCall, result: str) -> None:
+        """Take in the result of a call that was carried out."""
+        raise NotImplementedError
+
+    def read_state(self, state: str) -> None:
+        """Take in a text that `state()` wrote, in place of the history."""
+        raise NotImplementedError
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """The call that a text of `subtask()` asks for, as far as this world knows; None if it cannot tell."""
+        raise NotImplementedError
+
+    @property
+    def turns_left(self) -> int:
+        """Turns that may still be played; raises `ValueError` where there is no budget."""
+        if self.max_turns is None:
+            raise ValueError(f"{type(self).__name__} has no turn budget")
+        return self.max_turns - self.turn
+
+
+class OneOf(Sequence[ToolCall]):
+    """Calls of one tool that differ in one argument, without a `ToolCall` for each; membership takes O(1)."""
+
+    def __init__(self, name: str, argument: str, values: Collection[Any]) -> None:
+        self._name, self._argument = name, argument
+        self._values = dict.fromkeys(values)
+
+    def __contains__(self, call: object) -> bool:
+        if not isinstance(call, ToolCall) or call.name != self._name or call.arguments.keys() != {self._argument}:
+            return False
+        value = call.arguments[self._argument]
+        return isinstance(value, (str, int)) and value in self._values
+
+    def __iter__(self) -> Iterator[ToolCall]:
+        return (ToolCall(self._name, {self._argument: value}) for value in self._values)
+
+    def __getitem__(self, index: Any) -> Any:
+        values = list(self._values)[index]
+        if isinstance(index, slice):
+            return OneOf(self._name, self._argument, values)
+        return ToolCall(self._name, {self._argument: values})
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def turn_budget(optimal: int, factor: float, slack: int) -> int:
+    """`ceil(factor * optimal) + slack` (LUMINA, section 4.1), with the factor taken as the decimal number that was written."""
+    return ceil(Fraction(repr(factor)) * optimal) + slack
+
+
+def check_int(name: str, value: object, low: int, high: int) -> None:
+    """Raise `ValueError` unless an option is an integer in [low, high]."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
+
+
+def check_float(name: str, value: object, low: float, high: float) -> None:
+    """Raise `ValueError` unless an option is a number in [low, high]."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{name} must be a number in [{low}, {high}], got {value!r}")
+
+
+def check_bool(name: str, value: object) -> None:
+    """Raise `ValueError` unless an option is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise `ValueError` unless an option is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")

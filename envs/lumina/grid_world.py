@@ -1,0 +1,276 @@
+"""GridWorld: walk to a goal on a board with holes, within a budget of moves (LUMINA, section 4.1 and appendix A.3)."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from agentgym.envs.lumina.budget import Budget
+from agentgym.messages import ToolCall
+from agentgym.registry import register
+from agentgym.tools import ToolError, tool
+from agentgym.world import World, check_float, check_int
+
+Cell = tuple[int, int]
+
+_DONE = ToolCall("done", {})
+_MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+_CELL = re.compile(r"\(([0-9]+), ([0-9]+)\)")
+_NUMBER = re.compile(r"[0-9]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridConfig(Budget):
+    """Options of GridWorld. Its budget counts moves, and T* is the cost of a cheapest path.
+
+    Attributes:
+        size: Rows and columns of the board, in [1, 2000].
+        hole_density: The share of cells that are holes, in [0, 1]; the start is never one.
+        hole_penalty: Moves that entering a hole costs on top of the step, in [0, 1000].
+        distance: Steps between start and goal if there were no holes, in [0, 2 * (size - 1)]; None draws two cells freely.
+    """
+
+    size: int = 6
+    hole_density: float = 0.2
+    hole_penalty: int = 3
+    distance: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_int("size", self.size, 1, 2_000)
+        check_float("hole_density", self.hole_density, 0.0, 1.0)
+        check_int("hole_penalty", self.hole_penalty, 0, 1_000)
+        if self.distance is not None:
+            check_int("distance", self.distance, 0, 2 * (self.size - 1))
+
+
+class GridWorld(World[GridConfig]):
+    """Walk from a start to a goal on a board with holes.
+
+    Every turn but `done` uses up one move of the budget, failed ones too, and entering a hole uses up the penalty as well. The
+    turn budget is one above the moves, for `done`, and shrinks with each penalty.
+
+    Attributes:
+        position: Where the agent is, as (row, column).
+        goal: Where it has to go.
+        holes: The cells that are holes.
+    """
+
+    Config = GridConfig
+    parallel_calls = False
+
+    def generate(self) -> None:
+        """Draw start and goal, then holes anywhere but on the start."""
+        config, rng = self.config, self.rng
+        start, goal = _draw_ends(config.size, config.distance, rng)
+        cells = config.size**2
+        count = min(round(config.hole_density * cells), cells - 1)
+        drawn = rng.choice(cells - 1, size=count, replace=False)
+        free = start[0] * config.size + start[1]
+        numbers = sorted((drawn + (drawn >= free)).tolist())
+        self._start(config.size, start, goal, [divmod(number, config.size) for number in numbers], config.hole_penalty)
+        self.max_turns = config.budget(self._cost(start)) + 1
+
+    def _start(self, size: int, start: Cell, goal: Cell, holes: Collection[Cell], penalty: int) -> None:
+        self.size, self.position, self.goal = size, start, goal
+        self.holes = dict.fromkeys(holes)
+        self.penalty = penalty
+        self._costs = costs_to(goal, size, self.holes, penalty)
+
+    def _cost(self, cell: Cell) -> int:
+        return self._costs[cell[0] * self.size + cell[1]]
+
+    @property
+    def moves_left(self) -> int:
+        """Moves that may still be made; `done` needs none."""
+        return self.turns_left - 1
+
+    def rules(self) -> str:
+        """The system message."""
+        return (
+            "You walk on a square board, one step per turn, from a start to a goal, and want to use as few moves as you can.\n"
+            "Cells are written (row, column); (0, 0) is the top left corner, rows grow downwards and columns to the right. up, "
+            "down, left and right take you to the next cell. A step costs 1 move, and a step into a hole costs more, as the task "
+            "says. A step off the board is an error: you stay where you are and lose 1 move. After each step you are told "
+            "your position and the moves you have left; if they fall below 0 you have failed.\n"
+            "When you are at the goal, call done, which costs no move. It ends the task: you succeed if you are at the goal then."
+        )
+
+    def task(self) -> str:
+        """The board, start, goal and budget."""
+        return (
+            f"Board size: {self.size} x {self.size}\nStart: {self.position}\nGoal: {self.goal}\n"
+            f"Holes: {', '.join(map(str, self.holes)) or 'none'}\n"
+            f"A step into a hole costs {self.penalty} more moves.\nMove budget: {self.moves_left}"
+        )
+
+    @tool
+    def up(self) -> str:
+        """Step to the cell above (row - 1)."""
+        return self._move("up")
+
+    @tool
+    def down(self) -> str:
+        """Step to the cell below (row + 1)."""
+        return self._move("down")
+
+    @tool
+    def left(self) -> str:
+        """Step to the cell on the left (column - 1)."""
+        return self._move("left")
+
+    @tool
+    def right(self) -> str:
+        """Step to the cell on the right (column + 1)."""
+        return self._move("right")
+
+    @tool(final=True, name="done")
+    def finish(self) -> str:
+        """Finish the task, once you are at the goal."""
+        return "The task is finished."
+
+    def _move(self, direction: str) -> str:
+        cell = self._next(direction)
+        if cell is None:
+            raise ToolError(f"the board ends there; you stay at {self.position}. Moves left: {self.moves_left}")
+        self.position = cell
+        fell = ""
+        if cell in self.holes:
+            self.max_turns = (self.max_turns or 0) - self.penalty
+            fell = "You stepped into a hole. "
+        return f"{fell}You are at {self.position}. Moves left: {self.moves_left}"
+
+    def _next(self, direction: str) -> Cell | None:
+        row, column = self.position[0] + _MOVES[direction][0], self.position[1] + _MOVES[direction][1]
+        return (row, column) if 0 <= row < self.size and 0 <= column < self.size else None
+
+    def score(self) -> float:
+        """1 if `done` was called at the goal within the budget, else 0."""
+        return float(self.done and self.position == self.goal)
+
+    @classmethod
+    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """Start and goal `steps - 1` apart on a board about twice as wide as that distance needs, at most 2000."""
+        check_int("horizon", steps, 1, 3_999)
+        return {"size": min(2_000, max(4, steps, steps // 2 + 1)), "distance": steps - 1}
+
+    def optimal_calls(self) -> Sequence[ToolCall]:
+        """The steps that begin a cheapest path, or `done`; none if the moves left do not suffice."""
+        if self.done or self.moves_left < self._cost(self.position):
+            return ()
+        if self.position == self.goal:
+            return (_DONE,)
+        return tuple(ToolCall(direction, {}) for direction in _MOVES if self._is_cheapest(direction))
+
+    def _is_cheapest(self, direction: str) -> bool:
+        cell = self._next(direction)
+        if cell is None:
+            return False
+        return 1 + self.penalty * (cell in self.holes) + self._cost(cell) == self._cost(self.position)
+
+    def legal_calls(self) -> Sequence[ToolCall]:
+        """The steps that stay on the board, and `done`."""
+        return (*(ToolCall(direction, {}) for direction in _MOVES if self._next(direction)), _DONE)
+
+    def state(self) -> str:
+        """Position, goal and moves left; the board itself does not change."""
+        return f"You are at {self.position}. The goal is {self.goal}. Moves left: {self.moves_left}"
+
+    def subtask(self, with_state: bool) -> str:
+        """The next cell of a cheapest path; which direction that is, is left to the agent."""
+        calls = self.optimal_calls()
+        if not calls:
+            return "The goal can no longer be reached within the budget."
+        if calls[0] == _DONE:
+            return "You are at the goal: finish."
+        return f"Enter cell {self._next(calls[0].name)} next."
+
+    @classmethod
+    def read_task(cls, task: str) -> Self:
+        """Read the board and the budget."""
+        lines = task.split("\n")
+        world = cls(GridConfig(), 0)
+        size, penalty, budget = (int(_NUMBER.findall(lines[k])[0]) for k in (0, 4, 5))
+        (start,), (goal,), holes = (_read_cells(lines[k]) for k in (1, 2, 3))
+        world._start(size, start, goal, holes, penalty)
+        world.max_turns = budget + 1
+        return world
+
+    def read_result(self, call: ToolCall, result: str) -> None:
+        """Repeat a step that succeeded."""
+        if call.name in _MOVES and self._next(call.name):
+            self._move(call.name)
+
+    def read_state(self, state: str) -> None:
+        """Take position and moves from the text."""
+        self.position = _read_cells(state)[0]
+        self.turn = (self.max_turns or 0) - 1 - int(_NUMBER.findall(state)[-1])
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """The direction in which a named cell lies."""
+        if "finish" in subtask:
+            return _DONE
+        cells = _read_cells(subtask)
+        return next((ToolCall(direction, {}) for direction in _MOVES if cells and self._next(direction) == cells[0]), None)
+
+
+def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> list[int]:
+    """The cost in moves of a cheapest path from every cell (row-major) to the goal.
+
+    Dijkstra's algorithm backwards from the goal, with a bucket for each cost; what a step costs is decided by the cell it
+    enters. O(size**2).
+    """
+    costs = [-1] * size**2
+    entered = {row * size + column for row, column in holes}
+    buckets: defaultdict[int, list[int]] = defaultdict(list, {0: [goal[0] * size + goal[1]]})
+    cost = 0
+    while buckets:
+        for cell in buckets.pop(cost, ()):
+            if costs[cell] < 0:
+                costs[cell] = cost
+                buckets[cost + 1 + penalty * (cell in entered)] += _neighbours(cell, size)
+        cost += 1
+    return costs
+
+
+def _neighbours(cell: int, size: int) -> list[int]:
+    column = cell % size
+    near = [cell - size] if cell >= size else []
+    near += [cell + size] if cell < size * (size - 1) else []
+    near += [cell - 1] if column else []
+    near += [cell + 1] if column < size - 1 else []
+    return near
+
+
+def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tuple[Cell, Cell]:
+    if distance is None:
+        start, goal = rng.integers(size**2, size=2).tolist()
+        return divmod(start, size), divmod(goal, size)
+    rows = int(rng.integers(max(0, distance - size + 1), min(distance, size - 1) + 1))
+    down, right = (rows, distance - rows) if rng.random() < 0.5 else (distance - rows, rows)
+    top, left = int(rng.integers(size - down)), int(rng.integers(size - right))
+    start, goal = (top, left), (top + down, left + right)
+    if rng.random() < 0.5:
+        start, goal = (start[0], goal[1]), (goal[0], start[1])
+    return (start, goal) if rng.random() < 0.5 else (goal, start)
+
+
+def _read_cells(text: str) -> list[Cell]:
+    return [(int(row), int(column)) for row, column in _CELL.findall(text)]
+
+
+register(
+    GridWorld,
+    presets={
+        "easy": {"size": 3, "distance": 1},
+        "medium": {"size": 12, "distance": 14},
+        "hard": {"size": 30, "distance": 40, "hole_density": 0.4},
+        "long": {"size": 120, "distance": 200, "hole_density": 0.1},
+        "extreme": {"size": 1_100, "distance": 2_000, "hole_density": 0.005},
+    },
+)

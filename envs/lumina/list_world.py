@@ -1,0 +1,215 @@
+"""ListWorld: prune a list to a target with one command, from left to right (LUMINA, section 4.1 and appendix A.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from agentgym.messages import ToolCall
+from agentgym.registry import register
+from agentgym.tools import ToolError, tool
+from agentgym.world import OneOf, World, check_bool, check_int
+from agentgym.envs.lumina.budget import Budget
+
+_DONE = ToolCall("done", {})
+_NUMBERS = re.compile(r"-?[0-9]+")
+_STATE = re.compile(
+    r"Current list \(index: value\): (?P<items>.*)\nTarget list: (?P<target>.*)\n"
+    r"Locked: .*?(?P<locked>[0-9]+)\nTurns left: (?P<left>[0-9]+)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListConfig(Budget):
+    """Options of ListWorld.
+
+    Attributes:
+        items: Length of the initial list, in [1, 10000].
+        removals: How many elements must go, in [0, items]; an optimal policy takes `removals + 1` turns.
+        duplicates: Whether values may occur more than once; then several removals can be equally good, and one can be fatal.
+    """
+
+    items: int = 10
+    removals: int = 4
+    duplicates: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_int("items", self.items, 1, 10_000)
+        check_int("removals", self.removals, 0, self.items)
+        check_bool("duplicates", self.duplicates)
+
+
+class ListWorld(World[ListConfig]):
+    """Turn a list into a target list by popping elements from left to right.
+
+    Once an element is popped, nothing to its left may be popped, so a wrong pop cannot be mended. The agent is never shown the
+    list again: it must keep track of how the indices shift.
+
+    Attributes:
+        items: The current list.
+        target: The list to arrive at.
+        locked: How many leading elements may no longer be popped.
+    """
+
+    Config = ListConfig
+    parallel_calls = False
+
+    def generate(self) -> None:
+        """Draw a list and remove random elements from it to get the target, so every instance is solvable."""
+        config, rng = self.config, self.rng
+        if config.duplicates:
+            values = rng.integers(10, 12 + config.items // 3, size=config.items)
+        else:
+            values = 10 + rng.choice(max(90, 3 * config.items), size=config.items, replace=False)
+        removed = set(rng.choice(config.items, size=config.removals, replace=False).tolist())
+        items = [int(value) for value in values]
+        self._start(items, [value for k, value in enumerate(items) if k not in removed])
+        self.max_turns = config.budget(config.removals + 1)
+
+    def _start(self, items: list[int], target: list[int]) -> None:
+        self.items = list(items)
+        self.target = list(target)
+        self.locked = 0
+        self._origins = list(range(len(items)))
+
+    def rules(self) -> str:
+        """The system message."""
+        return (
+            "You edit a list of integers, one command per turn, until it equals a target list.\n"
+            "The target holds elements of the initial list in their order; the others have to be removed with pop, which takes "
+            "an index into the list as it is now, counted from 0. After a removal every later element moves down by one index. "
+            "The list is not shown again.\n"
+            "You may only work from left to right: after a removal, the elements to the left of the removed one can never be "
+            "removed, and trying to is an error that costs the turn.\n"
+            "When the list equals the target, call done. It ends the task: you succeed if the lists are equal then."
+        )
+
+    def task(self) -> str:
+        """The two lists and the budget."""
+        return f"Initial list: {self.items}\nTarget list: {self.target}\nTurn budget: {self.max_turns}"
+
+    @tool
+    def pop(self, id: int) -> str:
+        """Remove one element from the list. Later elements move down by one index.
+
+        Args:
+            id: The current index of the element to remove, counted from 0.
+        """
+        if not 0 <= id < len(self.items):
+            raise ToolError(f"the list has no index {id}")
+        if id < self.locked:
+            raise ToolError(f"index {id} lies to the left of an element removed before, so it can no longer be removed")
+        del self.items[id], self._origins[id]
+        self.locked = id
+        return "The element has been removed."
+
+    @tool(final=True, name="done")
+    def finish(self) -> str:
+        """Finish the task, once the list equals the target."""
+        return "The task is finished."
+
+    def score(self) -> float:
+        """1 if `done` was called on a list equal to the target, else 0."""
+        return float(self.done and self.items == self.target)
+
+    @classmethod
+    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """Twice as many elements as turns."""
+        check_int("horizon", steps, 1, 5_000)
+        return {"items": 2 * steps, "removals": steps - 1}
+
+    def optimal_calls(self) -> Sequence[ToolCall]:
+        """The pops after which the target can still be reached, or `done` (spec: a pop at i keeps the instance alive if the
+        list agrees with the target before i and the rest of the target is a subsequence of what follows i)."""
+        turns = len(self.items) - len(self.target) + 1
+        if self.done or self.turns_left < turns:
+            return ()
+        if self.items == self.target:
+            return (_DONE,)
+        return OneOf("pop", "id", self._optimal_pops())
+
+    def _optimal_pops(self) -> range:
+        items, target = self.items, self.target
+        last = next((k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target))
+        # Embed the target from the right end: `missing` elements of it still have no place in items[position:].
+        missing, first = len(target), last + 1
+        for position in range(len(items) - 1, self.locked - 1, -1):
+            if position <= last and missing <= position:
+                first = position
+            if missing and items[position] == target[missing - 1]:
+                missing -= 1
+        return range(first, last + 1)
+
+    def legal_calls(self) -> Sequence[ToolCall]:
+        """Every pop that is not locked, and `done`."""
+        return (*OneOf("pop", "id", range(self.locked, len(self.items))), _DONE)
+
+    def state(self) -> str:
+        """The current list with indices, the target, the lock and the turns left."""
+        items = ", ".join(f"{k}: {value}" for k, value in enumerate(self.items)) or "empty"
+        return (
+            f"Current list (index: value): {items}\nTarget list: {self.target}\n"
+            f"Locked: elements whose index is below {self.locked}\nTurns left: {self.turns_left}"
+        )
+
+    def subtask(self, with_state: bool) -> str:
+        """The first element that does not fit the target; told by its place in the current list if the state is shown, else by
+        its place in the initial one, which is unique even among duplicates."""
+        calls = self.optimal_calls()
+        if not calls:
+            return "The target can no longer be reached."
+        if calls[-1] == _DONE:
+            return "The list equals the target: finish."
+        index = calls[-1].arguments["id"]
+        place = f"has index {index} in the current list" if with_state else f"had index {self._origins[index]} in the initial list"
+        return f"Remove the element that {place} (value {self.items[index]})."
+
+    @classmethod
+    def read_task(cls, task: str) -> Self:
+        """Read the two lists and the budget."""
+        initial, target, budget = (list(map(int, _NUMBERS.findall(line))) for line in task.split("\n")[:3])
+        world = cls(ListConfig(), 0)
+        world._start(initial, target)
+        world.max_turns = budget[0]
+        return world
+
+    def read_result(self, call: ToolCall, result: str) -> None:
+        """Repeat a call that succeeded."""
+        if call.name == "pop":
+            self.pop(call.arguments["id"])
+
+    def read_state(self, state: str) -> None:
+        """Take the current list, the lock and the turns from the text."""
+        found = _STATE.search(state)
+        if found is None:
+            raise ValueError(f"this is not a state of ListWorld: {state[:100]!r}")
+        self._start(list(map(int, _NUMBERS.findall(found["items"])))[1::2], list(map(int, _NUMBERS.findall(found["target"]))))
+        self.locked = int(found["locked"])
+        self.turn = (self.max_turns or 0) - int(found["left"])
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """Find the element that a subtask names."""
+        if subtask.startswith("The list equals"):
+            return _DONE
+        index = _NUMBERS.search(subtask)
+        if index is None or " list " not in subtask:
+            return None
+        if "current list" in subtask:
+            return ToolCall("pop", {"id": int(index[0])})
+        origin = int(index[0])
+        return ToolCall("pop", {"id": self._origins.index(origin)}) if origin in self._origins else None
+
+
+register(
+    ListWorld,
+    presets={
+        "easy": {"items": 4, "removals": 1},
+        "medium": {"items": 20, "removals": 8},
+        "hard": {"items": 60, "removals": 30, "duplicates": True},
+        "long": {"items": 400, "removals": 200},
+        "extreme": {"items": 4_000, "removals": 2_000},
+    },
+)

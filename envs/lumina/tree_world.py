@@ -1,0 +1,302 @@
+"""TreeWorld: find the node with a given value in a tree that has to be explored (LUMINA, section 4.1 and appendix A.2)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from agentgym.envs.lumina.budget import Budget
+from agentgym.messages import ToolCall
+from agentgym.registry import register
+from agentgym.tools import ToolError, tool
+from agentgym.world import OneOf, World, check_choice, check_float, check_int
+
+_UNREACHABLE = ToolCall("unreachable", {})
+_MAX_NODES = 100_000
+_VALUES = 1_000_000
+_ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+_ID_LENGTH = 7
+_NODE = re.compile(r"\(id=([a-z]+), value=([0-9]+)\) -> (UNKNOWN|\[([a-z, ]*)\])")
+_TARGET = re.compile(r"value ([0-9]+)")
+_BUDGET = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)")
+_MAY_BE_ABSENT = "The target may be missing from the tree."
+_IS_THERE = "The target is in the tree."
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeConfig(Budget):
+    """Options of TreeWorld.
+
+    Attributes:
+        nodes: Number of nodes, in [1, 100000]; the agent is not told.
+        arity: The most children a node can have, in [1, 100].
+        revealed: How many nodes the task shows with their children, in [0, nodes].
+        absent_probability: The probability that no node has the target value, in [0, 1].
+        target: Whether the target is a `leaf` or `any` node.
+    """
+
+    nodes: int = 12
+    arity: int = 3
+    revealed: int = 1
+    absent_probability: float = 0.1
+    target: str = "leaf"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_int("nodes", self.nodes, 1, _MAX_NODES)
+        check_int("arity", self.arity, 1, 100)
+        check_int("revealed", self.revealed, 0, self.nodes)
+        check_float("absent_probability", self.absent_probability, 0.0, 1.0)
+        check_choice("target", self.target, ("leaf", "any"))
+
+
+class TreeWorld(World[TreeConfig]):
+    """Search a hidden tree for the node with a given value.
+
+    Values are unrelated to the tree's shape, ids cannot be guessed, and an id that has not been shown is answered like one that
+    does not exist. The tree is uniform among the ordered trees of its size and arity. Subtrees of unexplored nodes are then
+    exchangeable given what was shown, so each unexplored node is an equally good next choice (LUMINA's optimal set). The budget,
+    which the task tells, is proportional to the number of nodes a search can need; an agent that infers the size of
+    the tree from it could give up earlier, and the optimal set takes no account of such inference.
+
+    Attributes:
+        target: The value to find.
+        known: Value by id of the nodes shown so far, in the order in which they were shown.
+        children: Ids of the children by id; for a world read from a chat, of the explored nodes only.
+    """
+
+    Config = TreeConfig
+    parallel_calls = False
+
+    def generate(self) -> None:
+        """Draw the tree, ids, values, the target and what is shown at the start."""
+        config, rng = self.config, self.rng
+        shape = uniform_tree(config.nodes, config.arity, rng)
+        ids = _draw_ids(config.nodes, rng)
+        values = rng.choice(_VALUES, size=config.nodes + 1, replace=False).tolist()
+        self.children: dict[str, list[str]] = {ids[k]: [ids[c] for c in shape[k]] for k in range(config.nodes)}
+        self._values = dict(zip(ids, values, strict=False))
+        candidates = [k for k in range(config.nodes) if config.target == "any" or not shape[k]]
+        chosen = int(candidates[rng.integers(len(candidates))])
+        absent = rng.random() < config.absent_probability
+        self._start(values[-1] if absent else values[chosen], config.absent_probability > 0)
+        self._show(ids[0], self._values[ids[0]])
+        for _ in range(config.revealed):
+            frontier = list(self._frontier)
+            self._expand(frontier[rng.integers(len(frontier))])
+        self.max_turns = config.budget(self._worst_case(None if absent else ids[chosen]))
+
+    def _start(self, target: int, may_be_absent: bool) -> None:
+        self.target = target
+        self.known: dict[str, int] = {}
+        self._may_be_absent = may_be_absent
+        self._by_value: dict[int, str] = {}
+        self._frontier: dict[str, None] = {}
+        self._correct = False
+
+    def _show(self, node: str, value: int) -> None:
+        self.known[node] = value
+        self._by_value[value] = node
+        self._frontier[node] = None
+
+    def _expand(self, node: str) -> None:
+        if node in self._frontier:
+            del self._frontier[node]
+            for child in self.children[node]:
+                self._show(child, self._values[child])
+
+    def _worst_case(self, target: str | None) -> int:
+        """The turns of the slowest search that asks for nothing twice: every unexplored node except those that can only be seen
+        after the target, and one for the answer."""
+        if self.target in self._by_value:
+            return 1
+        unexplored = [node for node in self.children if node not in self.known or node in self._frontier]
+        if target is None:
+            return len(unexplored) + 1
+        parent = next(node for node, children in self.children.items() if target in children)
+        below: set[str] = set()
+        stack = list(self.children[parent])
+        while stack:
+            node = stack.pop()
+            below.add(node)
+            stack += self.children[node]
+        return sum(node not in below for node in unexplored) + 1
+
+    def rules(self) -> str:
+        """The system message."""
+        return (
+            "You search a tree for the node that holds a target value. Every node has an id (a text) and a value (an integer), "
+            "both unique. You are told a part of the tree, one node per line: (id=..., value=...) -> [ids of its children]; the "
+            "brackets are empty for a leaf, and UNKNOWN stands in their place if the children have not been looked up.\n"
+            "get_children tells the children of a node whose id you have been shown. When you know the node with the target "
+            "value, report it with found. If the whole tree holds no such node, call unreachable. Either ends the task: you "
+            "succeed if the report is right. Do not ask for anything twice."
+        )
+
+    def task(self) -> str:
+        """The target, what is known of the tree, and the budget."""
+        hope = _MAY_BE_ABSENT if self._may_be_absent else _IS_THERE
+        return f"Find the node with value {self.target}. {hope}\n{self._knowledge()}\nTurn budget: {self.max_turns}"
+
+    def _knowledge(self) -> str:
+        return "\n".join(f"(id={node}, value={value}) -> {self._shown_children(node)}" for node, value in self.known.items())
+
+    def _shown_children(self, node: str) -> str:
+        return "UNKNOWN" if node in self._frontier else f"[{', '.join(self.children[node])}]"
+
+    @tool
+    def get_children(self, id: str) -> list[dict[str, Any]]:
+        """List the children of a node, with their ids and values.
+
+        Args:
+            id: The id of a node that you have been shown.
+        """
+        self._check_known(id)
+        self._expand(id)
+        return [{"id": child, "value": self.known[child]} for child in self.children[id]]
+
+    @tool(final=True)
+    def found(self, id: str) -> str:
+        """Report the node that holds the target value. This ends the task.
+
+        Args:
+            id: The id of a node that you have been shown.
+        """
+        self._check_known(id)
+        self._correct = self.known[id] == self.target
+        return "Your report has been taken."
+
+    @tool(final=True)
+    def unreachable(self) -> str:
+        """Report that no node of the tree holds the target value. This ends the task."""
+        self._correct = self.target not in self._values.values()
+        return "Your report has been taken."
+
+    def _check_known(self, node: str) -> None:
+        if node not in self.known:
+            raise ToolError("no node with this id has been shown")
+
+    def score(self) -> float:
+        """1 if the report was right, else 0."""
+        return float(self._correct)
+
+    @classmethod
+    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """As many nodes as turns: a search that finds a leaf late looks at nearly all of them."""
+        check_int("horizon", steps, 2, _MAX_NODES)
+        return {"nodes": steps}
+
+    def optimal_calls(self) -> Sequence[ToolCall]:
+        """The right report if it is known, else every unexplored node. On the last turn only a report can succeed."""
+        if self.done or self.turns_left < 1:
+            return ()
+        if self.target in self._by_value:
+            return (ToolCall("found", {"id": self._by_value[self.target]}),)
+        if self._frontier and self.turns_left > 1:
+            return OneOf("get_children", "id", self._frontier)
+        return (_UNREACHABLE,) if self._may_be_absent else ()
+
+    def legal_calls(self) -> Sequence[ToolCall]:
+        """Every question about, and every report of, a node that has been shown, and `unreachable`."""
+        return (*OneOf("get_children", "id", self.known), *OneOf("found", "id", self.known), _UNREACHABLE)
+
+    def state(self) -> str:
+        """Every node shown so far with its children, in the form of the task, and the turns left."""
+        return f"Looking for value {self.target}.\n{self._knowledge()}\nTurns left: {self.turns_left}"
+
+    def subtask(self, with_state: bool) -> str:
+        """Look at the newest unexplored node (depth first), or report."""
+        if not self.optimal_calls():
+            return "The task can no longer be solved."
+        if self.target in self._by_value:
+            return f"Report {self._by_value[self.target]} as the node with the target value."
+        if self._frontier and self.turns_left > 1:
+            return f"List the children of {next(reversed(self._frontier))}."
+        return "Report that the target is unreachable."
+
+    @classmethod
+    def read_task(cls, task: str) -> Self:
+        """Read the target, the known nodes and the budget."""
+        world = cls(TreeConfig(), 0)
+        world._start(int(_TARGET.findall(task)[0]), _MAY_BE_ABSENT in task)
+        world._read_nodes(task)
+        world.max_turns = int(_BUDGET.findall(task)[-1])
+        return world
+
+    def _read_nodes(self, text: str) -> None:
+        nodes = _NODE.findall(text)
+        self.children = {node: inside.split(", ") if inside else [] for node, _, kind, inside in nodes if kind != "UNKNOWN"}
+        self._values = {node: int(value) for node, value, _, _ in nodes}
+        for node, value in self._values.items():
+            self._show(node, value)
+        for node in self.children:
+            del self._frontier[node]
+
+    def read_result(self, call: ToolCall, result: str) -> None:
+        """Add the children that a call showed."""
+        if call.name == "get_children" and (node := call.arguments["id"]) in self.known:
+            children = json.loads(result)
+            self.children[node] = [child["id"] for child in children]
+            self._values.update({child["id"]: child["value"] for child in children})
+            self._expand(node)
+
+    def read_state(self, state: str) -> None:
+        """Take the known nodes and the turns from the text."""
+        self._start(self.target, self._may_be_absent)
+        self._read_nodes(state)
+        self.turn = (self.max_turns or 0) - int(_BUDGET.findall(state)[-1])
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """Read the node, if any, and the kind of step."""
+        if "unreachable" in subtask:
+            return _UNREACHABLE
+        if found := re.fullmatch(r"Report ([a-z]+) as .*", subtask):
+            return ToolCall("found", {"id": found[1]})
+        asked = re.fullmatch(r"List the children of ([a-z]+)\.", subtask)
+        return ToolCall("get_children", {"id": asked[1]}) if asked else None
+
+
+def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[int]]:
+    """A uniformly drawn tree in which each node has `arity` places for children, as the list of children of each node.
+
+    The places that hold a child are a uniform choice of `nodes - 1` among all; the cycle lemma says that exactly one rotation of
+    the resulting child counts is the depth-first sequence of a tree (Dershowitz and Zaks 1980), so each tree comes up
+    equally often. Node 0 is the root. O(arity * nodes).
+    """
+    places = rng.choice(arity * nodes, size=nodes - 1, replace=False)
+    counts = np.bincount(places // arity, minlength=nodes)
+    sums = np.cumsum(counts - 1)
+    # The walk of partial sums ends at -1; rotated to start after its first minimum, it stays above -1 until its last step.
+    counts = np.roll(counts, -(int(np.argmin(sums)) + 1))
+    children: list[list[int]] = [[] for _ in range(nodes)]
+    waiting: list[int] = []
+    for node, count in enumerate(counts.tolist()):
+        if waiting:
+            children[waiting.pop()].append(node)
+        waiting += [node] * count
+    return children
+
+
+def _draw_ids(count: int, rng: np.random.Generator) -> list[str]:
+    ids: dict[str, None] = {}
+    while len(ids) < count:
+        letters = rng.choice(_ID_LETTERS, size=(count - len(ids), _ID_LENGTH))
+        ids.update(dict.fromkeys(map("".join, letters)))
+    return list(ids)
+
+
+register(
+    TreeWorld,
+    presets={
+        "easy": {"nodes": 4},
+        "medium": {"nodes": 30},
+        "hard": {"nodes": 100, "target": "any"},
+        "long": {"nodes": 500},
+        "extreme": {"nodes": 4_000},
+    },
+)

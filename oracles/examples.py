@@ -1,0 +1,84 @@
+"""In-context examples, rolled through the same wrappers as the live episode so that they look exactly like it (LUMINA, section 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+from gymnasium.utils import RecordConstructorArgs
+
+from agentgym.env import tool_env
+from agentgym.messages import SYSTEM_ID, Chat, Message
+from agentgym.oracles.policies import best_call
+from agentgym.parsing import render
+from agentgym.world import check_int
+
+EXAMPLE_SEED = 2**31
+"""Examples are instances of seeds from here on, which runs should leave alone."""
+
+
+class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
+    """Puts solved examples between the system message and the task.
+
+    Each is an instance of its own, solved by optimal calls in a second env of the same spec. It holds every observation as it was
+    shown when it was the newest, followed by the reply and what the world said to it.
+
+    Args:
+        env: The env, with its oracles.
+        shots: How many examples.
+
+    Example:
+        >>> env = InContextExamples(gymnasium.make("agentgym/ListWorld-v0"), shots=1)
+    """
+
+    def __init__(self, env: gymnasium.Env[Chat, str], shots: int = 1) -> None:
+        check_int("shots", shots, 0, 100)
+        if env.spec is None:
+            raise ValueError("InContextExamples needs an env made by gymnasium.make: it makes a second one from its spec")
+        RecordConstructorArgs.__init__(self, shots=shots)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        example_env = gymnasium.make(env.spec)
+        self.examples = tuple(message for shot in range(shots) for message in _roll(example_env, shot))
+        self._source = Chat()
+        self._shown = Chat()
+
+    def observation(self, observation: Chat) -> Chat:
+        """The chat with the examples after its system message."""
+        known = len(self._source.messages)
+        if not known or observation.shared_prefix(self._source) < known:
+            known = 1 if observation.messages[0].id == SYSTEM_ID else 0
+            self._shown = Chat((*observation.messages[:known], *self.examples), observation.tools)
+        self._shown = self._shown.add(*observation.messages[known:])
+        self._source = observation
+        return self._shown
+
+
+def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
+    """One solved episode as the messages that were new in each observation, and the replies."""
+    inner = tool_env(env)
+    chat, _ = env.reset(seed=EXAMPLE_SEED + shot)
+    messages: list[Message] = []
+    while not inner.over:
+        messages += _newest(chat)
+        start = len(inner.chat.messages)
+        chat, *_ = env.step(render(best_call(inner.world), inner.dialect))
+        reply, *results = inner.chat.messages[start:]
+        messages.append(reply)
+        if inner.over or not _newest(chat) or _newest(chat)[0].role != "tool":
+            messages += results
+    if not inner.world.score() == 1.0:
+        raise ValueError(f"the optimal calls of {type(inner.world).__name__} did not solve the example of seed {EXAMPLE_SEED + shot}")
+    return [_rename(message, f"examples:{shot}", k) for k, message in enumerate(messages)]
+
+
+def _newest(chat: Chat) -> list[Message]:
+    """The messages after the last reply, or all but the system message if there is none."""
+    last = max((k for k, message in enumerate(chat.messages) if message.role == "assistant"), default=0)
+    return list(chat.messages[last + 1 :])
+
+
+def _rename(message: Message, prefix: str, k: int) -> Message:
+    calls = tuple(replace(call, id=f"{prefix}:{call.id}") for call in message.calls)
+    call_id = f"{prefix}:{message.call_id}" if message.call_id else ""
+    return replace(message, id=f"{prefix}:{k}", calls=calls, call_id=call_id)

@@ -1,0 +1,177 @@
+"""Plan, state and history oracles (LUMINA, section 3), as observation wrappers over any world.
+
+A hint is a block `<plan>…</plan>` or `<state>…</state>` at the end of the newest message. The paper leaves open whether earlier hints
+stay: `persistent` ones do (the prompt only grows), `ephemeral` ones show on the newest message only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import gymnasium
+from gymnasium.utils import RecordConstructorArgs
+
+from agentgym.env import tool_env
+from agentgym.messages import TASK_ID, Chat, Message
+from agentgym.registry import HINT_SCOPES
+from agentgym.world import check_bool, check_choice
+
+_HINT = re.compile(r"\n\n<(plan|state)>\n(.*?)\n</\1>", re.DOTALL)
+
+
+class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
+    """Appends a hint to the newest message, at no cost in the length of the chat.
+
+    Attributes:
+        tag: The name of the block.
+        source: The chat as it came in, before this hint.
+        hint: The newest hint, empty after the end of the episode.
+    """
+
+    tag: ClassVar[str]
+
+    def __init__(self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", **recorded: Any) -> None:
+        check_choice("hint_scope", hint_scope, HINT_SCOPES)
+        RecordConstructorArgs.__init__(self, hint_scope=hint_scope, **recorded)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        self.world_env = tool_env(env)
+        self.persistent = hint_scope == "persistent"
+        self.source = Chat()
+        self.hint = ""
+        self._shown = Chat()
+
+    def text(self) -> str:
+        """The hint for the moment."""
+        raise NotImplementedError
+
+    def observation(self, observation: Chat) -> Chat:
+        """The chat with the hint on its newest message."""
+        known = len(self.source.messages)
+        grew = 0 < known <= len(observation.messages) and observation.shared_prefix(self.source) == known
+        self.source = observation
+        self.hint = "" if self.world_env.over else self.text()
+        last = with_hints(observation.messages[-1], [self])
+        if not self.persistent:
+            return observation.replace_last(last)
+        if not grew:
+            self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
+            known = len(observation.messages) - 1
+        self._shown = self._shown.add(*observation.messages[known:-1], last)
+        return self._shown
+
+    def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
+        """Forget the last episode."""
+        self.source = Chat()
+        return super().reset(**options)
+
+
+class PlanOracle(HintOracle):
+    """Tells the next step of an optimal plan.
+
+    Args:
+        env: The env to help with.
+        hint_scope: `persistent` or `ephemeral`.
+        with_state: Whether the policy is shown the state too, which the step may then refer to.
+
+    Example:
+        >>> env = PlanOracle(gymnasium.make("agentgym/ListWorld-v0"))
+    """
+
+    tag = "plan"
+
+    def __init__(
+        self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", with_state: bool = False
+    ) -> None:
+        check_bool("with_state", with_state)
+        super().__init__(env, hint_scope, with_state=with_state)
+        self.with_state = with_state
+
+    def text(self) -> str:
+        """The world's next subtask."""
+        return self.world_env.world.subtask(self.with_state)
+
+
+class StateOracle(HintOracle):
+    """Tells the belief state.
+
+    Args:
+        env: The env to help with.
+        hint_scope: `persistent` or `ephemeral`.
+
+    Example:
+        >>> env = StateOracle(gymnasium.make("agentgym/ListWorld-v0"))
+    """
+
+    tag = "state"
+
+    def text(self) -> str:
+        """The world's state in words."""
+        return self.world_env.world.state()
+
+
+class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
+    """Removes the history: the policy sees the system message, the task and the newest hints.
+
+    Args:
+        env: An env with a `StateOracle`, without which the state could not be known.
+        keep_last_error: Whether the error of a failed reply is shown; the paper's oracle drops it with the rest.
+
+    Raises:
+        ValueError: There is no `StateOracle` inside.
+
+    Example:
+        >>> env = HistoryOracle(StateOracle(gymnasium.make("agentgym/ListWorld-v0")))
+    """
+
+    def __init__(self, env: gymnasium.Env[Chat, str], keep_last_error: bool = False) -> None:
+        check_bool("keep_last_error", keep_last_error)
+        RecordConstructorArgs.__init__(self, keep_last_error=keep_last_error)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        self.world_env = tool_env(env)
+        self.keep_last_error = keep_last_error
+        self.hints = _hints_inside(env)
+        if not any(isinstance(hint, StateOracle) for hint in self.hints):
+            raise ValueError("HistoryOracle needs a StateOracle inside: without history the agent cannot know the state")
+
+    def observation(self, observation: Chat) -> Chat:
+        """The prefix up to the task, with the hints at its end; after the end of the episode, the whole chat."""
+        if self.world_env.over:
+            return observation
+        source = self.hints[0].source
+        prefix = pinned(source)
+        task, newest = prefix[-1], source.messages[-1]
+        if self.keep_last_error and newest.id != TASK_ID and newest.text.startswith("error:"):
+            task = replace(task, text=f"{task.text}\n\nYour last reply failed. {newest.text}")
+        return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
+
+
+def pinned(chat: Chat) -> tuple[Message, ...]:
+    """The messages that every view keeps: all up to the task."""
+    end = next((k for k, message in enumerate(chat.messages, 1) if message.id == TASK_ID), 0)
+    if not end:
+        raise ValueError(f"this chat has no task message (id {TASK_ID})")
+    return tuple(chat.messages[:end])
+
+
+def with_hints(message: Message, hints: list[HintOracle]) -> Message:
+    """The message with the hints of the oracles at its end."""
+    blocks = [f"\n\n<{hint.tag}>\n{hint.hint}\n</{hint.tag}>" for hint in hints if hint.hint]
+    return replace(message, text=message.text + "".join(blocks)) if blocks else message
+
+
+def split_hints(text: str) -> tuple[str, dict[str, str]]:
+    """What a message said without its hints, and the hints by tag: the inverse of `with_hints`."""
+    hints = {tag: hint for tag, hint in _HINT.findall(text)}
+    return (_HINT.sub("", text) if hints else text), hints
+
+
+def _hints_inside(env: gymnasium.Env[Any, Any]) -> list[HintOracle]:
+    """The hint oracles of a stack, innermost first."""
+    found: list[HintOracle] = []
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, HintOracle):
+            found.insert(0, env)
+        env = env.env
+    return found

@@ -1,0 +1,151 @@
+"""Scripted policies: they read the text of the chat and nothing else, so what they can do, a model can do.
+
+They are batched, stateless functions of the chats. What they draw depends on their seed, the task and the turn, so the same moment
+is played alike in every arm of an ablation, which makes paired comparisons sharp.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+
+from agentgym.env import load_world
+from agentgym.messages import Chat, Message, ToolCall
+from agentgym.oracles.hints import pinned, split_hints
+from agentgym.parsing import Dialect, render
+from agentgym.policy import Reply
+from agentgym.registry import resolve
+from agentgym.world import World, check_float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a chat tells, split up.
+
+    Attributes:
+        task: The text of the task message, without hints.
+        history: The messages after the task.
+        hints: The hints of the newest message, by tag.
+    """
+
+    task: str
+    history: tuple[Message, ...]
+    hints: dict[str, str]
+
+    @classmethod
+    def of(cls, chat: Chat) -> Reading:
+        """Read a chat."""
+        prefix = pinned(chat)
+        task, _ = split_hints(prefix[-1].text)
+        return cls(task, tuple(chat.messages[len(prefix) :]), split_hints(chat.messages[-1].text)[1])
+
+    def turns(self) -> list[list[tuple[ToolCall, str]]]:
+        """The calls that succeeded, with their results, turn by turn."""
+        turns: list[list[tuple[ToolCall, str]]] = []
+        calls: dict[str, ToolCall] = {}
+        for message in self.history:
+            if message.role == "assistant":
+                calls = {call.id: call for call in message.calls}
+                turns.append([])
+            elif message.call_id in calls and not message.text.startswith("error:"):
+                turns[-1].append((calls[message.call_id], split_hints(message.text)[0]))
+        return turns
+
+
+class ScriptedPolicy:
+    """A policy for one world that chooses a call from what the chat shows.
+
+    Args:
+        env_id: The id of the world, or one of its presets.
+        seed: Seeds whatever the policy draws.
+        dialect: How it writes calls.
+    """
+
+    def __init__(self, env_id: str, seed: int = 0, dialect: Dialect = "auto") -> None:
+        self.world = load_world(gymnasium.spec(resolve(env_id)).kwargs["world"])
+        self.seed = seed
+        self.dialect = dialect
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Write one call for each chat."""
+        return [Reply(render(self.act(Reading.of(chat)), self.dialect)) for chat in chats]
+
+    def act(self, reading: Reading) -> ToolCall:
+        """Choose a call."""
+        raise NotImplementedError
+
+    def recall(self, reading: Reading) -> World[object]:
+        """The world as far as the chat tells: from a state hint if there is one, else by repeating the history."""
+        world = self.world.read_task(reading.task)
+        if "state" in reading.hints:
+            world.read_state(reading.hints["state"])
+            return world
+        for turn in reading.turns():
+            world.turn += 1
+            for call, result in turn:
+                world.read_result(call, result)
+        return world
+
+    def draw(self, reading: Reading, turn: int) -> np.random.Generator:
+        """A generator for this moment: the same in every arm, whatever the hints."""
+        return np.random.default_rng((self.seed, zlib.crc32(reading.task.encode()), turn))
+
+
+class OraclePolicy(ScriptedPolicy):
+    """Plays the first optimal call; a legal one if success is out of reach."""
+
+    def act(self, reading: Reading) -> ToolCall:
+        """Choose an optimal call."""
+        return best_call(self.recall(reading))
+
+
+class RandomPolicy(ScriptedPolicy):
+    """Plays legal calls at random."""
+
+    def act(self, reading: Reading) -> ToolCall:
+        """Choose any legal call."""
+        world = self.recall(reading)
+        return choose(world.legal_calls(), self.draw(reading, world.turn))
+
+
+class NoisyPolicy(ScriptedPolicy):
+    """Plays optimally, except that with probability `p` in each step it plays a legal call that is not optimal.
+
+    Args:
+        env_id: The id of the world.
+        p: The probability of an error, in [0, 1].
+        seed: Seeds the errors.
+        dialect: How it writes calls.
+    """
+
+    def __init__(self, env_id: str, p: float, seed: int = 0, dialect: Dialect = "auto") -> None:
+        check_float("p", p, 0.0, 1.0)
+        super().__init__(env_id, seed, dialect)
+        self.p = p
+
+    def act(self, reading: Reading) -> ToolCall:
+        """Choose an optimal call or, with probability p, a wrong one."""
+        world = self.recall(reading)
+        rng = self.draw(reading, world.turn)
+        return wrong_call(world, rng) if rng.random() < self.p else best_call(world)
+
+
+def best_call(world: World[object]) -> ToolCall:
+    """The first optimal call, or the first legal one if there is no optimal one."""
+    return next(iter(world.optimal_calls() or world.legal_calls()))
+
+
+def wrong_call(world: World[object], rng: np.random.Generator) -> ToolCall:
+    """A random legal call that is not optimal; an optimal one if there is no other."""
+    best = world.optimal_calls() or ()
+    legal = world.legal_calls()
+    return choose([call for call in legal if call not in best] or legal, rng)
+
+
+def choose(calls: Sequence[ToolCall], rng: np.random.Generator) -> ToolCall:
+    """One of the calls at random."""
+    return calls[int(rng.integers(len(calls)))]

@@ -1,0 +1,1 @@
+"""Rollouts, trajectories, evaluation, ablations and figures, and the command line."""
