@@ -16,7 +16,7 @@ from agentgym.tokens import TokenCounter
 from agentgym.tools import Tool, ToolError, tool
 from agentgym.world import OneOf, World
 
-from agentgym import envs as _envs  # isort: skip  # registers the worlds, so it comes last
+from agentgym import envs  # noqa: F401  # registers the worlds, so it comes last
 
 __version__ = "0.1.0"
 

@@ -8,12 +8,12 @@ import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, SupportsFloat
+from typing import Any, SupportsFloat
 
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, ToolCall
+from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
 from agentgym.parsing import DIALECTS, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.spaces import ActionSpace, ChatSpace
@@ -74,7 +74,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         ValueError: An option is unknown or out of range.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 1}
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         detail = _detail(calls, errors, self._failed_rounds)
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """The chat as text in `ansi` mode, None otherwise."""
         return self.chat.to_text() if self.render_mode == "ansi" else None
 

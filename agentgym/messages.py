@@ -39,7 +39,7 @@ def _fill_slots(cls: type[T]) -> type[T]:
     exec(f"def __init__(self, {arguments}):{body}", setters)
     fill: Any = setters["__init__"]
     fill.__defaults__ = cls.__init__.__defaults__
-    cls.__init__ = fill  # type: ignore[misc]
+    cls.__init__ = fill  # type: ignore[method-assign]
     return cls
 
 
@@ -238,10 +238,14 @@ class Chat:
     def __deepcopy__(self, memo: object) -> Chat:
         return self
 
-    def to_openai(self) -> list[dict[str, Any]]:
-        """The messages as chat-completions dicts: `tool_calls` with arguments as JSON text, pictures as data URLs.
+    def to_openai(self, *, json_arguments: bool = True) -> list[dict[str, Any]]:
+        """The messages as chat-completions dicts, with pictures as data URLs.
 
         The API takes no picture in a tool message, so the pictures of tool results follow them in a user message.
+
+        Args:
+            json_arguments: Whether the arguments of `tool_calls` are JSON text, as the API has them, or objects, as the chat
+                templates of transformers want them.
         """
         out: list[dict[str, Any]] = []
         waiting: list[Image] = []
@@ -249,7 +253,7 @@ class Chat:
             if message.role != "tool" and waiting:
                 out.append({"role": "user", "content": _parts("", waiting)})
                 waiting = []
-            out.append(_to_openai(message))
+            out.append(_to_openai(message, json_arguments))
             if message.role == "tool":
                 waiting += message.images
         if waiting:
@@ -275,7 +279,7 @@ def _parts(text: str, images: Iterable[Image]) -> list[dict[str, Any]]:
     return parts + [{"type": "image_url", "image_url": {"url": image.to_data_url()}} for image in images]
 
 
-def _to_openai(message: Message) -> dict[str, Any]:
+def _to_openai(message: Message, json_arguments: bool) -> dict[str, Any]:
     data: dict[str, Any] = {"role": message.role, "content": message.text}
     if message.role == "tool":
         data["tool_call_id"] = message.call_id
@@ -284,11 +288,14 @@ def _to_openai(message: Message) -> dict[str, Any]:
     if message.thinking:
         data["reasoning_content"] = message.thinking
     if message.calls:
-        data["tool_calls"] = [
-            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(dict(c.arguments))}}
-            for c in message.calls
-        ]
+        data["tool_calls"] = [_call_to_openai(call, json_arguments) for call in message.calls]
     return data
+
+
+def _call_to_openai(call: ToolCall, json_arguments: bool) -> dict[str, Any]:
+    arguments = dict(call.arguments)
+    function = {"name": call.name, "arguments": json.dumps(arguments) if json_arguments else arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _from_openai(data: Mapping[str, Any], message_id: str) -> Message:
@@ -296,7 +303,7 @@ def _from_openai(data: Mapping[str, Any], message_id: str) -> Message:
     if role not in ("system", "user", "assistant", "tool"):
         raise ValueError(f"message {message_id} has role {role!r}; use system, user, assistant or tool")
     content = data.get("content") or ""
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return Message(
         role=role,
         text="".join(part["text"] for part in parts if part["type"] == "text"),
@@ -310,9 +317,10 @@ def _from_openai(data: Mapping[str, Any], message_id: str) -> Message:
 
 def _call_from_openai(data: Mapping[str, Any]) -> ToolCall:
     function = data["function"]
-    arguments = json.loads(function["arguments"] or "{}")
+    given = function["arguments"]
+    arguments = json.loads(given or "{}") if isinstance(given, str) else given
     if not isinstance(arguments, dict):
-        raise ValueError(f"the arguments of {function['name']} must be a JSON object, got {function['arguments'][:200]}")
+        raise ValueError(f"the arguments of {function['name']} must be a JSON object, got {str(given)[:200]}")
     return ToolCall(function["name"], arguments, data.get("id", ""))
 
 

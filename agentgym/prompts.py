@@ -20,7 +20,8 @@ def _form(dialect: Dialect, parallel_calls: bool) -> str:
     example = ToolCall("function_name", {"argument": "value"})
     fence = f"one call in a Python code block, arguments by name:\n{render(example, 'python')}"
     tag = f"each call as JSON in a tag of its own:\n{render(example, 'json')}"
-    number = "You may make several calls in one reply." if parallel_calls else "Make exactly one call in each reply."
+    several = parallel_calls and dialect != "python"
+    number = "You may make several calls in one reply." if several else "Make exactly one call in each reply."
     forms = {"python": f"Write {fence}", "json": f"Write {tag}"}
     form = forms.get(dialect, f"Write {tag}\nor write {fence}")
-    return f"Think first if you like, then call. {number if dialect != 'python' else 'Make exactly one call in each reply.'}\n{form}"
+    return f"Think first if you like, then call. {number}\n{form}"

@@ -11,17 +11,18 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, get_type_hints, overload
+from typing import Annotated, Any, NotRequired, TypeVar, get_type_hints, overload
 
 from docstring_parser import DocstringStyle
 from docstring_parser import parse as parse_docstring
 from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 MAX_CALL_CHARS = 262_144
 """A call whose arguments are longer than this as JSON is refused."""
 
 _ECHO_CHARS = 120
+_make_shape: Any = TypedDict  # type checkers know its literal form only
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -108,7 +109,7 @@ class _ArgumentCheck:
     """Strict validation of the arguments of one tool."""
 
     def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
-        shape = TypedDict(name, dict(fields))  # type: ignore[operator]
+        shape = _make_shape(name, dict(fields))
         shape.__pydantic_config__ = _STRICT
         adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
         self.schema = _without_titles(adapter.json_schema())
@@ -155,16 +156,16 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
         raise ToolError("arguments must not contain the NUL character")
 
 
-def tools_of(owner: object) -> dict[str, BoundTool]:
+def tools_of(owner: Any) -> dict[str, BoundTool]:
     """The tools of an object by name, in the order of definition, each bound to the object."""
     return {
         schema.name: BoundTool(schema, checks, getattr(owner, attribute))
-        for attribute, schema, checks in _class_tools(type(owner))
+        for attribute, schema, checks in _class_tools(owner.__class__)
     }
 
 
 @functools.cache
-def _class_tools(owner: type) -> tuple[tuple[str, Tool, _ArgumentCheck], ...]:
+def _class_tools(owner: Any) -> tuple[tuple[str, Tool, _ArgumentCheck], ...]:
     names = dict.fromkeys(name for cls in reversed(owner.__mro__) for name in vars(cls))
     methods = {name: getattr(owner, name) for name in names}
     return tuple((name, *_describe(method)) for name, method in methods.items() if hasattr(method, "__agentgym_tool__"))
@@ -195,7 +196,8 @@ def _field(
 ) -> Any:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) or parameter.name not in hints:
         raise TypeError(f"the tool {method.__qualname__} needs a type annotation for its argument '{parameter.name}'")
-    annotated = Annotated[hints[parameter.name], Field(description=texts.get(parameter.name) or None)]
+    hint: Any = hints[parameter.name]
+    annotated: Any = Annotated[hint, Field(description=texts.get(parameter.name) or None)]
     return annotated if parameter.default is parameter.empty else NotRequired[annotated]
 
 
@@ -205,8 +207,10 @@ def _without_titles(schema: Any) -> Any:
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    return {
-        key: {name: _without_titles(value) for name, value in item.items()} if key in ("properties", "$defs") else _without_titles(item)
-        for key, item in schema.items()
-        if not (key == "title" and isinstance(item, str))
-    }
+    plain: dict[str, Any] = {}
+    for key, item in schema.items():
+        if key in ("properties", "$defs"):
+            plain[key] = {name: _without_titles(value) for name, value in item.items()}
+        elif key != "title":
+            plain[key] = _without_titles(item)
+    return plain

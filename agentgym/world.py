@@ -105,7 +105,7 @@ class World(Generic[ConfigT]):
         raise NotImplementedError
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Take in the result of a call that was carried out."""
+        """Take in the result of a call that was carried out; one that does not fit what this world knows is ignored."""
         raise NotImplementedError
 
     def read_state(self, state: str) -> None:
@@ -135,7 +135,8 @@ class OneOf(Sequence[ToolCall]):
         if not isinstance(call, ToolCall) or call.name != self._name or call.arguments.keys() != {self._argument}:
             return False
         value = call.arguments[self._argument]
-        return isinstance(value, (str, int)) and value in self._values
+        # A dict takes True and 1.0 for 1, which the checks of a call do not.
+        return isinstance(value, (str, int)) and not isinstance(value, bool) and value in self._values
 
     def __iter__(self) -> Iterator[ToolCall]:
         return (ToolCall(self._name, {self._argument: value}) for value in self._values)
@@ -152,7 +153,7 @@ class OneOf(Sequence[ToolCall]):
 
 def turn_budget(optimal: int, factor: float, slack: int) -> int:
     """`ceil(factor * optimal) + slack` (LUMINA, section 4.1), with the factor taken as the decimal number that was written."""
-    return ceil(Fraction(repr(factor)) * optimal) + slack
+    return ceil(Fraction(repr(float(factor))) * optimal) + slack
 
 
 def check_int(name: str, value: object, low: int, high: int) -> None:

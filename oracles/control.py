@@ -58,7 +58,7 @@ class ControlPolicy(ScriptedPolicy):
         turns = reading.turns()
         world = self.recall(reading)
         # Three streams, so that one deficit does not shift the draws of another.
-        distracted, planning, tracking = self.draw(reading, world.turn).spawn(3)
+        distracted, planning, tracking = self.draw(reading, world).spawn(3)
         if distracted.random() >= (1 - self.deficits.distraction) ** len(turns):
             return choose(world.legal_calls(), distracted)
         if "state" not in reading.hints:
@@ -73,11 +73,6 @@ class ControlPolicy(ScriptedPolicy):
         for turn in reading.turns():
             world.turn += 1
             for call, result in turn:
-                if rng.random() >= self.deficits.tracking and _fits(world, call):
+                if rng.random() >= self.deficits.tracking:
                     world.read_result(call, result)
         return world
-
-
-def _fits(world: World[object], call: ToolCall) -> bool:
-    """Whether a remembered call makes sense in the remembered world, which may have gone wrong before."""
-    return call in world.legal_calls()

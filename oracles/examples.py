@@ -1,4 +1,4 @@
-"""In-context examples, rolled through the same wrappers as the live episode so that they look exactly like it (LUMINA, section 4.2)."""
+"""In-context examples, rolled through the same wrappers as the live episode, so that they look like it (LUMINA, section 4.2)."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
         messages.append(reply)
         if inner.over or not _newest(chat) or _newest(chat)[0].role != "tool":
             messages += results
-    if not inner.world.score() == 1.0:
-        raise ValueError(f"the optimal calls of {type(inner.world).__name__} did not solve the example of seed {EXAMPLE_SEED + shot}")
+    if inner.world.score() < 1.0:
+        raise ValueError(f"the optimal calls of {type(inner.world).__name__} do not solve the seed {EXAMPLE_SEED + shot}")
     return [_rename(message, f"examples:{shot}", k) for k, message in enumerate(messages)]
 
 

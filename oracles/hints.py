@@ -1,7 +1,7 @@
 """Plan, state and history oracles (LUMINA, section 3), as observation wrappers over any world.
 
-A hint is a block `<plan>…</plan>` or `<state>…</state>` at the end of the newest message. The paper leaves open whether earlier hints
-stay: `persistent` ones do (the prompt only grows), `ephemeral` ones show on the newest message only.
+A hint is a block `<plan>…</plan>` or `<state>…</state>` at the end of the newest message. The paper leaves open whether earlier
+hints stay: `persistent` ones do (the prompt only grows), `ephemeral` ones show on the newest message only.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def with_hints(message: Message, hints: list[HintOracle]) -> Message:
 
 def split_hints(text: str) -> tuple[str, dict[str, str]]:
     """What a message said without its hints, and the hints by tag: the inverse of `with_hints`."""
-    hints = {tag: hint for tag, hint in _HINT.findall(text)}
+    hints = dict(_HINT.findall(text))
     return (_HINT.sub("", text) if hints else text), hints
 
 

@@ -14,9 +14,9 @@ from agentgym.messages import Chat
 class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
     """Adds `optimal` and `alive` to `info`.
 
-    `optimal` says whether every call of the reply was among the optimal ones; a reply without a readable call is not. `alive`
-    says whether success was still possible before the reply. Both are None where the world does not define optimality, and
-    after a reset. The labels are for the researcher; no view contains them.
+    `optimal` says whether every call of the reply was carried out and among the optimal ones; a reply without a readable call
+    is not optimal. `alive` says whether success was still possible before the reply. Both are None where the world does not
+    define optimality, and after a reset. The labels are for the researcher; no view contains them.
 
     Example:
         >>> env = StepOptimality(gymnasium.make("agentgym/ListWorld-v0"))
@@ -40,5 +40,5 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         if best is None:
             return chat, reward, terminated, truncated, {**info, "optimal": None, "alive": None}
         calls = self.world_env.chat.messages[start].calls
-        optimal = bool(calls) and all(call in best for call in calls)
+        optimal = info["valid"] and bool(calls) and all(call in best for call in calls)
         return chat, reward, terminated, truncated, {**info, "optimal": optimal, "alive": bool(best)}

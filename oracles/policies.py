@@ -90,9 +90,10 @@ class ScriptedPolicy:
                 world.read_result(call, result)
         return world
 
-    def draw(self, reading: Reading, turn: int) -> np.random.Generator:
+    def draw(self, reading: Reading, world: World[object]) -> np.random.Generator:
         """A generator for this moment: the same in every arm, whatever the hints."""
-        return np.random.default_rng((self.seed, zlib.crc32(reading.task.encode()), turn))
+        moment = world.turn if world.max_turns is None else world.turns_left
+        return np.random.default_rng((self.seed, zlib.crc32(reading.task.encode()), moment))
 
 
 class OraclePolicy(ScriptedPolicy):
@@ -109,7 +110,7 @@ class RandomPolicy(ScriptedPolicy):
     def act(self, reading: Reading) -> ToolCall:
         """Choose any legal call."""
         world = self.recall(reading)
-        return choose(world.legal_calls(), self.draw(reading, world.turn))
+        return choose(world.legal_calls(), self.draw(reading, world))
 
 
 class NoisyPolicy(ScriptedPolicy):
@@ -130,7 +131,7 @@ class NoisyPolicy(ScriptedPolicy):
     def act(self, reading: Reading) -> ToolCall:
         """Choose an optimal call or, with probability p, a wrong one."""
         world = self.recall(reading)
-        rng = self.draw(reading, world.turn)
+        rng = self.draw(reading, world)
         return wrong_call(world, rng) if rng.random() < self.p else best_call(world)
 
 

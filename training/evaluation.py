@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentgym.training.trajectories import Trajectory
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -30,3 +32,29 @@ class Result:
     optimal: int
     alive: int
     alive_optimal: int
+
+
+def score(trajectory: Trajectory) -> Result:
+    """The figures of an episode that an ablation recorded, with `StepOptimality` in its stack.
+
+    Raises:
+        ValueError: The trajectory says nothing about its world, arm and horizon, or has no steps.
+    """
+    labels = trajectory.labels
+    if missing := [name for name in ("world", "arm", "horizon") if name not in labels]:
+        raise ValueError(f"the trajectory of seed {trajectory.seed} has no label {missing[0]!r}: record it with an ablation")
+    if not trajectory.steps:
+        raise ValueError(f"the trajectory of seed {trajectory.seed} has no steps")
+    marked = [step.info for step in trajectory.steps if step.info.get("optimal") is not None]
+    alive = [info for info in marked if info["alive"]]
+    return Result(
+        world=labels["world"],
+        arm=labels["arm"],
+        horizon=labels["horizon"],
+        seed=trajectory.seed,
+        success=float(trajectory.steps[-1].info["success"]),
+        steps=len(marked),
+        optimal=sum(info["optimal"] for info in marked),
+        alive=len(alive),
+        alive_optimal=sum(info["optimal"] for info in alive),
+    )

@@ -157,7 +157,7 @@ class GridWorld(World[GridConfig]):
     def at_horizon(cls, steps: int) -> Mapping[str, Any]:
         """Start and goal `steps - 1` apart on a board about twice as wide as that distance needs, at most 2000."""
         check_int("horizon", steps, 1, 3_999)
-        return {"size": min(2_000, max(4, steps, steps // 2 + 1)), "distance": steps - 1}
+        return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """The steps that begin a cheapest path, or `done`; none if the moves left do not suffice."""
@@ -252,7 +252,7 @@ def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tup
         start, goal = rng.integers(size**2, size=2).tolist()
         return divmod(start, size), divmod(goal, size)
     rows = int(rng.integers(max(0, distance - size + 1), min(distance, size - 1) + 1))
-    down, right = (rows, distance - rows) if rng.random() < 0.5 else (distance - rows, rows)
+    down, right = rows, distance - rows
     top, left = int(rng.integers(size - down)), int(rng.integers(size - right))
     start, goal = (top, left), (top + down, left + right)
     if rng.random() < 0.5:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from agentgym.envs.lumina.budget import Budget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
 from agentgym.world import OneOf, World, check_bool, check_int
-from agentgym.envs.lumina.budget import Budget
 
 _DONE = ToolCall("done", {})
 _NUMBERS = re.compile(r"-?[0-9]+")
@@ -123,7 +123,8 @@ class ListWorld(World[ListConfig]):
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """The pops after which the target can still be reached, or `done` (spec: a pop at i keeps the instance alive if the
-        list agrees with the target before i and the rest of the target is a subsequence of what follows i)."""
+        list agrees with the target before i and the rest of the target is a subsequence of what follows i).
+        """
         turns = len(self.items) - len(self.target) + 1
         if self.done or self.turns_left < turns:
             return ()
@@ -157,7 +158,8 @@ class ListWorld(World[ListConfig]):
 
     def subtask(self, with_state: bool) -> str:
         """The first element that does not fit the target; told by its place in the current list if the state is shown, else by
-        its place in the initial one, which is unique even among duplicates."""
+        its place in the initial one, which is unique even among duplicates.
+        """
         calls = self.optimal_calls()
         if not calls:
             return "The target can no longer be reached."
@@ -178,7 +180,7 @@ class ListWorld(World[ListConfig]):
 
     def read_result(self, call: ToolCall, result: str) -> None:
         """Repeat a call that succeeded."""
-        if call.name == "pop":
+        if call.name == "pop" and self.locked <= call.arguments["id"] < len(self.items):
             self.pop(call.arguments["id"])
 
     def read_state(self, state: str) -> None:

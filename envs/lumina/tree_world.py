@@ -59,10 +59,10 @@ class TreeWorld(World[TreeConfig]):
     """Search a hidden tree for the node with a given value.
 
     Values are unrelated to the tree's shape, ids cannot be guessed, and an id that has not been shown is answered like one that
-    does not exist. The tree is uniform among the ordered trees of its size and arity. Subtrees of unexplored nodes are then
-    exchangeable given what was shown, so each unexplored node is an equally good next choice (LUMINA's optimal set). The budget,
-    which the task tells, is proportional to the number of nodes a search can need; an agent that infers the size of
-    the tree from it could give up earlier, and the optimal set takes no account of such inference.
+    does not exist. The tree is uniform among those of its size in which each node has `arity` places for children. Subtrees of
+    unexplored nodes are then exchangeable given what was shown, so each unexplored node is an equally good next choice
+    (LUMINA's optimal set). The budget, which the task tells, is proportional to the number of nodes a search can need; an agent
+    that infers the size of the tree from it could give up earlier, and the optimal set takes no account of such inference.
 
     Attributes:
         target: The value to find.
@@ -112,7 +112,8 @@ class TreeWorld(World[TreeConfig]):
 
     def _worst_case(self, target: str | None) -> int:
         """The turns of the slowest search that asks for nothing twice: every unexplored node except those that can only be seen
-        after the target, and one for the answer."""
+        after the target, and one for the answer.
+        """
         if self.target in self._by_value:
             return 1
         unexplored = [node for node in self.children if node not in self.known or node in self._frontier]

@@ -1,0 +1,52 @@
+"""What several test files need."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import agentgym
+from agentgym import ToolCall, ToolEnv
+
+
+class Outcome(NamedTuple):
+    """What a reply led to: the newest message of the chat and the signals of the step."""
+
+    text: str
+    reward: float
+    terminated: bool
+    truncated: bool
+    turn: int
+
+    @property
+    def going_on(self) -> bool:
+        """Whether the episode has not ended."""
+        return not (self.terminated or self.truncated)
+
+
+def start(env_id: str, *, task: str = "", seed: int = 0, **options: Any) -> ToolEnv:
+    """An env at the start of an episode; if a task message is given, of the instance that it tells."""
+    env = agentgym.tool_env(agentgym.make(env_id, **options))
+    env.reset(seed=seed)
+    if task:
+        vars(env.world).update(vars(type(env.world).read_task(task)))
+    return env
+
+
+def say(env: ToolEnv, *replies: str) -> Outcome:
+    """Play replies; what the last one led to."""
+    for reply in replies:
+        chat, reward, terminated, truncated, info = env.step(reply)
+    return Outcome(chat.messages[-1].text, float(reward), terminated, truncated, info["turn"])
+
+
+def play(env: ToolEnv, *calls: ToolCall) -> Outcome:
+    """Play calls through the text interface; what the last one led to."""
+    return say(env, *map(agentgym.render, calls))
+
+
+def play_optimally(env: ToolEnv) -> Outcome:
+    """Play the first optimal call until the episode ends or success is out of reach."""
+    outcome = play(env, env.world.optimal_calls()[0])
+    while outcome.going_on and (calls := env.world.optimal_calls()):
+        outcome = play(env, calls[0])
+    return outcome

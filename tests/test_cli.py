@@ -1,0 +1,95 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agentgym
+
+
+def command(*arguments: str, typed: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "agentgym.training.cli", *arguments]
+    return subprocess.run(line, input=typed, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)
+
+
+def test_list_shows_every_world_and_preset() -> None:
+    shown = command("list")
+    assert shown.returncode == 0
+    assert all(entry.id in shown.stdout for entry in agentgym.worlds(presets=True))
+    assert "Search a hidden tree" in shown.stdout
+
+
+def test_a_person_can_play_to_the_end() -> None:
+    shown = command("play", "ListWorld", "--set", "items=3", "--set", "removals=0", typed="what?\ndone()\n")
+    assert shown.returncode == 0, shown.stderr
+    assert "Initial list:" in shown.stdout
+    assert "error:" in shown.stdout
+    assert "solved in 2 turns, score 1.0" in shown.stdout
+
+
+def test_a_person_can_leave() -> None:
+    shown = command("play", "GridWorld", "--oracles", "SPH", typed="")
+    assert shown.returncode == 0
+    assert "<state>" in shown.stdout
+    assert "left before the end" in shown.stdout
+
+
+def test_rollout_plays_shows_and_writes(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "t.jsonl"
+    shown = command("rollout", "TreeWorld", "--episodes", "2", "--seed", "4", "--oracles", "SP", "--out", str(out), "--show")
+    assert shown.returncode == 0, shown.stderr
+    assert "solved 2 of 2" in shown.stdout
+    assert "[assistant]" in shown.stdout
+    assert [json.loads(line)["seed"] for line in out.read_text().splitlines()] == [4, 5]
+
+
+def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None:
+    out = tmp_path / "a"
+    shown = command("ablate", "--horizons", "4,8", "--seeds", "3", "--out", str(out), "--workers", "2")
+    assert shown.returncode == 0, shown.stderr
+    assert "Effect of each intervention" in shown.stdout
+    results = (out / "results.jsonl").read_bytes()
+    assert len(results.splitlines()) == 3 * 6 * 2 * 3
+    for name in ("results.jsonl", "summary.md", "arms.png"):
+        (out / name).unlink()
+    assert command("score", str(out)).returncode == 0
+    assert (out / "results.jsonl").read_bytes() == results
+    assert (out / "arms.png").exists()
+
+
+BAD = [
+    (["play", "NoWorld"], "there is no world 'NoWorld'"),
+    (["play", "ListWorld", "--oracles", "H"], "H needs S"),
+    (["play", "ListWorld", "--set", "itmes=3"], "ListWorld has no option 'itmes'"),
+    (["play", "ListWorld", "--set", "items"], "--set takes name=value"),
+    (["play", "ListWorld", "--set", "items=many"], "items must be an integer in [1, 10000], got 'many'"),
+    (["rollout", "ListWorld", "--policy", "nobody"], "there is no policy 'nobody'"),
+    (["rollout", "ListWorld", "--planning", "2"], "planning must be a number in [0.0, 1.0], got 2.0"),
+    (["rollout", "ListWorld", "--out", "file/t.jsonl"], "file"),
+    (["ablate", "--world", "NoWorld"], "there is no world 'NoWorld'"),
+    (["ablate", "--arms", "H"], "H needs S"),
+    (["ablate", "--horizons", "4,x"], "horizons must be whole numbers separated by commas, got 'x'"),
+    (["ablate", "--horizons", "1000000000"], "horizon must be an integer in"),
+    (["ablate", "--seeds", "0"], "seeds must be an integer in"),
+    (["ablate", "--set", "ListWorld.itmes=3"], "ListWorld has no option 'itmes'"),
+    (["ablate", "--set", "NoWorld.items=3"], "not among the worlds"),
+    (["ablate", "--out", "file/a"], "file"),
+    (["score", "empty"], "holds no trajectories"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
+def test_bad_input_is_one_clear_line_and_leaves_nothing_behind(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "file").write_text("a file where a folder should be")
+    before = sorted(tmp_path.rglob("*"))
+    shown = command(*arguments, cwd=tmp_path)
+    assert shown.returncode == 2
+    assert len(shown.stderr.strip().splitlines()) == 1
+    assert shown.stderr.startswith("error: ")
+    assert message in shown.stderr
+    assert sorted(tmp_path.rglob("*")) == before

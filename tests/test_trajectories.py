@@ -1,0 +1,117 @@
+"""Trajectories: what goes into a JSON line comes out again, and a killed run loses at most its torn last line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+import agentgym
+from agentgym import Chat, Image, Message, Reply, ToolCall
+from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.training.evaluation import score
+from agentgym.training.rollouts import replay, rollout
+from agentgym.training.trajectories import Step, Trajectory, TrajectoryLog
+
+ARMS = [(arm, scope, shots) for arm in agentgym.ARMS for scope in ("persistent", "ephemeral") for shots in (0, 1)]
+
+
+def play(arm: str = "", scope: str = "persistent", shots: int = 0, world: str = "TreeWorld") -> Trajectory:
+    env = agentgym.make(world, oracles=arm, hint_scope=scope, shots=shots, labels=True, budget_slack=6)
+    labels = {"world": world, "arm": arm, "horizon": 12}
+    return rollout(env, NoisyPolicy(world, 0.3), 5, labels)
+
+
+@pytest.mark.parametrize(("arm", "scope", "shots"), ARMS)
+def test_a_line_holds_all_that_the_policy_saw_and_wrote(arm: str, scope: str, shots: int) -> None:
+    trajectory = play(arm, scope, shots)
+    line = trajectory.to_json()
+    again = Trajectory.from_json(line)
+    assert "\n" not in line
+    assert again.steps == tuple(
+        Step(step.chat, step.reply, step.reward, json.loads(json.dumps(step.info))) for step in trajectory.steps
+    )
+    assert (again.last, again.seed, again.labels, again.terminated, again.truncated) == (
+        trajectory.last, trajectory.seed, trajectory.labels, trajectory.terminated, trajectory.truncated,
+    )  # fmt: skip
+    assert again.to_json() == line
+
+
+@pytest.mark.parametrize(("arm", "scope", "shots"), ARMS)
+def test_a_trajectory_can_be_replayed(arm: str, scope: str, shots: int) -> None:
+    trajectory = play(arm, scope, shots)
+    again = replay(Trajectory.from_json(trajectory.to_json()))
+    assert again == trajectory
+    assert score(again) == score(trajectory)
+
+
+def test_tokens_images_and_thinking_survive() -> None:
+    message = Message("assistant", "x", "why", (ToolCall("f", {"a": [1, None]}, "c"),), id="1:0", raw="<think>why</think>x")
+    chat = Chat((Message("user", "look", images=(Image(b"\x89PNG", "a dot"),), id="0:1"), message))
+    reply = Reply("x", (1, 2), (3,), (-0.5,))
+    trajectory = Trajectory('{"id": "x"}', 3, (Step(chat, reply, 0.5, {}),), chat.add(Message("tool", "ok")), True, False)
+    assert Trajectory.from_json(trajectory.to_json()) == trajectory
+    assert trajectory.reward == 0.5
+
+
+def test_lines_grow_with_the_new_text_only() -> None:
+    def bytes_of(turns: int) -> int:
+        env = agentgym.make("ListWorld", items=400, removals=turns, oracles="P", labels=True)
+        return len(rollout(env, OraclePolicy("ListWorld"), 0).to_json())
+
+    short, middle, long = bytes_of(50), bytes_of(100), bytes_of(200)
+    assert long - middle == pytest.approx(2 * (middle - short), rel=0.05)
+
+
+def test_a_torn_last_line_is_dropped_and_writing_goes_on(tmp_path: Path) -> None:
+    log = TrajectoryLog(tmp_path / "t.jsonl")
+    assert list(log) == []
+    log.repair()
+    first, second = play(), play("SP")
+    log.append(first.to_json(), second.to_json())
+    log.path.write_bytes(log.path.read_bytes() + first.to_json().encode()[:5000])
+    assert len(list(log)) == 2
+    log.repair()
+    log.append(first.to_json())
+    assert [trajectory.labels["arm"] for trajectory in log] == ["", "SP", ""]
+
+
+def test_a_file_with_nothing_but_a_torn_line_becomes_empty(tmp_path: Path) -> None:
+    log = TrajectoryLog(tmp_path / "t.jsonl")
+    log.path.write_bytes(b"{" * 100_000)
+    log.repair()
+    assert log.path.read_bytes() == b""
+
+
+def test_what_is_no_trajectory_is_refused() -> None:
+    for line in ("", "[]", "{}", '{"steps": 3}'):
+        with pytest.raises(ValueError, match="not the JSON line of a trajectory"):
+            Trajectory.from_json(line)
+
+
+def test_replay_notices_another_episode() -> None:
+    trajectory = play()
+    short = Trajectory(trajectory.spec, trajectory.seed, trajectory.steps[:1], trajectory.last, True, False)
+    with pytest.raises(ValueError, match="ends before its episode"):
+        replay(short)
+    long = Trajectory(trajectory.spec, trajectory.seed, (*trajectory.steps, trajectory.steps[-1]), trajectory.last, True, False)
+    with pytest.raises(ValueError, match="episode ends before its trajectory"):
+        replay(long)
+
+
+def test_rollout_needs_a_spec() -> None:
+    env = gymnasium.Wrapper(agentgym.ToolEnv("agentgym.envs.lumina.list_world:ListWorld"))
+    with pytest.raises(ValueError, match="needs an env with a spec"):
+        rollout(env, OraclePolicy("ListWorld"), 0)
+
+
+def test_score_counts_labels() -> None:
+    trajectory = play()
+    result = score(trajectory)
+    infos = [step.info for step in trajectory.steps]
+    assert (result.steps, result.optimal) == (len(infos), sum(info["optimal"] for info in infos))
+    assert result.alive_optimal == sum(info["optimal"] and info["alive"] for info in infos)
+    with pytest.raises(ValueError, match="no label 'world'"):
+        score(Trajectory(trajectory.spec, 0, trajectory.steps, trajectory.last, True, False))

@@ -1,0 +1,150 @@
+"""What an agent can believe about a hidden tree and hope for, by exact search: the second opinion on TreeWorld's optimal set."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+Tree = tuple["Tree", ...]
+"""A node is the sequence of its children."""
+Path = tuple[int, ...]
+"""A node, by the way to it from the root."""
+History = frozenset[tuple[Path, int]]
+"""What has been seen: how many children each explored node has."""
+Value = tuple[Fraction, Fraction]
+"""The probability of success, then minus the expected number of turns."""
+Prior = Mapping[Tree, int | Fraction]
+"""How likely each tree is, up to a factor."""
+Case = tuple[dict[Path, Tree], Path | None, Fraction]
+"""The nodes of a tree, where the target is (None if it is missing), and how likely this is."""
+
+
+def fill(nodes: int, slots: int, arity: int) -> Iterator[tuple[Any, ...]]:
+    """All ways to share out nodes to slots that each hold a tree or nothing."""
+    if not slots:
+        yield from [()] if nodes == 0 else []
+        return
+    for size in range(nodes + 1):
+        for head in fill(size - 1, arity, arity) if size else [None]:
+            yield from ((head, *rest) for rest in fill(nodes - size, slots - 1, arity))
+
+
+def forget_slots(tree: tuple[Any, ...]) -> Tree:
+    return tuple(forget_slots(child) for child in tree if child is not None)
+
+
+def uniform(nodes: int, arity: int = 3) -> Counter[Tree]:
+    """Every way to place the nodes in slots counts once."""
+    return Counter(map(forget_slots, fill(nodes - 1, arity, arity)))
+
+
+def mixed(nodes: int) -> Prior:
+    """Every number of nodes up to this one is equally likely: the agent cannot tell when it has seen all."""
+    shapes = {size: uniform(size) for size in range(1, nodes + 1)}
+    return {tree: Fraction(weight, sum(trees.values())) for trees in shapes.values() for tree, weight in trees.items()}
+
+
+def recursive(nodes: int) -> Prior:
+    """Each new node becomes a child of a random earlier one, and children are listed in random order."""
+    weights: Counter[Tree] = Counter()
+    for parents in itertools.product(*map(range, range(1, nodes))):
+        shape = shape_of([[k for k, parent in enumerate(parents, 1) if parent == node] for node in range(nodes)])
+        orders = reorderings(shape)
+        for order in orders:
+            weights[order] += Fraction(1, len(orders))
+    return weights
+
+
+def reorderings(tree: Tree) -> list[Tree]:
+    return [children for order in itertools.permutations(tree) for children in itertools.product(*map(reorderings, order))]
+
+
+def shape_of(children: Sequence[Sequence[int]], node: int = 0) -> Tree:
+    return tuple(shape_of(children, child) for child in children[node])
+
+
+def subtrees(tree: Tree, path: Path = ()) -> dict[Path, Tree]:
+    nodes = {path: tree}
+    for k, child in enumerate(tree):
+        nodes |= subtrees(child, (*path, k))
+    return nodes
+
+
+class Beliefs:
+    """All ways to search a tree that is drawn from `prior` and has not shown its target yet."""
+
+    def __init__(self, prior: Prior, target: str, absent: Fraction) -> None:
+        self.cases: list[Case] = []
+        for tree, weight in prior.items():
+            nodes = subtrees(tree)
+            targets = [path for path, children in nodes.items() if target == "any" or not children]
+            share = Fraction(weight) / sum(prior.values())
+            self.cases += [(nodes, path, share * (1 - absent) / len(targets)) for path in targets]
+            self.cases.append((nodes, None, share * absent))
+        self.consistent = functools.cache(self._consistent)
+        self.value = functools.cache(self._value)
+
+    @staticmethod
+    def known(history: History) -> list[Path]:
+        return [(), *((*path, k) for path, count in sorted(history) for k in range(count))]
+
+    def frontier(self, history: History) -> list[Path]:
+        return [path for path in self.known(history) if path not in dict(history)]
+
+    def _consistent(self, history: History) -> list[Case]:
+        known = self.known(history)
+        return [
+            (nodes, target, weight)
+            for nodes, target, weight in self.cases
+            if weight and target not in known and all(len(nodes.get(path, ())) == count for path, count in history)
+        ]
+
+    def histories(self) -> set[History]:
+        """Everything that can have been seen without seeing the target."""
+        seen: set[History] = set()
+        waiting: list[History] = [frozenset()]
+        while waiting:
+            history = waiting.pop()
+            if history not in seen and self.consistent(history):
+                seen.add(history)
+                trees = [nodes for nodes, _, _ in self.consistent(history)]
+                waiting += [history | {(path, len(nodes[path]))} for nodes in trees for path in self.frontier(history)]
+        return seen
+
+    def _value(self, history: History, turns: int | None) -> Value:
+        """The best value; None stands for as many turns as one likes."""
+        return (Fraction(0), Fraction(0)) if turns == 0 else max(self.values(history, turns).values())
+
+    def values(self, history: History, turns: int | None) -> dict[Path | str, Value]:
+        """The value of each call that is not a wrong report."""
+        cases = self.consistent(history)
+        absent = sum((weight for _, target, weight in cases if target is None), Fraction(0))
+        values: dict[Path | str, Value] = {"unreachable": (absent / sum(case[2] for case in cases), Fraction(-1))}
+        values |= {path: self._asking(history, path, turns) for path in self.frontier(history)}
+        if history:
+            later = max(values.values()) if turns is None else self.value(history, turns - 1)
+            values["what is known"] = (later[0], later[1] - 1)
+        return values
+
+    def _asking(self, history: History, path: Path, turns: int | None) -> Value:
+        left = None if turns is None else turns - 1
+        outcomes: Counter[tuple[int, bool]] = Counter()
+        for nodes, target, weight in self.consistent(history):
+            outcomes[len(nodes[path]), target is not None and target[:-1] == path] += weight
+        total, success, cost = Fraction(outcomes.total()), Fraction(0), Fraction(1)
+        for (count, revealed), weight in outcomes.items():
+            report = (Fraction(left != 0), -Fraction(left != 0))
+            then = report if revealed else self.value(history | {(path, count)}, left)
+            success += weight / total * then[0]
+            cost -= weight / total * then[1]
+        return success, -cost
+
+    def best(self, history: History, turns: int | None = None) -> set[Path | str]:
+        """The calls with the largest value; none if no call can succeed."""
+        values = self.values(history, turns)
+        best = max(values.values())
+        return {call for call, value in values.items() if value == best and best[0] > 0}

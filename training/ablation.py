@@ -1,0 +1,164 @@
+"""The oracle ablation: worlds x arms x horizons x seeds, recorded as trajectories (LUMINA, section 4.3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from agentgym.env import load_world
+from agentgym.registry import ARMS, check_arm, resolve, spec
+from agentgym.training.evaluation import Result, score
+from agentgym.training.policies import PolicyConfig
+from agentgym.training.rollouts import rollout
+from agentgym.training.trajectories import TrajectoryLog
+from agentgym.world import check_int
+
+SETTINGS = "ablation.json"
+TRAJECTORIES = "trajectories.jsonl"
+
+Cell = tuple[str, str, int, int]
+"""World, arm, horizon and seed of one episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """What to run. All arms play the same instances, so that their differences are paired.
+
+    Attributes:
+        worlds: Ids of worlds, in full or short.
+        arms: Oracle arms.
+        horizons: Turns that an optimal policy needs, as `World.at_horizon` reads them.
+        seeds: Number of instances per world and horizon.
+        policy: Who plays.
+        hint_scope: `persistent` or `ephemeral`.
+        shots: Number of in-context examples.
+        options: Keyword arguments of the worlds, by world; `""` for all.
+
+    Raises:
+        ValueError: An id, arm, horizon or option is not right; every combination is checked before anything runs.
+    """
+
+    worlds: Sequence[str] = ("ListWorld", "TreeWorld", "GridWorld")
+    arms: Sequence[str] = ARMS
+    horizons: Sequence[int] = (4, 8, 16, 32)
+    seeds: int = 20
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    hint_scope: str = "persistent"
+    shots: int = 0
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_int("seeds", self.seeds, 1, 1_000_000)
+        for name in ("worlds", "arms", "horizons"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise ValueError(f"{name} must be given, each once, got {list(values)}")
+        if unknown := [name for name in self.options if name and name not in self.worlds]:
+            raise ValueError(f"options are given for {unknown[0]!r}, which is not among the worlds {list(self.worlds)}")
+        for world in self.worlds:
+            self.policy.make(resolve(world))
+        for world, arm, horizon in product(self.worlds, self.arms, self.horizons):
+            check_arm(arm)
+            self.spec(world, arm, horizon)
+
+    def spec(self, world: str, arm: str, horizon: int) -> EnvSpec:
+        """The env of a cell."""
+        env_id = resolve(world)
+        sizes = load_world(gymnasium.spec(env_id).kwargs["world"]).at_horizon(horizon)
+        options = {**sizes, **self.options.get("", {}), **self.options.get(world, {})}
+        return spec(env_id, oracles=arm, hint_scope=self.hint_scope, shots=self.shots, labels=True, **options)
+
+    def cells(self) -> list[Cell]:
+        """All episodes; those that are alike but for the arm stand together."""
+        return [(w, a, h, s) for w, h, s, a in product(self.worlds, self.horizons, range(self.seeds), self.arms)]
+
+    def play(self, cell: Cell) -> str:
+        """Play one episode; the JSON line of its trajectory."""
+        world, arm, horizon, seed = cell
+        env = gymnasium.make(self.spec(world, arm, horizon), disable_env_checker=True)
+        labels = {"world": world, "arm": arm, "horizon": horizon, "policy": self.policy.name}
+        return rollout(env, self.policy.make(world), seed, labels).to_json()
+
+    def settings(self) -> dict[str, Any]:
+        """What was asked for, as JSON-able data."""
+        return dict(json.loads(json.dumps(asdict(self))))
+
+
+def run(ablation: Ablation, out: Path, workers: int, advance: Callable[[int], None] = lambda episodes: None) -> list[Result]:
+    """Run what a folder does not hold yet, and score all of it.
+
+    Trajectories are written as they finish, so a run that was killed goes on where it stopped.
+
+    Args:
+        ablation: What to run.
+        out: The folder for settings and trajectories; made if missing.
+        workers: Number of processes.
+        advance: Told how many more episodes are there; earlier runs' come first.
+
+    Raises:
+        ValueError: The folder holds another ablation.
+        OSError: The folder cannot be written.
+    """
+    log = prepare(ablation, out)
+    done = {_cell(result) for result in results(out)}
+    advance(len(done))
+    missing = [cell for cell in ablation.cells() if cell not in done]
+    for lines in _play_all(ablation, missing, workers):
+        log.append(*lines)
+        advance(len(lines))
+    return results(out)
+
+
+def results(out: Path) -> list[Result]:
+    """The scores of all trajectories in a folder, in the order of their cells."""
+    return sorted(map(score, TrajectoryLog(out / TRAJECTORIES)), key=_cell)
+
+
+def _cell(result: Result) -> Cell:
+    return result.world, result.arm, result.horizon, result.seed
+
+
+def prepare(ablation: Ablation, out: Path) -> TrajectoryLog:
+    """Make the folder of an ablation, or check that it is one.
+
+    Raises:
+        ValueError: The folder holds another ablation.
+        OSError: The folder cannot be written.
+    """
+    settings = out / SETTINGS
+    asked = ablation.settings()
+    if settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != asked:
+        raise ValueError(f"{out} holds an ablation with other settings (see {settings.name}); choose another folder or delete it")
+    out.mkdir(parents=True, exist_ok=True)
+    if not settings.exists():
+        settings.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
+    log = TrajectoryLog(out / TRAJECTORIES)
+    log.repair()
+    return log
+
+
+def _play_all(ablation: Ablation, cells: Sequence[Cell], workers: int) -> Iterator[list[str]]:
+    """The lines of finished episodes, a batch of cells at a time."""
+    batches = [cells[k : k + len(ablation.arms)] for k in range(0, len(cells), len(ablation.arms))]
+    if workers == 1:
+        yield from (_play(ablation, batch) for batch in batches)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        futures: list[Future[list[str]]] = [pool.submit(_play, ablation, batch) for batch in batches]
+        try:
+            yield from (future.result() for future in as_completed(futures))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _play(ablation: Ablation, cells: Sequence[Cell]) -> list[str]:
+    return [ablation.play(cell) for cell in cells]

@@ -1,0 +1,257 @@
+"""The command line: list, play, rollout, ablate, score."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Table
+except ImportError:
+    sys.exit("error: the command line needs its extra: pip install 'agentgym[cli]'")
+
+import gymnasium
+
+from agentgym.messages import Chat
+from agentgym.oracles.control import Deficits
+from agentgym.parsing import parse
+from agentgym.registry import ARMS, make, resolve, worlds
+from agentgym.training.ablation import Ablation, prepare, results, run
+from agentgym.training.evaluation import Result
+from agentgym.training.policies import PolicyConfig
+from agentgym.training.report import tables, write_report
+from agentgym.training.rollouts import rollout as play_episode
+from agentgym.training.trajectories import TrajectoryLog
+
+app = typer.Typer(
+    help="Long-horizon text worlds for training and examining LLM agents.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+# Tables in a file or a pipe keep their width; a terminal's own width is used there.
+console = Console(width=None if sys.stdout.isatty() else 140)
+_EXAMPLE = "an option of the world as name=value, e.g. items=20"
+
+Oracles = Annotated[str, typer.Option(help="Which oracles help: letters of P (plan), S (state), H (history).")]
+Options = Annotated[list[str], typer.Option("--set", help=f"{_EXAMPLE}; may be repeated.")]
+Seed = Annotated[int, typer.Option(help="Seed of the first instance.")]
+PolicyName = Annotated[str, typer.Option(help="control, oracle, noisy, random, or package.module:factory.")]
+Noise = Annotated[float, typer.Option(help="Error rate of the noisy policy.")]
+Planning = Annotated[float, typer.Option(help="Planning deficit of the control agent, in [0, 1].")]
+Tracking = Annotated[float, typer.Option(help="Tracking deficit of the control agent, in [0, 1].")]
+Distraction = Annotated[float, typer.Option(help="Distraction deficit of the control agent, in [0, 1].")]
+
+
+def main() -> None:
+    """The entry point of the `agentgym` command."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """Turn what is wrong with the user's input into one line and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError, gymnasium.error.Error) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@app.command("list")
+def list_worlds() -> None:
+    """List the worlds and their presets."""
+    for entry in worlds(presets=True):
+        options = " ".join(f"{name}={value}" for name, value in entry.options.items())
+        typer.echo(f"{entry.id:34}{options or entry.summary}")
+
+
+@app.command()
+def play(
+    env_id: str,
+    seed: Seed = 0,
+    oracles: Oracles = "",
+    options: Options = [],  # noqa: B006 - typer's form of a repeated option
+) -> None:
+    """Play a world yourself in the terminal. Type a call such as pop(id=3); Ctrl-D ends."""
+    with _clear_errors():
+        env = make(env_id, oracles=oracles, **_parse_options(options))
+    chat, _ = env.reset(seed=seed)
+    typer.echo(chat.to_text())
+    over = False
+    while not over:
+        try:
+            line = input("\n> ")
+        except EOFError:
+            typer.echo("\nleft before the end")
+            return
+        shown = len(chat.messages)
+        chat, reward, terminated, truncated, info = env.step(_as_reply(line))
+        over = terminated or truncated
+        typer.echo("\n" + Chat(_news(chat, shown)).to_text())
+    typer.echo(f"\n{'solved' if info['success'] else 'not solved'} in {info['turn']} turns, score {reward}")
+
+
+@app.command()
+def rollout(
+    env_id: str,
+    policy: PolicyName = "oracle",
+    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 1,
+    seed: Seed = 0,
+    oracles: Oracles = "",
+    options: Options = [],  # noqa: B006
+    noise: Noise = 0.1,
+    planning: Planning = 0.0,
+    tracking: Tracking = 0.0,
+    distraction: Distraction = 0.0,
+    out: Annotated[Path | None, typer.Option(help="Append the trajectories to this JSONL file.")] = None,
+    show: Annotated[bool, typer.Option(help="Print the last chat of each episode.")] = False,
+) -> None:
+    """Let a policy play a world."""
+    with _clear_errors():
+        config = PolicyConfig(policy, noise=noise, deficits=Deficits(planning, tracking, distraction))
+        player = config.make(resolve(env_id))
+        env = make(env_id, oracles=oracles, labels=True, **_parse_options(options))
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            TrajectoryLog(out).append()
+    solved = 0
+    with _progress() as progress:
+        for number in progress.track(range(seed, seed + episodes), description="episodes"):
+            trajectory = play_episode(env, player, number, {"policy": policy})
+            info = trajectory.steps[-1].info
+            solved += info["success"]
+            progress.console.print(f"seed {number}: score {trajectory.reward}, {info['turn']} turns", highlight=False)
+            if show:
+                progress.console.print(trajectory.last.to_text(), markup=False, highlight=False)
+            if out is not None:
+                TrajectoryLog(out).append(trajectory.to_json())
+    typer.echo(f"solved {solved} of {episodes}")
+
+
+@app.command()
+def ablate(
+    world: Annotated[str, typer.Option(help="Worlds, separated by commas.")] = "ListWorld,TreeWorld,GridWorld",
+    arms: Annotated[str, typer.Option(help="Oracle arms, separated by commas.")] = ",".join(arm or "none" for arm in ARMS),
+    horizons: Annotated[str, typer.Option(help="Turns of an optimal policy, separated by commas.")] = "4,8,16,32,64",
+    seeds: Annotated[int, typer.Option(help="Instances per world and horizon.")] = 30,
+    policy: PolicyName = "control",
+    planning: Planning = 0.02,
+    tracking: Tracking = 0.01,
+    distraction: Distraction = 0.002,
+    noise: Noise = 0.1,
+    hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
+    shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
+    options: Annotated[list[str], typer.Option("--set", help=f"{_EXAMPLE}, or World.name=value for one world.")] = [],  # noqa: B006
+    out: Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")] = Path("runs/ablation"),
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
+) -> None:
+    """Run the oracle ablation; started again, it goes on where it was stopped."""
+    with _clear_errors():
+        ablation = Ablation(
+            worlds=_split(world),
+            arms=["" if arm == "none" else arm for arm in _split(arms)],
+            horizons=[_integer("horizons", text) for text in _split(horizons)],
+            seeds=seeds,
+            policy=PolicyConfig(policy, noise=noise, deficits=Deficits(planning, tracking, distraction)),
+            hint_scope=hint_scope,
+            shots=shots,
+            options=_options_by_world(options),
+        )
+        prepare(ablation, out)
+    with _progress() as progress:
+        task = progress.add_task("episodes", total=len(ablation.cells()))
+        rows = run(ablation, out, workers, lambda episodes: progress.advance(task, episodes))
+    _report(rows, out)
+
+
+@app.command("score")
+def score_folder(folder: Annotated[Path, typer.Argument(help="A folder that `agentgym ablate` wrote.")]) -> None:
+    """Score the trajectories of an ablation again, and make its tables and figures anew."""
+    with _clear_errors():
+        rows = results(folder)
+        if not rows:
+            raise ValueError(f"{folder} holds no trajectories; run: agentgym ablate --out {folder}")
+    _report(rows, folder)
+
+
+def _report(rows: list[Result], out: Path) -> None:
+    with console.status("tables and figures"):
+        written = write_report(rows, out)
+    for title, header, lines in tables(rows):
+        table = Table(title=title, title_justify="left")
+        for name in header:
+            table.add_column(name, overflow="fold")
+        for line in lines:
+            table.add_row(*line)
+        console.print(table)
+    typer.echo("wrote " + ", ".join(str(path) for path in written))
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _integer(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"{name} must be whole numbers separated by commas, got {text!r}")
+    return int(text)
+
+
+def _parse_options(options: list[str]) -> dict[str, Any]:
+    parsed: dict[str, Any] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise ValueError(f"--set takes name=value, got {option!r}")
+        parsed[name] = _value(value)
+    return parsed
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _options_by_world(options: list[str]) -> dict[str, dict[str, Any]]:
+    by_world: dict[str, dict[str, Any]] = {}
+    for path, value in _parse_options(options).items():
+        world, _, name = path.rpartition(".")
+        by_world.setdefault(world, {})[name] = value
+    return by_world
+
+
+def _as_reply(line: str) -> str:
+    """What a person typed, as a reply: a bare call gets the fence that the env expects."""
+    return line if parse(line).calls else f"```python\n{line}\n```"
+
+
+def _news(chat: Chat, shown: int) -> tuple[Any, ...]:
+    """What came after the reply that was just typed; all of it where the history is pruned."""
+    return tuple(chat.messages[shown + 1 :]) or tuple(chat.messages[-1:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Figures of an oracle ablation in the manner of LUMINA's figures 3, 4 and 6."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from agentgym.registry import ARMS
+from agentgym.training.evaluation import Result
+from agentgym.training.statistics import Interval, effects, summarize
+
+# The palette of Okabe and Ito, which readers with any colour vision can tell apart.
+_COLOURS = dict(zip(ARMS, ("#555555", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7"), strict=True))
+_MARKERS = dict(zip(ARMS, "osD^vP", strict=True))
+_INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
+_METRICS = {"success": ("success rate", "#0072B2"), "step_accuracy": ("step accuracy", "#E69F00")}
+_DPI = 150
+
+
+def plot_horizons(results: Sequence[Result], path: Path) -> None:
+    """Success rate and step accuracy against the task horizon, a panel per world and metric, a line per arm (figure 3)."""
+    _save(horizons_figure(results), path)
+
+
+def plot_arms(results: Sequence[Result], path: Path) -> None:
+    """Success rate of each arm, averaged over horizons, a panel per world (figure 4)."""
+    _save(arms_figure(results), path)
+
+
+def plot_interventions(results: Sequence[Result], path: Path) -> None:
+    """Change of success rate and step accuracy by each intervention, a group of bars per world (figure 6)."""
+    _save(interventions_figure(results), path)
+
+
+def horizons_figure(results: Sequence[Result]) -> Figure:
+    """The figure that `plot_horizons` writes."""
+    worlds = _worlds(results)
+    figure = Figure(figsize=(3.6 * len(worlds) + 1.4, 6.4), layout="constrained")
+    axes = figure.subplots(2, len(worlds), sharex="col", sharey=True, squeeze=False)
+    for column, world in enumerate(worlds):
+        rows = [row for row in results if row.world == world]
+        for line, (metric, (name, _)) in enumerate(_METRICS.items()):
+            _draw_lines(axes[line, column], rows, metric)
+            axes[line, 0].set_ylabel(f"{name} (%)")
+        axes[0, column].set_title(world)
+        axes[1, column].set_xlabel("task horizon (turns of an optimal policy)")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, title="oracles", loc="outside right center")
+    return figure
+
+
+def arms_figure(results: Sequence[Result]) -> Figure:
+    """The figure that `plot_arms` writes."""
+    worlds = _worlds(results)
+    figure = Figure(figsize=(3.2 * len(worlds) + 0.6, 3.4), layout="constrained")
+    axes = figure.subplots(1, len(worlds), sharey=True, squeeze=False)[0]
+    for panel, world in zip(axes, worlds, strict=True):
+        found = summarize([row for row in results if row.world == world], ("arm",), "success")
+        arms = [arm for arm in ARMS if (arm,) in found]
+        intervals = [found[arm,] for arm in arms]
+        places = np.arange(len(arms))
+        _draw_bars(panel, places, intervals, 0.7, [_COLOURS[arm] for arm in arms])
+        panel.set_xticks(places, [arm or "none" for arm in arms])
+        panel.set(title=world, xlabel="oracles", ylim=(0, 112))
+        for place, interval in zip(places, intervals, strict=True):
+            above = (place, 100 * interval.high)
+            panel.annotate(f"{100 * interval.value:.0f}", above, (0, 4), textcoords="offset points", ha="center")
+    axes[0].set_ylabel("success rate (%)")
+    axes[0].set_yticks(range(0, 101, 20))
+    return figure
+
+
+def interventions_figure(results: Sequence[Result]) -> Figure:
+    """The figure that `plot_interventions` writes."""
+    worlds = _worlds(results)
+    figure = Figure(figsize=(3.2 * len(worlds) + 0.6, 3.6), layout="constrained")
+    axes = figure.subplots(1, len(worlds), sharey=True, squeeze=False)[0]
+    for panel, world in zip(axes, worlds, strict=True):
+        rows = [row for row in results if row.world == world]
+        for side, (metric, (name, colour)) in zip((-0.2, 0.2), _METRICS.items(), strict=True):
+            found = effects(rows, (), metric)
+            letters = [letter for letter in _INTERVENTIONS if (letter,) in found]
+            intervals = [found[letter,] for letter in letters]
+            _draw_bars(panel, np.arange(len(letters)) + side, intervals, 0.38, [colour] * len(letters), name)
+            panel.set_xticks(range(len(letters)), [_INTERVENTIONS[letter] for letter in letters])
+        panel.axhline(0, color="black", linewidth=0.8)
+        panel.set(title=world, xlabel="intervention")
+    axes[0].set_ylabel("change (percentage points)")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    return figure
+
+
+def _draw_lines(panel: Axes, rows: Sequence[Result], metric: str) -> None:
+    found = summarize(rows, ("arm", "horizon"), metric)
+    horizons = sorted({row.horizon for row in rows})
+    for arm in ARMS:
+        shown = [horizon for horizon in horizons if (arm, horizon) in found]
+        if not shown:
+            continue
+        value, low, high = (np.array([100 * getattr(found[arm, h], part) for h in shown]) for part in ("value", "low", "high"))
+        dashes = "-" if metric == "success" else "--"
+        panel.plot(shown, value, dashes, color=_COLOURS[arm], label=arm or "none", marker=_MARKERS[arm], markersize=5)
+        panel.fill_between(shown, low, high, color=_COLOURS[arm], alpha=0.1, linewidth=0)
+    panel.set_xscale("log", base=2)
+    panel.set_xticks(horizons, [str(horizon) for horizon in horizons])
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.set_ylim(-3, 103)
+    panel.grid(alpha=0.3)
+
+
+def _draw_bars(
+    panel: Axes, places: np.ndarray, intervals: Sequence[Interval], width: float, colours: Sequence[str], name: str = ""
+) -> None:
+    values = [100 * interval.value for interval in intervals]
+    errors = [[100 * (i.value - i.low) for i in intervals], [100 * (i.high - i.value) for i in intervals]]
+    panel.bar(places, values, width, color=list(colours), label=name, zorder=2)
+    panel.errorbar(places, values, np.maximum(errors, 0), fmt="none", ecolor="#444444", capsize=3, zorder=3)
+    panel.grid(axis="y", alpha=0.3, zorder=0)
+
+
+def _worlds(results: Sequence[Result]) -> list[str]:
+    return list(dict.fromkeys(row.world for row in results))
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """Write a PNG without the version stamp that would make equal figures differ."""
+    FigureCanvasAgg(figure)
+    figure.savefig(path, dpi=_DPI, metadata={"Software": None})

@@ -1,0 +1,76 @@
+"""What an ablation found, as tables, files and figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from agentgym.registry import ARMS
+from agentgym.training.evaluation import Result
+from agentgym.training.plots import plot_arms, plot_horizons, plot_interventions
+from agentgym.training.statistics import Interval, differences, effects, summarize
+
+Table = tuple[str, list[str], list[list[str]]]
+"""Title, header and rows."""
+
+METRICS = ("success", "step_accuracy", "alive_step_accuracy")
+_NAMES = {"success": "success rate", "step_accuracy": "step accuracy", "alive_step_accuracy": "step accuracy while alive"}
+_INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    """A table of arms per world, and the effect of each intervention where arms differ in it alone."""
+    return [*(_arms_table(world, results) for world in dict.fromkeys(row.world for row in results)), *_effects_table(results)]
+
+
+def write_report(results: Sequence[Result], out: Path) -> list[Path]:
+    """Write `results.jsonl`, `summary.md` and the figures into a folder."""
+    rows = "".join(json.dumps(asdict(row)) + "\n" for row in results)
+    (out / "results.jsonl").write_text(rows, encoding="utf-8")
+    (out / "summary.md").write_text("\n\n".join(map(_markdown, tables(results))) + "\n", encoding="utf-8")
+    figures = {"horizons.png": plot_horizons, "arms.png": plot_arms, "interventions.png": plot_interventions}
+    for name, plot in figures.items():
+        plot(results, out / name)
+    return [out / name for name in ("results.jsonl", "summary.md", *figures)]
+
+
+def _arms_table(world: str, results: Sequence[Result]) -> Table:
+    rows = [row for row in results if row.world == world]
+    arms = sorted({row.arm for row in rows}, key=ARMS.index)
+    compared = "" in arms and len(arms) > 1
+    header = ["arm"]
+    columns: list[list[str]] = [[arm or "none" for arm in arms]]
+    for metric in METRICS:
+        values = summarize(rows, ("arm",), metric)
+        header.append(_NAMES[metric])
+        columns.append([percent(values[arm,]) for arm in arms])
+        if compared and metric != "alive_step_accuracy":
+            gains = differences(rows, (), metric)
+            header.append("vs none")
+            columns.append([percent(gains[arm,], signed=True) if arm else "" for arm in arms])
+    title = f"{world}: {len(rows)} episodes, % with 95 % intervals"
+    return title, header, [list(line) for line in zip(*columns, strict=True)]
+
+
+def _effects_table(results: Sequence[Result]) -> list[Table]:
+    found = {metric: effects(results, ("world",), metric) for metric in METRICS[:2]}
+    rows = [
+        [str(world), _INTERVENTIONS[str(letter)], *(percent(found[metric][world, letter], signed=True) for metric in METRICS[:2])]
+        for world, letter in found["success"]
+    ]
+    header = ["world", "intervention", *(_NAMES[metric] for metric in METRICS[:2])]
+    return [("Effect of each intervention, percentage points with 95 % intervals", header, rows)] if rows else []
+
+
+def percent(interval: Interval, signed: bool = False) -> str:
+    """An interval of shares as percentages: `57.5 [50.0, 65.0]`."""
+    form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
+    return form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
+
+
+def _markdown(table: Table) -> str:
+    title, header, rows = table
+    lines = [header, ["---"] * len(header), *rows]
+    return f"### {title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,155 @@
+"""Trajectories: what a policy saw, wrote and got, one JSON line each. Evaluation, figures and training read nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from agentgym.messages import Chat, Message
+from agentgym.policy import Reply
+from agentgym.tools import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decision.
+
+    Attributes:
+        chat: What the policy was shown.
+        reply: What it wrote.
+        reward: What it got.
+        info: What the env reported, as JSON-able data.
+    """
+
+    chat: Chat
+    reply: Reply
+    reward: float
+    info: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One episode.
+
+    Attributes:
+        spec: The spec of the env with its wrappers, as the JSON text of `gymnasium.envs.registration.EnvSpec`.
+        seed: The seed of the reset. `spec`, `seed` and the replies determine the episode.
+        steps: The decisions in order.
+        last: What was shown after the last one.
+        terminated: Whether the episode ended by itself.
+        truncated: Whether a limit ended it.
+        labels: What the run says about the episode, such as the policy's name or the arm.
+    """
+
+    spec: str
+    seed: int
+    steps: tuple[Step, ...]
+    last: Chat
+    terminated: bool
+    truncated: bool
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reward(self) -> float:
+        """The sum of the rewards."""
+        return sum(step.reward for step in self.steps)
+
+    def to_json(self) -> str:
+        """One line. Each chat is written as what it adds to the one before, so the line grows with the new text only."""
+        before = Chat()
+        steps = []
+        for step in self.steps:
+            steps.append({**_added(step.chat, before), "reply": _plain(step.reply), "reward": step.reward, "info": dict(step.info)})
+            before = step.chat
+        head = {"spec": json.loads(self.spec), "seed": self.seed, "labels": dict(self.labels)}
+        ends = {"last": _added(self.last, before), "terminated": self.terminated, "truncated": self.truncated}
+        return json.dumps({**head, **ends, "steps": steps}, default=_plain)
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        """Rebuild a trajectory from its line.
+
+        Raises:
+            ValueError: The line is not a trajectory.
+        """
+        try:
+            data = json.loads(line)
+            chat = Chat()
+            steps = []
+            for item in data["steps"]:
+                chat = _continued(chat, item)
+                steps.append(Step(chat, _reply(item["reply"]), item["reward"], item["info"]))
+            last = _continued(chat, data["last"])
+            ends = data["terminated"], data["truncated"], data["labels"]
+            return cls(json.dumps(data["spec"]), data["seed"], tuple(steps), last, *ends)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"this is not the JSON line of a trajectory ({error!r}): {line[:80]!r}") from error
+
+
+class TrajectoryLog:
+    """A file of trajectories that survives being killed: whole lines are kept, a torn last line is dropped.
+
+    Args:
+        path: The file; it is made on the first append.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        if self.path.exists():
+            with self.path.open(encoding="utf-8") as file:
+                yield from (Trajectory.from_json(line) for line in file if line.endswith("\n"))
+
+    def append(self, *lines: str) -> None:
+        """Write the lines of trajectories (`Trajectory.to_json`) at the end of the file, and flush them."""
+        with self.path.open("ab") as file:
+            file.write("".join(line + "\n" for line in lines).encode("utf-8"))
+
+    def repair(self) -> None:
+        """Cut off a last line that was not written whole."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb+") as file:
+            size = file.seek(0, 2)
+            keep, block = size, 1 << 16
+            while keep and not _ends_line(file, keep):
+                start = max(0, keep - block)
+                file.seek(start)
+                keep = start + file.read(keep - start).rfind(b"\n") + 1
+            if keep != size:
+                file.truncate(keep)
+
+
+def _ends_line(file: Any, position: int) -> bool:
+    file.seek(position - 1)
+    return bool(file.read(1) == b"\n")
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: item for name, item in asdict(value).items() if item not in ((), "")}
+    raise TypeError(f"{type(value).__name__} is not JSON-able")
+
+
+def _reply(data: Mapping[str, Any]) -> Reply:
+    ids = {name: tuple(data.get(name, ())) for name in ("prompt_ids", "ids", "logprobs")}
+    return Reply(data.get("text", ""), **ids)
+
+
+def _added(chat: Chat, before: Chat) -> dict[str, Any]:
+    kept = chat.shared_prefix(before)
+    data: dict[str, Any] = {"kept": kept, "messages": [chat.messages[k].to_dict() for k in range(kept, len(chat.messages))]}
+    if chat.tools != before.tools:
+        data["tools"] = [asdict(tool) for tool in chat.tools]
+    return data
+
+
+def _continued(before: Chat, data: Mapping[str, Any]) -> Chat:
+    tools = tuple(Tool(**tool) for tool in data["tools"]) if "tools" in data else before.tools
+    new = [Message.from_dict(message) for message in data["messages"]]
+    kept = before if data["kept"] == len(before.messages) else Chat(tuple(before.messages[: data["kept"]]))
+    return Chat(kept.messages, tools).add(*new)
