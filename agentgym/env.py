@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import importlib
 import json
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,9 @@ from agentgym.world import World, check_bool, check_choice, check_int
 
 MAX_CALLS = 128
 """Calls of one reply beyond this many are answered with an error instead of being run."""
+
+MAX_ERROR_CHARS = 2_000
+"""An error of a tool is cut to this length, whatever it repeats of the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,7 @@ class Detail:
     score: float | None = None
 
 
-@functools.lru_cache(maxsize=1024)
-def _detail(calls: int, errors: int, failed_rounds: int) -> Detail:
-    return Detail(calls, errors, failed_rounds)
+_ONE_CALL = Detail(calls=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self._mounted: tuple[object, ...] = ()
         self._over = False
         self._failed_rounds = 0
+        self._schemas: tuple[Tool, ...] = ()
+        self._documentation = ""
         self._bind(self.world_class(self.config, 0))
         self.observation_space = ChatSpace()
         self.action_space = ActionSpace(self._schemas, dialect)
@@ -144,7 +146,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self._tools: dict[str, BoundTool] = {}
         for owner in (*world.toolsets(), *self._mounted):
             self._tools.update(tools_of(owner))
-        self._schemas = tuple(bound.schema for bound in self._tools.values())
+        schemas = tuple(bound.schema for bound in self._tools.values())
+        if schemas != self._schemas:
+            self._schemas = schemas
+            self._documentation = document_tools(schemas, self.dialect, self.parallel_calls)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
         """Start an episode on a new instance, which is a function of the configuration and the seed."""
@@ -153,11 +158,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         world.generate()
         self._world, self._over, self._failed_rounds = world, False, 0
         self._bind(world)
-        documentation = document_tools(self._schemas, self.dialect, self.parallel_calls)
         task = world.task()
         content = task if isinstance(task, Content) else Content(task)
         self.chat = Chat((), self._schemas).add(
-            Message("system", f"{world.rules()}\n\n{documentation}", id=SYSTEM_ID),
+            Message("system", f"{world.rules()}\n\n{self._documentation}", id=SYSTEM_ID),
             Message("user", content.text, images=content.images, id=TASK_ID),
         )
         return self.chat, self._info(world, 0, 0)
@@ -204,10 +208,11 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             try:
                 if k > MAX_CALLS:
                     raise ToolError(f"one reply may hold at most {MAX_CALLS} calls; this one was not run")
-                content = self._run(world, call.name, call.arguments)
+                result = self._run(world, call.name, call.arguments)
             except ToolError as error:
-                content, errors = Content(f"error: {error}"), errors + 1
-            answers.append(Message("tool", content.text, "", (), call.id, content.images, f"{turn}:{k}"))
+                result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
+            text, images = (result.text, result.images) if isinstance(result, Content) else (result, ())
+            answers.append(Message("tool", text, "", (), call.id, images, f"{turn}:{k}"))
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
@@ -220,9 +225,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         if self._world is None or self._over:
             raise ResetNeeded("there is no running episode to call a tool in: call reset() first")
         check_jsonable(arguments)
-        return self._run(self._world, name, arguments)
+        result = self._run(self._world, name, arguments)
+        return result if isinstance(result, Content) else Content(result)
 
-    def _run(self, world: World[Any], name: str, arguments: Mapping[str, Any]) -> Content:
+    def _run(self, world: World[Any], name: str, arguments: Mapping[str, Any]) -> str | Content:
         bound = self._tools.get(name)
         if bound is None:
             raise ToolError(f"there is no tool {echo(name)}; tools: {', '.join(self._tools)}")
@@ -231,9 +237,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         result = bound(arguments)
         if bound.schema.final:
             world.done = True
-        if isinstance(result, Content):
-            return result
-        return Content(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+        return result if isinstance(result, (str, Content)) else json.dumps(result, ensure_ascii=False)
 
     def _ended(self, world: World[Any]) -> str:
         if world.done:
@@ -250,7 +254,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         return self.chat, score, not truncated, truncated, info
 
     def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
-        detail = _detail(calls, errors, self._failed_rounds)
+        detail = Detail(calls, errors, self._failed_rounds) if errors or calls != 1 else _ONE_CALL
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
 
     def render(self) -> str | None:

@@ -278,7 +278,7 @@ def _arguments(inside: str, parameters: Sequence[str]) -> str:
         out.append(_to_json(token, depth))
     if out and out[-1] == ",":
         out.pop()
-    return "".join(out)
+    return " ".join(out)  # apart, lest two numbers with nothing between them become one
 
 
 def _key(token: re.Match[str], count: int, parameters: Sequence[str]) -> str:

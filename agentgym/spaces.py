@@ -52,9 +52,7 @@ class ActionSpace(Space[str]):
         seed: Seeds the sampling.
     """
 
-    def __init__(
-        self, tools: Sequence[Tool], dialect: Dialect = "auto", seed: int | np.random.Generator | None = None
-    ) -> None:
+    def __init__(self, tools: Sequence[Tool], dialect: Dialect = "auto", seed: int | np.random.Generator | None = None) -> None:
         if not tools:
             raise ValueError("an action space needs at least one tool to sample calls of")
         self.tools = tuple(tools)

@@ -59,9 +59,7 @@ class Tool:
 def tool(method: MethodT) -> MethodT: ...
 @overload
 def tool(*, final: bool = False, name: str | None = None) -> Callable[[MethodT], MethodT]: ...
-def tool(
-    method: MethodT | None = None, *, final: bool = False, name: str | None = None
-) -> MethodT | Callable[[MethodT], MethodT]:
+def tool(method: MethodT | None = None, *, final: bool = False, name: str | None = None) -> MethodT | Callable[[MethodT], MethodT]:
     """Offer a method to the policy.
 
     The method needs a docstring (Google style, with an `Args:` section) and type annotations: `str`, `int`, `float`, `bool`,
@@ -191,9 +189,7 @@ def _build_check(method: Callable[..., Any], name: str, fields: Mapping[str, Any
         raise TypeError(f"the tool {method.__qualname__} has an annotation that no JSON Schema describes: {error}") from error
 
 
-def _field(
-    method: Callable[..., Any], parameter: inspect.Parameter, hints: Mapping[str, Any], texts: Mapping[str, str]
-) -> Any:
+def _field(method: Callable[..., Any], parameter: inspect.Parameter, hints: Mapping[str, Any], texts: Mapping[str, str]) -> Any:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) or parameter.name not in hints:
         raise TypeError(f"the tool {method.__qualname__} needs a type annotation for its argument '{parameter.name}'")
     hint: Any = hints[parameter.name]

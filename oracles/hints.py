@@ -81,9 +81,7 @@ class PlanOracle(HintOracle):
 
     tag = "plan"
 
-    def __init__(
-        self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", with_state: bool = False
-    ) -> None:
+    def __init__(self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", with_state: bool = False) -> None:
         check_bool("with_state", with_state)
         super().__init__(env, hint_scope, with_state=with_state)
         self.with_state = with_state

@@ -119,9 +119,7 @@ def test_bad_settings_are_refused_before_anything_runs(changes: dict[str, Any], 
         small(**changes)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("nobody", "there is no policy 'nobody'"), ("no_module:make", "cannot be imported")]
-)
+@pytest.mark.parametrize(("name", "message"), [("nobody", "there is no policy 'nobody'"), ("no_module:make", "cannot be imported")])
 def test_unknown_policies_are_refused(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         small(policy=PolicyConfig(name))

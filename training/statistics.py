@@ -91,9 +91,7 @@ def differences(
     return found
 
 
-def effects(
-    results: Sequence[Result], by: Sequence[str], metric: str, samples: int = 2_000, seed: int = 0
-) -> dict[Key, Interval]:
+def effects(results: Sequence[Result], by: Sequence[str], metric: str, samples: int = 2_000, seed: int = 0) -> dict[Key, Interval]:
     """The effect of plan (P), state (S) and history (H): the mean difference over the pairs of arms that differ in it alone.
 
     Args:

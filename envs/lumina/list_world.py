@@ -10,7 +10,7 @@ from typing import Any, Self
 from agentgym.envs.lumina.budget import Budget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
-from agentgym.tools import ToolError, tool
+from agentgym.tools import ToolError, echo, tool
 from agentgym.world import OneOf, World, check_bool, check_int
 
 _DONE = ToolCall("done", {})
@@ -99,7 +99,7 @@ class ListWorld(World[ListConfig]):
             id: The current index of the element to remove, counted from 0.
         """
         if not 0 <= id < len(self.items):
-            raise ToolError(f"the list has no index {id}")
+            raise ToolError(f"the list has no index {echo(id)}")
         if id < self.locked:
             raise ToolError(f"index {id} lies to the left of an element removed before, so it can no longer be removed")
         del self.items[id], self._origins[id]

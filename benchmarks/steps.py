@@ -1,0 +1,140 @@
+"""Cost of a step, as ratios measured in one run: `make bench`, or `python benchmarks/steps.py` where agentgym is installed.
+
+Compared with `gem-llm` (PyPI) if it is installed: GuessTheNumber with its wrapper that concatenates the history, in episodes of as
+many turns. Each figure is the best of several rounds taken in turn, since other work on the machine only ever slows a round down.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import gymnasium
+
+import agentgym
+from agentgym import ToolCall, render
+from agentgym.parsing import Dialect
+
+TURNS = 20
+EPISODES = 400
+ROUNDS = 12
+LONG = 2_000
+
+Episode = Callable[[], tuple[float, float]]
+"""Plays one episode of `TURNS` turns; seconds spent in reset and in the steps."""
+
+
+def main() -> None:
+    """Print the table."""
+    episodes: dict[str, Episode] = {f"agentgym ListWorld, {form} calls": list_world(form) for form in ("json", "python")}
+    episodes |= guess_the_number()
+    rates = measure(episodes)
+    base = next(iter(rates.values()))[0]
+    print(f"| env, {TURNS} turns an episode | steps/s | with resets | ratio |\n|---|---|---|---|")
+    for name, (steps, whole) in rates.items():
+        print(f"| {name} | {steps:,.0f} | {whole:,.0f} | {steps / base:.2f} |")
+    print("\n| cost of a step | turn 2,000 : turn 10 |\n|---|---|")
+    for arm in ("", "P"):
+        print(f"| ListWorld, oracles {arm or 'none'} | {growth(arm):.2f} |")
+    print(f"\nimport agentgym: {import_seconds():.2f} s (median of 7 fresh processes)")
+
+
+def list_world(form: Dialect) -> Episode:
+    """ListWorld with 20 items, of which every one is popped, through `gymnasium.make`; a parsed and checked call a turn."""
+    env = gymnasium.make("agentgym/ListWorld-v0", items=TURNS, removals=TURNS)
+    action = render(ToolCall("pop", {"id": 0}), form)
+
+    def play() -> tuple[float, float]:
+        start = time.perf_counter()
+        env.reset(seed=0)
+        middle = time.perf_counter()
+        for _ in range(TURNS):
+            env.step(action)
+        return middle - start, time.perf_counter() - middle
+
+    return play
+
+
+def guess_the_number() -> dict[str, Episode]:
+    """The environments to compare with; none if gem-llm is missing."""
+    try:
+        import gem  # noqa: PLC0415
+        from gem.wrappers.wrapper_factory import WRAPPER_FACTORY  # noqa: PLC0415
+    except ImportError:
+        print("gem-llm is not installed, so there is nothing to compare with: pip install 'agentgym[bench]'", file=sys.stderr)
+        return {}
+
+    def episode(wrapper: str) -> Episode:
+        made = gem.make("game:GuessTheNumber-v0-hard", max_number=50, max_turns=TURNS + 1)
+        env = WRAPPER_FACTORY[wrapper](made)
+
+        def play() -> tuple[float, float]:
+            start = time.perf_counter()
+            env.reset(seed=0)
+            middle = time.perf_counter()
+            hidden = made.unwrapped.game_number
+            actions = [f"\\boxed{{{guess}}}" for guess in range(1, 51) if guess != hidden][:TURNS]
+            ready = time.perf_counter()
+            for action in actions:
+                env.step(action)
+            return middle - start, time.perf_counter() - ready
+
+        return play
+
+    names = {"concat": "observations", "concat_with_action": "observations and actions"}
+    return {f"gem-llm GuessTheNumber, {name} concatenated": episode(wrapper) for wrapper, name in names.items()}
+
+
+def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
+    """Steps per second of each, without and with resets: the best of the rounds, which are taken in turn."""
+    best = dict.fromkeys(episodes, (0.0, 0.0))
+    for _ in range(ROUNDS):
+        for name, play in episodes.items():
+            times = [play() for _ in range(EPISODES)]
+            steps = sum(step for _, step in times)
+            resets = sum(reset for reset, _ in times)
+            count = EPISODES * TURNS
+            best[name] = (max(best[name][0], count / steps), max(best[name][1], count / (steps + resets)))
+    return best
+
+
+def growth(arm: str) -> float:
+    """Cost of a step around turn 2,000 over its cost around turn 10, in episodes of one ListWorld.
+
+    Wrong pops at the locked end of a list cost the same at every turn, so what grows could only be the history.
+    """
+    early: list[float] = []
+    late: list[float] = []
+    for _ in range(ROUNDS):
+        env = agentgym.make("ListWorld", oracles=arm, items=20, removals=20, budget_slack=3 * LONG)
+        env.reset(seed=0)
+        times = list(step_times(env, LONG + 100))
+        early.append(statistics.median(times[:100]))
+        late.append(statistics.median(times[-100:]))
+    return min(late) / min(early)
+
+
+def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[float]:
+    """The seconds of each step; the garbage collector waits, since its work depends on all that the process holds."""
+    action = render(ToolCall("pop", {"id": 99}))
+    gc.disable()
+    for _ in range(turns):
+        start = time.perf_counter()
+        env.step(action)
+        yield time.perf_counter() - start
+    gc.enable()
+
+
+def import_seconds() -> float:
+    """What `import agentgym` takes in a fresh process, the interpreter's own start taken off."""
+    code = "import time; start = time.perf_counter(); import agentgym; print(time.perf_counter() - start)"
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(7)]
+    return statistics.median(float(run.stdout) for run in runs)
+
+
+if __name__ == "__main__":
+    main()
