@@ -131,7 +131,7 @@ def test_every_reply_moves_and_costs_what_the_rules_say() -> None:
             cell, cost = board.step(cell, direction) if direction else (cell, 1)
             left -= cost
             assert (env.world.position, env.world.moves_left) == (cell, left)
-            assert outcome.text.endswith(f"Moves left: {left}") == bool(direction)
+            assert outcome.text.endswith(f"Remaining moves: {left}") == bool(direction)
             assert (outcome.truncated, outcome.terminated, outcome.reward) == (left < 0, False, 0.0)
             going_on = left >= 0
 
@@ -223,7 +223,7 @@ def test_a_wrong_cost_fails_where_the_world_agrees_with_the_simulation(
 def test_with_no_move_left_at_the_goal_done_is_still_allowed_and_succeeds() -> None:
     env = start("GridWorld", task=HOLE_BETWEEN.task((1, 2), budget=1))
     outcome = play(env, UP)
-    assert outcome.text == "You are at (0, 2). Moves left: 0"
+    assert outcome.text == "You are at (0, 2). Remaining moves: 0"
     assert outcome.going_on
     assert env.world.optimal_calls() == (DONE,)
     outcome = play(env, DONE)
@@ -241,7 +241,7 @@ def test_an_optimal_path_in_an_exact_budget_succeeds() -> None:
 def test_a_hole_entered_with_too_few_moves_ends_the_episode_at_once(budget: int, left: int) -> None:
     env = start("GridWorld", task=HOLE_BETWEEN.task((0, 0), budget))
     outcome = play(env, RIGHT)
-    assert outcome.text == f"You stepped into a hole. You are at (0, 1). Moves left: {left}"
+    assert outcome.text == f"You stepped into a hole. You are at (0, 1). Remaining moves: {left}"
     assert (outcome.reward, outcome.terminated, outcome.truncated) == (0.0, False, True)
 
 
@@ -262,7 +262,7 @@ def test_the_goal_does_not_count_if_the_hole_on_it_overdraws_the_moves() -> None
 def test_a_goal_that_is_a_hole_costs_the_penalty() -> None:
     env = start("GridWorld", task=Board(2, (0, 1), [(0, 1)]).task((0, 0), budget=4))
     assert env.world.optimal_calls() == (RIGHT,)
-    assert play(env, RIGHT).text == "You stepped into a hole. You are at (0, 1). Moves left: 0"
+    assert play(env, RIGHT).text == "You stepped into a hole. You are at (0, 1). Remaining moves: 0"
     assert play(env, DONE).reward == 1.0
 
 
@@ -286,7 +286,7 @@ def test_a_step_off_the_board_costs_one_move_and_is_neither_legal_nor_optimal(ca
     assert call not in env.world.optimal_calls()
     assert call not in env.world.legal_calls()
     outcome = play(env, call)
-    assert outcome.text == f"error: the board ends there; you stay at {corner}. Moves left: 4"
+    assert outcome.text == f"error: the board ends there; you stay at {corner}. Remaining moves: 4"
     assert (env.world.position, env.world.moves_left) == (corner, 4)
     assert outcome.going_on
 

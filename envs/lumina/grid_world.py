@@ -137,13 +137,13 @@ class GridWorld(World[GridConfig]):
     def _move(self, direction: str) -> str:
         cell = self._next(direction)
         if cell is None:
-            raise ToolError(f"the board ends there; you stay at {self.position}. Moves left: {self.moves_left}")
+            raise ToolError(f"the board ends there; you stay at {self.position}. Remaining moves: {self.moves_left}")
         self.position = cell
         fell = ""
         if cell in self.holes:
             self.max_turns = (self.max_turns or 0) - self.penalty
             fell = "You stepped into a hole. "
-        return f"{fell}You are at {self.position}. Moves left: {self.moves_left}"
+        return f"{fell}You are at {self.position}. Remaining moves: {self.moves_left}"
 
     def _next(self, direction: str) -> Cell | None:
         row, column = self.position[0] + _MOVES[direction][0], self.position[1] + _MOVES[direction][1]
@@ -179,7 +179,7 @@ class GridWorld(World[GridConfig]):
 
     def state(self) -> str:
         """Position, goal and moves left; the board itself does not change."""
-        return f"You are at {self.position}. The goal is {self.goal}. Moves left: {self.moves_left}"
+        return f"You are at {self.position}. The goal is {self.goal}. Remaining moves: {self.moves_left}"
 
     def subtask(self, with_state: bool) -> str:
         """The next cell of a cheapest path; which direction that is, is left to the agent."""

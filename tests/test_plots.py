@@ -1,0 +1,78 @@
+"""Figures: what they say, that they are pictures, and that equal results give equal bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from agentgym import ARMS
+from agentgym.training import plots
+from agentgym.training.evaluation import Result
+
+PLOTS = [plots.plot_horizons, plots.plot_arms, plots.plot_interventions]
+FIGURES = [plots.horizons_figure, plots.arms_figure, plots.interventions_figure]
+
+
+def simulated(
+    worlds: Sequence[str] = ("ListWorld", "TreeWorld"), arms: Sequence[str] = ARMS, horizons: Sequence[int] = (4, 8, 16)
+) -> list[Result]:
+    rng = np.random.default_rng(0)
+    rows = []
+    for world in worlds:
+        for arm in arms:
+            for horizon in horizons:
+                for seed in range(10):
+                    optimal = int(rng.binomial(horizon, 0.7 + 0.1 * len(arm)))
+                    rows.append(Result(world, arm, horizon, seed, float(optimal == horizon), horizon, optimal, horizon, optimal))
+    return rows
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+@pytest.mark.parametrize("shape", [{}, {"worlds": ("GridWorld",)}, {"arms": ("", "SP")}, {"horizons": (7,)}, {"arms": ("S",)}])
+def test_figures_are_written_alike_for_equal_results(
+    tmp_path: Path, plot: Callable[[Sequence[Result], Path], None], shape: dict[str, Sequence[str]]
+) -> None:
+    rows = simulated(**shape)  # type: ignore[arg-type]
+    pictures = []
+    for name in ("a.png", "b.png"):
+        plot(rows, tmp_path / name)
+        pictures.append((tmp_path / name).read_bytes())
+    assert pictures[0] == pictures[1]
+    assert pictures[0].startswith(b"\x89PNG")
+    width, height = (int.from_bytes(pictures[0][k : k + 4], "big") for k in (16, 20))
+    assert width >= 400
+    assert height >= 400
+
+
+def texts(figure: Figure) -> set[str]:
+    return {text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))}
+
+
+def test_horizons_are_labelled() -> None:
+    figure = plots.horizons_figure(simulated())
+    assert {"ListWorld", "TreeWorld", "success rate (%)", "step accuracy (%)", "4", "8", "16", "none", *ARMS[1:]} <= texts(figure)
+    top = figure.axes[0]
+    assert len(top.lines) == len(ARMS)
+    assert len(top.collections) == len(ARMS), "an interval for each line"
+    success = {line.get_label(): line.get_ydata() for line in top.lines}
+    rows = [r for r in simulated() if (r.world, r.arm, r.horizon) == ("ListWorld", "SP", 8)]
+    assert np.asarray(success["SP"])[1] == pytest.approx(100 * np.mean([r.success for r in rows]))
+    assert {line.get_linestyle() for line in figure.axes[2].lines} == {"--"}
+
+
+def test_arms_are_labelled_and_bars_are_the_rates() -> None:
+    figure = plots.arms_figure(simulated())
+    assert {"ListWorld", "TreeWorld", "success rate (%)", "none", *ARMS[1:]} <= texts(figure)
+    heights = [patch.get_height() for patch in figure.axes[0].patches]  # type: ignore[attr-defined]
+    rows = [r for r in simulated() if r.world == "ListWorld"]
+    assert heights == pytest.approx([100 * np.mean([r.success for r in rows if r.arm == arm]) for arm in ARMS])
+
+
+def test_interventions_are_labelled() -> None:
+    figure = plots.interventions_figure(simulated())
+    wanted = {"plan", "state", "history", "change (percentage points)", "success rate", "step accuracy", "ListWorld", "TreeWorld"}
+    assert wanted <= texts(figure)
