@@ -68,7 +68,8 @@ def resolve(env_id: str) -> str:
     Raises:
         ValueError: No such world.
     """
-    for known in (env_id, f"{_NAMESPACE}{env_id}", f"{_NAMESPACE}{env_id}-v0"):
+    short = env_id.removeprefix(_NAMESPACE)
+    for known in (env_id, f"{_NAMESPACE}{short}", f"{_NAMESPACE}{short}-v0"):
         if known in gymnasium.registry:
             return known
     names = ", ".join(entry.id.removeprefix(_NAMESPACE).removesuffix("-v0") for entry in worlds())
