@@ -179,7 +179,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         if not isinstance(action, str):
             raise TypeError(f"an action is the text that the policy wrote (str), got {type(action).__name__}")
         world.turn += 1
-        reply = self._read(world, action)
+        reply = parse(action, self.dialect, self._schemas, world.turn)
+        if len(reply.calls) != 1:
+            reply = self._settle(world, reply)
         answers, errors = self._answer(world, reply, action)
         self.chat = chat = self.chat.add(reply, *answers)
         self._failed_rounds = self._failed_rounds + 1 if errors == len(answers) else 0
@@ -187,9 +189,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             return self._end(ended, Detail(len(reply.calls), errors, self._failed_rounds, ended, float(world.score())))
         return chat, 0.0, False, False, self._info(world, len(reply.calls), errors)
 
-    def _read(self, world: World[Any], action: str) -> Message:
-        """The assistant message of a reply; it keeps no call that is not going to be answered."""
-        reply = parse(action, self.dialect, self._schemas, world.turn)
+    def _settle(self, world: World[Any], reply: Message) -> Message:
+        """A reply without a call, or with several: it keeps no call that is not going to be answered."""
         if not reply.calls and (call := world.final_answer(reply.text)):
             reply = replace(reply, calls=(replace(call, id=f"call_{world.turn}_0"),))
         if len(reply.calls) > 1 and not self.parallel_calls:

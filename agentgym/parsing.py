@@ -7,6 +7,7 @@ linear time and evaluates nothing: a Python call is translated token by token in
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -113,8 +114,14 @@ def _read_plain(text: str, dialect: Dialect, turn: int) -> Message | None:
             return None
     said, name, key, number, string = plain.groups()
     arguments: dict[str, Any] = {} if key is None else {key: string if number is None else int(number)}
-    call = ToolCall(name, arguments, f"call_{turn}_0")
-    return Message("assistant", said.strip(), "", (call,), "", (), f"{turn}:0", text)
+    message_id, call_id = _ids(turn)
+    return Message("assistant", said.strip(), "", (ToolCall(name, arguments, call_id),), "", (), message_id, text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _ids(turn: int) -> tuple[str, str]:
+    """The ids of the assistant message of a turn and of its first call."""
+    return f"{turn}:0", f"call_{turn}_0"
 
 
 def _read(text: str, dialect: Dialect, tools: Sequence[Tool], turn: int) -> tuple[Message, str]:

@@ -105,7 +105,7 @@ def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
 def growth(arm: str) -> float:
     """Cost of a step around turn 2,000 over its cost around turn 10, in episodes of one ListWorld.
 
-    Wrong pops at the locked end of a list cost the same at every turn, so what grows could only be the history.
+    A pop that is refused costs the world the same at every turn, so what grows could only be the history.
     """
     early: list[float] = []
     late: list[float] = []
