@@ -181,7 +181,8 @@ def ablate(
 def score_folder(folder: Annotated[Path, typer.Argument(help="A folder that `agentgym ablate` wrote.")]) -> None:
     """Score the trajectories of an ablation again, and make its tables and figures anew."""
     with _clear_errors():
-        rows = results(folder)
+        with console.status("scoring trajectories"):
+            rows = results(folder)
         if not rows:
             raise ValueError(f"{folder} holds no trajectories; run: agentgym ablate --out {folder}")
     _report(rows, folder)
