@@ -19,7 +19,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist loadfile -m "not exhaustive"
+	$(BIN)/pytest -n auto --dist loadfile
 
 exhaustive: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist loadfile -m exhaustive

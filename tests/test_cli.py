@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,42 @@ def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None
     assert command("score", str(out)).returncode == 0
     assert (out / "results.jsonl").read_bytes() == results
     assert (out / "arms.png").exists()
+
+
+def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from agentgym.oracles import OraclePolicy\n\ndef make(env_id):\n    return OraclePolicy(env_id)\n"
+    )
+    options = ["--policy", "mine:make", "--world", "ListWorld", "--horizons", "4", "--seeds", "2", "--out", "a"]
+    shown = command("ablate", *options, "--workers", "2", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    rows = [json.loads(line) for line in (tmp_path / "a" / "results.jsonl").read_text().splitlines()]
+    assert [row["success"] for row in rows] == [1.0] * 12
+
+
+def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
+    line = [
+        sys.executable,
+        "-m",
+        "agentgym.training.cli",
+        "ablate",
+        "--seeds",
+        "200",
+        "--out",
+        str(tmp_path / "a"),
+        "--workers",
+        "2",
+    ]
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    log = tmp_path / "a" / "trajectories.jsonl"
+    deadline = time.monotonic() + 60
+    while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.strip() == "interrupted; the same command goes on from here"
+    assert log.read_bytes().endswith(b"\n")
 
 
 BAD = [

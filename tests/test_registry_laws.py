@@ -29,7 +29,8 @@ from agentgym.training.trajectories import Trajectory
 
 IDS = [entry.id for entry in worlds()]
 QUICK = [entry.id for entry in worlds(presets=True) if "long" not in entry.id and "extreme" not in entry.id]
-ALL = [entry.id for entry in worlds(presets=True)]
+SLOW = [entry.id for entry in worlds(presets=True) if entry.id not in QUICK]
+ALL = [*QUICK, *(pytest.param(env_id, marks=pytest.mark.exhaustive) for env_id in SLOW)]
 
 DIGEST = """
 import sys, agentgym
@@ -45,7 +46,7 @@ def noisy(env_id: str, seed: int, **options: Any) -> Trajectory:
     return rollout(make(env_id, labels=True, **options), NoisyPolicy(env_id, 0.3), seed)
 
 
-@pytest.mark.parametrize("env_id", QUICK)
+@pytest.mark.parametrize("env_id", ALL)
 def test_gymnasium_finds_nothing_to_say(env_id: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -120,7 +121,7 @@ def test_the_oracle_policy_solves_every_instance_from_the_chat_alone(env_id: str
         assert all(step.info["optimal"] and step.info["alive"] and step.info["valid"] for step in trajectory.steps)
 
 
-@pytest.mark.parametrize("env_id", ALL)
+@pytest.mark.parametrize("env_id", [*QUICK, *SLOW])
 def test_every_preset_is_solved_within_a_budget_without_slack(env_id: str) -> None:
     env = make(env_id, labels=True, budget_factor=1.0, budget_slack=0)
     inner = tool_env(env)

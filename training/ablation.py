@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
@@ -152,12 +153,16 @@ def _play_all(ablation: Ablation, cells: Sequence[Cell], workers: int) -> Iterat
     if workers == 1:
         yield from (_play(ablation, batch) for batch in batches)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_leave_interrupts_to_the_parent) as pool:
         futures: list[Future[list[str]]] = [pool.submit(_play, ablation, batch) for batch in batches]
         try:
             yield from (future.result() for future in as_completed(futures))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _play(ablation: Ablation, cells: Sequence[Cell]) -> list[str]:

@@ -54,10 +54,8 @@ Distraction = Annotated[float, typer.Option(help="Distraction deficit of the con
 
 def main() -> None:
     """The entry point of the `agentgym` command."""
-    try:
-        app()
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.path.insert(0, str(Path.cwd()))  # so that --policy finds a module of the user's
+    app()
 
 
 @contextmanager
@@ -68,6 +66,15 @@ def _clear_errors() -> Iterator[None]:
     except (ValueError, OSError, gymnasium.error.Error) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
+
+
+@contextmanager
+def _told_how_to_go_on() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("interrupted; the same command goes on from here", err=True)
+        raise typer.Exit(130) from None
 
 
 @app.command("list")
@@ -171,7 +178,7 @@ def ablate(
             options=_options_by_world(options),
         )
         prepare(ablation, out)
-    with _progress() as progress:
+    with _progress() as progress, _told_how_to_go_on():
         task = progress.add_task("episodes", total=len(ablation.cells()))
         rows = run(ablation, out, workers, lambda episodes: progress.advance(task, episodes))
     _report(rows, out)

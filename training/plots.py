@@ -58,8 +58,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
 def arms_figure(results: Sequence[Result]) -> Figure:
     """The figure that `plot_arms` writes."""
     worlds = _worlds(results)
-    figure = Figure(figsize=(3.2 * len(worlds) + 0.6, 3.4), layout="constrained")
-    axes = figure.subplots(1, len(worlds), sharey=True, squeeze=False)[0]
+    figure, axes = _panels(len(worlds))
     for panel, world in zip(axes, worlds, strict=True):
         found = summarize([row for row in results if row.world == world], ("arm",), "success")
         arms = [arm for arm in ARMS if (arm,) in found]
@@ -79,8 +78,7 @@ def arms_figure(results: Sequence[Result]) -> Figure:
 def interventions_figure(results: Sequence[Result]) -> Figure:
     """The figure that `plot_interventions` writes."""
     worlds = _worlds(results)
-    figure = Figure(figsize=(3.2 * len(worlds) + 0.6, 3.6), layout="constrained")
-    axes = figure.subplots(1, len(worlds), sharey=True, squeeze=False)[0]
+    figure, axes = _panels(len(worlds))
     for panel, world in zip(axes, worlds, strict=True):
         rows = [row for row in results if row.world == world]
         for side, (metric, (name, colour)) in zip((-0.2, 0.2), _METRICS.items(), strict=True):
@@ -95,6 +93,12 @@ def interventions_figure(results: Sequence[Result]) -> Figure:
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2)
     return figure
+
+
+def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
+    """A figure with a row of panels that share their vertical axis."""
+    figure = Figure(figsize=(3.2 * count + 0.6, 3.5), layout="constrained")
+    return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
 
 
 def _draw_lines(panel: Axes, rows: Sequence[Result], metric: str) -> None:
