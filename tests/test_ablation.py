@@ -58,14 +58,31 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.02)
+    workers = children(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    assert len(workers) >= 2
+    while any(map(running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not [pid for pid in workers if running(pid)], "a killed parent takes its workers along"
     assert log.stat().st_size
     before = {(row.arm, row.seed) for row in map(score, _whole(log))}
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     rows = results(tmp_path / "k")
     assert len(rows) == len({(row.arm, row.seed) for row in rows}) == 80
     assert before < {(row.arm, row.seed) for row in rows}
+
+
+def running(pid: int) -> bool:
+    """Whether a process is there and not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _whole(log: Path) -> TrajectoryLog:
