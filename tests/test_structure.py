@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,6 +61,18 @@ def test_the_four_packages_are_relative_links() -> None:
         link = ROOT / "agentgym" / folder
         assert link.is_symlink()
         assert str(link.readlink()) == f"../{folder}"
+
+
+def test_a_clone_without_links_imports(tmp_path: Path) -> None:
+    """Git without symlinks writes small files in their place; the packages are then found beside agentgym."""
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copytree(ROOT / "agentgym", tmp_path / "agentgym", ignore=shutil.ignore_patterns(*FOLDERS))
+    for folder in FOLDERS:
+        (tmp_path / "agentgym" / folder).write_text(f"../{folder}")
+    code = "import agentgym, agentgym.training.ablation as a; agentgym.make('ListWorld', oracles='S'); print(a.__file__)"
+    shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == str(tmp_path / "training" / "ablation.py")
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(ROOT)))
