@@ -94,6 +94,7 @@ def test_legal_random_walks_stay_in_the_spaces(env_id: str) -> None:
     env = make(env_id)
     policy = RandomPolicy(env_id)
     env.action_space.seed(0)
+    assert not any(env.action_space.contains(value) or env.observation_space.contains(value) for value in (None, 3, b"x", ["x"]))
     for seed in range(5):
         chat, info = env.reset(seed=seed)
         over = False
