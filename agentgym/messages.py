@@ -156,13 +156,17 @@ class Messages(Sequence[Message]):
             version._buffer, version._length, version._tail = buffer, len(buffer), ()
             return version
 
-    def replace_last(self, message: Message) -> Messages:
-        """This sequence with another last message; the buffer stays shared, so this is O(1)."""
+    def with_last(self, message: Message) -> Messages:
+        """This sequence followed by a message of its own, which is not put into the buffer: for one that will be replaced."""
+        return self._version(self._buffer, self._length, (*self._tail, message))
+
+    def without_last(self) -> Messages:
+        """This sequence without its last message; the buffer stays shared, so this is O(1)."""
         if self._tail:
-            return self._version(self._buffer, self._length, (*self._tail[:-1], message))
+            return self._version(self._buffer, self._length, self._tail[:-1])
         if not self._length:
-            raise IndexError("an empty chat has no last message to replace")
-        return self._version(self._buffer, self._length - 1, (message,))
+            raise IndexError("an empty chat has no last message")
+        return self._version(self._buffer, self._length - 1, ())
 
     def shared_prefix(self, other: Sequence[Message]) -> int:
         """How many leading messages both have in common; O(1) where both are versions of one buffer."""
@@ -225,9 +229,13 @@ class Chat:
         known = self.messages
         return Chat((known if isinstance(known, Messages) else Messages(known)).add(messages), self.tools)
 
-    def replace_last(self, message: Message) -> Chat:
-        """This chat with another last message, in O(1)."""
-        return Chat(self._shared().replace_last(message), self.tools)
+    def with_last(self, message: Message) -> Chat:
+        """This chat followed by a message that later chats do not share, in O(1)."""
+        return Chat(self._shared().with_last(message), self.tools)
+
+    def without_last(self) -> Chat:
+        """This chat without its last message, in O(1)."""
+        return Chat(self._shared().without_last(), self.tools)
 
     def shared_prefix(self, other: Chat) -> int:
         """How many leading messages both chats have in common."""

@@ -45,13 +45,14 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
 
     def observation(self, observation: Chat) -> Chat:
         """The chat with the examples after its system message."""
+        # The newest message is held apart, since an ephemeral hint on it is gone from the next observation.
         known = len(self._source.messages)
         if not known or observation.shared_prefix(self._source) < known:
             known = 1 if observation.messages[0].id == SYSTEM_ID else 0
             self._shown = Chat((*observation.messages[:known], *self.examples), observation.tools)
-        self._shown = self._shown.add(*observation.messages[known:])
-        self._source = observation
-        return self._shown
+        self._shown = self._shown.add(*observation.messages[known:-1])
+        self._source = observation.without_last()
+        return self._shown.with_last(observation.messages[-1])
 
 
 def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:

@@ -54,7 +54,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         self.hint = "" if self.world_env.over else self.text()
         last = with_hints(observation.messages[-1], [self])
         if not self.persistent:
-            return observation.replace_last(last)
+            return observation.without_last().with_last(last)
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = len(observation.messages) - 1

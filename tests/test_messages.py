@@ -62,7 +62,7 @@ def test_versions_of_a_chat_are_independent_tuples(data: st.DataObject) -> None:
         if data.draw(st.booleans()):
             versions.append((chat.add(*new), plain + new))
         else:
-            versions.append((chat.replace_last(message(-number)), (*plain[:-1], message(-number))))
+            versions.append((chat.without_last().with_last(message(-number)), (*plain[:-1], message(-number))))
         for kept, expected in versions:
             assert tuple(kept.messages) == expected
     for chat, plain in versions:
@@ -85,7 +85,7 @@ def test_messages_are_a_sequence() -> None:
     with pytest.raises(IndexError):
         messages[-3]
     with pytest.raises(IndexError, match="no last message"):
-        Messages().replace_last(message(0))
+        Messages().without_last()
 
 
 def test_a_copied_chat_is_the_same_object() -> None:
