@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from agentgym import ARMS
 from agentgym.training import plots
 from agentgym.training.evaluation import Result
+from agentgym.training.statistics import summarize
 
 PLOTS = [plots.plot_horizons, plots.plot_arms, plots.plot_interventions]
 FIGURES = [plots.horizons_figure, plots.arms_figure, plots.interventions_figure]
@@ -49,7 +52,7 @@ def test_figures_are_written_alike_for_equal_results(
 
 
 def texts(figure: Figure) -> set[str]:
-    return {text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))}
+    return {text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
 
 
 def test_horizons_are_labelled() -> None:
@@ -76,3 +79,32 @@ def test_interventions_are_labelled() -> None:
     figure = plots.interventions_figure(simulated())
     wanted = {"plan", "state", "history", "change (percentage points)", "success rate", "step accuracy", "ListWorld", "TreeWorld"}
     assert wanted <= texts(figure)
+
+
+def test_legends_name_what_the_first_world_lacks() -> None:
+    rows = [*simulated(("ListWorld",), arms=("S",)), *simulated(("TreeWorld",))]
+    (legend,) = plots.horizons_figure(rows).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["none", *ARMS[1:]]
+    figure = plots.interventions_figure(rows)
+    (legend,) = figure.legends
+    bars = {to_hex(patch.get_facecolor()) for patch in figure.axes[1].patches}
+    assert {to_hex(patch.get_facecolor()) for patch in legend.get_patches()} == bars
+    assert len(bars) == 2
+
+
+def test_intervals_at_a_single_horizon_are_seen() -> None:
+    rows = simulated(("GridWorld",), horizons=(8,))
+    top, bottom = plots.horizons_figure(rows).axes
+    intervals = [summarize(rows, ("arm",), "success")[arm,] for arm in ARMS]
+    drawn = [np.asarray(collection.get_paths()[0].vertices) for collection in top.collections]  # the two ends of each line
+    assert [list(ends[:, 1]) for ends in drawn] == [[100 * i.low, 100 * i.high] for i in intervals]
+    assert len({ends[0, 0] for ends in drawn}) == len(ARMS), "side by side"
+    assert [tick.get_text() for tick in bottom.get_xticklabels()] == ["8"]
+
+
+def test_six_worlds_have_a_panel_each() -> None:
+    worlds = [f"World{k}" for k in range(6)]
+    for build, rows_of_panels in zip(FIGURES, (2, 1, 1), strict=True):
+        figure = build(simulated(worlds, arms=("", "S"), horizons=(4, 8)))
+        assert len(figure.axes) == rows_of_panels * len(worlds)
+        assert [panel.get_title() for panel in figure.axes[:6]] == worlds

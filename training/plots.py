@@ -9,6 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from agentgym.registry import ARMS
@@ -50,8 +52,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
             axes[line, 0].set_ylabel(f"{name} (%)")
         axes[0, column].set_title(world)
         axes[1, column].set_xlabel("task horizon (turns of an optimal policy)")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, title="oracles", loc="outside right center")
+    figure.legend(handles=_arm_handles(results), title="oracles", loc="outside right center")
     return figure
 
 
@@ -81,17 +82,17 @@ def interventions_figure(results: Sequence[Result]) -> Figure:
     figure, axes = _panels(len(worlds))
     for panel, world in zip(axes, worlds, strict=True):
         rows = [row for row in results if row.world == world]
-        for side, (metric, (name, colour)) in zip((-0.2, 0.2), _METRICS.items(), strict=True):
+        for side, (metric, (_, colour)) in zip((-0.2, 0.2), _METRICS.items(), strict=True):
             found = effects(rows, (), metric)
             letters = [letter for letter in _INTERVENTIONS if (letter,) in found]
             intervals = [found[letter,] for letter in letters]
-            _draw_bars(panel, np.arange(len(letters)) + side, intervals, 0.38, [colour] * len(letters), name)
+            _draw_bars(panel, np.arange(len(letters)) + side, intervals, 0.38, [colour] * len(letters))
             panel.set_xticks(range(len(letters)), [_INTERVENTIONS[letter] for letter in letters])
         panel.axhline(0, color="black", linewidth=0.8)
         panel.set(title=world, xlabel="intervention")
     axes[0].set_ylabel("change (percentage points)")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    handles = [Patch(facecolor=colour, label=name) for name, colour in _METRICS.values()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
 
@@ -99,6 +100,13 @@ def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
     """A figure with a row of panels that share their vertical axis."""
     figure = Figure(figsize=(3.2 * count + 0.6, 3.5), layout="constrained")
     return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
+
+
+def _arm_handles(results: Sequence[Result]) -> list[Line2D]:
+    """Legend entries for the arms of any world: a world need not have played them all."""
+    played = {row.arm for row in results}
+    shown = [arm for arm in ARMS if arm in played]
+    return [Line2D([], [], color=_COLOURS[arm], marker=_MARKERS[arm], markersize=5, label=arm or "none") for arm in shown]
 
 
 def _draw_lines(panel: Axes, rows: Sequence[Result], metric: str) -> None:
@@ -110,8 +118,13 @@ def _draw_lines(panel: Axes, rows: Sequence[Result], metric: str) -> None:
             continue
         value, low, high = (np.array([100 * getattr(found[arm, h], part) for h in shown]) for part in ("value", "low", "high"))
         dashes = "-" if metric == "success" else "--"
-        panel.plot(shown, value, dashes, color=_COLOURS[arm], label=arm or "none", marker=_MARKERS[arm], markersize=5)
-        panel.fill_between(shown, low, high, color=_COLOURS[arm], alpha=0.1, linewidth=0)
+        # Arms at a single horizon stand side by side, or they would hide one another.
+        places = np.array(shown) * (2 ** (0.1 * ARMS.index(arm) - 0.25) if len(horizons) == 1 else 1)
+        panel.plot(places, value, dashes, color=_COLOURS[arm], label=arm or "none", marker=_MARKERS[arm], markersize=5)
+        if len(shown) == 1:  # a band would have no width
+            panel.vlines(places, low, high, color=_COLOURS[arm])
+        else:
+            panel.fill_between(places, low, high, color=_COLOURS[arm], alpha=0.1, linewidth=0)
     panel.set_xscale("log", base=2)
     panel.set_xticks(horizons, [str(horizon) for horizon in horizons])
     panel.xaxis.set_minor_locator(NullLocator())
@@ -119,12 +132,10 @@ def _draw_lines(panel: Axes, rows: Sequence[Result], metric: str) -> None:
     panel.grid(alpha=0.3)
 
 
-def _draw_bars(
-    panel: Axes, places: np.ndarray, intervals: Sequence[Interval], width: float, colours: Sequence[str], name: str = ""
-) -> None:
+def _draw_bars(panel: Axes, places: np.ndarray, intervals: Sequence[Interval], width: float, colours: Sequence[str]) -> None:
     values = [100 * interval.value for interval in intervals]
     errors = [[100 * (i.value - i.low) for i in intervals], [100 * (i.high - i.value) for i in intervals]]
-    panel.bar(places, values, width, color=list(colours), label=name, zorder=2)
+    panel.bar(places, values, width, color=list(colours), zorder=2)
     panel.errorbar(places, values, np.maximum(errors, 0), fmt="none", ecolor="#444444", capsize=3, zorder=3)
     panel.grid(axis="y", alpha=0.3, zorder=0)
 

@@ -49,7 +49,7 @@ def _arms_table(world: str, results: Sequence[Result]) -> Table:
         if compared and metric != "alive_step_accuracy":
             gains = differences(rows, (), metric)
             header.append("vs none")
-            columns.append([percent(gains[arm,], signed=True) if arm else "" for arm in arms])
+            columns.append([percent(gains[arm,], signed=True) if (arm,) in gains else "" for arm in arms])
     title = f"{world}: {len(rows)} episodes, % with 95 % intervals"
     return title, header, [list(line) for line in zip(*columns, strict=True)]
 
