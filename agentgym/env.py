@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, SupportsFloat
 
@@ -16,8 +15,8 @@ from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
 from agentgym.parsing import DIALECTS, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.spaces import ActionSpace, ChatSpace
-from agentgym.tools import BoundTool, Tool, ToolError, check_jsonable, echo, tools_of
-from agentgym.world import World, check_bool, check_choice, check_int
+from agentgym.tools import BoundTool, Tool, ToolError, Toolset, check_jsonable, echo, tools_of
+from agentgym.world import World, check_bool, check_choice, check_int, load_world, make_config
 
 MAX_CALLS = 128
 """Calls of one reply beyond this many are answered with an error instead of being run."""
@@ -34,8 +33,10 @@ class Detail:
         calls: Calls that the last reply made.
         errors: How many of them failed; 1 if the reply could not be read.
         failed_rounds: How many replies in a row, the last one included, had no call that succeeded.
-        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`; empty while it goes on.
+        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, or what a wrapper gave as its reason
+            (`context_overflow`); empty while it goes on.
         score: The world's score, once the episode has ended.
+        nested: The calls that were made from within a call, by code that the policy wrote; no view shows their results.
     """
 
     calls: int = 0
@@ -43,6 +44,16 @@ class Detail:
     failed_rounds: int = 0
     ended: str = ""
     score: float | None = None
+    nested: tuple[NestedCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NestedCall:
+    """A call made by code, with its result; a result that begins with `error:` is that of a call that was refused."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: str
 
 
 _ONE_CALL = Detail(calls=1)
@@ -101,6 +112,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self.chat = Chat()
         self._world: World[Any] | None = None
         self._mounted: tuple[object, ...] = ()
+        self._notes: tuple[str, ...] = ()
+        self._code_only: frozenset[str] = frozenset()
+        self._nested: list[NestedCall] = []
         self._over = False
         self._failed_rounds = 0
         self._schemas: tuple[Tool, ...] = ()
@@ -130,15 +144,29 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         """The schemas of the tools on offer, mounted ones last."""
         return self._schemas
 
-    def mount(self, toolset: object) -> None:
+    @property
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """The schemas of all tools, those that only code may call included."""
+        return tuple(bound.schema for bound in self._tools.values())
+
+    def mount(self, toolset: object, notes: str = "", code_only: Iterable[str] = ()) -> None:
         """Offer the `@tool` methods of another object from the next reset on, through the same checks and the same log.
 
+        Args:
+            toolset: The owner of the tools; a `Toolset` is told of each reset.
+            notes: What the system message says about them, after the documentation of all tools.
+            code_only: Names of tools that are from now on not on offer to the policy, but still run by `call`.
+
         Raises:
-            ValueError: A tool of that name is there already.
+            ValueError: A tool of that name is there already, or there is none of a name in `code_only`.
         """
         if twice := self._tools.keys() & tools_of(toolset).keys():
             raise ValueError(f"there is a tool called {', '.join(sorted(twice))} already; rename it in {type(toolset).__name__}")
-        self._mounted = (*self._mounted, toolset)
+        hidden = frozenset(code_only)
+        if unknown := hidden - self._tools.keys():
+            raise ValueError(f"code_only names {sorted(unknown)[0]!r}, which is no tool; tools: {', '.join(self._tools)}")
+        self._mounted, self._notes = (*self._mounted, toolset), (*self._notes, *filter(None, [notes]))
+        self._code_only |= hidden
         self._bind(self._world or self.world_class(self.config, 0))
         self.action_space = ActionSpace(self._schemas, self.dialect)
 
@@ -146,10 +174,12 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self._tools: dict[str, BoundTool] = {}
         for owner in (*world.toolsets(), *self._mounted):
             self._tools.update(tools_of(owner))
-        schemas = tuple(bound.schema for bound in self._tools.values())
-        if schemas != self._schemas:
+        self._direct = {name: bound for name, bound in self._tools.items() if name not in self._code_only}
+        schemas = tuple(bound.schema for bound in self._direct.values())
+        if schemas != self._schemas or self._notes:
             self._schemas = schemas
-            self._documentation = document_tools(schemas, self.dialect, self.parallel_calls)
+            documentation = document_tools(schemas, self.dialect, self.parallel_calls)
+            self._documentation = "\n\n".join((documentation, *self._notes))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
         """Start an episode on a new instance, which is a function of the configuration and the seed."""
@@ -157,6 +187,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         world = self.world_class(self.config, int(self.np_random.integers(2**63)))
         world.generate()
         self._world, self._over, self._failed_rounds = world, False, 0
+        for toolset in self._mounted:
+            if isinstance(toolset, Toolset):
+                toolset.begin()
         self._bind(world)
         task = world.task()
         content = task if isinstance(task, Content) else Content(task)
@@ -186,7 +219,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self.chat = chat = self.chat.add(reply, *answers)
         self._failed_rounds = self._failed_rounds + 1 if errors == len(answers) else 0
         if ended := self._ended(world):
-            return self._end(ended, Detail(len(reply.calls), errors, self._failed_rounds, ended, float(world.score())))
+            detail = Detail(len(reply.calls), errors, self._failed_rounds, ended, float(world.score()), self._take_nested())
+            return self._end(detail)
         return chat, 0.0, False, False, self._info(world, len(reply.calls), errors)
 
     def _settle(self, world: World[Any], reply: Message) -> Message:
@@ -209,15 +243,20 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             try:
                 if k > MAX_CALLS:
                     raise ToolError(f"one reply may hold at most {MAX_CALLS} calls; this one was not run")
-                result = self._run(world, call.name, call.arguments)
+                result = self._run(world, self._direct, call.name, call.arguments)
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
             text, images = (result.text, result.images) if isinstance(result, Content) else (result, ())
             answers.append(Message("tool", text, "", (), call.id, images, f"{turn}:{k}"))
         return answers, errors
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
+    def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
         """Run one call without a chat, with the same checks: for code-driven tool calling, TRL or an MCP server.
+
+        Args:
+            name: The tool.
+            arguments: Its arguments.
+            nested: Whether the call is made from within a call of the reply being played; `Detail.nested` then lists it.
 
         Raises:
             ResetNeeded: There is no running episode.
@@ -226,13 +265,34 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         if self._world is None or self._over:
             raise ResetNeeded("there is no running episode to call a tool in: call reset() first")
         check_jsonable(arguments)
-        result = self._run(self._world, name, arguments)
-        return result if isinstance(result, Content) else Content(result)
+        try:
+            result = self._run(self._world, self._tools, name, arguments)
+        except ToolError as error:
+            if nested:
+                self._nested.append(NestedCall(name, dict(arguments), f"error: {error}"[:MAX_ERROR_CHARS]))
+            raise
+        content = result if isinstance(result, Content) else Content(result)
+        if nested:
+            self._nested.append(NestedCall(name, dict(arguments), content.text))
+        return content
 
-    def _run(self, world: World[Any], name: str, arguments: Mapping[str, Any]) -> str | Content:
-        bound = self._tools.get(name)
+    def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+        """End the episode from outside, with the score that the world has now: what a step returns.
+
+        Args:
+            reason: What `Detail.ended` is to say.
+
+        Raises:
+            ResetNeeded: There is no running episode.
+        """
+        if self._world is None or self._over:
+            raise ResetNeeded("there is no running episode to truncate: call reset() first")
+        return self._end(Detail(failed_rounds=self._failed_rounds, ended=reason, score=float(self._world.score())))
+
+    def _run(self, world: World[Any], tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]) -> str | Content:
+        bound = tools.get(name)
         if bound is None:
-            raise ToolError(f"there is no tool {echo(name)}; tools: {', '.join(self._tools)}")
+            raise ToolError(f"there is no tool {echo(name)}; tools: {', '.join(tools)}")
         if world.done:
             raise ToolError("the episode has ended; this call was not run")
         result = bound(arguments)
@@ -247,15 +307,21 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             return "failed_rounds"
         return "max_turns" if world.max_turns is not None and world.turn >= world.max_turns else ""
 
-    def _end(self, ended: str, detail: Detail) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+    def _end(self, detail: Detail) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         self._over = True
         score = detail.score or 0.0
         info = {"turn": self.world.turn, "valid": detail.errors == 0, "success": score >= 1.0, "detail": detail}
-        truncated = ended == "max_turns"
-        return self.chat, score, not truncated, truncated, info
+        terminated = detail.ended in ("world", "failed_rounds")
+        return self.chat, score, terminated, not terminated, info
+
+    def _take_nested(self) -> tuple[NestedCall, ...]:
+        nested, self._nested = tuple(self._nested), []
+        return nested
 
     def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
-        detail = Detail(calls, errors, self._failed_rounds) if errors or calls != 1 else _ONE_CALL
+        detail = _ONE_CALL
+        if errors or calls != 1 or self._nested:
+            detail = Detail(calls, errors, self._failed_rounds, nested=self._take_nested())
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
 
     def render(self) -> str | None:
@@ -263,12 +329,18 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         return self.chat.to_text() if self.render_mode == "ansi" else None
 
     def snapshot(self) -> Snapshot:
-        """The state of the episode, to return to with `restore` here or in another env of the same world."""
+        """The state of the episode, to return to with `restore` here or in another env of the same world and toolsets.
+
+        Wrappers keep state of their own: to branch a whole stack, use `agentgym.clone`.
+        """
         return Snapshot(copy.deepcopy(self._state()))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Return to a snapshot; the snapshot stays good."""
-        self.__dict__.update(copy.deepcopy(dict(snapshot.state)))
+        state = copy.deepcopy(dict(snapshot.state))
+        for toolset, held in zip(self._mounted, state.pop("_mounted"), strict=True):
+            vars(toolset).update(held)
+        self.__dict__.update(state)
         self._bind(self.world)
 
     def clone(self) -> ToolEnv:
@@ -276,44 +348,21 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         return copy.deepcopy(self)
 
     def _state(self) -> dict[str, Any]:
-        names = ("_world", "_mounted", "_over", "_failed_rounds", "chat", "_np_random", "_np_random_seed")
-        return {name: self.__dict__[name] for name in names if name in self.__dict__}
+        names = ("_world", "_over", "_failed_rounds", "chat", "_np_random", "_np_random_seed")
+        state = {name: self.__dict__[name] for name in names if name in self.__dict__}
+        return {**state, "_mounted": [_episode_state(toolset) for toolset in self._mounted]}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_tools"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_tools", "_direct")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._bind(self._world or self.world_class(self.config, 0))
 
 
-def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
-    """The class of a world, imported if it is given by name.
-
-    Raises:
-        ValueError: The name leads to no world.
-    """
-    if isinstance(world, str):
-        module, _, name = world.partition(":")
-        try:
-            world = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ValueError(f"world {world!r} cannot be imported ({error}); write 'package.module:Class'") from error
-    if not (isinstance(world, type) and issubclass(world, World)):
-        raise ValueError(f"world must be a subclass of agentgym.World, got {world!r}")
-    return world
-
-
-def make_config(world: type[World[Any]], options: Mapping[str, Any]) -> Any:
-    """The configuration of a world from keyword arguments.
-
-    Raises:
-        ValueError: An option is unknown, or the configuration refuses its value.
-    """
-    known: Sequence[str] = list(world.Config.__dataclass_fields__)
-    if unknown := [name for name in options if name not in known]:
-        raise ValueError(f"{world.__name__} has no option {unknown[0]!r}; options: {', '.join(known)}")
-    return world.Config(**options)
+def _episode_state(toolset: object) -> dict[str, Any]:
+    names = toolset.episode_state if isinstance(toolset, Toolset) else tuple(vars(toolset))
+    return {name: getattr(toolset, name) for name in names}
 
 
 def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:

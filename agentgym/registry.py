@@ -10,8 +10,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
-from agentgym.env import load_world, make_config
-from agentgym.world import World, check_choice, check_int
+from agentgym.world import World, check_choice, check_int, load_world, make_config
 
 ARMS = ("", "S", "P", "SP", "SH", "SPH")
 """The oracle arms of LUMINA (section 4.3): state, plan and history; history needs state."""

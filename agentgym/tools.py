@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired, TypeVar, get_type_hints, overload
+from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 
 from docstring_parser import DocstringStyle
 from docstring_parser import parse as parse_docstring
@@ -77,6 +77,19 @@ def tool(method: MethodT | None = None, *, final: bool = False, name: str | None
         return function
 
     return mark if method is None else mark(method)
+
+
+class Toolset:
+    """Tools that are mounted on an env beside those of its world.
+
+    Attributes:
+        episode_state: Names of the attributes that belong to the episode, and so to a snapshot of the env.
+    """
+
+    episode_state: ClassVar[tuple[str, ...]] = ()
+
+    def begin(self) -> None:
+        """Get ready for an episode; called at each reset of the env."""
 
 
 class BoundTool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
@@ -154,6 +155,35 @@ class OneOf(Sequence[ToolCall]):
 def turn_budget(optimal: int, factor: float, slack: int) -> int:
     """`ceil(factor * optimal) + slack` (LUMINA, section 4.1), with the factor taken as the decimal number that was written."""
     return ceil(Fraction(repr(float(factor))) * optimal) + slack
+
+
+def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
+    """The class of a world, imported if it is given by name.
+
+    Raises:
+        ValueError: The name leads to no world.
+    """
+    if isinstance(world, str):
+        module, _, name = world.partition(":")
+        try:
+            world = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ValueError(f"world {world!r} cannot be imported ({error}); write 'package.module:Class'") from error
+    if not (isinstance(world, type) and issubclass(world, World)):
+        raise ValueError(f"world must be a subclass of agentgym.World, got {world!r}")
+    return world
+
+
+def make_config(world: type[World[Any]], options: Mapping[str, Any]) -> Any:
+    """The configuration of a world from keyword arguments.
+
+    Raises:
+        ValueError: An option is unknown, or the configuration refuses its value.
+    """
+    known: Sequence[str] = list(world.Config.__dataclass_fields__)
+    if unknown := [name for name in options if name not in known]:
+        raise ValueError(f"{world.__name__} has no option {unknown[0]!r}; options: {', '.join(known)}")
+    return world.Config(**options)
 
 
 def check_int(name: str, value: object, low: int, high: int) -> None:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import gymnasium
 import numpy as np
 
-from agentgym.env import load_world
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.hints import pinned, split_hints
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
 from agentgym.registry import resolve
-from agentgym.world import World, check_float
+from agentgym.world import World, check_float, load_world
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from gymnasium.error import ResetNeeded
 
 import agentgym
 from agentgym import Content, Image, ToolCall, ToolEnv, ToolError, World, clone, render, tool
-from agentgym.env import MAX_CALLS, MAX_ERROR_CHARS, load_world
+from agentgym.env import MAX_CALLS, MAX_ERROR_CHARS
+from agentgym.world import load_world
 
 PICTURE = Image(b"\x89PNG", "a picture")
 

@@ -17,13 +17,12 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.env import load_world
 from agentgym.registry import ARMS, check_arm, resolve, spec
 from agentgym.training.evaluation import Result, score
 from agentgym.training.policies import PolicyConfig
 from agentgym.training.rollouts import rollout
 from agentgym.training.trajectories import TrajectoryLog
-from agentgym.world import check_int
+from agentgym.world import check_int, load_world
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl"

@@ -1,0 +1,50 @@
+"""The order of wrappers, inner to outer: what adds tools, what adds hints, what edits the context, what reports on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
+
+import gymnasium
+
+
+class Stage(IntEnum):
+    """Where a wrapper stands. An edit must see all that is added before it, and a report all that was edited.
+
+    Cheap edits come before lossy ones, so that a summary is asked for only when clearing did not do.
+    """
+
+    TOOLS = 1
+    HINTS = 2
+    HISTORY = 3
+    EXAMPLES = 4
+    CLEAR_THINKING = 5
+    CLEAR_TOOL_RESULTS = 6
+    COMPACTION = 7
+    TRIM = 8
+    AWARENESS = 9
+
+
+def layers(env: gymnasium.Env[Any, Any]) -> Iterator[gymnasium.Wrapper[Any, Any, Any, Any]]:
+    """The wrappers of a stack, outermost first."""
+    while isinstance(env, gymnasium.Wrapper):
+        yield env
+        env = env.env
+
+
+def check_order(env: gymnasium.Env[Any, Any], wrapper: type[gymnasium.Wrapper[Any, Any, Any, Any]]) -> None:
+    """Refuse to put a wrapper around an env that has a wrapper of a later stage.
+
+    Raises:
+        ValueError: Naming both wrappers and the right order.
+    """
+    mine: Stage | None = getattr(wrapper, "stage", None)
+    for layer in layers(env):
+        theirs: Stage | None = getattr(type(layer), "stage", None)
+        if mine is not None and theirs is not None and theirs > mine:
+            order = " -> ".join(stage.name.lower() for stage in Stage)
+            raise ValueError(
+                f"{wrapper.__name__} ({mine.name.lower()}) must go inside {type(layer).__name__} ({theirs.name.lower()}); "
+                f"the order is, inner to outer: {order}"
+            )
