@@ -11,7 +11,7 @@ from agentgym.env import Detail, Snapshot, ToolEnv, clone, tool_env
 from agentgym.messages import Chat, Content, Image, Message, ToolCall
 from agentgym.parsing import explain, parse, render
 from agentgym.policy import Policy, Reply
-from agentgym.registry import ARMS, make, register, resolve, spec, worlds
+from agentgym.registry import ARMS, STRATEGIES, make, register, resolve, spec, worlds
 from agentgym.tokens import TokenCounter
 from agentgym.tools import Tool, ToolError, tool
 from agentgym.world import OneOf, World
@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ARMS",
+    "STRATEGIES",
     "Chat",
     "Content",
     "Detail",

@@ -156,9 +156,9 @@ class Messages(Sequence[Message]):
             version._buffer, version._length, version._tail = buffer, len(buffer), ()
             return version
 
-    def with_last(self, message: Message) -> Messages:
-        """This sequence followed by a message of its own, which is not put into the buffer: for one that will be replaced."""
-        return self._version(self._buffer, self._length, (*self._tail, message))
+    def with_last(self, *messages: Message) -> Messages:
+        """This sequence followed by messages of its own, which are not put into the buffer: for those that will be replaced."""
+        return self._version(self._buffer, self._length, (*self._tail, *messages))
 
     def without_last(self) -> Messages:
         """This sequence without its last message; the buffer stays shared, so this is O(1)."""
@@ -174,7 +174,7 @@ class Messages(Sequence[Message]):
         if isinstance(other, Messages) and other._buffer is self._buffer:
             start = min(self._length, other._length)
         for mine, theirs in zip(self[start:], other[start:], strict=False):
-            if mine != theirs:
+            if mine is not theirs and mine != theirs:
                 break
             start += 1
         return start
@@ -229,9 +229,9 @@ class Chat:
         known = self.messages
         return Chat((known if isinstance(known, Messages) else Messages(known)).add(messages), self.tools)
 
-    def with_last(self, message: Message) -> Chat:
-        """This chat followed by a message that later chats do not share, in O(1)."""
-        return Chat(self._shared().with_last(message), self.tools)
+    def with_last(self, *messages: Message) -> Chat:
+        """This chat followed by messages that later chats do not share, in O(new messages)."""
+        return Chat(self._shared().with_last(*messages), self.tools)
 
     def without_last(self) -> Chat:
         """This chat without its last message, in O(1)."""
@@ -240,6 +240,17 @@ class Chat:
     def shared_prefix(self, other: Chat) -> int:
         """How many leading messages both chats have in common."""
         return self._shared().shared_prefix(other.messages)
+
+    def pinned(self) -> int:
+        """How many leading messages every view keeps: all up to the task.
+
+        Raises:
+            ValueError: The chat has no task message.
+        """
+        end = next((k for k, message in enumerate(self.messages, 1) if message.id == TASK_ID), 0)
+        if not end:
+            raise ValueError(f"this chat has no task message (id {TASK_ID})")
+        return end
 
     def _shared(self) -> Messages:
         return self.messages if isinstance(self.messages, Messages) else Messages(self.messages)

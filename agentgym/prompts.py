@@ -25,3 +25,11 @@ def _form(dialect: Dialect, parallel_calls: bool) -> str:
     forms = {"python": f"Write {fence}", "json": f"Write {tag}"}
     form = forms.get(dialect, f"Write {tag}\nor write {fence}")
     return f"Think first if you like, then call. {number}\n{form}"
+
+
+SUMMARY_REQUEST = (
+    "The context is nearly full. Instead of calling a tool, reply with a summary of everything above that you still need: what the "
+    "task asks for, what you have found and done, what is left to do, and every fact, number and name you will use. The messages "
+    "above will be replaced by your summary; calls in it are not run."
+)
+SUMMARY_FOLLOWS = "The messages before this one were replaced by the summary above. Go on with the task."

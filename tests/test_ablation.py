@@ -31,7 +31,7 @@ def small(**changes: Any) -> Ablation:
 def test_every_cell_is_played_once_and_scored(tmp_path: Path) -> None:
     told: list[int] = []
     rows = run(small(), tmp_path / "a", 1, told.append)
-    assert sorted((row.world, row.arm, row.horizon, row.seed) for row in rows) == sorted(small().cells())
+    assert sorted((row.world, row.arm, row.context, row.horizon, row.seed) for row in rows) == sorted(small().cells())
     assert sum(told) == len(rows) == 2 * 6 * 2 * 3
 
 

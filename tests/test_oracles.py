@@ -12,7 +12,7 @@ import pytest
 from agentgym import ARMS, Chat, OneOf, ToolCall, ToolEnv, make, render, tool_env, worlds
 from agentgym.envs.lumina.list_world import ListWorld
 from agentgym.oracles import HistoryOracle, NoisyPolicy, OraclePolicy, PlanOracle, StateOracle, StepOptimality
-from agentgym.oracles.hints import pinned, split_hints
+from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import Reading, best_call
 from agentgym.training.rollouts import rollout
 
@@ -213,7 +213,7 @@ def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
         assert example[0] == live[0]
         assert example[1:] == [live[1]] * (len(example) - 1), "every later prompt of the example looks like a later live one"
         assert len(example) > 1
-        assert first[0].text.split("\n\n<")[0] != pinned(none)[-1].text.split("\n\n<")[0], "another instance than the task"
+        assert first[0].text.split("\n\n<")[0] != none.messages[none.pinned() - 1].text.split("\n\n<")[0], "another instance than the task"
 
 
 @pytest.mark.parametrize("arm", ARMS)

@@ -1,4 +1,7 @@
-"""The oracle ablation: worlds x arms x horizons x seeds, recorded as trajectories (LUMINA, section 4.3)."""
+"""The ablation: worlds x oracle arms x context strategies x horizons x seeds, recorded as trajectories.
+
+After LUMINA (section 4.3) for the oracles and LOCA-bench (section 4.2) for the context strategies.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.registry import ARMS, check_arm, resolve, spec
+from agentgym.registry import ARMS, WINDOW, check_arm, check_context, resolve, spec
 from agentgym.training.evaluation import Result, score
 from agentgym.training.policies import PolicyConfig
 from agentgym.training.rollouts import rollout
@@ -27,8 +30,8 @@ from agentgym.world import check_int, load_world
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl"
 
-Cell = tuple[str, str, int, int]
-"""World, arm, horizon and seed of one episode."""
+Cell = tuple[str, str, str, int, int]
+"""World, arm, context strategies, horizon and seed of one episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Ablation:
         hint_scope: `persistent` or `ephemeral`.
         shots: Number of in-context examples.
         options: Keyword arguments of the worlds, by world; `""` for all.
+        contexts: Context strategies to compare, each several joined by `+`; `none` is the bare window, which trims.
+        window: The tokens of the context window; None for no limit, or that of the paper if a strategy is asked for.
 
     Raises:
         ValueError: An id, arm, horizon or option is not right; every combination is checked before anything runs.
@@ -57,10 +62,12 @@ class Ablation:
     hint_scope: str = "persistent"
     shots: int = 0
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    contexts: Sequence[str] = ("none",)
+    window: int | None = None
 
     def __post_init__(self) -> None:
         check_int("seeds", self.seeds, 1, 1_000_000)
-        for name in ("worlds", "arms", "horizons"):
+        for name in ("worlds", "arms", "horizons", "contexts"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} must be given, each once, got {list(values)}")
@@ -68,26 +75,29 @@ class Ablation:
             raise ValueError(f"options are given for {unknown[0]!r}, which is not among the worlds {list(self.worlds)}")
         for world in self.worlds:
             self.policy.make(resolve(world))
-        for world, arm, horizon in product(self.worlds, self.arms, self.horizons):
+        for world, arm, context, horizon in product(self.worlds, self.arms, self.contexts, self.horizons):
             check_arm(arm)
-            self.spec(world, arm, horizon)
+            self.spec(world, arm, context, horizon)
 
-    def spec(self, world: str, arm: str, horizon: int) -> EnvSpec:
+    def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
         """The env of a cell."""
         env_id = resolve(world)
         sizes = load_world(gymnasium.spec(env_id).kwargs["world"]).at_horizon(horizon)
         options = {**sizes, **self.options.get("", {}), **self.options.get(world, {})}
-        return spec(env_id, oracles=arm, hint_scope=self.hint_scope, shots=self.shots, labels=True, **options)
+        window = WINDOW if self.window is None and any(map(check_context, self.contexts)) else self.window
+        managed: dict[str, Any] = {"context": context, "window": window}
+        return spec(env_id, oracles=arm, hint_scope=self.hint_scope, shots=self.shots, labels=True, **managed, **options)
 
     def cells(self) -> list[Cell]:
         """All episodes; those that are alike but for the arm stand together."""
-        return [(w, a, h, s) for w, h, s, a in product(self.worlds, self.horizons, range(self.seeds), self.arms)]
+        axes = (self.worlds, self.horizons, range(self.seeds), self.arms, self.contexts)
+        return [(w, a, c, h, s) for w, h, s, a, c in product(*axes)]
 
     def play(self, cell: Cell) -> str:
         """Play one episode; the JSON line of its trajectory."""
-        world, arm, horizon, seed = cell
-        env = gymnasium.make(self.spec(world, arm, horizon), disable_env_checker=True)
-        labels = {"world": world, "arm": arm, "horizon": horizon, "policy": self.policy.name}
+        world, arm, context, horizon, seed = cell
+        env = gymnasium.make(self.spec(world, arm, context, horizon), disable_env_checker=True)
+        labels = {"world": world, "arm": arm, "context": context, "horizon": horizon, "policy": self.policy.name}
         return rollout(env, self.policy.make(world), seed, labels).to_json()
 
     def settings(self) -> dict[str, Any]:
@@ -126,7 +136,7 @@ def results(out: Path) -> list[Result]:
 
 
 def _cell(result: Result) -> Cell:
-    return result.world, result.arm, result.horizon, result.seed
+    return result.world, result.arm, result.context, result.horizon, result.seed
 
 
 def prepare(ablation: Ablation, out: Path) -> TrajectoryLog:
@@ -150,7 +160,8 @@ def prepare(ablation: Ablation, out: Path) -> TrajectoryLog:
 
 def _play_all(ablation: Ablation, cells: Sequence[Cell], workers: int) -> Iterator[list[str]]:
     """The lines of finished episodes, a batch of cells at a time."""
-    batches = [cells[k : k + len(ablation.arms)] for k in range(0, len(cells), len(ablation.arms))]
+    size = len(ablation.arms) * len(ablation.contexts)
+    batches = [cells[k : k + size] for k in range(0, len(cells), size)]
     if workers == 1:
         yield from (_play(ablation, batch) for batch in batches)
         return

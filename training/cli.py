@@ -23,7 +23,7 @@ import gymnasium
 from agentgym.messages import Chat
 from agentgym.oracles.control import Deficits
 from agentgym.parsing import parse
-from agentgym.registry import ARMS, make, resolve, worlds
+from agentgym.registry import ARMS, STRATEGIES, make, resolve, worlds
 from agentgym.training.ablation import Ablation, prepare, results, run
 from agentgym.training.evaluation import Result
 from agentgym.training.policies import PolicyConfig
@@ -40,10 +40,12 @@ app = typer.Typer(
 )
 # Tables in a file or a pipe keep their width; a terminal's own width is used there.
 console = Console(width=None if sys.stdout.isatty() else 140)
+_STRATEGIES = ", ".join(STRATEGIES)
 _EXAMPLE = "an option of the world as name=value, e.g. items=20"
 
 Oracles = Annotated[str, typer.Option(help="Which oracles help: letters of P (plan), S (state), H (history).")]
 Options = Annotated[list[str], typer.Option("--set", help=f"{_EXAMPLE}; may be repeated.")]
+Window = Annotated[int | None, typer.Option(help="Tokens of the context window; what does not fit is trimmed.")]
 Seed = Annotated[int, typer.Option(help="Seed of the first instance.")]
 PolicyName = Annotated[str, typer.Option(help="control, oracle, noisy, random, or package.module:factory.")]
 Noise = Annotated[float, typer.Option(help="Error rate of the noisy policy.")]
@@ -118,6 +120,8 @@ def rollout(
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
+    context: Annotated[str, typer.Option(help=f"Context strategies, joined by +: {_STRATEGIES}.")] = "none",
+    window: Window = None,
     options: Options = [],  # noqa: B006
     noise: Noise = 0.1,
     planning: Planning = 0.0,
@@ -130,7 +134,7 @@ def rollout(
     with _clear_errors():
         config = PolicyConfig(policy, noise=noise, deficits=Deficits(planning, tracking, distraction))
         player = config.make(resolve(env_id))
-        env = make(env_id, oracles=oracles, labels=True, **_parse_options(options))
+        env = make(env_id, oracles=oracles, labels=True, context=context, window=window, **_parse_options(options))
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             TrajectoryLog(out).append()
@@ -161,11 +165,13 @@ def ablate(
     noise: Noise = 0.1,
     hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
     shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
+    context: Annotated[str, typer.Option(help=f"Context strategies to compare, by commas: none, {_STRATEGIES}; or a+b.")] = "none",
+    window: Window = None,
     options: Annotated[list[str], typer.Option("--set", help=f"{_EXAMPLE}, or World.name=value for one world.")] = [],  # noqa: B006
     out: Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")] = Path("runs/ablation"),
     workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
 ) -> None:
-    """Run the oracle ablation; started again, it goes on where it was stopped."""
+    """Run the ablation of oracles and context strategies; started again, it goes on where it was stopped."""
     with _clear_errors():
         ablation = Ablation(
             worlds=_split(world),
@@ -176,6 +182,8 @@ def ablate(
             hint_scope=hint_scope,
             shots=shots,
             options=_options_by_world(options),
+            contexts=_split(context),
+            window=window,
         )
         prepare(ablation, out)
     with _progress() as progress, _told_how_to_go_on():
@@ -200,8 +208,8 @@ def _report(rows: list[Result], out: Path) -> None:
         written = write_report(rows, out)
     for title, header, lines in tables(rows):
         table = Table(title=title, title_justify="left")
-        for name in header:
-            table.add_column(name, overflow="fold")
+        for place, name in enumerate(header):
+            table.add_column(name, overflow="fold", no_wrap=place == 0)
         for line in lines:
             table.add_row(*line)
         console.print(table)

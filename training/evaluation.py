@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from agentgym.registry import STRATEGIES, check_context
 from agentgym.training.trajectories import Trajectory
+from agentgym.training.usage import Usage, usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,8 @@ class Result:
         optimal: Steps that were optimal.
         alive: Steps before which success was still possible.
         alive_optimal: Steps among those that were optimal.
+        context: The context strategies, joined by `+`; `none` if there was none.
+        usage: The tokens of the episode, if context wrappers counted them.
     """
 
     world: str
@@ -32,6 +37,8 @@ class Result:
     optimal: int
     alive: int
     alive_optimal: int
+    context: str = "none"
+    usage: Usage | None = None
 
 
 def score(trajectory: Trajectory) -> Result:
@@ -57,4 +64,16 @@ def score(trajectory: Trajectory) -> Result:
         optimal=sum(info["optimal"] for info in marked),
         alive=len(alive),
         alive_optimal=sum(info["optimal"] for info in alive),
+        context=labels.get("context", "none"),
+        usage=usage(trajectory),
     )
+
+
+def ordered_contexts(results: Iterable[Result]) -> list[str]:
+    """The context strategies that were played, as the paper's table has them: none, single ones, then stacks."""
+
+    def place(context: str) -> tuple[int, list[int]]:
+        names = check_context(context)
+        return len(names), [STRATEGIES.index(name) for name in names]
+
+    return sorted({row.context for row in results}, key=place)

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from agentgym.registry import ARMS
-from agentgym.training.evaluation import Result
+from agentgym.training.evaluation import Result, ordered_contexts
 from agentgym.training.statistics import Interval, effects, summarize
 
 # The palette of Okabe and Ito, which readers with any colour vision can tell apart.
@@ -22,6 +22,10 @@ _COLOURS = dict(zip(ARMS, ("#555555", "#0072B2", "#D55E00", "#009E73", "#56B4E9"
 _MARKERS = dict(zip(ARMS, "osD^vP", strict=True))
 _INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 _METRICS = {"success": ("success rate", "#0072B2"), "step_accuracy": ("step accuracy", "#E69F00")}
+_CONTEXT_PANELS = (
+    ("success", "success rate (%)", 100, "#0072B2"),
+    ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001, "#E69F00"),
+)
 _DPI = 150
 
 
@@ -38,6 +42,34 @@ def plot_arms(results: Sequence[Result], path: Path) -> None:
 def plot_interventions(results: Sequence[Result], path: Path) -> None:
     """Change of success rate and step accuracy by each intervention, a group of bars per world (figure 6)."""
     _save(interventions_figure(results), path)
+
+
+def plot_contexts(results: Sequence[Result], path: Path) -> None:
+    """Success rate and trajectory length of each context strategy, a column of panels per world (LOCA-bench, table 2)."""
+    _save(contexts_figure(results), path)
+
+
+def contexts_figure(results: Sequence[Result]) -> Figure:
+    """The figure that `plot_contexts` writes."""
+    worlds = _worlds(results)
+    contexts = ordered_contexts(results)
+    places = np.arange(len(contexts))[::-1]
+    figure = Figure(figsize=(3.2 * len(worlds) + 1.4, 1.6 + 0.5 * len(contexts)), layout="constrained")
+    axes = figure.subplots(2, len(worlds), sharex="row", sharey=True, squeeze=False)
+    for column, world in enumerate(worlds):
+        rows = [row for row in results if row.world == world]
+        for line, (metric, name, scale, colour) in enumerate(_CONTEXT_PANELS):
+            panel = axes[line, column]
+            found = summarize(rows, ("context",), metric)
+            ends = [(found[c,].value, found[c,].low, found[c,].high) if (c,) in found else (np.nan,) * 3 for c in contexts]
+            value, low, high = (scale * np.array(part) for part in zip(*ends, strict=True))
+            panel.barh(places, value, 0.7, color=colour, zorder=2)
+            panel.errorbar(value, places, xerr=[value - low, high - value], fmt="none", ecolor="#444444", capsize=3, zorder=3)
+            panel.set_yticks(places, contexts)
+            panel.set_xlabel(name)
+            panel.grid(axis="x", alpha=0.3, zorder=0)
+        axes[0, column].set_title(world)
+    return figure
 
 
 def horizons_figure(results: Sequence[Result]) -> Figure:

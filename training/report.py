@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agentgym.registry import ARMS
-from agentgym.training.evaluation import Result
-from agentgym.training.plots import plot_arms, plot_horizons, plot_interventions
+from agentgym.training.evaluation import Result, ordered_contexts
+from agentgym.training.plots import plot_arms, plot_contexts, plot_horizons, plot_interventions
 from agentgym.training.statistics import Interval, differences, effects, summarize
 
 Table = tuple[str, list[str], list[list[str]]]
@@ -17,12 +17,23 @@ Table = tuple[str, list[str], list[list[str]]]
 
 METRICS = ("success", "step_accuracy", "alive_step_accuracy")
 _NAMES = {"success": "success rate", "step_accuracy": "step accuracy", "alive_step_accuracy": "step accuracy while alive"}
+_TOKENS = {
+    "trajectory_tokens": "trajectory length",
+    "prompt_tokens": "prompts",
+    "reusable_prompt_tokens": "reusable",
+    "tool_output_tokens": "tool output",
+    "hidden_tool_tokens": "hidden",
+    "summary_tokens": "summaries",
+}
 _INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
     """A table of arms per world, and the effect of each intervention where arms differ in it alone."""
-    return [*(_arms_table(world, results) for world in dict.fromkeys(row.world for row in results)), *_effects_table(results)]
+    worlds = list(dict.fromkeys(row.world for row in results))
+    arms = [_arms_table(world, results) for world in worlds if not _managed(results) or len({row.arm for row in results}) > 1]
+    contexts = [_contexts_table(world, results) for world in worlds if _managed(results)]
+    return [*arms, *contexts, *_effects_table(results)]
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
@@ -31,6 +42,8 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
     (out / "results.jsonl").write_text(rows, encoding="utf-8")
     (out / "summary.md").write_text("\n\n".join(map(_markdown, tables(results))) + "\n", encoding="utf-8")
     figures = {"horizons.png": plot_horizons, "arms.png": plot_arms, "interventions.png": plot_interventions}
+    if _managed(results):
+        figures["contexts.png"] = plot_contexts
     for name, plot in figures.items():
         plot(results, out / name)
     return [out / name for name in ("results.jsonl", "summary.md", *figures)]
@@ -52,6 +65,27 @@ def _arms_table(world: str, results: Sequence[Result]) -> Table:
             columns.append([percent(gains[arm,], signed=True) if (arm,) in gains else "" for arm in arms])
     title = f"{world}: {len(rows)} episodes, % with 95 % intervals"
     return title, header, [list(line) for line in zip(*columns, strict=True)]
+
+
+def _managed(results: Sequence[Result]) -> bool:
+    """Whether the episodes were played in a bounded context."""
+    return any(row.usage for row in results)
+
+
+def _contexts_table(world: str, results: Sequence[Result]) -> Table:
+    rows = [row for row in results if row.world == world]
+    contexts = ordered_contexts(rows)
+    success = summarize(rows, ("context",), "success")
+    columns = {"context": contexts, "success rate": [percent(success[name,]) for name in contexts]}
+    if "none" in contexts and len(contexts) > 1:
+        gains = differences(rows, (), "success", "none", "context")
+        columns["vs none"] = [percent(gains[name,], signed=True) if (name,) in gains else "" for name in contexts]
+    for metric, title in _TOKENS.items():
+        means = summarize(rows, ("context",), metric)
+        columns[title] = [f"{means[name,].value:,.0f}" for name in contexts]
+    counter = next((row.usage.counter for row in rows if row.usage), "")
+    title = f"{world}, context strategies: {len(rows)} episodes, % with 95 % intervals, mean tokens ({counter}) an episode"
+    return title, list(columns), [list(line) for line in zip(*columns.values(), strict=True)]
 
 
 def _effects_table(results: Sequence[Result]) -> list[Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import gymnasium
@@ -33,9 +33,14 @@ def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Map
     while not (terminated or truncated):
         (reply,) = policy([chat])
         after, reward, terminated, truncated, info = env.step(reply.text)
-        steps.append(Step(chat, reply, float(reward), {**info, "detail": asdict(info["detail"])}))
+        steps.append(Step(chat, reply, float(reward), _plain(info)))
         chat = after
     return Trajectory(env.spec.to_json(), seed, tuple(steps), chat, terminated, truncated, dict(labels or {}))
+
+
+def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
+    """An info as JSON-able data."""
+    return {name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value for name, value in info.items()}
 
 
 def replay(trajectory: Trajectory) -> Trajectory:

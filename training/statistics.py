@@ -7,20 +7,30 @@ all its episodes along. Both sides of a difference are drawn with the same seeds
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from agentgym.training.evaluation import Result
+from agentgym.training.usage import Usage
 
 Key = tuple[str | int, ...]
 Terms = Sequence[tuple[float, Sequence[Result]]]
 """A weighted sum of rates: weights, and the episodes that each rate is taken over."""
 
+TOKENS = tuple(item.name for item in fields(Usage) if item.name.endswith("_tokens"))
+"""The metrics that count tokens."""
+
+
+def _tokens(name: str) -> Callable[[Result], tuple[float, float]]:
+    return lambda row: (float(getattr(row.usage, name)), 1.0) if row.usage else (0.0, 0.0)
+
+
 _COUNTS: Mapping[str, Callable[[Result], tuple[float, float]]] = {
     "success": lambda row: (row.success, 1.0),
     "step_accuracy": lambda row: (row.optimal, row.steps),
     "alive_step_accuracy": lambda row: (row.alive_optimal, row.alive),
+    **{name: _tokens(name) for name in TOKENS},
 }
 _PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
     "P": (("", "P"), ("S", "SP"), ("SH", "SPH")),
@@ -46,13 +56,14 @@ def summarize(
     Args:
         results: The episodes.
         by: The fields of `Result` that make a group; none for one group of all.
-        metric: `success` (mean over episodes), `step_accuracy` (optimal among all steps of the group) or `alive_step_accuracy`
-            (optimal among the steps before which success was possible; nan if there are none).
+        metric: `success` (mean over episodes), `step_accuracy` (optimal among all steps of the group), `alive_step_accuracy`
+            (optimal among the steps before which success was possible; nan if there are none), or one of `TOKENS` (mean over the
+            episodes whose tokens were counted; nan if there are none).
         samples: Number of bootstrap samples.
         seed: Seeds the bootstrap.
 
     Returns:
-        By the values of the fields: a share in [0, 1] with its percentile interval.
+        By the values of the fields: a share in [0, 1], or a number of tokens, with its percentile interval.
 
     Raises:
         ValueError: There are no results, or no such metric.
@@ -61,7 +72,13 @@ def summarize(
 
 
 def differences(
-    results: Sequence[Result], by: Sequence[str], metric: str, baseline: str = "", samples: int = 2_000, seed: int = 0
+    results: Sequence[Result],
+    by: Sequence[str],
+    metric: str,
+    baseline: str = "",
+    factor: str = "arm",
+    samples: int = 2_000,
+    seed: int = 0,
 ) -> dict[Key, Interval]:
     """What each arm gains over a baseline arm, over the instances that both have played.
 
@@ -70,6 +87,7 @@ def differences(
         by: The fields that make a group, within which arms are compared.
         metric: As in `summarize`.
         baseline: The arm to compare with.
+        factor: What the arms are: the oracles (`arm`) or the context strategies (`context`).
         samples: Number of bootstrap samples.
         seed: Seeds the bootstrap.
 
@@ -82,11 +100,11 @@ def differences(
     """
     found: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
-        arms = _groups(rows, ("arm",), metric)
+        arms = _groups(rows, (factor,), metric)
         if (baseline,) not in arms:
             raise ValueError(f"the group {key} has no episodes of the baseline arm {baseline!r}; run it or choose another")
         for (arm,) in arms:
-            if arm != baseline and (terms := _paired(arms, baseline, str(arm))):
+            if arm != baseline and (terms := _paired(arms, baseline, str(arm), factor)):
                 found[*key, arm] = _bootstrap(terms, metric, samples, seed)
     return found
 
@@ -130,18 +148,19 @@ def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
     return groups
 
 
-def _paired(arms: Mapping[Key, Sequence[Result]], without: str, having: str) -> Terms:
+def _paired(arms: Mapping[Key, Sequence[Result]], without: str, having: str, factor: str = "arm") -> Terms:
     """The difference of two arms over the instances that both have played, as terms; empty if there are none."""
     before, after = arms.get((without,), ()), arms.get((having,), ())
-    shared = {_instance(row) for row in before} & {_instance(row) for row in after}
+    shared = {_instance(row, factor) for row in before} & {_instance(row, factor) for row in after}
     if not shared:
         return ()
     sides = ((1.0, after), (-1.0, before))
-    return [(sign, [row for row in side if _instance(row) in shared]) for sign, side in sides]
+    return [(sign, [row for row in side if _instance(row, factor) in shared]) for sign, side in sides]
 
 
-def _instance(row: Result) -> Key:
-    return row.world, row.horizon, row.seed
+def _instance(row: Result, factor: str) -> Key:
+    """What two episodes that differ in the factor alone have in common."""
+    return row.world, row.horizon, row.seed, row.context if factor == "arm" else row.arm
 
 
 def _bootstrap(terms: Terms, metric: str, samples: int, seed: int) -> Interval:

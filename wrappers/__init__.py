@@ -1,1 +1,26 @@
 """What a policy sees of the chat: context strategies and adapters, as wrappers."""
+
+from agentgym.wrappers.awareness import ContextAwareness
+from agentgym.wrappers.budget import AnyOf, Budget, Fraction, Tokens, ToolUses, Turns
+from agentgym.wrappers.clearing import ClearThinking, ClearToolResults
+from agentgym.wrappers.compaction import Compaction
+from agentgym.wrappers.context import ContextRecord, ContextWrapper
+from agentgym.wrappers.memory import MemoryTool
+from agentgym.wrappers.trim import Trim
+
+__all__ = [
+    "AnyOf",
+    "Budget",
+    "ClearThinking",
+    "ClearToolResults",
+    "Compaction",
+    "ContextAwareness",
+    "ContextRecord",
+    "ContextWrapper",
+    "Fraction",
+    "MemoryTool",
+    "Tokens",
+    "ToolUses",
+    "Trim",
+    "Turns",
+]

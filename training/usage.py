@@ -1,0 +1,61 @@
+"""How much context an episode took, from what its context wrappers recorded (LOCA-bench, section 4.2 and table 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentgym.training.trajectories import Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one episode.
+
+    Attributes:
+        counter: What they were counted with.
+        trajectory_tokens: The trajectory length: every text once, what edits have removed added back and what they have put in
+            its place left out.
+        prompt_tokens: Of all prompts together.
+        reusable_prompt_tokens: Of these, the tokens that a prompt has in common with the beginning of the one before it.
+        peak_tokens: Of the longest prompt.
+        policy_tokens: Of the replies, thinking and summaries included.
+        summary_tokens: Of the summaries and the requests for them.
+        tool_output_tokens: Of the tool results that were shown.
+        hidden_tool_tokens: Of the results of calls made by code, which were not shown.
+        edits: How often a strategy edited the context.
+    """
+
+    counter: str
+    trajectory_tokens: int
+    prompt_tokens: int
+    reusable_prompt_tokens: int
+    peak_tokens: int
+    policy_tokens: int
+    summary_tokens: int
+    tool_output_tokens: int
+    hidden_tool_tokens: int
+    edits: int
+
+
+def usage(trajectory: Trajectory) -> Usage | None:
+    """The tokens of an episode; None if it was played without a context wrapper, or has no steps."""
+    records = [step.info["context"] for step in trajectory.steps if "context" in step.info]
+    if not records:
+        return None
+    prompts = [r["tokens"] - r["appended"] + r["removed"] - r["inserted"] for r in records]
+
+    def total(name: str) -> int:
+        return sum(record[name] for record in records)
+
+    return Usage(
+        counter=records[-1]["counter"],
+        trajectory_tokens=records[-1]["tokens"] + total("removed") - total("inserted"),
+        prompt_tokens=sum(prompts),
+        reusable_prompt_tokens=sum(record["reused"] for record in records[:-1]),
+        peak_tokens=max(prompts),
+        policy_tokens=total("reply"),
+        summary_tokens=total("summary"),
+        tool_output_tokens=total("tool_output"),
+        hidden_tool_tokens=total("hidden"),
+        edits=sum(len(record["edits"]) for record in records),
+    )

@@ -1,0 +1,84 @@
+"""Context awareness: the policy is told how much of its context it has used (LOCA-bench, section 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from agentgym.messages import Chat, Message
+from agentgym.stages import Stage
+from agentgym.world import check_bool
+from agentgym.wrappers.budget import Budget
+from agentgym.wrappers.context import ContextWrapper
+
+_OWNER = "awareness"
+_SLACK = 12
+_TRIES = 8
+
+
+class ContextAwareness(ContextWrapper):
+    """Tells the usable window once, in the system message, and the tokens used after each result of the env.
+
+    The number is that of the whole chat as it is shown, this line included. It stands at the end of the newest message.
+
+    Args:
+        env: The env.
+        budget: The window.
+        latest_only: Whether earlier lines are taken away, at the price of a rewrite of the prompt at each turn.
+
+    Raises:
+        ValueError: The window has no room for the line.
+
+    Example:
+        >>> env = ContextAwareness(agentgym.make("ListWorld"), Budget(window=8_000))
+    """
+
+    stage = Stage.AWARENESS
+
+    def __init__(
+        self, env: gymnasium.Env[Chat, str], budget: Budget | Mapping[str, Any] | None = None, latest_only: bool = False
+    ) -> None:
+        check_bool("latest_only", latest_only)
+        super().__init__(env, budget, latest_only=latest_only)
+        self.latest_only = latest_only
+        self.usable = self.view.budget.usable
+        room = self.view.counter.length(self._line(self.usable, self.usable)) + _SLACK
+        if room >= self.usable:
+            raise ValueError(f"a usable window of {self.usable} tokens has no room for the usage line ({room}); make it larger")
+        self.view.limit = self.usable - room
+        self.view.notices = f"\n\n<budget:token_budget>{self.usable}</budget:token_budget>"
+
+    def begin(self) -> None:
+        """Forget the last episode."""
+        super().begin()
+        self._told = ""
+
+    def edit(self) -> None:
+        """Put the line on the newest message."""
+        newest = self.view.newest()
+        if newest is None or self.view.request is not None or not self.world_env.world.turn:
+            return
+        if self.latest_only and self._told and self._told != newest.id:
+            self.view.annotate(self._told, _OWNER, "")
+        self._told = newest.id
+        self.view.annotate(newest.id, _OWNER, self._true_line(newest))
+
+    def _true_line(self, newest: Message) -> str:
+        """The line whose number counts the line itself; its length changes with the number, so the number is searched for."""
+        rest = self.view.tokens - self.view.counter.count(newest)
+        line = ""
+        for padding in ("", " ", "  ", "\n"):
+            used = self.view.tokens
+            for _ in range(_TRIES):
+                line = self._line(used, self.usable - used) + padding
+                total = rest + self.view.counter.count(self.view.annotated(newest, _OWNER, line))
+                if total == used:
+                    return line
+                used = total
+        return line
+
+    @staticmethod
+    def _line(used: int, left: int) -> str:
+        return f"\n\n<system_warning>Token usage: {used}/{used + left}; {max(0, left)} remaining</system_warning>"

@@ -1,0 +1,185 @@
+"""How much context there is, and when a strategy acts: triggers have types, so that no number may mean a count or a share.
+
+All of these are frozen dataclasses whose `dataclasses.asdict` can be read back (`read_budget`, `read_trigger`), so a stack of
+wrappers keeps them in its spec as JSON.
+"""
+
+from __future__ import annotations
+
+import fractions
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Protocol
+
+from agentgym.tokens import counter
+from agentgym.world import check_float, check_int
+
+_MAX = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The context window that all strategies of a stack share.
+
+    The documentation of the tools stands in the system message, so it is counted with it.
+
+    Attributes:
+        window: The tokens that fit into prompt and reply together.
+        reserve_output: The tokens of the window that are kept free for the reply.
+        counter: What tokens are counted with, by the name that `agentgym.tokens.counter` knows.
+
+    Raises:
+        ValueError: A number is out of range, or there is no such counter.
+    """
+
+    window: int = 128_000
+    reserve_output: int = 0
+    counter: str = "cl100k_base"
+
+    def __post_init__(self) -> None:
+        check_int("window", self.window, 1, _MAX)
+        check_int("reserve_output", self.reserve_output, 0, self.window - 1)
+        counter(self.counter)
+
+    @property
+    def usable(self) -> int:
+        """The tokens that a prompt may have."""
+        return self.window - self.reserve_output
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How full a context is.
+
+    Attributes:
+        tokens: The tokens shown.
+        usable: The tokens that may be shown.
+        tool_uses: The tool results shown that have not been cleared.
+        turns: The replies shown.
+    """
+
+    tokens: int
+    usable: int
+    tool_uses: int
+    turns: int
+
+
+class Trigger(Protocol):
+    """When a strategy acts, or down to which level it does."""
+
+    def level(self, load: Load) -> float:
+        """How close the load is to the trigger, as a share; it fires from 1.0 on."""
+        ...
+
+
+@functools.lru_cache(maxsize=256)
+def _share(fraction: float, usable: int) -> int:
+    """The first whole number of tokens that is at least the share, taken as the decimal number that was written."""
+    return ceil(fractions.Fraction(repr(float(fraction))) * usable)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """So many tokens."""
+
+    tokens: int
+
+    def __post_init__(self) -> None:
+        check_int("tokens", self.tokens, 1, _MAX)
+
+    def level(self, load: Load) -> float:
+        """Tokens shown, over the tokens asked for."""
+        return load.tokens / self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Fraction:
+    """A share of the usable window, in (0, 1]."""
+
+    fraction: float
+
+    def __post_init__(self) -> None:
+        check_float("fraction", self.fraction, 0.001, 1.0)
+
+    def level(self, load: Load) -> float:
+        """The share of the window that is used, over the share asked for."""
+        return load.tokens / _share(self.fraction, load.usable)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUses:
+    """So many tool results that have not been cleared."""
+
+    tool_uses: int
+
+    def __post_init__(self) -> None:
+        check_int("tool_uses", self.tool_uses, 1, _MAX)
+
+    def level(self, load: Load) -> float:
+        """Tool results shown, over those asked for."""
+        return load.tool_uses / self.tool_uses
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """So many replies."""
+
+    turns: int
+
+    def __post_init__(self) -> None:
+        check_int("turns", self.turns, 1, _MAX)
+
+    def level(self, load: Load) -> float:
+        """Replies shown, over those asked for."""
+        return load.turns / self.turns
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """As soon as one of several triggers fires."""
+
+    any_of: tuple[Trigger, ...]
+
+    def __post_init__(self) -> None:
+        if not self.any_of:
+            raise ValueError("AnyOf needs at least one trigger, got none")
+
+    def level(self, load: Load) -> float:
+        """The highest level among the triggers."""
+        return max(trigger.level(load) for trigger in self.any_of)
+
+
+_TRIGGERS: Mapping[str, type[Any]] = {"tokens": Tokens, "fraction": Fraction, "tool_uses": ToolUses, "turns": Turns}
+
+
+def read_trigger(name: str, value: Any) -> Trigger:
+    """A trigger, or the dict that `dataclasses.asdict` made of one.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if isinstance(value, (Tokens, Fraction, ToolUses, Turns, AnyOf)):
+        return value
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((key, content),) = value.items()
+        if key == "any_of" and isinstance(content, (list, tuple)):
+            return AnyOf(tuple(read_trigger(name, item) for item in content))
+        if key in _TRIGGERS:
+            trigger: Trigger = _TRIGGERS[key](content)
+            return trigger
+    raise ValueError(f"{name} must be Tokens(n), Fraction(x), ToolUses(n), Turns(n) or AnyOf((...)), got {value!r}")
+
+
+def read_budget(value: Budget | Mapping[str, Any] | None) -> Budget | None:
+    """A budget, or the dict that `dataclasses.asdict` made of one; None stays None.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if value is None or isinstance(value, Budget):
+        return value
+    if isinstance(value, Mapping) and value.keys() <= set(Budget.__dataclass_fields__):
+        return Budget(**value)
+    raise ValueError(f"budget must be a Budget(window=..., reserve_output=..., counter=...), got {value!r}")

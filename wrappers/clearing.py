@@ -1,0 +1,171 @@
+"""Clearing old tool results and old thinking (LOCA-bench, section 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+import gymnasium
+
+from agentgym.messages import Chat, Message, ToolCall
+from agentgym.stages import Stage
+from agentgym.world import check_bool, check_float, check_int
+from agentgym.wrappers.budget import Budget, Fraction, Load, Trigger, Turns, read_trigger
+from agentgym.wrappers.context import ContextWrapper
+
+PLACEHOLDER = "[tool result cleared]"
+
+_LOW = 8 / 15  # 0.4 of the window for a trigger at 0.75 of it
+
+
+class ClearThinking(ContextWrapper):
+    """Removes the thinking of all but the newest replies that have some.
+
+    Args:
+        env: The env.
+        budget: The window.
+        trigger: When; by default at every turn.
+        keep: How many of the newest replies with thinking keep it, at least 1, or "all".
+
+    Example:
+        >>> env = ClearThinking(agentgym.make("ListWorld"), keep=1)
+    """
+
+    stage = Stage.CLEAR_THINKING
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Chat, str],
+        budget: Budget | Mapping[str, Any] | None = None,
+        trigger: Trigger | Mapping[str, Any] = Turns(1),  # noqa: B008 - immutable
+        keep: int | str = 1,
+    ) -> None:
+        if keep != "all":
+            check_int("keep", keep, 1, 1_000_000)
+        self.trigger = read_trigger("trigger", trigger)
+        self.keep = keep
+        super().__init__(env, budget, trigger=self.trigger, keep=keep)
+        if isinstance(keep, int):  # what is cleared at every turn lies among the newest replies
+            self.view.hold = max(self.view.hold, min(keep + 1, 16))
+
+    def begin(self) -> None:
+        """Forget the last episode."""
+        super().begin()
+        self._thought: dict[str, Message] = {}
+
+    def edit(self) -> None:
+        """Clear the thinking that is older than the newest."""
+        if isinstance(self.keep, str):
+            return
+        self._thought.update((message.id, message) for message in self.view.fresh if message.thinking)
+        if len(self._thought) <= self.keep or not self.due(self.trigger):
+            return
+        old = [self._thought.pop(message_id) for message_id in list(self._thought)[: -self.keep]]
+        cleared = {message.id: replace(message, thinking="", raw="") for message in old}
+        count = self.view.counter.count
+        self.view.apply("ClearThinking", {m.id: cleared[m.id] for m in old if count(cleared[m.id]) < count(m)})
+
+
+class ClearToolResults(ContextWrapper):
+    """Puts a placeholder in place of the oldest tool results.
+
+    Args:
+        env: The env.
+        budget: The window.
+        trigger: When.
+        target: Down to which level, so that an edit, which rewrites the prompt, is not needed again soon; by default to 8/15 of
+            the trigger (0.4 of the window for a trigger at 0.75).
+        ratio: Instead of a target, the share of the tool results not yet cleared that goes each time (the paper's form: 0.5).
+        keep: How many of the newest results stay, whatever the target; those that answer the newest reply always do.
+        exclude: Tools whose results are never cleared, and not counted by `keep`.
+        clear_inputs: Whether the arguments of the calls go too.
+        clear_at_least: The tokens that must be gained, or nothing is cleared.
+        placeholder: The text in place of a result.
+
+    Example:
+        >>> env = ClearToolResults(agentgym.make("ListWorld"), Budget(window=8_000), keep=3)
+    """
+
+    stage = Stage.CLEAR_TOOL_RESULTS
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Chat, str],
+        budget: Budget | Mapping[str, Any] | None = None,
+        trigger: Trigger | Mapping[str, Any] = Fraction(0.75),  # noqa: B008 - immutable
+        target: Trigger | Mapping[str, Any] | None = None,
+        ratio: float | None = None,
+        keep: int = 3,
+        exclude: Sequence[str] = (),
+        clear_inputs: bool = False,
+        clear_at_least: int = 0,
+        placeholder: str = PLACEHOLDER,
+    ) -> None:
+        check_int("keep", keep, 0, 1_000_000)
+        check_bool("clear_inputs", clear_inputs)
+        check_int("clear_at_least", clear_at_least, 0, 10**9)
+        if ratio is not None:
+            check_float("ratio", ratio, 0.001, 1.0)
+            if target is not None:
+                raise ValueError(f"ratio {ratio} and target {target} are two ways to say how much goes; give one")
+        if isinstance(exclude, str) or not isinstance(placeholder, str):
+            raise ValueError(f"exclude must be a list of tools and placeholder a text, got {exclude!r} and {placeholder!r}")
+        self.trigger = read_trigger("trigger", trigger)
+        self.target = None if target is None else read_trigger("target", target)
+        self.ratio, self.keep, self.exclude = ratio, keep, frozenset(exclude)
+        self.clear_inputs, self.clear_at_least, self.placeholder = clear_inputs, clear_at_least, placeholder
+        recorded = {"trigger": self.trigger, "target": self.target, "ratio": ratio, "keep": keep, "exclude": tuple(exclude)}
+        rest = {"clear_inputs": clear_inputs, "clear_at_least": clear_at_least, "placeholder": placeholder}
+        super().__init__(env, budget, **recorded, **rest)
+
+    def edit(self) -> None:
+        """Clear the oldest results until the target is reached."""
+        if not self.due(self.trigger):
+            return
+        edits, cleared = self._choose()
+        self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
+        if self.trigger.level(self.view.load) >= 1:
+            self.rest()
+
+    def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
+        """The results not yet cleared, each with its reply, oldest first; and how many of them may go."""
+        uses: list[tuple[Message, Message]] = []
+        turns = self.view.turns()
+        open_end = 0
+        for turn in turns:
+            names = {call.id: call.name for call in turn.reply.calls}
+            found = [(turn.reply, answer) for answer in turn.answers if answer.role == "tool"]
+            found = [(r, a) for r, a in found if a.id not in self.view.cleared and names[a.call_id] not in self.exclude]
+            uses += found
+            open_end = len(found)
+        return uses, len(uses) - max(self.keep, open_end)
+
+    def _choose(self) -> tuple[dict[str, Message], list[str]]:
+        uses, free = self._uses()
+        load = self.view.load
+        edits: dict[str, Message] = {}
+        cleared: list[str] = []
+        most = free if self.ratio is None else min(free, ceil(self.ratio * len(uses)))
+        for reply, result in uses[: max(0, most)]:
+            if self.ratio is None and self._reached(load):
+                break
+            new = {result.id: replace(result, text=self.placeholder, images=())}
+            if self.clear_inputs:
+                new[reply.id] = _without_input(edits.get(reply.id, reply), result.call_id)
+            saved = self.view.count([edits.get(reply.id, reply), result] if self.clear_inputs else [result])
+            saved -= self.view.count(new.values())
+            if saved > 0:
+                edits.update(new)
+                cleared.append(result.id)
+                load = Load(load.tokens - saved, load.usable, load.tool_uses - 1, load.turns)
+        return edits, cleared
+
+    def _reached(self, load: Load) -> bool:
+        return (self.target.level(load) if self.target else self.trigger.level(load) / _LOW) <= 1
+
+
+def _without_input(reply: Message, call_id: str) -> Message:
+    calls = tuple(ToolCall(c.name, {}, c.id) if c.id == call_id else c for c in reply.calls)
+    return replace(reply, calls=calls, raw="")

@@ -1,0 +1,161 @@
+"""Compaction: a summary in place of the older messages (LOCA-bench, section 4.1)."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, SupportsFloat
+
+import gymnasium
+
+from agentgym.env import Detail
+from agentgym.messages import Chat, Message
+from agentgym.parsing import parse
+from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
+from agentgym.stages import Stage
+from agentgym.tools import echo
+from agentgym.world import check_int
+from agentgym.wrappers.budget import Budget, Fraction, Trigger, read_trigger
+from agentgym.wrappers.context import ContextWrapper
+from agentgym.wrappers.trim import cut_middle
+
+Summarizer = Callable[[Chat], str]
+"""Writes a summary of the messages of a chat."""
+
+
+class Compaction(ContextWrapper):
+    """Replaces all but the newest turns by a summary.
+
+    By default the policy writes it, in a step of its own: the view asks for a summary, and the next reply is taken as such. It is
+    not played, costs no turn, has reward 0, and is recorded like any step, so it can be trained. A summary that is empty, or longer
+    than what it replaces, is put aside for one made by rules; one that is too long is cut.
+
+    Args:
+        env: The env.
+        budget: The window.
+        trigger: When.
+        keep_last_turns: How many of the newest turns stay as they are, at least 1.
+        summarizer: `policy`, `rules` (the calls with the beginnings of their results), a function from the chat that is replaced to
+            text, or where to import one from (`package.module:function`).
+        max_summary: The most tokens of a summary; by default a quarter of the usable window.
+
+    Example:
+        >>> env = Compaction(agentgym.make("ListWorld"), Budget(window=8_000))
+    """
+
+    stage = Stage.COMPACTION
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Chat, str],
+        budget: Budget | Mapping[str, Any] | None = None,
+        trigger: Trigger | Mapping[str, Any] = Fraction(0.85),  # noqa: B008 - immutable
+        keep_last_turns: int = 1,
+        summarizer: str | Summarizer = "policy",
+        max_summary: int | None = None,
+    ) -> None:
+        check_int("keep_last_turns", keep_last_turns, 1, 1_000_000)
+        if max_summary is not None:
+            check_int("max_summary", max_summary, 1, 10**9)
+        self.trigger = read_trigger("trigger", trigger)
+        self.keep_last_turns, self.max_summary = keep_last_turns, max_summary
+        self.summarizer = _load(summarizer)
+        recorded = {"keep_last_turns": keep_last_turns, "summarizer": summarizer, "max_summary": max_summary}
+        super().__init__(env, budget, trigger=self.trigger, **recorded)
+
+    def begin(self) -> None:
+        """Forget the last episode."""
+        super().begin()
+        self._asking = False
+        self._number = 0
+
+    def edit(self) -> None:
+        """Ask for a summary, or make one."""
+        if self._asking or self.world_env.over or not self.due(self.trigger):
+            return
+        if not self._span():
+            self.rest()
+        elif self.summarizer is None:
+            self._asking = True
+            self._number += 1
+            self.view.ask(Message("user", SUMMARY_REQUEST, id=f"compaction:{self._number}:request"))
+        else:
+            self._number += 1
+            self._compact(self._called(self.summarizer))
+
+    def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
+        """Start an episode with nothing edited."""
+        chat, info = super().reset(**options)
+        self._keys = tuple(info)
+        return chat, info
+
+    def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play a reply, or take it as the summary that was asked for."""
+        if not self._asking or not isinstance(action, str):
+            return super().step(action)
+        self._asking = False
+        self.view.begin_step("summary")
+        self.view.ask(None)
+        text = parse(action, self.world_env.dialect).text
+        self._compact(text)
+        played = {"turn": self.world_env.world.turn, "valid": bool(text), "success": False, "detail": Detail()}
+        info = {name: played.get(name) for name in self._keys}
+        return self.view.chat, 0.0, False, False, self._report(info, action)
+
+    def _span(self) -> list[Message]:
+        """The messages that a summary replaces."""
+        old = self.view.turns()[: -self.keep_last_turns]
+        if all(turn.reply.id in self.view.summaries for turn in old):
+            return []
+        return [message for turn in old for message in (turn.reply, *turn.answers)]
+
+    def _called(self, summarizer: Summarizer) -> str:
+        try:
+            return summarizer(Chat(tuple(self._span()), self.view.chat.tools))
+        except Exception:  # noqa: BLE001 - a model behind it may fail in any way, and the episode is worth more than its summary
+            return ""
+
+    def _compact(self, text: str) -> None:
+        """Put a summary in place of the span, if that makes the view shorter."""
+        span = self._span()
+        if not span:  # it was trimmed while the summary was being written
+            return
+        limit = self.max_summary or max(1, self.view.limit // 4)
+        for summary in (text, summarize_by_rules(Chat(tuple(span)))):
+            name = f"compaction:{self._number}"
+            short = cut_middle(summary.strip(), limit, self.view.counter)
+            edits: dict[str, Message | None] = dict.fromkeys(message.id for message in span)
+            edits[span[0].id] = Message("assistant", short, id=f"{name}:0", raw=short)
+            edits[span[1].id] = Message("user", SUMMARY_FOLLOWS, id=f"{name}:1")
+            if short and self.view.apply("Compaction", edits):
+                self.view.summaries.add(f"{name}:0")
+                break
+        if self.trigger.level(self.view.load) >= 1:
+            self.rest()
+
+
+def summarize_by_rules(chat: Chat) -> str:
+    """What was called and how each result begins, after earlier summaries; the newest 100 calls."""
+    said = [message.text for message in chat.messages if message.role == "assistant" and not message.calls]
+    results = {message.call_id: message.text for message in chat.messages if message.role == "tool"}
+    lines = [
+        f"{call.name}({echo(dict(call.arguments))}) -> {echo(results.get(call.id, ''))}"
+        for message in chat.messages
+        for call in message.calls
+    ]
+    return "\n".join([*said[:1], "Calls so far, oldest first, with how their results begin:", *lines[-100:]])
+
+
+def _load(summarizer: str | Summarizer) -> Summarizer | None:
+    """The function that writes summaries; None if the policy does."""
+    if callable(summarizer):
+        return summarizer
+    if summarizer in ("policy", "rules"):
+        return None if summarizer == "policy" else summarize_by_rules
+    module, _, name = summarizer.partition(":")
+    try:
+        function: Summarizer = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        choices = "policy, rules, a function, or package.module:function"
+        raise ValueError(f"summarizer {summarizer!r} cannot be imported ({error}); give {choices}") from error
+    return function

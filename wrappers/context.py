@@ -1,0 +1,178 @@
+"""What all context strategies have in common: one view, one budget, one order, one account."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, SupportsFloat
+
+import gymnasium
+from gymnasium.utils import RecordConstructorArgs
+
+from agentgym.env import tool_env
+from agentgym.messages import Chat
+from agentgym.stages import Stage, check_order, layers
+from agentgym.wrappers.budget import Budget, Trigger, read_budget
+from agentgym.wrappers.memory import MemoryTool
+from agentgym.wrappers.view import ContextView, Edit
+
+WARNING = (
+    "<context_warning>The context is nearly full. Older messages will soon be removed from it; what they say is then lost. "
+    "Write what you still need into your memory now.</context_warning>"
+)
+
+_NEAR = 0.9
+_SLACK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRecord:
+    """What `info["context"]` holds: the accounts of one step, in tokens.
+
+    Attributes:
+        counter: What tokens were counted with.
+        phase: What the reply was: `act`, or `summary` if the view had asked for one.
+        tokens: Of the chat that is shown now.
+        reused: Of its longest common prefix with the chat that was shown before: what a prefix cache saves.
+        appended: Of new text.
+        removed: Taken away by edits.
+        inserted: Put in by edits: placeholders, summaries and the requests for them.
+        tool_output: Of the tool results in the new text.
+        hidden: Of the results of calls made by code, which are not shown.
+        reply: Of the reply.
+        summary: Of the reply and the request before it, if the view had asked for a summary.
+        overflow: Whether what is shown does not fit the usable window.
+        edits: What each strategy changed.
+    """
+
+    counter: str
+    phase: Literal["act", "summary"]
+    tokens: int
+    reused: int
+    appended: int
+    removed: int
+    inserted: int
+    tool_output: int
+    hidden: int
+    reply: int
+    summary: int
+    overflow: bool
+    edits: tuple[Edit, ...]
+
+
+class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
+    """A context strategy. All strategies of a stack edit one view, so each sees what the policy would be shown.
+
+    A strategy fills `edit`. It stands at its `Stage`; wrappers that change the chat in other ways go inside or outside of all of
+    them.
+
+    Args:
+        env: The env.
+        budget: The window. Strategies inside set it for all; the innermost sets 128,000 tokens if it is given none.
+        **recorded: The arguments of the strategy, for the spec.
+
+    Raises:
+        ValueError: The order of the wrappers is wrong, or the budget is not that of the strategies inside.
+    """
+
+    stage: ClassVar[Stage]
+
+    def __init__(self, env: gymnasium.Env[Chat, str], budget: Budget | Mapping[str, Any] | None = None, **recorded: Any) -> None:
+        check_order(env, type(self))
+        given = read_budget(budget)
+        RecordConstructorArgs.__init__(self, budget=given, **recorded)
+        gymnasium.Wrapper.__init__(self, env)
+        self.world_env = tool_env(env)
+        inside = next((layer for layer in layers(env) if isinstance(layer, ContextWrapper)), None)
+        self.innermost = inside is None
+        self.view: ContextView = ContextView(given or Budget()) if inside is None else inside.view
+        self.remembers = any(isinstance(layer, MemoryTool) for layer in layers(env))
+        if given is not None and given != self.view.budget:
+            other = f"{type(inside).__name__} inside it has {self.view.budget}"
+            raise ValueError(f"{type(self).__name__} has {given}, but {other}; give the budget once")
+        self.view.outermost = self
+        self.begin()
+
+    def edit(self) -> None:
+        """Edit the view; called after each observation."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Forget the last episode."""
+        self._rest_until = self._rested_at = 0
+
+    def due(self, trigger: Trigger) -> bool:
+        """Whether the strategy is to act now. If the policy has a memory, it is warned first, and has one turn to use it."""
+        load = self.view.load
+        level = trigger.level(load)
+        if load.tokens < self._rest_until and not load.tokens > max(load.usable, self._rested_at):
+            return False
+        if level >= _NEAR and self.remembers and not self.view.warned and self._warn():
+            return False
+        return level >= 1
+
+    def rest(self) -> None:
+        """Wait until the view has grown by an eighth of the window: to act again at once gains little and costs the prefix.
+
+        A view that does not fit is acted on as soon as it has grown at all.
+        """
+        self._rested_at = self.view.tokens
+        self._rest_until = self._rested_at + max(1, self.view.limit // 8)
+
+    def _warn(self) -> bool:
+        """Tell the policy that an edit is coming, if there is room for that."""
+        newest = self.view.newest()
+        room = self.view.limit - self.view.tokens
+        if newest is None or self.world_env.over or self.view.counter.length(WARNING) + _SLACK > room:
+            return False
+        self.view.annotate(newest.id, "warning", f"\n\n{WARNING}")
+        self.view.warned = True
+        return True
+
+    def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
+        """Start an episode with nothing edited."""
+        self.begin()
+        if self.innermost:
+            self.view.begin()
+        chat, info = self.env.reset(**options)
+        return self._observe(chat), self._report(info, "")
+
+    def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play a reply, then edit what is shown."""
+        chat, reward, terminated, truncated, info = self.env.step(action)
+        return self._observe(chat), reward, terminated, truncated, self._report(info, action)
+
+    def _observe(self, chat: Chat) -> Chat:
+        if self.innermost:
+            self.view.begin_step()
+            self.view.update(chat)
+        elif chat is not self.view.chat:
+            raise ValueError(
+                f"a wrapper between {type(self).__name__} and the context strategies inside it changes the chat; "
+                "put it inside or outside of all context strategies"
+            )
+        self.edit()
+        return self.view.chat
+
+    def _report(self, info: dict[str, Any], action: str) -> dict[str, Any]:
+        """The info with the accounts of the step, written by the outermost strategy."""
+        if self.view.outermost is not self:
+            return info
+        view = self.view
+        reply = view.counter.length(action)
+        record = ContextRecord(
+            counter=view.counter.name,
+            phase=view.phase,
+            tokens=view.tokens,
+            reused=view.reused(),
+            appended=view.appended,
+            removed=view.removed,
+            inserted=view.inserted,
+            tool_output=view.tool_output,
+            hidden=sum(view.counter.length(call.result) for call in info["detail"].nested),
+            reply=reply,
+            summary=view.requested + reply if view.phase == "summary" else 0,
+            overflow=view.overflow or view.tokens > view.budget.usable,
+            edits=view.edits,
+        )
+        return {**info, "context": record}

@@ -1,0 +1,316 @@
+"""A memory that the policy keeps itself: text files under `/memories`, which stay when the context is edited."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import gymnasium
+from gymnasium.utils import RecordConstructorArgs
+
+from agentgym.env import tool_env
+from agentgym.messages import Chat
+from agentgym.stages import Stage, check_order
+from agentgym.tools import ToolError, Toolset, echo, tool
+from agentgym.world import check_choice, check_int
+from agentgym.wrappers.memory_store import ROOT, Delete, Edit, Files, Limits, Move, Write, applied, canonical, run, within
+
+_flock: Callable[[int, int], None] | None = None
+with suppress(ImportError):  # Windows and WebAssembly have none
+    from fcntl import LOCK_EX
+    from fcntl import flock as _flock
+
+LOCK_SECONDS = 10.0
+"""How long a command waits for its turn where the system has no `flock`."""
+
+NOTES = f"""# Memory
+The tool `memory` keeps text files under {ROOT}. View {ROOT} before anything else: it may hold what you need. \
+The context may be cleared at any time, and only what is stored in the memory stays, so store what you find out and how far \
+you have come as you go."""
+
+_MAX_CHARS = 1_000_000_000
+_NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+
+
+class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
+    """Gives the policy a tool `memory` to view, create, edit, delete and rename text files.
+
+    Args:
+        env: The env to play.
+        persist: `episode`: the memory is empty at each reset, and a snapshot of the env holds it. `namespace`: it lies in
+            `folder/namespace` and is shared by all episodes, envs and processes that name the same; a snapshot does not hold it.
+        namespace: The name of the shared memory: letters, digits and `._-`, not beginning with a dot.
+        folder: Where shared memories lie on disk; it must not be writable for those who are not trusted.
+        max_file_chars: Most characters of one file.
+        max_total_chars: Most characters of all files.
+        max_files: Most files.
+
+    Raises:
+        ValueError: An option is unknown, out of range, missing or not of this `persist`, or the wrapper is out of order.
+        OSError: The folder cannot be made.
+
+    Example:
+        >>> env = MemoryTool(gymnasium.make("agentgym/ListWorld-v0"))
+    """
+
+    stage: ClassVar[Stage] = Stage.TOOLS
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Chat, str],
+        persist: Literal["episode", "namespace"] = "episode",
+        namespace: str = "",
+        folder: str = "",
+        max_file_chars: int = 32_768,
+        max_total_chars: int = 262_144,
+        max_files: int = 64,
+    ) -> None:
+        check_order(env, type(self))
+        check_choice("persist", persist, ("episode", "namespace"))
+        check_int("max_file_chars", max_file_chars, 1, _MAX_CHARS)
+        check_int("max_total_chars", max_total_chars, 1, _MAX_CHARS)
+        check_int("max_files", max_files, 1, _MAX_CHARS)
+        limits = Limits(max_file_chars, max_total_chars, max_files)
+        RecordConstructorArgs.__init__(
+            self,
+            persist=persist,
+            namespace=namespace,
+            folder=folder,
+            max_file_chars=max_file_chars,
+            max_total_chars=max_total_chars,
+            max_files=max_files,
+        )
+        gymnasium.Wrapper.__init__(self, env)
+        self.toolset = MemoryTools(limits, _shared(persist, namespace, folder, limits))
+        tool_env(env).mount(self.toolset, NOTES)
+
+
+def _shared(persist: str, namespace: str, folder: str, limits: Limits) -> FolderStore | None:
+    if persist == "episode":
+        if namespace or folder:
+            raise ValueError("namespace and folder are for a memory that outlives the episode; add persist='namespace'")
+        return None
+    if not isinstance(folder, str) or not folder:
+        raise ValueError(f"persist='namespace' keeps the memory on disk; give the path of a folder for it, got {folder!r}")
+    if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
+        raise ValueError(f"namespace must be 1 to 64 of A-Z, a-z, 0-9, '.', '_', '-', not beginning with '.', got {namespace!r}")
+    return FolderStore(folder, namespace, limits)
+
+
+class MemoryTools(Toolset):
+    """The tool.
+
+    Attributes:
+        files: The memory of the episode, path to text; never changed in place, and empty where the memory lies in a folder.
+    """
+
+    episode_state: ClassVar[tuple[str, ...]] = ("files",)
+
+    def __init__(self, limits: Limits, shared: FolderStore | None = None) -> None:
+        self.limits = limits
+        self.shared = shared
+        self.files: Files = {}
+
+    def begin(self) -> None:
+        """Forget the last episode."""
+        self.files = {}
+
+    @tool
+    def memory(
+        self,
+        command: Literal["view", "create", "str_replace", "insert", "delete", "rename"],
+        path: str | None = None,
+        view_range: list[int] | None = None,
+        file_text: str | None = None,
+        old_str: str | None = None,
+        new_str: str | None = None,
+        insert_line: int | None = None,
+        insert_text: str | None = None,
+        old_path: str | None = None,
+        new_path: str | None = None,
+    ) -> str:
+        """Read and write text files under /memories. Each command takes the arguments that name it, and no others.
+
+        Args:
+            command: What to do.
+            path: All but rename: the file or directory, such as /memories/notes.md.
+            view_range: view, optional: first and last line to show of a file, from 1; -1 as last is the end.
+            file_text: create: the whole text of the file, which is overwritten if it exists; directories are made as needed.
+            old_str: str_replace: the text to replace, which must occur exactly once.
+            new_str: str_replace: what to put in its place, empty to remove it.
+            insert_line: insert: the number of the line to insert after, 0 for the top.
+            insert_text: insert: the text to insert, as lines of their own.
+            old_path: rename: the file or directory to rename or move.
+            new_path: rename: its new path, at which there must be nothing.
+        """
+        given = dict(locals())
+        arguments = {name: value for name, value in given.items() if name not in ("self", "command") and value is not None}
+        if self.shared is not None:
+            return self.shared.run(command, arguments)
+        edit, answer = run(self.files, command, arguments, self.limits)
+        self.files = applied(self.files, edit)
+        return answer
+
+
+class FolderStore:
+    """A memory in a folder, as plain UTF-8 files that outlive processes and that several of them may share.
+
+    Each command holds a lock and reads the folder anew, and each edit takes effect in one rename: whoever is killed when, there is
+    the old state or the new one. (A loss of power may cost the newest edits: nothing waits for the disk.) What is not a text file
+    of an allowed name, such as a link, is not shown, not followed and not touched.
+
+    Args:
+        folder: Holds this and other namespaces.
+        namespace: The folder in it that is `/memories`.
+        limits: How much the memory holds.
+
+    Raises:
+        ValueError: There is a link in place of the folder.
+        OSError: The folder cannot be made.
+    """
+
+    def __init__(self, folder: str, namespace: str, limits: Limits) -> None:
+        base = Path(folder).absolute()
+        self.limits = limits
+        self._root = base / namespace
+        # No namespace has a tilde in its name, so what is beside this one is not in any.
+        self._lock, self._scratch = base / f".{namespace}~lock", base / f".{namespace}~scratch"
+        if self._root.is_symlink():
+            raise ValueError(f"{self._root} is a link, which a memory does not follow; name the folder that it leads to")
+        self._root.mkdir(parents=True, exist_ok=True)
+
+    def run(self, command: str, arguments: Mapping[str, Any]) -> str:
+        """Carry out a command; the answer.
+
+        Raises:
+            ToolError: It cannot be carried out; nothing has changed.
+        """
+        try:
+            with _locked(self._lock):
+                files, strange = self._read()
+                edit, answer = run(files, command, arguments, self.limits)
+                if edit is not None:
+                    _check_strange(edit, strange)
+                    self._carry_out(edit, files)
+                return answer
+        except OSError as error:
+            raise ToolError(f"the memory cannot be used now ({error.strerror or 'refused'}); nothing was changed") from error
+
+    def _read(self) -> tuple[Files, list[str]]:
+        """The state, and the paths at which there is something that is no part of it."""
+        if self._root.is_symlink():
+            raise ToolError("the memory cannot be used, for its folder is a link; go on without it")
+        self._root.mkdir(exist_ok=True)
+        files: dict[str, str] = {}
+        strange: list[str] = []
+        pending = [(str(self._root), ROOT)]
+        while pending:
+            real, path = pending.pop()
+            for entry in list(os.scandir(real)):
+                name = f"{path}/{entry.name}"
+                if not _is_canonical(name):
+                    strange.append(name)
+                elif entry.is_dir(follow_symlinks=False):
+                    pending.append((entry.path, name))
+                elif (text := self._text(entry)) is None:
+                    strange.append(name)
+                else:
+                    files[name] = text
+        return files, strange
+
+    def _text(self, entry: os.DirEntry[str]) -> str | None:
+        # UTF-8 takes up to 4 bytes for a character: a longer file is over the limit, and not read at all.
+        if not entry.is_file(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_size > 4 * self.limits.total_chars:
+            return None
+        try:
+            text = Path(entry.path).read_bytes().decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        return None if "\0" in text else text
+
+    def _real(self, path: str) -> Path:
+        return self._root / path[len(ROOT) + 1 :]
+
+    def _carry_out(self, edit: Edit, files: Files) -> None:
+        """Do an edit by one rename from or to the scratch folder, where all that can fail is done before."""
+        if os.path.lexists(self._scratch):
+            shutil.rmtree(self._scratch)  # left by a process that was killed
+        self._scratch.mkdir()
+        old, new = self._real(edit.path), self._scratch / "text"
+        try:
+            match edit:
+                case Write(path, text):
+                    new.write_bytes(text.encode("utf-8"))
+                    new.replace(old if path in files else _vacant(old))
+                case Delete():
+                    old.rename(new)
+                case Move(_, target):
+                    old.rename(_vacant(self._real(target)))
+            with suppress(OSError):  # the first directory that is not empty ends it
+                for parent in old.relative_to(self._root).parents[:-1]:
+                    (self._root / parent).rmdir()
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _vacant(place: Path) -> Path:
+    """Where there is nothing, in a directory that exists."""
+    for folder, _, _ in os.walk(place, topdown=False):
+        Path(folder).rmdir()  # empty ones, left by a process that was killed
+    if os.path.lexists(place):  # a disk that ignores case has more names for a file than the state knows
+        raise ToolError("the disk takes this path for that of another file; choose another name")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _is_canonical(path: str) -> bool:
+    try:
+        return canonical(path) == path
+    except ToolError:
+        return False
+
+
+def _check_strange(edit: Edit, strange: list[str]) -> None:
+    for path in (edit.path, edit.target) if isinstance(edit, Move) else (edit.path,):
+        for name in strange:
+            if within(name, path) or within(path, name):
+                raise ToolError(f"what is at {echo(name)} is no text file and must stay as it is; choose another path")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that one holder at a time can have, over all threads and processes."""
+    if _flock is None:
+        with _locked_by_name(path.with_name(f"{path.name}ed")):
+            yield
+        return
+    held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        _flock(held, LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+@contextmanager
+def _locked_by_name(path: Path) -> Iterator[None]:
+    """Hold a lock that is the existence of a file; a process that is killed leaves it, and it must be removed by hand."""
+    patience = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            path.touch(exist_ok=False)
+            break
+        except (FileExistsError, PermissionError):  # Windows denies a name while the file is being removed
+            if time.monotonic() > patience:
+                raise ToolError(f"the memory is in use; if nobody uses it, its owner must remove {echo(path.name)}") from None
+            time.sleep(0.005)
+    try:
+        yield
+    finally:
+        path.unlink()

@@ -1,0 +1,107 @@
+"""The last resort: what does not fit the window is dropped, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, SupportsFloat
+
+import gymnasium
+
+from agentgym.messages import Chat, Message
+from agentgym.stages import Stage
+from agentgym.tokens import TokenCounter
+from agentgym.wrappers.budget import Budget, Fraction, Tokens, Trigger, read_trigger
+from agentgym.wrappers.context import ContextWrapper
+from agentgym.wrappers.view import Turn
+
+
+class Trim(ContextWrapper):
+    """Drops the oldest turns when the view does not fit, then cuts the middle of the newest tool results.
+
+    It is what a bounded window without any strategy does (LOCA-bench, section 3.1: the most recent tokens are kept). If even the
+    system message, the task and the newest turn do not fit, the episode is truncated; `Detail.ended` is then `context_overflow`. If
+    that is so from the start, the first step truncates it without playing the reply.
+
+    Args:
+        env: The env.
+        budget: The window.
+        target: Down to which level turns are dropped, so that the prompt is not rewritten at each turn.
+
+    Example:
+        >>> env = Trim(agentgym.make("ListWorld"), Budget(window=4_000))
+    """
+
+    stage = Stage.TRIM
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Chat, str],
+        budget: Budget | Mapping[str, Any] | None = None,
+        target: Trigger | Mapping[str, Any] = Fraction(0.75),  # noqa: B008 - immutable
+    ) -> None:
+        self.target = read_trigger("target", target)
+        super().__init__(env, budget, target=self.target)
+
+    def edit(self) -> None:
+        """Make the view fit, if that can be done."""
+        view = self.view
+        if self.due(Tokens(max(1, view.limit + 1))):
+            self._drop()
+            self._cut()
+        view.overflow = view.tokens > view.limit
+
+    def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play a reply; end the episode if there is no prompt that fits."""
+        if self.view.overflow and isinstance(action, str) and not self.world_env.over:
+            self.view.begin_step()
+            return self._truncate(self._report(self._info, action))
+        chat, reward, terminated, truncated, info = super().step(action)
+        if self.view.overflow and not self.world_env.over:
+            return self._truncate(info)
+        return chat, reward, terminated, truncated, info
+
+    def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
+        """Start an episode with nothing edited."""
+        chat, self._info = super().reset(**options)
+        return chat, self._info
+
+    def _truncate(self, info: dict[str, Any]) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        _, reward, terminated, truncated, last = self.world_env.truncate("context_overflow")
+        ended = replace(info["detail"], ended=last["detail"].ended, score=last["detail"].score)
+        return self.view.chat, reward, terminated, truncated, {**info, "success": last["success"], "detail": ended}
+
+    def _drop(self) -> None:
+        view = self.view
+        turns = view.turns()[:-1]
+        tokens = view.tokens
+        edits: dict[str, Message | None] = {}
+        for turn in sorted(turns, key=lambda turn: turn.reply.id in view.summaries):  # a summary stands for much, so it goes last
+            if self.target.level(replace(view.load, tokens=tokens)) <= 1:
+                break
+            tokens -= view.count((turn.reply, *turn.answers))
+            edits.update(dict.fromkeys(m.id for m in (turn.reply, *turn.answers)))
+        view.apply("Trim", edits)
+
+    def _cut(self) -> None:
+        view = self.view
+        newest = view.turns()[-1:] or [Turn(Message("assistant"), ())]
+        for answer in sorted(newest[0].answers, key=view.counter.count, reverse=True):
+            excess = view.tokens - view.limit
+            if excess <= 0:
+                break
+            room = max(0, view.counter.length(answer.text) - excess)
+            view.apply("Trim", {answer.id: replace(answer, text=cut_middle(answer.text, room, view.counter))})
+
+
+def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
+    """The text within so many tokens, its middle replaced by a note of how much is gone; the note alone if there is no room."""
+    if counter.length(text) <= tokens:
+        return text
+    keep = int(len(text) * tokens / counter.length(text))
+    while True:
+        head, tail = (keep + 1) // 2, keep // 2
+        cut = f"{text[:head]}\n[… {len(text) - keep} characters cut …]\n{text[len(text) - tail :]}"
+        if keep == 0 or counter.length(cut) <= tokens:
+            return cut
+        keep = int(keep * 0.9)
