@@ -29,7 +29,7 @@ def _form(dialect: Dialect, parallel_calls: bool) -> str:
 
 SUMMARY_REQUEST = (
     "The context is nearly full. Instead of calling a tool, reply with a summary of everything above that you still need: what the "
-    "task asks for, what you have found and done, what is left to do, and every fact, number and name you will use. The messages "
-    "above will be replaced by your summary; calls in it are not run."
+    "task asks for, what you have found and done, what is left to do, and every fact, number and name you will use. Most of the "
+    "messages above will be removed, and your summary stays; calls in it are not run."
 )
-SUMMARY_FOLLOWS = "The messages before this one were replaced by the summary above. Go on with the task."
+SUMMARY_FOLLOWS = "Earlier messages have been removed; the summary above stands for them. Go on with the task."

@@ -22,6 +22,8 @@ from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.registry import resolve
 from agentgym.world import World, check_float, load_world
 
+_FROM_WRAPPERS = (SUMMARY_REQUEST, SUMMARY_FOLLOWS)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -47,14 +49,12 @@ class Reading:
         prefix = chat.messages[: chat.pinned()]
         task, _ = split_hints(prefix[-1].text)
         history = tuple(chat.messages[len(prefix) :])
-        newest = chat.messages[-1].text
-        asked = newest.endswith(SUMMARY_REQUEST)
-        hints = split_hints(chat.messages[-2].text if newest == SUMMARY_REQUEST else newest)[1]
-        summary = ""
-        if len(history) > 1 and history[1].text.startswith(SUMMARY_FOLLOWS):
-            summary = split_hints(f"\n\n{history[0].text}")[1].get("state", "")
-            history = history[2:]
-        return cls(task, history, hints, summary, asked)
+        asked = chat.messages[-1].text.endswith(SUMMARY_REQUEST)
+        world_said = [m for m in (prefix[-1], *history) if m.role != "assistant" and not m.text.startswith(_FROM_WRAPPERS)]
+        hints = split_hints(world_said[-1].text)[1]
+        after = max((k for k, message in enumerate(history, 1) if message.text.startswith(SUMMARY_FOLLOWS)), default=0)
+        summary = split_hints(f"\n\n{history[after - 2].text}")[1].get("state", "") if after > 1 else ""
+        return cls(task, history[after:], hints, summary, asked)
 
     def turns(self) -> list[list[tuple[ToolCall, str]]]:
         """The calls that succeeded, with their results, turn by turn."""
@@ -123,7 +123,8 @@ class ScriptedPolicy:
     def draw(self, reading: Reading, world: World[object]) -> np.random.Generator:
         """A generator for this moment: the same in every arm, whatever the hints."""
         moment = world.turn if world.max_turns is None else world.turns_left
-        return np.random.default_rng((self.seed, zlib.crc32(reading.task.encode()), moment))
+        # What was cleared or trimmed is missing from the count, so the turns left may come out wrong, and even negative.
+        return np.random.default_rng((self.seed, zlib.crc32(reading.task.encode()), abs(moment)))
 
 
 class OraclePolicy(ScriptedPolicy):

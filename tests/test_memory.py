@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 import agentgym
 from agentgym import ToolCall, ToolError
 from agentgym.stages import Stage
-from agentgym.wrappers import memory as module
-from agentgym.wrappers.memory import FolderStore, MemoryTool, MemoryTools
+from agentgym.wrappers import memory_folder as module
+from agentgym.wrappers.memory import MemoryTool, MemoryTools
 from agentgym.wrappers.memory_store import _COMMANDS, Files, Limits
 
 ROOMY, SMALL, ACUTE, DECOMPOSED = Limits(32_768, 262_144, 64), Limits(9, 20, files=4), "\u00e9", "e\u0301"
@@ -35,7 +35,7 @@ class Memory(MemoryTools):
     """The tool over a dict or a folder, with its arguments in order and a way to see all that it holds."""
 
     def __init__(self, folder: Path | None = None, limits: Limits = ROOMY) -> None:
-        super().__init__(limits, None if folder is None else FolderStore(str(folder), "mine", limits))
+        super().__init__(limits, None if folder is None else module.FolderStore(str(folder), "mine", limits))
 
     def __call__(self, command: Any, *values: Any) -> str:
         return self.memory(command, **dict(zip(TAKES[command], values, strict=False)))
@@ -300,14 +300,14 @@ def test_a_disk_that_fails_or_ignores_case_changes_nothing(monkeypatch: pytest.M
             patch.setattr(Path, name, lambda *_: (tmp_path / "nowhere").stat())
             memory.refuses(r"cannot be used now \(No such file or directory\); nothing was changed", *call)
     with monkeypatch.context() as patch:
-        patch.setattr(FolderStore, "_read", lambda _: ({}, []))
+        patch.setattr(module.FolderStore, "_read", lambda _: ({}, []))
         memory.refuses("takes this path for that of another file", "create", "/memories/a", "y")
     assert memory.all() == {"/memories/a": "x"}
 
 
 HAMMER = """
 import sys
-from agentgym.wrappers.memory import FolderStore, Limits
+from agentgym.wrappers.memory_folder import FolderStore, Limits
 store, name = FolderStore(sys.argv[1], "mine", Limits(32_768, 262_144, 64)), sys.argv[2]
 for k in range(60):
     store.run("insert", {"path": "/memories/log", "insert_line": 0, "insert_text": f"{name}{k}"})

@@ -213,7 +213,8 @@ def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
         assert example[0] == live[0]
         assert example[1:] == [live[1]] * (len(example) - 1), "every later prompt of the example looks like a later live one"
         assert len(example) > 1
-        assert first[0].text.split("\n\n<")[0] != none.messages[none.pinned() - 1].text.split("\n\n<")[0], "another instance than the task"
+        task = none.messages[none.pinned() - 1]
+        assert first[0].text.split("\n\n<")[0] != task.text.split("\n\n<")[0], "another instance than the task"
 
 
 @pytest.mark.parametrize("arm", ARMS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import gymnasium
@@ -38,9 +38,13 @@ def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Map
     return Trajectory(env.spec.to_json(), seed, tuple(steps), chat, terminated, truncated, dict(labels or {}))
 
 
-def _plain(info: Mapping[str, Any]) -> dict[str, Any]:
-    """An info as JSON-able data."""
-    return {name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value for name, value in info.items()}
+def _plain(value: Any) -> Any:
+    """A part of an info as JSON-able data."""
+    if is_dataclass(value):
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
 
 
 def replay(trajectory: Trajectory) -> Trajectory:

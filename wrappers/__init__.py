@@ -6,6 +6,7 @@ from agentgym.wrappers.clearing import ClearThinking, ClearToolResults
 from agentgym.wrappers.compaction import Compaction
 from agentgym.wrappers.context import ContextRecord, ContextWrapper
 from agentgym.wrappers.memory import MemoryTool
+from agentgym.wrappers.programmatic import ProgrammaticTools
 from agentgym.wrappers.trim import Trim
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "ContextWrapper",
     "Fraction",
     "MemoryTool",
+    "ProgrammaticTools",
     "Tokens",
     "ToolUses",
     "Trim",

@@ -57,9 +57,9 @@ class ContextAwareness(ContextWrapper):
 
     def edit(self) -> None:
         """Put the line on the newest message."""
-        newest = self.view.newest()
-        if newest is None or self.view.request is not None or not self.world_env.world.turn:
+        if self.view.request is not None or not self.world_env.world.turn:
             return
+        newest = self.view.newest()
         if self.latest_only and self._told and self._told != newest.id:
             self.view.annotate(self._told, _OWNER, "")
         self._told = newest.id

@@ -34,6 +34,7 @@ class ClearThinking(ContextWrapper):
     """
 
     stage = Stage.CLEAR_THINKING
+    lossy = False
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class ClearThinking(ContextWrapper):
         if isinstance(self.keep, str):
             return
         self._thought.update((message.id, message) for message in self.view.fresh if message.thinking)
-        if len(self._thought) <= self.keep or not self.due(self.trigger):
+        if len(self._thought) <= self.keep or not self.due(self.trigger.level(self.view.load)):
             return
         old = [self._thought.pop(message_id) for message_id in list(self._thought)[: -self.keep]]
         cleared = {message.id: replace(message, thinking="", raw="") for message in old}
@@ -122,7 +123,7 @@ class ClearToolResults(ContextWrapper):
 
     def edit(self) -> None:
         """Clear the oldest results until the target is reached."""
-        if not self.due(self.trigger):
+        if not self.due(self.trigger.level(self.view.load)):
             return
         edits, cleared = self._choose()
         self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
@@ -132,15 +133,15 @@ class ClearToolResults(ContextWrapper):
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
         """The results not yet cleared, each with its reply, oldest first; and how many of them may go."""
         uses: list[tuple[Message, Message]] = []
-        turns = self.view.turns()
-        open_end = 0
-        for turn in turns:
+        older, newest = self.view.split_turns()
+        unread = 0
+        for turn in (*older, *newest):
             names = {call.id: call.name for call in turn.reply.calls}
             found = [(turn.reply, answer) for answer in turn.answers if answer.role == "tool"]
             found = [(r, a) for r, a in found if a.id not in self.view.cleared and names[a.call_id] not in self.exclude]
             uses += found
-            open_end = len(found)
-        return uses, len(uses) - max(self.keep, open_end)
+            unread += len(found) if turn in newest else 0
+        return uses, len(uses) - max(self.keep, unread)
 
     def _choose(self) -> tuple[dict[str, Message], list[str]]:
         uses, free = self._uses()

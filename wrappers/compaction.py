@@ -24,11 +24,12 @@ Summarizer = Callable[[Chat], str]
 
 
 class Compaction(ContextWrapper):
-    """Replaces all but the newest turns by a summary.
+    """Drops all but the newest turns and puts a summary after them.
 
     By default the policy writes it, in a step of its own: the view asks for a summary, and the next reply is taken as such. It is
-    not played, costs no turn, has reward 0, and is recorded like any step, so it can be trained. A summary that is empty, or longer
-    than what it replaces, is put aside for one made by rules; one that is too long is cut.
+    not played, costs no turn, has reward 0, and is recorded like any step, so it can be trained. It stands where it was written, so
+    what comes after it is new. A summary that is empty, or longer than what it replaces, is put aside for one made by rules; one
+    that is too long is cut.
 
     Args:
         env: The env.
@@ -71,7 +72,7 @@ class Compaction(ContextWrapper):
 
     def edit(self) -> None:
         """Ask for a summary, or make one."""
-        if self._asking or self.world_env.over or not self.due(self.trigger):
+        if self._asking or self.world_env.over or not self.due(self.trigger.level(self.view.load)):
             return
         if not self._span():
             self.rest()
@@ -103,7 +104,7 @@ class Compaction(ContextWrapper):
         return self.view.chat, 0.0, False, False, self._report(info, action)
 
     def _span(self) -> list[Message]:
-        """The messages that a summary replaces."""
+        """The messages that a summary stands for from now on."""
         old = self.view.turns()[: -self.keep_last_turns]
         if all(turn.reply.id in self.view.summaries for turn in old):
             return []
@@ -124,10 +125,9 @@ class Compaction(ContextWrapper):
         for summary in (text, summarize_by_rules(Chat(tuple(span)))):
             name = f"compaction:{self._number}"
             short = cut_middle(summary.strip(), limit, self.view.counter)
-            edits: dict[str, Message | None] = dict.fromkeys(message.id for message in span)
-            edits[span[0].id] = Message("assistant", short, id=f"{name}:0", raw=short)
-            edits[span[1].id] = Message("user", SUMMARY_FOLLOWS, id=f"{name}:1")
-            if short and self.view.apply("Compaction", edits):
+            pair = Message("assistant", short, id=f"{name}:0", raw=short), Message("user", SUMMARY_FOLLOWS, id=f"{name}:1")
+            dropped = dict.fromkeys(message.id for message in span)
+            if short and self.view.apply("Compaction", dropped, insert=pair):
                 self.view.summaries.add(f"{name}:0")
                 break
         if self.trigger.level(self.view.load) >= 1:
@@ -136,14 +136,14 @@ class Compaction(ContextWrapper):
 
 def summarize_by_rules(chat: Chat) -> str:
     """What was called and how each result begins, after earlier summaries; the newest 100 calls."""
-    said = [message.text for message in chat.messages if message.role == "assistant" and not message.calls]
+    said = [message.text for message in chat.messages if message.id.startswith("compaction:") and message.role == "assistant"]
     results = {message.call_id: message.text for message in chat.messages if message.role == "tool"}
     lines = [
         f"{call.name}({echo(dict(call.arguments))}) -> {echo(results.get(call.id, ''))}"
         for message in chat.messages
         for call in message.calls
     ]
-    return "\n".join([*said[:1], "Calls so far, oldest first, with how their results begin:", *lines[-100:]])
+    return "\n".join([*said[-1:], "Calls so far, oldest first, with how their results begin:", *lines[-100:]])
 
 
 def _load(summarizer: str | Summarizer) -> Summarizer | None:

@@ -12,7 +12,7 @@ from gymnasium.utils import RecordConstructorArgs
 from agentgym.env import tool_env
 from agentgym.messages import Chat
 from agentgym.stages import Stage, check_order, layers
-from agentgym.wrappers.budget import Budget, Trigger, read_budget
+from agentgym.wrappers.budget import Budget, read_budget
 from agentgym.wrappers.memory import MemoryTool
 from agentgym.wrappers.view import ContextView, Edit
 
@@ -63,8 +63,8 @@ class ContextRecord:
 class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
     """A context strategy. All strategies of a stack edit one view, so each sees what the policy would be shown.
 
-    A strategy fills `edit`. It stands at its `Stage`; wrappers that change the chat in other ways go inside or outside of all of
-    them.
+    A strategy fills `edit`, and says by `lossy` whether the policy may lose what it needs. It stands at its `Stage`; wrappers that
+    change the chat in other ways go inside or outside of all of them.
 
     Args:
         env: The env.
@@ -76,6 +76,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     """
 
     stage: ClassVar[Stage]
+    lossy: ClassVar[bool] = True
 
     def __init__(self, env: gymnasium.Env[Chat, str], budget: Budget | Mapping[str, Any] | None = None, **recorded: Any) -> None:
         check_order(env, type(self))
@@ -101,14 +102,19 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         """Forget the last episode."""
         self._rest_until = self._rested_at = 0
 
-    def due(self, trigger: Trigger) -> bool:
-        """Whether the strategy is to act now. If the policy has a memory, it is warned first, and has one turn to use it."""
+    def due(self, level: float) -> bool:
+        """Whether the strategy is to act now. If the policy has a memory, it is warned first, and has one turn to use it.
+
+        Args:
+            level: How close the view is to the strategy's trigger (`Trigger.level`); it acts from 1.0 on.
+        """
         load = self.view.load
-        level = trigger.level(load)
         if load.tokens < self._rest_until and not load.tokens > max(load.usable, self._rested_at):
             return False
-        if level >= _NEAR and self.remembers and not self.view.warned and self._warn():
+        if level >= _NEAR and self.lossy and self.remembers and not self.view.warned and self._warn():
             return False
+        if level >= 1 and self.lossy:
+            self.view.warned = False
         return level >= 1
 
     def rest(self) -> None:
@@ -123,7 +129,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         """Tell the policy that an edit is coming, if there is room for that."""
         newest = self.view.newest()
         room = self.view.limit - self.view.tokens
-        if newest is None or self.world_env.over or self.view.counter.length(WARNING) + _SLACK > room:
+        if self.world_env.over or self.view.counter.length(WARNING) + _SLACK > room:
             return False
         self.view.annotate(newest.id, "warning", f"\n\n{WARNING}")
         self.view.warned = True

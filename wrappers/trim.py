@@ -11,9 +11,8 @@ import gymnasium
 from agentgym.messages import Chat, Message
 from agentgym.stages import Stage
 from agentgym.tokens import TokenCounter
-from agentgym.wrappers.budget import Budget, Fraction, Tokens, Trigger, read_trigger
+from agentgym.wrappers.budget import Budget, Fraction, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper
-from agentgym.wrappers.view import Turn
 
 
 class Trim(ContextWrapper):
@@ -46,7 +45,7 @@ class Trim(ContextWrapper):
     def edit(self) -> None:
         """Make the view fit, if that can be done."""
         view = self.view
-        if self.due(Tokens(max(1, view.limit + 1))):
+        if self.due(view.tokens / (view.limit + 1)):
             self._drop()
             self._cut()
         view.overflow = view.tokens > view.limit
@@ -73,7 +72,7 @@ class Trim(ContextWrapper):
 
     def _drop(self) -> None:
         view = self.view
-        turns = view.turns()[:-1]
+        turns, _ = view.split_turns()
         tokens = view.tokens
         edits: dict[str, Message | None] = {}
         for turn in sorted(turns, key=lambda turn: turn.reply.id in view.summaries):  # a summary stands for much, so it goes last
@@ -85,8 +84,9 @@ class Trim(ContextWrapper):
 
     def _cut(self) -> None:
         view = self.view
-        newest = view.turns()[-1:] or [Turn(Message("assistant"), ())]
-        for answer in sorted(newest[0].answers, key=view.counter.count, reverse=True):
+        _, newest = view.split_turns()
+        answers = [answer for turn in newest[:1] for answer in turn.answers]
+        for answer in sorted(answers, key=view.counter.count, reverse=True):
             excess = view.tokens - view.limit
             if excess <= 0:
                 break

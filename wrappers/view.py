@@ -1,14 +1,14 @@
 """The view that the context wrappers of a stack share: the chat under an overlay of edits, and its exact accounts.
 
-The log of the env is append-only. An edit is an entry of the overlay, {message id -> replacement or None}, so it is sticky: what
-was cleared stays cleared. Messages are addressed by id, never by position. New messages cost O(new); only an edit of an older
-message costs O(view).
+The log of the env is append-only. An edit is an entry of the overlay, {message id -> replacement or None}, or of what is inserted
+after a message, so it is sticky: what was cleared stays cleared. Messages are addressed by id, never by position. New messages cost
+O(new); only an edit of an older message costs O(view).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -51,7 +51,7 @@ class ContextView:
         hold: How many of the newest replies may be edited without a copy of the rest.
         request: What the newest message asks for besides, such as a summary; it is shown once and is no part of the log.
         cleared: Ids of tool results that have been cleared.
-        warned: Whether the policy has been told that an edit is coming, since the last one.
+        warned: Whether the policy has been told that a lossy edit is coming, since the last one.
         requested: The tokens of the last request.
         phase: `act`, or `summary` if the last reply was one.
         overflow: Whether what must be shown does not fit.
@@ -84,7 +84,9 @@ class ContextView:
         self._base = Chat()
         self._base_load = (0, 0, 0)
         self._held: deque[Message] = deque()
-        self._last: Message | None = None
+        self._open: list[Message] = []
+        self._inserts: dict[str, tuple[Message, ...]] = {}
+        self._newest = ""
         self._chat = self._previous = Chat()
         self._load = Load(0, self.limit, 0, 0)
         self.begin_step()
@@ -120,9 +122,9 @@ class ContextView:
         shared = self._chat.shared_prefix(self._previous)
         return self.tokens - self.count(self._chat.messages[k] for k in range(shared, len(self._chat.messages)))
 
-    def newest(self) -> Message | None:
-        """The newest message of the log, if it is shown."""
-        return self._last
+    def newest(self) -> Message:
+        """The last message shown, but for a request."""
+        return self._open[-1]
 
     def turns(self) -> list[Turn]:
         """The replies shown, with their answers, oldest first; O(view)."""
@@ -136,6 +138,12 @@ class ContextView:
                 turns[-1][1].append(message)
         return [Turn(reply, tuple(answers)) for reply, answers in turns]
 
+    def split_turns(self) -> tuple[list[Turn], list[Turn]]:
+        """The older turns, and the newest with what was put after it, which must stay; O(view)."""
+        turns = self.turns()
+        start = max((k for k, turn in enumerate(turns) if turn.reply.id not in self.summaries), default=0)
+        return turns[:start], turns[start:]
+
     def update(self, chat: Chat) -> None:
         """Take in what the env shows now.
 
@@ -144,7 +152,7 @@ class ContextView:
         known = len(self._source.messages)
         before = self._tail()
         if known and chat.shared_prefix(self._source) == known < len(chat.messages):
-            before = before[len(self._held) :]
+            before = list(self._open)
         else:
             before = [*self._base.messages, *before]
             known = 0
@@ -152,10 +160,11 @@ class ContextView:
             self._held.clear()
             self._pinned = {message.id for message in chat.messages[: chat.pinned()]}
         self._source = chat.without_last()
-        new = [shown for message in chat.messages[known:-1] if (shown := self._shown(message)) is not None]
-        self._last = self._shown(chat.messages[-1])
+        new = [shown for message in chat.messages[known:-1] for shown in self._shown(message)]
+        self._newest = chat.messages[-1].id
+        self._open = list(self._shown(chat.messages[-1]))
         self._held.extend(new)
-        self.fresh = [*new, *([self._last] if self._last else [])]
+        self.fresh = [*new, *self._open]
         self._account(before, self.fresh)
         self._settle()
         self._refresh()
@@ -178,7 +187,14 @@ class ContextView:
                 self.tool_output += tokens
         self.removed += self.count(old.values())
 
-    def apply(self, strategy: str, edits: Mapping[str, Message | None], at_least: int = 1, cleared: Iterable[str] = ()) -> int:
+    def apply(
+        self,
+        strategy: str,
+        edits: Mapping[str, Message | None],
+        at_least: int = 1,
+        cleared: Iterable[str] = (),
+        insert: Sequence[Message] = (),
+    ) -> int:
         """Make edits, by message id: a replacement, or None to drop the message. The only place that changes what is shown.
 
         Pinned messages are never edited. The newest reply and what answered it are never dropped. A call without its result and a
@@ -189,6 +205,7 @@ class ContextView:
             edits: The edits.
             at_least: The tokens that must be gained, or nothing is done.
             cleared: The tool results that the edits clear, by message id.
+            insert: Messages to put after all that is shown.
 
         Returns:
             The tokens gained.
@@ -196,12 +213,13 @@ class ContextView:
         tail = self._tail()
         recent = edits.keys() <= {message.id for message in tail}  # then older messages need not be looked at
         shown = [message for message in (tail if recent else [*self._base.messages, *tail]) if message.id not in self._pinned]
-        start = max((k for k, message in enumerate(shown) if message.role == "assistant"), default=0)
+        replies = [k for k, message in enumerate(shown) if message.role == "assistant" and message.id not in self.summaries]
+        start = max(replies, default=0)
         newest = {message.id for message in shown[start:]}
         wanted = {i: new for i, new in edits.items() if new is not None or i not in newest}
         changed = {old.id: (old, new) for old, new in _whole_turns(shown, wanted) if new is not old}
         removed = self.count(old for old, _ in changed.values())
-        inserted = self.count(new for _, new in changed.values() if new is not None)
+        inserted = self.count([*(new for _, new in changed.values() if new is not None), *insert])
         if removed - inserted < max(1, at_least):
             return 0
         accepted = {message_id: new for message_id, (_, new) in changed.items()}
@@ -209,10 +227,11 @@ class ContextView:
         self.cleared.update(cleared)
         for message_id in accepted:
             self._suffixes.pop(message_id, None)
+        self._inserts[self._newest] = (*self._inserts.get(self._newest, ()), *insert)
+        self._open.extend(insert)
         self._replace(accepted)
         self.removed, self.inserted = self.removed + removed, self.inserted + inserted
         self.edits = (*self.edits, Edit(strategy, len(changed), removed, inserted))
-        self.warned = False
         return removed - inserted
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
@@ -238,33 +257,26 @@ class ContextView:
         self.inserted += max(0, self.tokens - before)
         self.removed += max(0, before - self.tokens)
 
-    def _shown(self, message: Message) -> Message | None:
-        """A message of the env as it is shown."""
-        seen: Message = message
-        while seen.id in self.overlay:
-            edit = self.overlay[seen.id]
-            if edit is None:
-                return None
-            done, seen = edit.id == seen.id, edit
-            if done:
-                break
-        suffix = "".join(self._suffixes.get(seen.id, {}).values())
-        return replace(seen, text=seen.text + suffix) if suffix else seen
+    def _shown(self, message: Message) -> Iterator[Message]:
+        """A message of the env as it is shown, with what was put after it."""
+        for each in (message, *self._inserts.get(message.id, ())):
+            seen = self.overlay.get(each.id, each)
+            if seen is not None:
+                suffix = "".join(self._suffixes.get(seen.id, {}).values())
+                yield replace(seen, text=seen.text + suffix) if suffix else seen
 
     def _tail(self) -> list[Message]:
-        return [*self._held, self._last] if self._last is not None else list(self._held)
+        return [*self._held, *self._open]
 
     def _replace(self, edits: Mapping[str, Message | None]) -> None:
         """Put edits in place of the messages shown."""
-        base = [edits.get(message.id, message) for message in self._base.messages]
-        tail = {message.id for message in self._tail()}
-        if edits.keys() - tail:
+        if edits.keys() - {message.id for message in self._tail()}:
+            base = [edits.get(message.id, message) for message in self._base.messages]
             self._base = Chat((), self._base.tools).add(*(message for message in base if message is not None))
             self._base_load = self._sum(self._base.messages)
-        held = [edits.get(message.id, message) for message in self._held]
+        held, newest = ([edits.get(message.id, message) for message in part] for part in (self._held, self._open))
         self._held = deque(message for message in held if message is not None)
-        if self._last is not None:
-            self._last = edits.get(self._last.id, self._last)
+        self._open = [message for message in newest if message is not None]
         self._refresh()
 
     def _settle(self) -> None:

@@ -1,0 +1,200 @@
+"""Programmatic tool calling: the policy writes Python that calls the tools as functions, and only what it prints comes back."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import json
+import keyword
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import gymnasium
+from gymnasium.utils import RecordConstructorArgs
+
+from agentgym.env import MAX_ERROR_CHARS, ToolEnv, tool_env
+from agentgym.messages import Chat
+from agentgym.stages import Stage, check_order
+from agentgym.tools import Tool, ToolError, Toolset, tool, tools_of
+from agentgym.wrappers.sandbox import Limits, Sandbox, make_sandbox
+
+RUN_PYTHON = "run_python"
+
+
+class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
+    """Gives the policy a tool `run_python`, in whose code the tools of the world are functions.
+
+    A call in code blocks until it is answered and runs exactly once, through the same checks as a direct one; its result goes to
+    the code and to `Detail.nested`, not into the chat. Tools that end the episode are never functions. Tools that other wrappers
+    mounted (a memory, say) are functions only if `also` names them.
+
+    Args:
+        env: The env to play.
+        sandbox: Where the code runs: `monty` or `bubblewrap` (see `agentgym.wrappers.sandbox`).
+        code_only: Tools that are functions and are no longer offered for direct calls.
+        direct_only: Tools that are no functions.
+        also: Tools from other wrappers that are functions too.
+        seconds: How long one run may take.
+        memory_mb: How much memory one run may take.
+        output_chars: How much one run may print.
+        calls: How many calls one run may make.
+
+    Raises:
+        ValueError: An option is out of range, names no tool or one that cannot be a function, or the wrapper is out of order.
+        ImportError: The package of the sandbox is not installed.
+        RuntimeError: The sandbox cannot run on this host.
+
+    Example:
+        >>> env = ProgrammaticTools(gymnasium.make("agentgym/ListWorld-v0"))
+    """
+
+    stage: ClassVar[Stage] = Stage.TOOLS
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Chat, str],
+        sandbox: str = "monty",
+        code_only: Sequence[str] = (),
+        direct_only: Sequence[str] = (),
+        also: Sequence[str] = (),
+        seconds: float = 10.0,
+        memory_mb: int = 256,
+        output_chars: int = 20_000,
+        calls: int = 1_000,
+    ) -> None:
+        check_order(env, type(self))
+        limits = Limits(seconds, memory_mb, output_chars, calls)
+        names: dict[str, Any] = {"code_only": list(code_only), "direct_only": list(direct_only), "also": list(also)}
+        options: dict[str, Any] = {"seconds": seconds, "memory_mb": memory_mb, "output_chars": output_chars, "calls": calls}
+        RecordConstructorArgs.__init__(self, sandbox=sandbox, **names, **options)
+        gymnasium.Wrapper.__init__(self, env)
+        inner = tool_env(env)
+        tools = _choose(inner, **names)
+        self.toolset = PythonTool(inner, make_sandbox(sandbox), limits, [tool.name for tool in tools])
+        inner.mount(self.toolset, _notes(tools, code_only, self.toolset.sandbox, limits), code_only)
+
+
+class PythonTool(Toolset):
+    """The tool.
+
+    Attributes:
+        env: The env whose tools the code calls.
+        sandbox: Where the code runs.
+        limits: What one run may use up.
+        names: The tools that are functions.
+    """
+
+    episode_state: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, env: ToolEnv, sandbox: Sandbox, limits: Limits, names: Iterable[str]) -> None:
+        self.env = env
+        self.sandbox = sandbox
+        self.limits = limits
+        self.names = frozenset(names)
+
+    @tool
+    def run_python(self, code: str) -> str:
+        """Run Python code in which tools are functions, as the section "Tools in code" lists them.
+
+        A call such as `text = tool_name("value", other=1)` does what the tool does and returns its result as a string. Use it to
+        make many calls at once: loop, branch on results, keep in variables what you need. Only what the code prints comes back to
+        you. Nothing is kept from one run to the next, but what the calls did is done, even if the code fails after them.
+
+        Args:
+            code: The program. A call that is refused raises ToolError, which the code may catch.
+        """
+        execution = self.sandbox.run(code, self._functions(), self.limits)
+        if execution.kind == "refused":
+            raise ToolError(f"the code was not run: {execution.error}")
+        printed = execution.stdout
+        if not execution.kind:
+            return printed or "(the code printed nothing)"
+        separator = "" if not printed or printed.endswith("\n") else "\n"
+        return f"{printed}{separator}{execution.kind}: {execution.error}"
+
+    def _functions(self) -> dict[str, Callable[..., str]]:
+        """The functions, and in place of the other tools some that say so, unless they would hide a function of Python."""
+        made: dict[str, Callable[..., str]] = {}
+        for each in self.env.callable_tools:
+            if each.name in self.names:
+                made[each.name] = functools.partial(_call, self.env, each)
+            elif not hasattr(builtins, each.name):
+                made[each.name] = functools.partial(_refuse, each)
+        return made
+
+
+def _call(env: ToolEnv, schema: Tool, /, *args: Any, **kwargs: Any) -> str:
+    parameters = list(schema.parameters.get("properties", {}))
+    if len(args) > len(parameters):
+        raise ToolError(f"{schema.name} takes {len(parameters)} arguments, got {len(args)}: {_signature(schema)}")
+    given = dict(zip(parameters, args, strict=False))
+    if twice := given.keys() & kwargs.keys():
+        raise ToolError(f"{schema.name} got the argument {sorted(twice)[0]!r} twice: {_signature(schema)}")
+    try:
+        return env.call(schema.name, {**given, **kwargs}, nested=True).text
+    except ToolError as error:
+        raise ToolError(str(error)[:MAX_ERROR_CHARS]) from None
+
+
+def _refuse(schema: Tool, /, *args: Any, **kwargs: Any) -> str:
+    why = "it ends the episode" if schema.final else "it is no function"
+    raise ToolError(f"{schema.name} cannot be called from code: {why}; call it directly")
+
+
+def _choose(env: ToolEnv, code_only: Sequence[str], direct_only: Sequence[str], also: Sequence[str]) -> list[Tool]:
+    """The tools that are functions: those of the world that do not end it, as changed by the options."""
+    tools = {each.name: each for each in env.callable_tools}
+    for option, names in {"code_only": code_only, "direct_only": direct_only, "also": also}.items():
+        for name in names:
+            if name not in tools:
+                raise ValueError(f"{option} names {name!r}, which is no tool; tools: {', '.join(tools)}")
+            if option != "direct_only" and tools[name].final:
+                raise ValueError(f"{option} names {name!r}, which ends the episode; such a tool can only be called directly")
+            if option != "direct_only" and name in direct_only:
+                raise ValueError(f"{option} and direct_only both name {name!r}; drop one")
+    own = {name for owner in env.world_class(env.config, 0).toolsets() for name in tools_of(owner)}
+    chosen = [
+        each for name, each in tools.items() if name in {*own, *also, *code_only} and name not in direct_only and not each.final
+    ]
+    for each in chosen:
+        if not each.name.isidentifier() or keyword.iskeyword(each.name):
+            raise ValueError(f"the tool {each.name!r} cannot be a function, its name is no Python name; put it into direct_only")
+    return chosen
+
+
+def _notes(tools: Sequence[Tool], code_only: Sequence[str], sandbox: Sandbox, limits: Limits) -> str:
+    lines = ["# Tools in code", f"In the code of {RUN_PYTHON} these are functions:"]
+    for each in tools:
+        lines.append(f"- {_signature(each)}")
+        if each.name in code_only:
+            lines += [f"  Only code can call it. {each.description}", *_arguments(each)]
+    lines.append(
+        f"One run may take {limits.seconds:g} seconds and {limits.memory_mb} MB, make {limits.calls} calls and print "
+        f"{limits.output_chars} characters. {sandbox.rules}"
+    )
+    return "\n".join(lines)
+
+
+def _signature(schema: Tool) -> str:
+    required, types = schema.parameters.get("required", ()), schema.parameters.get("$defs", {})
+    items = schema.parameters.get("properties", {}).items()
+    arguments = (f"{name}: {_type(item, types)}{'' if name in required else ' (optional)'}" for name, item in items)
+    return f"{schema.name}({', '.join(arguments)})"
+
+
+def _arguments(schema: Tool) -> list[str]:
+    items = schema.parameters.get("properties", {}).items()
+    return [f"  {name}: {item['description']}" for name, item in items if item.get("description")]
+
+
+def _type(schema: Mapping[str, Any], types: Mapping[str, Any]) -> str:
+    """A JSON Schema in one or a few words."""
+    if name := schema.get("$ref", ""):
+        return _type(types.get(name.rsplit("/", 1)[-1], {"type": "object"}), types)
+    if choices := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
+        return " or ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
+    if alternatives := schema.get("anyOf"):
+        return " or ".join(_type(alternative, types) for alternative in alternatives)
+    if schema.get("type") == "array" and "items" in schema:
+        return f"array of {_type(schema['items'], types)}"
+    return str(schema.get("type", "any"))
