@@ -186,7 +186,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         super().reset(seed=seed)
         world = self.world_class(self.config, int(self.np_random.integers(2**63)))
         world.generate()
-        self._world, self._over, self._failed_rounds = world, False, 0
+        self._world, self._over, self._failed_rounds, self._nested = world, False, 0, []
         for toolset in self._mounted:
             if isinstance(toolset, Toolset):
                 toolset.begin()

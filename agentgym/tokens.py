@@ -14,6 +14,9 @@ from agentgym.messages import Chat, Message
 MESSAGE_OVERHEAD = 4
 """Tokens that the markup around one message costs, as in the ChatML form."""
 
+IMAGE_TOKENS = 765
+"""Tokens of a picture, whatever the counter: what OpenAI's vision models took for one of 1024 x 1024 pixels."""
+
 _CACHED_TEXTS = 4_096
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]|\s{2,}|\n")
 
@@ -50,7 +53,7 @@ class TokenCounter:
         texts = [message.raw] if message.raw else [message.text, message.thinking]
         if not message.raw:
             texts += [json.dumps([call.name, dict(call.arguments)]) for call in message.calls]
-        return MESSAGE_OVERHEAD + sum(self.length(text) for text in texts if text)
+        return MESSAGE_OVERHEAD + IMAGE_TOKENS * len(message.images) + sum(self.length(text) for text in texts if text)
 
     def count_chat(self, chat: Chat) -> int:
         """The tokens of all messages. A chat that continues the one counted last costs its new messages only."""

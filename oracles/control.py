@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.messages import ToolCall
-from agentgym.oracles.policies import Reading, ScriptedPolicy, best_call, choose, take_in, wrong_call
+from agentgym.oracles.policies import Reading, ScriptedPolicy, best_call, choose, read_state, take_in, wrong_call
 from agentgym.parsing import Dialect
 from agentgym.world import World, check_float
 
@@ -76,7 +76,7 @@ class ControlPolicy(ScriptedPolicy):
     def _forgetful(self, reading: Reading, rng: np.random.Generator) -> World[object]:
         """The world as the agent remembers it: each past change may be missing."""
         world = self.world.read_task(reading.task)
-        self.read_summary(world, reading)
+        read_state(world, reading.summary)
         for turn in reading.turns():
             world.turn += 1
             for call, result in turn:

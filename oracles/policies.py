@@ -103,22 +103,14 @@ class ScriptedPolicy:
     def recall(self, reading: Reading) -> World[object]:
         """The world as far as the chat tells: from a state hint if there is one, else from the summary and the history since."""
         world = self.world.read_task(reading.task)
-        if "state" in reading.hints:
-            world.read_state(reading.hints["state"])
+        if read_state(world, reading.hints.get("state", "")):
             return world
-        self.read_summary(world, reading)
+        read_state(world, reading.summary)
         for turn in reading.turns():
             world.turn += 1
             for call, result in turn:
                 take_in(world, call, result)
         return world
-
-    @staticmethod
-    def read_summary(world: World[object], reading: Reading) -> None:
-        """Take in the last summary, unless it was cut and cannot be read any more."""
-        if reading.summary:
-            with suppress(ValueError):
-                world.read_state(reading.summary)
 
     def draw(self, reading: Reading, world: World[object]) -> np.random.Generator:
         """A generator for this moment: the same in every arm, whatever the hints."""
@@ -164,6 +156,15 @@ class NoisyPolicy(ScriptedPolicy):
         world = self.recall(reading)
         rng = self.draw(reading, world)
         return wrong_call(world, rng) if rng.random() < self.p else best_call(world)
+
+
+def read_state(world: World[object], state: str) -> bool:
+    """Take in a state that a hint or a summary tells; False if there is none, or it was cut and cannot be read any more."""
+    if state:
+        with suppress(ValueError):
+            world.read_state(state)
+            return True
+    return False
 
 
 def take_in(world: World[object], call: ToolCall, result: str) -> None:

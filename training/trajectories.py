@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -56,6 +57,15 @@ class Trajectory:
     def reward(self) -> float:
         """The sum of the rewards."""
         return sum(step.reward for step in self.steps)
+
+    def segments(self) -> list[range]:
+        """The steps, cut where a prompt does not begin with the prompt before and its reply: where the context was edited.
+
+        Each segment is one training row, its last prompt and reply, in which the replies of its steps are what was sampled. Every
+        step is in exactly one segment.
+        """
+        starts = [0, *(k for k in range(1, len(self.steps)) if not _continues(self.steps[k - 1], self.steps[k].chat))]
+        return [range(start, end) for start, end in pairwise([*starts, len(self.steps)])] if self.steps else []
 
     def to_json(self) -> str:
         """One line. Each chat is written as what it adds to the one before, so the line grows with the new text only."""
@@ -122,6 +132,15 @@ class TrajectoryLog:
                 keep = start + file.read(keep - start).rfind(b"\n") + 1
             if keep != size:
                 file.truncate(keep)
+
+
+def _continues(step: Step, chat: Chat) -> bool:
+    """Whether a chat begins with what a step was shown and what was replied, word for word."""
+    known = len(step.chat.messages)
+    if chat.shared_prefix(step.chat) < known or len(chat.messages) <= known or chat.tools != step.chat.tools:
+        return False
+    reply = chat.messages[known]
+    return reply.role == "assistant" and reply.raw == step.reply.text
 
 
 def _ends_line(file: Any, position: int) -> bool:

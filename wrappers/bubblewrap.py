@@ -309,7 +309,7 @@ def _kill(process: Popen[bytes]) -> None:
 
 _REMEDY = (
     "the sandbox 'bubblewrap' needs Linux on x86-64 or arm64 with unprivileged user namespaces and bwrap: pip install "
-    "'agentgym[code]' or apt install bubblewrap; in Docker, run with --security-opt seccomp=unconfined --security-opt "
+    "'agentgym[hardened]' or apt install bubblewrap; in Docker, run with --security-opt seccomp=unconfined --security-opt "
     "apparmor=unconfined; or use sandbox='monty'"
 )
 
