@@ -33,6 +33,8 @@ wheel: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/steps.py
+	$(BIN)/python benchmarks/context.py
+	$(BIN)/python benchmarks/sandboxes.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

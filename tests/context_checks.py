@@ -157,6 +157,11 @@ class Checked:
         return any(isinstance(strategy, kind) for strategy in self.strategies)
 
 
+def episode(*layers: tuple[Any, dict[str, Any]], window: int = 100_000, memory: bool = False) -> Checked:
+    """An episode of a stack, with its arguments spelled out."""
+    return Checked(Stack(layers, window, memory=memory))
+
+
 def check_form(shown: list[Message]) -> None:
     """Ids are unique, roles alternate, and every call stands with its result."""
     ids = [message.id for message in shown]

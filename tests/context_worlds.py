@@ -135,13 +135,17 @@ def call(name: str, **arguments: Any) -> str:
     return render(ToolCall(name, arguments), "json")
 
 
+def read(page: int, size: int = 30) -> str:
+    return call("read", page=page, size=size)
+
+
 memory_calls = st.builds(
     lambda name, text: call("memory", command="create", path=f"/memories/{name}", file_text=text),
     st.sampled_from("abc"),
     st.text("xyz \n", max_size=30),
 ) | st.just(call("memory", command="view", path="/memories"))
 calls = (
-    st.builds(lambda page, size: call("read", page=page, size=size), st.integers(0, 9), st.integers(0, 120))
+    st.builds(read, st.integers(0, 9), st.integers(0, 120))
     | st.builds(lambda text: call("say", text=text), st.text(max_size=60))
     | st.sampled_from([call("fail"), call("nothing"), call("read", page="x")])
     | memory_calls

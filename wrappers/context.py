@@ -129,7 +129,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         """Tell the policy that an edit is coming, if there is room for that."""
         newest = self.view.newest()
         room = self.view.limit - self.view.tokens
-        if self.world_env.over or self.view.counter.length(WARNING) + _SLACK > room:
+        if self.world_env.over or not self.view.load.turns or self.view.counter.length(WARNING) + _SLACK > room:
             return False
         self.view.annotate(newest.id, "warning", f"\n\n{WARNING}")
         self.view.warned = True

@@ -210,14 +210,7 @@ class ContextView:
         Returns:
             The tokens gained.
         """
-        tail = self._tail()
-        recent = edits.keys() <= {message.id for message in tail}  # then older messages need not be looked at
-        shown = [message for message in (tail if recent else [*self._base.messages, *tail]) if message.id not in self._pinned]
-        replies = [k for k, message in enumerate(shown) if message.role == "assistant" and message.id not in self.summaries]
-        start = max(replies, default=0)
-        newest = {message.id for message in shown[start:]}
-        wanted = {i: new for i, new in edits.items() if new is not None or i not in newest}
-        changed = {old.id: (old, new) for old, new in _whole_turns(shown, wanted) if new is not old}
+        changed = self._allowed(edits)
         removed = self.count(old for old, _ in changed.values())
         inserted = self.count([*(new for _, new in changed.values() if new is not None), *insert])
         if removed - inserted < max(1, at_least):
@@ -234,11 +227,22 @@ class ContextView:
         self.edits = (*self.edits, Edit(strategy, len(changed), removed, inserted))
         return removed - inserted
 
+    def _allowed(self, edits: Mapping[str, Message | None]) -> dict[str, tuple[Message, Message | None]]:
+        """What becomes of which message, once the invariants are kept."""
+        tail = self._tail()
+        recent = edits.keys() <= {message.id for message in tail}  # then older messages need not be looked at
+        shown = [message for message in (tail if recent else [*self._base.messages, *tail]) if message.id not in self._pinned]
+        replies = [k for k, message in enumerate(shown) if message.role == "assistant" and message.id not in self.summaries]
+        newest = {message.id for message in shown[max(replies, default=0) :]}
+        wanted = {i: new for i, new in edits.items() if new is not None or i not in newest}
+        return {old.id: (old, new) for old, new in _whole_turns(shown, wanted) if new is not old}
+
     def annotate(self, message_id: str, owner: str, text: str) -> None:
         """Put a text at the end of one of the newest messages, in place of the owner's last one; empty to take that away."""
         before = self._tail()
         edits = {message.id: self.annotated(message, owner, text) for message in before if message.id == message_id}
-        self._suffixes.setdefault(message_id, {})[owner] = text
+        others = {name: said for name, said in self._suffixes.get(message_id, {}).items() if name != owner}
+        self._suffixes[message_id] = {**others, owner: text}
         self._replace(edits)
         self._account(before, self._tail())
 
@@ -246,7 +250,8 @@ class ContextView:
         """A message as `annotate` would show it."""
         suffixes = self._suffixes.get(message.id, {})
         plain = message.text.removesuffix("".join(suffixes.values()))
-        return replace(message, text=plain + "".join({**suffixes, owner: text}.values()))
+        others = [said for name, said in suffixes.items() if name != owner]
+        return replace(message, text=plain + "".join(others) + text)
 
     def ask(self, request: Message | None) -> None:
         """Ask for something else than a call, at the end of what is shown; None takes the last request back."""
