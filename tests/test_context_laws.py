@@ -35,8 +35,10 @@ MUTANTS = {
     "an edit may grow": ("if removed - inserted < max(1, at_least):", "if not changed:"),
     "addressed by position": (
         "accepted = {message_id: new for message_id, (_, new) in changed.items()}",
-        "log = [*self._source.messages, *self._open]; shown = [m for m in (*self._base.messages, *self._tail()) "
-        "if m.id not in self._pinned]; accepted = {log[shown.index(old)].id: new for old, new in changed.values()}",
+        (
+            "log = [*self._source.messages, *self._open]; shown = [m for m in (*self._base.messages, *self._tail()) "
+            "if m.id not in self._pinned]; accepted = {log[shown.index(old)].id: new for old, new in changed.values()}"
+        ),
     ),
     "the newest turn may go": ("if new is not None or i not in newest}", "}"),
     "removed text is not booked": ("self.removed + removed, ", "self.removed, "),
