@@ -226,12 +226,13 @@ class Stack:
 @st.composite
 def stacks(draw: st.DrawFn, need: Sequence[type[ContextWrapper]] = ()) -> Stack:
     """One to four strategies, in their order, on any oracle arm."""
+    memory = draw(st.booleans())
     chosen = {*need, *draw(st.lists(st.sampled_from(list(STRATEGIES)), min_size=0 if need else 1, max_size=4, unique=True))}
     return Stack(
         tuple((strategy, draw(options)) for strategy, options in STRATEGIES.items() if strategy in chosen),
-        draw(st.integers(350, 2_500)),
+        draw(st.integers(-200, 1_500)) + (1_200 if memory else 550),  # what is pinned takes about that much
         draw(st.sampled_from([0, 0, 100])),
         draw(st.sampled_from(["", "", "", "P", "S", "SP", "SH", "SPH"])),
         draw(st.sampled_from(["persistent", "ephemeral"])),
-        draw(st.booleans()),
+        memory,
     )

@@ -392,7 +392,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     bubblewrap: Any = pytest.importorskip("agentgym.wrappers.bubblewrap")
     monkeypatch.setattr(bubblewrap, "_command", lambda: ("/no/bwrap",))
     bubblewrap._probe.cache_clear()
-    with pytest.raises(RuntimeError, match=r"bwrap does not run on this host.*No such file.*pip install 'agentgym\[code\]'"):
+    with pytest.raises(RuntimeError, match=r"bwrap does not run on this host.*No such file.*pip install 'agentgym\[hardened\]'"):
         make_sandbox("bubblewrap")
     monkeypatch.setattr(bubblewrap, "_command", lambda: ("/bin/false",))
     with pytest.raises(RuntimeError, match="bwrap does not run on this host"):

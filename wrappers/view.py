@@ -52,7 +52,7 @@ class ContextView:
         request: What the newest message asks for besides, such as a summary; it is shown once and is no part of the log.
         cleared: Ids of tool results that have been cleared.
         warned: Whether the policy has been told that a lossy edit is coming, since the last one.
-        requested: The tokens of the last request.
+        requested: The tokens of the request that was taken back last.
         phase: `act`, or `summary` if the last reply was one.
         overflow: Whether what must be shown does not fit.
         fresh: The messages that the last observation added or changed.
@@ -77,7 +77,7 @@ class ContextView:
         self.fresh: list[Message] = []
         self.summaries: set[str] = set()
         self.request: Message | None = None
-        self.requested = 0
+        self.requested = self._request_tokens = 0
         self._suffixes: dict[str, dict[str, str]] = {SYSTEM_ID: {"": self.notices}} if self.notices else {}
         self._pinned: set[str] = set()
         self._source = Chat()
@@ -255,12 +255,9 @@ class ContextView:
 
     def ask(self, request: Message | None) -> None:
         """Ask for something else than a call, at the end of what is shown; None takes the last request back."""
-        before = self.tokens
+        self.requested = self._request_tokens
         self.request = request
         self._refresh()
-        self.requested = abs(self.tokens - before)
-        self.inserted += max(0, self.tokens - before)
-        self.removed += max(0, before - self.tokens)
 
     def _shown(self, message: Message) -> Iterator[Message]:
         """A message of the env as it is shown, with what was put after it."""
@@ -297,13 +294,18 @@ class ContextView:
 
     def _refresh(self) -> None:
         tail = self._tail()
-        if self.request and tail and tail[-1].role == "user":  # two user messages in a row break the templates of some models
-            tail[-1] = replace(tail[-1], text=f"{tail[-1].text}\n\n{self.request.text}")
-        elif self.request:
-            tail.append(self.request)
-        self._chat = self._base.with_last(*tail)
         tokens, uses, turns = (a + b for a, b in zip(self._base_load, self._sum(tail), strict=True))
-        self._load = Load(tokens, self.limit, uses, turns)
+        request = 0
+        if self.request:
+            last = tail.pop() if tail[-1].role == "user" else None  # two user messages in a row break the templates of some models
+            asked = replace(last, text=f"{last.text}\n\n{self.request.text}") if last else self.request
+            request = self.count([asked]) - (self.count([last]) if last else 0)
+            tail.append(asked)
+        self.inserted += max(0, request - self._request_tokens)
+        self.removed += max(0, self._request_tokens - request)
+        self._request_tokens = request
+        self._chat = self._base.with_last(*tail)
+        self._load = Load(tokens + request, self.limit, uses, turns)
 
     def _sum(self, messages: Iterable[Message]) -> tuple[int, int, int]:
         tokens = uses = turns = 0
