@@ -329,8 +329,8 @@ def test_a_forked_process_gets_its_own_workers_or_is_told_why_not() -> None:
 def test_threads_end_with_the_code(bubblewrap: Sandbox) -> None:
     counter = Counter()
     code = "import threading\ndef f():\n    while True:\n        add()\nthreading.Thread(target=f).start()\nprint('end')"
-    execution = bubblewrap.run(code, counter.functions, Limits(calls=1_000_000))
-    assert execution == Execution("end\n")
+    for _ in range(10):  # the end may come while a call is being answered
+        assert bubblewrap.run(code, counter.functions, Limits(calls=1_000_000)) == Execution("end\n")
     seen = len(counter.seen)
     time.sleep(0.1)
     assert len(counter.seen) == seen

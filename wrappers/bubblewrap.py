@@ -35,10 +35,8 @@ from agentgym.wrappers.sandbox import DEFAULT_LIMITS, Account, Execution, Functi
 
 _HOME = "/python"
 _LIBRARIES = f"{_HOME}/libraries"
-_START_MB = 64
-_TMP_BYTES = 16 * 2**20
-_CHUNK = 65_536
-_MAX_LINE = 8 * MAX_CALL_CHARS
+_START_MB, _TMP_BYTES = 64, 16 * 2**20
+_CHUNK, _MAX_LINE = 65_536, 8 * MAX_CALL_CHARS
 _KINDS: tuple[Kind, ...] = ("", "exception", "memory", "refused")
 
 
@@ -134,21 +132,23 @@ class _Process:
         return data != b""
 
     def _talk(self, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            answer, self._pending = self._pending, b""
+            with contextlib.suppress(ConnectionError):  # it has ended, but what it said before that is still to be read
+                self._pending = answer[self._channel.send(answer) :]
         try:
-            if events & selectors.EVENT_WRITE:
-                self._pending = self._pending[self._channel.send(self._pending) :]
             data = self._channel.recv(_CHUNK) if events & selectors.EVENT_READ else None
         except ConnectionError:
             data = b""
-        if data == b"":
+        self._received += data or b""
+        while (not self._pending or data == b"") and self._done is None and b"\n" in self._received:
+            line, _, self._received = self._received.partition(b"\n")
+            self._take(bytes(line))
+        if data == b"" and self._done is None:
             self._drain()
             if not self._ready:
                 raise RuntimeError(f"bwrap does not run on this host: {self._account.end().stdout.strip()}; {_REMEDY}")
             raise Stopped("crash", "the interpreter ended before the code did")
-        self._received += data or b""
-        while not self._pending and self._done is None and b"\n" in self._received:
-            line, _, self._received = self._received.partition(b"\n")
-            self._take(bytes(line))
         if len(self._received) > _MAX_LINE:
             raise Stopped("crash", "a call is too long")
 
