@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from agentgym import Chat, Message, TokenCounter, ToolCall, make
 from agentgym.oracles import OraclePolicy
-from agentgym.tokens import MESSAGE_OVERHEAD, cl100k, heuristic, huggingface
+from agentgym.tokens import MESSAGE_OVERHEAD, cl100k, counter, heuristic, huggingface
 
 # Counts of the GPT-4 vocabulary, as OpenAI's own tokenizer gives them.
 KNOWN = {
@@ -79,3 +82,23 @@ def test_calls_and_thinking_count_and_raw_text_stands_for_them() -> None:
 
 def test_counters_have_names() -> None:
     assert [counter().name for counter in COUNTERS] == ["heuristic", "cl100k_base", "words"]
+
+
+def shouting() -> TokenCounter:
+    return TokenCounter("tests.test_tokens:shouting", lambda text: len(text.upper().split()))
+
+
+def test_counters_are_known_by_name_and_pickle_as_it() -> None:
+    mine = counter("tests.test_tokens:shouting")
+    assert mine.length("one two three") == 3
+    assert pickle.loads(pickle.dumps(mine)) is mine
+    assert copy.deepcopy(mine) is mine
+    assert counter("cl100k_base") is counter("cl100k_base")
+    assert counter("heuristic").name == "heuristic"
+    for name, message in {
+        "gpt2": "there is no token counter 'gpt2'.*write cl100k_base, heuristic or package.module:factory",
+        "no_module:make": "no_module:make.*No module named",
+        "tests.test_tokens:words": "'tests.test_tokens:words' calls itself 'words'; give it the name",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            counter(name)
