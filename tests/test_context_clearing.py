@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentgym.wrappers import ClearThinking, ClearToolResults, Fraction, Tokens, ToolUses, Trim
+from agentgym.wrappers import ClearThinking, ClearToolResults, Fraction, Tokens, ToolUses, Trim, Turns
 from agentgym.wrappers.clearing import PLACEHOLDER
 from tests.context_checks import Checked, episode
 from tests.context_worlds import call, read
@@ -144,3 +144,13 @@ def test_without_room_for_a_warning_the_edit_comes_at_once() -> None:
     checked.play([read(2, 5_000)])
     assert checked.info["context"].edits
     assert checked.info["context"].tokens <= 1_600
+
+
+def test_a_reply_that_another_strategy_has_edited_is_cleared_as_it_is_now() -> None:
+    checked = episode(
+        (ClearThinking, {"trigger": Turns(4)}), (ClearToolResults, {"trigger": ToolUses(2), "keep": 0, "clear_inputs": True})
+    )
+    checked.play([f"<think>{'a thought ' * 30}</think>" + call("say", text="word " * 30) for _ in range(8)])
+    assert len(thinking(checked)) < 8
+    for reply in [message for message in checked.chat.messages if message.role == "assistant" and not message.thinking]:
+        assert reply.calls[0].arguments == {}, "what was cleared does not come back"

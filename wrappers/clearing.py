@@ -54,19 +54,20 @@ class ClearThinking(ContextWrapper):
     def begin(self) -> None:
         """Forget the last episode."""
         super().begin()
-        self._thought: dict[str, Message] = {}
+        self._thought: list[str] = []
 
     def edit(self) -> None:
         """Clear the thinking that is older than the newest."""
         if isinstance(self.keep, str):
             return
-        self._thought.update((message.id, message) for message in self.view.fresh if message.thinking)
+        known = [] if self.view.rebuilt else self._thought
+        self._thought = [*known, *(m.id for m in self.view.fresh if m.thinking and m.id not in known)]
         if len(self._thought) <= self.keep or not self.due(self.trigger.level(self.view.load)):
             return
-        old = [self._thought.pop(message_id) for message_id in list(self._thought)[: -self.keep]]
-        cleared = {message.id: replace(message, thinking="", raw="") for message in old}
+        old, self._thought = set(self._thought[: -self.keep]), self._thought[-self.keep :]
+        pairs = [(message, replace(message, thinking="", raw="")) for message in self.view.find(old)]
         count = self.view.counter.count
-        self.view.apply("ClearThinking", {m.id: cleared[m.id] for m in old if count(cleared[m.id]) < count(m)})
+        self.view.apply("ClearThinking", {new.id: new for message, new in pairs if count(new) < count(message)})
 
 
 class ClearToolResults(ContextWrapper):

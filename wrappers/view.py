@@ -8,7 +8,7 @@ O(new); only an edit of an older message costs O(view).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -55,7 +55,8 @@ class ContextView:
         requested: The tokens of the request that was taken back last.
         phase: `act`, or `summary` if the last reply was one.
         overflow: Whether what must be shown does not fit.
-        fresh: The messages that the last observation added or changed.
+        fresh: The messages that the last observation added or changed, without the pinned ones.
+        rebuilt: Whether these are all that is shown, because the env has rewritten older messages.
         summaries: Ids of replies that stand for older messages.
         outermost: The strategy that reports.
     """
@@ -75,6 +76,7 @@ class ContextView:
         self.cleared: set[str] = set()
         self.warned = self.overflow = False
         self.fresh: list[Message] = []
+        self.rebuilt = False
         self.summaries: set[str] = set()
         self.request: Message | None = None
         self.requested = self._request_tokens = 0
@@ -126,6 +128,11 @@ class ContextView:
         """The last message shown, but for a request."""
         return self._open[-1]
 
+    def find(self, ids: Collection[str]) -> list[Message]:
+        """Messages as they are shown now, oldest first; O(new) if they are among the newest, else O(view)."""
+        found = [message for message in self._tail() if message.id in ids]
+        return found if len(found) == len(ids) else [*(m for m in self._base.messages if m.id in ids), *found]
+
     def turns(self) -> list[Turn]:
         """The replies shown, with their answers, oldest first; O(view)."""
         turns: list[tuple[Message, list[Message]]] = []
@@ -151,7 +158,8 @@ class ContextView:
         """
         known = len(self._source.messages)
         before = self._tail()
-        if known and chat.shared_prefix(self._source) == known < len(chat.messages):
+        self.rebuilt = not (known and chat.shared_prefix(self._source) == known < len(chat.messages))
+        if not self.rebuilt:
             before = list(self._open)
         else:
             before = [*self._base.messages, *before]
@@ -164,8 +172,9 @@ class ContextView:
         self._newest = chat.messages[-1].id
         self._open = list(self._shown(chat.messages[-1]))
         self._held.extend(new)
-        self.fresh = [*new, *self._open]
-        self._account(before, self.fresh)
+        new += self._open
+        self.fresh = [message for message in new if message.id not in self._pinned]
+        self._account(before, new)
         self._settle()
         self._refresh()
 
