@@ -28,7 +28,7 @@ wheel: $(VENV)/.dev
 	rm -rf dist .wheel-venv
 	$(BIN)/python -m build --wheel --outdir dist
 	$(PYTHON) -m venv .wheel-venv
-	.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[cli,hardened]" mypy
+	.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[cli,endpoint,export,hardened,trl]" mypy
 	.wheel-venv/bin/python -P .ci/check_wheel.py dist/*.whl
 
 bench: $(VENV)/.bench

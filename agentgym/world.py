@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentgym.messages import Content, ToolCall
 
@@ -96,6 +97,20 @@ class World(Generic[ConfigT]):
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """The calls that would be carried out now, as far as the shown history tells: for random play and action masks."""
+        raise NotImplementedError
+
+    # What classical agents, which take numbers in place of text, need besides (`agentgym.wrappers.discrete`). These too depend on
+    # nothing hidden, but for the configuration, which says how long they are: a world read from text has to be given it.
+
+    def menu(self) -> Sequence[ToolCall]:
+        """Every call that this configuration can ask for, in an order and number that depend on the configuration alone.
+
+        A place that stands for nothing yet (a node that has not been shown) holds a call that is refused.
+        """
+        raise NotImplementedError
+
+    def features(self) -> NDArray[np.float32]:
+        """What the task and `state()` tell, in numbers in [-1, 1]; the shape depends on the configuration alone."""
         raise NotImplementedError
 
     # How a scripted policy reads what the hooks above wrote. They are given text and fill a world with what the text tells.

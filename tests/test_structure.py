@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("envs", "oracles", "wrappers", "training")
 SOURCES = sorted(path for folder in ("agentgym", *FOLDERS) for path in (ROOT / folder).rglob("*.py"))
 ALL = SOURCES + sorted(path for folder in ("tests", "benchmarks") for path in (ROOT / folder).glob("*.py"))
-HEAVY = {"torch", "transformers", "ray", "trl", "stable_baselines3", "matplotlib"}
+HEAVY = {"torch", "transformers", "ray", "trl", "stable_baselines3", "sb3_contrib", "matplotlib", "datasets", "pyarrow"}
 # What each part may import of the others, besides the core.
 MAY = {"agentgym": set(), "envs": {"envs"}, "oracles": {"oracles"}, "wrappers": {"wrappers"}, "training": {*FOLDERS}}
 

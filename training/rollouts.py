@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from itertools import islice
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.policy import Policy
+from agentgym.messages import Chat
+from agentgym.policy import Policy, Reply
 from agentgym.training.trajectories import Step, Trajectory
+
+
+class Episode:
+    """One episode under way.
+
+    Args:
+        env: An env made by `gymnasium.make` or `agentgym.make`; it is reset.
+        seed: The seed of the reset.
+        labels: What the trajectory is to say about itself.
+
+    Attributes:
+        chat: What the policy is to be shown next.
+        over: Whether the episode has ended.
+
+    Raises:
+        ValueError: The env has no spec, so its trajectory could not be replayed.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], seed: int, labels: Mapping[str, Any] | None = None) -> None:
+        if env.spec is None:
+            raise ValueError("an episode needs an env with a spec: make it with gymnasium.make or agentgym.make")
+        self.env, self.seed, self.labels = env, seed, dict(labels or {})
+        self.chat: Chat = env.reset(seed=seed)[0]
+        self._spec = env.spec.to_json()
+        self._steps: list[Step] = []
+        self._terminated = self._truncated = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode has ended."""
+        return self._terminated or self._truncated
+
+    def play(self, reply: Reply) -> None:
+        """Play a reply."""
+        chat, reward, self._terminated, self._truncated, info = self.env.step(reply.text)
+        self._steps.append(Step(self.chat, reply, float(reward), _plain(info)))
+        self.chat = chat
+
+    def trajectory(self) -> Trajectory:
+        """What has been played."""
+        ends = self._terminated, self._truncated, self.labels
+        return Trajectory(self._spec, self.seed, tuple(self._steps), self.chat, *ends)
 
 
 def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None) -> Trajectory:
@@ -25,17 +69,36 @@ def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Map
     Raises:
         ValueError: The env has no spec, so its trajectory could not be replayed.
     """
-    if env.spec is None:
-        raise ValueError("rollout needs an env with a spec: make it with gymnasium.make or agentgym.make")
-    chat, _ = env.reset(seed=seed)
-    steps: list[Step] = []
-    terminated = truncated = False
-    while not (terminated or truncated):
-        (reply,) = policy([chat])
-        after, reward, terminated, truncated, info = env.step(reply.text)
-        steps.append(Step(chat, reply, float(reward), _plain(info)))
-        chat = after
-    return Trajectory(env.spec.to_json(), seed, tuple(steps), chat, terminated, truncated, dict(labels or {}))
+    episode = Episode(env, seed, labels)
+    while not episode.over:
+        (reply,) = policy([episode.chat])
+        episode.play(reply)
+    return episode.trajectory()
+
+
+def collect(
+    policy: Policy, make_env: Callable[[], gymnasium.Env[Any, Any]], seeds: Iterable[int], num_envs: int = 32
+) -> Iterator[Trajectory]:
+    """Play episodes in lock-step batches; a finished one makes room for the next at once.
+
+    Args:
+        policy: Replies to all chats of a batch together.
+        make_env: Makes an env with a spec; called once for each place in the batch.
+        seeds: The seeds of the episodes, each played once.
+        num_envs: The size of the batch.
+
+    Yields:
+        Trajectories, as they end.
+    """
+    waiting = iter(seeds)
+    batch = [Episode(make_env(), seed) for seed in islice(waiting, num_envs)]
+    while batch:
+        for episode, reply in zip(batch, policy([episode.chat for episode in batch]), strict=True):
+            episode.play(reply)
+        yield from (episode.trajectory() for episode in batch if episode.over)
+        freed = [episode.env for episode in batch if episode.over]
+        batch = [episode for episode in batch if not episode.over]
+        batch += [Episode(env, seed) for env, seed in zip(freed, islice(waiting, len(freed)), strict=False)]
 
 
 def _plain(value: Any) -> Any:

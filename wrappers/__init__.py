@@ -5,6 +5,7 @@ from agentgym.wrappers.budget import AnyOf, Budget, Fraction, Tokens, ToolUses, 
 from agentgym.wrappers.clearing import ClearThinking, ClearToolResults
 from agentgym.wrappers.compaction import Compaction
 from agentgym.wrappers.context import ContextRecord, ContextWrapper
+from agentgym.wrappers.discrete import DiscreteActions, FeatureObservations
 from agentgym.wrappers.memory import MemoryTool
 from agentgym.wrappers.programmatic import ProgrammaticTools
 from agentgym.wrappers.trim import Trim
@@ -18,6 +19,8 @@ __all__ = [
     "ContextAwareness",
     "ContextRecord",
     "ContextWrapper",
+    "DiscreteActions",
+    "FeatureObservations",
     "Fraction",
     "MemoryTool",
     "ProgrammaticTools",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentgym.envs.lumina.budget import Budget
 from agentgym.messages import ToolCall
@@ -20,6 +21,7 @@ Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+_MENU = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
 _CELL = re.compile(r"\(([0-9]+), ([0-9]+)\)")
 _NUMBER = re.compile(r"[0-9]+")
 
@@ -176,6 +178,30 @@ class GridWorld(World[GridConfig]):
     def legal_calls(self) -> Sequence[ToolCall]:
         """The steps that stay on the board, and `done`."""
         return (*(ToolCall(direction, {}) for direction in _MOVES if self._next(direction)), _DONE)
+
+    def menu(self) -> Sequence[ToolCall]:
+        """The four directions and `done`."""
+        return _MENU
+
+    def features(self) -> NDArray[np.float32]:
+        """The board as it lies around the agent, the way to the goal, and the moves left.
+
+        Returns:
+            float32, shape `(2 * (2 * size - 1)**2 + 3,)`, in [-1, 1]. Two maps, row-major, with the agent's cell in the middle:
+            holes (1, else 0, and -1 off the board) and the goal (1, else 0). Then the rows and the columns to the goal as shares
+            of `size`, and the turns left as a share of the most that are of use.
+        """
+        size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
+        board = np.zeros((2, size, size), np.float32)
+        for hole in self.holes:
+            board[0][hole] = 1
+        board[1][self.goal] = 1
+        view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
+        view[0] = -1
+        view[:, size - 1 - row : 2 * size - 1 - row, size - 1 - column : 2 * size - 1 - column] = board
+        most = 2 * (size - 1) * (1 + self.penalty) + 1
+        rest = ((goal_row - row) / size, (goal_column - column) / size, min(max(self.turns_left / most, 0), 1))
+        return np.concatenate((view.ravel(), rest), dtype=np.float32)
 
     def state(self) -> str:
         """Position, goal and moves left; the board itself does not change."""

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from agentgym.envs.lumina.budget import Budget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
@@ -61,9 +64,9 @@ class ListWorld(World[ListConfig]):
         """Draw a list and remove random elements from it to get the target, so every instance is solvable."""
         config, rng = self.config, self.rng
         if config.duplicates:
-            values = rng.integers(10, 12 + config.items // 3, size=config.items)
+            values = rng.integers(10, _highest_value(config) + 1, size=config.items)
         else:
-            values = 10 + rng.choice(max(90, 3 * config.items), size=config.items, replace=False)
+            values = 10 + rng.choice(_highest_value(config) - 9, size=config.items, replace=False)
         removed = set(rng.choice(config.items, size=config.removals, replace=False).tolist())
         items = [int(value) for value in values]
         self._start(items, [value for k, value in enumerate(items) if k not in removed])
@@ -148,6 +151,29 @@ class ListWorld(World[ListConfig]):
         """Every pop that is not locked, and `done`."""
         return (*OneOf("pop", "id", range(self.locked, len(self.items))), _DONE)
 
+    def menu(self) -> Sequence[ToolCall]:
+        """A pop of each index of the initial list, and `done`: `items + 1` calls."""
+        return (*OneOf("pop", "id", range(self.config.items)), _DONE)
+
+    def features(self) -> NDArray[np.float32]:
+        """The two lists side by side, and the turns left.
+
+        Returns:
+            float32, shape `(5 * items + 1,)`, in [-1, 1]. Five rows over the indices of the initial list: values of the current
+            list and of the target as shares of the largest that there is (-1 behind their ends), whether they are equal (1, else
+            0), whether the index is locked (1, else 0), whether it is in the current list (1, else 0). Then the turns left as a
+            share of `removals + 1`, the most that are of use.
+        """
+        length, most = self.config.items, self.config.removals + 1
+        rows = np.zeros((5, length), np.float32)
+        rows[:2] = -1
+        for row, values in enumerate((self.items, self.target)):
+            rows[row, : len(values)] = np.divide(values, _highest_value(self.config))
+        rows[2] = (rows[0] == rows[1]) & (rows[0] >= 0)
+        rows[3, : self.locked] = 1
+        rows[4, : len(self.items)] = 1
+        return np.append(rows, np.float32(min(self.turns_left / most, 1)))
+
     def state(self) -> str:
         """The current list with indices, the target, the lock and the turns left."""
         items = ", ".join(f"{k}: {value}" for k, value in enumerate(self.items)) or "empty"
@@ -203,6 +229,11 @@ class ListWorld(World[ListConfig]):
             return ToolCall("pop", {"id": int(index[0])})
         origin = int(index[0])
         return ToolCall("pop", {"id": self._origins.index(origin)}) if origin in self._origins else None
+
+
+def _highest_value(config: ListConfig) -> int:
+    """The largest value that an element can have."""
+    return 11 + config.items // 3 if config.duplicates else max(99, 3 * config.items + 9)
 
 
 register(

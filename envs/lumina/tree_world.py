@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentgym.envs.lumina.budget import Budget
 from agentgym.messages import ToolCall
@@ -205,6 +206,30 @@ class TreeWorld(World[TreeConfig]):
     def legal_calls(self) -> Sequence[ToolCall]:
         """Every question about, and every report of, a node that has been shown, and `unreachable`."""
         return (*OneOf("get_children", "id", self.known), *OneOf("found", "id", self.known), _UNREACHABLE)
+
+    def menu(self) -> Sequence[ToolCall]:
+        """A question about each node in the order in which they were shown, a report of each, and `unreachable`: `2 * nodes + 1`
+        calls. A node that has not been shown has an empty id.
+        """
+        ids = [*self.known, *[""] * (self.config.nodes - len(self.known))]
+        calls = [ToolCall(name, {"id": node}) for name in ("get_children", "found") for node in ids]
+        return (*calls, _UNREACHABLE)
+
+    def features(self) -> NDArray[np.float32]:
+        """What is known of each node, in the order of the menu, and the turns left. Which node hangs on which is left out: it tells
+        nothing about where the target is.
+
+        Returns:
+            float32, shape `(3 * nodes + 2,)`, in [0, 1]. Three rows over the nodes in the order in which they were shown: whether
+            the node is known, whether its children have not been looked up, whether it has the target value (1, else 0). Then
+            whether the target may be missing, and the turns left as a share of `nodes + 1`, the most that are of use.
+        """
+        nodes = self.config.nodes
+        rows = np.zeros((3, nodes), np.float32)
+        for slot, (node, value) in enumerate(self.known.items()):
+            rows[:, slot] = 1, node in self._frontier, value == self.target
+        turns = min(self.turns_left / (nodes + 1), 1)
+        return np.concatenate((rows.ravel(), (self._may_be_absent, turns)), dtype=np.float32)
 
     def state(self) -> str:
         """Every node shown so far with its children, in the form of the task, and the turns left."""

@@ -1,0 +1,224 @@
+"""Two servers of the chat-completions protocol: one plays a script; run as a program, this file serves a tiny random model."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import agentgym
+from agentgym import ToolCall
+from agentgym.training.endpoint import EndpointConfig, EndpointPolicy
+
+
+@dataclass
+class Answer:
+    """What the server does about a request; `hang` leaves it without an answer for as long as the server lives."""
+
+    message: Mapping[str, Any] = field(default_factory=dict)
+    status: int = 200
+    error: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    usage: Mapping[str, Any] | None = None
+    choice: Mapping[str, Any] = field(default_factory=dict)
+    body: str | None = None
+    delay: float = 0.0
+    hang: bool = False
+
+    def text(self, model: str) -> str:
+        if self.body is not None:
+            return self.body
+        if self.error is not None:
+            return json.dumps({"error": self.error})
+        choice = {"index": 0, "message": {"role": "assistant", "content": None, **self.message}, "finish_reason": "stop"}
+        answer = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model, "choices": [choice | self.choice]}
+        return json.dumps(answer | ({"usage": self.usage} if self.usage else {}))
+
+
+Script = Callable[[dict[str, Any], int], Answer]
+
+
+class ScriptedServer(ThreadingHTTPServer):
+    """Answers the k-th request as `script(request, k)` says, and counts how many it has at a time."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.script = script
+        self.requests: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.connections = self.now = self.most = 0
+        self.ending = threading.Event()
+        self.lock = threading.Lock()
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], (ConnectionError, json.JSONDecodeError)):  # a client that gave up half-way
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm: ClassVar[bool] = True
+    server: ScriptedServer
+
+    def setup(self) -> None:
+        super().setup()
+        with self.server.lock:
+            self.server.connections += 1
+
+    def do_POST(self) -> None:
+        server = self.server
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with server.lock:
+            server.requests.append(request)
+            server.keys.append(self.headers["Authorization"])
+            number = len(server.requests)
+            server.now += 1
+            server.most = max(server.most, server.now)
+        try:
+            answer = (
+                server.script(request, number) if self.path == "/v1/chat/completions" else Answer(status=404, error="no such path")
+            )
+            server.ending.wait(60 if answer.hang else answer.delay)
+        finally:
+            with server.lock:
+                server.now -= 1
+        self.answer(answer, request["model"])
+
+    def answer(self, answer: Answer, model: str) -> None:
+        body = answer.text(model).encode()
+        try:
+            self.send_response(answer.status)
+            for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **answer.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+        except ConnectionError:  # the client has given up
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def serving(script: Script | Answer) -> Iterator[ScriptedServer]:
+    answer = script
+    server = ScriptedServer((lambda request, number: answer) if isinstance(answer, Answer) else answer)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.ending.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def playing(script: Script | Answer, **options: Any) -> Iterator[tuple[EndpointPolicy, ScriptedServer]]:
+    options = {"backoff": 0.001, "timeout": 20.0} | options
+    with serving(script) as server, closing(EndpointPolicy(EndpointConfig("m", server.url, **options))) as policy:
+        yield policy, server
+
+
+def call(name: str, arguments: Any, call_id: str = "srv_1") -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def playing_out(plan: list[ToolCall], text: bool) -> Script:
+    """Plays a plan, one call for each reply, in the form that the request asks for."""
+
+    def script(request: dict[str, Any], number: int) -> Answer:
+        turn = sum(message["role"] == "assistant" for message in request["messages"])
+        if text:
+            return Answer({"content": agentgym.render(plan[turn])})
+        return Answer({"content": "next", "tool_calls": [call(plan[turn].name, json.dumps(dict(plan[turn].arguments)))]})
+
+    return script
+
+
+def failing(times: int, status: int, **headers: str) -> Script:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def script(request: dict[str, Any], number: int) -> Answer:
+        failed = Answer(status=status, error={"message": "not now", "code": None}, headers=named)
+        return failed if number <= times else Answer({"content": "at last"})
+
+    return script
+
+
+@contextmanager
+def transformers_serve(folder: Path) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    line = [sys.executable, __file__, str(folder), str(port)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    with (folder / "log").open("w") as log, subprocess.Popen(line, stdout=log, stderr=log, env=environment) as process:
+        try:
+            for _ in range(600):
+                assert process.poll() is None, (folder / "log").read_text()
+                with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+                    break
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.kill()
+
+
+TEMPLATE = (
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}"
+    "{{ c.function.arguments | tojson }}{% endfor %}\n{% endfor %}{% if tools %}{{ tools | length }} tools\n{% endif %}assistant: "
+)
+
+
+def serve_tiny_model(folder: Path, port: int) -> None:
+    """Make a random model and a tokenizer, and serve them with transformers' own server until killed."""
+    # Tests import this module for the other server, which needs none of these.
+    import torch  # noqa: PLC0415
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: PLC0415
+    from transformers.cli.serve import Serve  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    bytewise = Tokenizer(models.BPE())
+    bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bytewise.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<eos>"], initial_alphabet=alphabet, show_progress=False)
+    bytewise.train_from_iterator(["assistant: tool_call name arguments user system error"], trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytewise, eos_token="<eos>", pad_token="<eos>")
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=16_384,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.eos_token_id,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    Serve(str(folder), host="127.0.0.1", port=port, device="cpu")
+
+
+if __name__ == "__main__":
+    serve_tiny_model(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,327 @@
+"""Exports: each reply and each sampled id is trained on exactly once, after what the policy was shown."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentgym import STRATEGIES, Chat, Image, Message, Reply, ToolCall, make, render
+from agentgym.oracles import NoisyPolicy
+from agentgym.prompts import SUMMARY_FOLLOWS
+from agentgym.training.export import ChatRow, demonstrations, export, group_id, to_chat_rows, to_training_dict, write_rows
+from agentgym.training.rollouts import rollout
+from agentgym.training.trajectories import Step, Trajectory
+
+CONTEXTS = ("none", *STRATEGIES, "clear_results+memory", "+".join(STRATEGIES))
+
+
+def play(context: str = "none", window: int = 1_500, seed: int = 2, world: str = "TreeWorld", **options: Any) -> Trajectory:
+    env = make(world, context=context, window=window, **({"nodes": 60} if world == "TreeWorld" else {}), **options)
+    return rollout(env, NoisyPolicy(world, 0.1), seed, {"context": context})
+
+
+class Tokens:
+    """A policy with tokens: a character is an id, and a prompt is the text of its messages."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        return [self._reply(chat, reply) for chat, reply in zip(chats, self.policy(chats), strict=True)]
+
+    def _reply(self, chat: Chat, reply: Reply) -> Reply:
+        said = "".join(f"<{m.role}>{m.raw or m.text}" for m in chat.messages) + "<assistant>"
+        ids = tuple(map(ord, reply.text))
+        return Reply(reply.text, tuple(map(ord, said)), ids, tuple(-k / 1_000 for k in ids))
+
+
+# Chat rows.
+
+
+@pytest.mark.parametrize("scope", ["persistent", "ephemeral"])
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_each_reply_is_trainable_in_one_row(context: str, scope: str) -> None:
+    trajectory = play(context, 4_000, oracles="SP", hint_scope=scope)
+    rows = to_chat_rows(trajectory, 7)
+    assert [text for row in rows for text in row["replies"]] == [step.reply.text for step in trajectory.steps]
+    for number, (row, segment) in enumerate(zip(rows, trajectory.segments(), strict=True)):
+        shown = trajectory.steps[segment[-1]].chat
+        assert row["messages"][:-1] == shown.to_openai()
+        assert row["trainable"][-1] == len(row["messages"]) - 1
+        assert len(row["trainable"]) == len(row["replies"]) == len(segment)
+        for place, k in zip(row["trainable"], segment, strict=True):
+            assert row["messages"][:place] == trajectory.steps[k].chat.to_openai(), "a reply stands after what it answered"
+            assert row["messages"][place]["role"] == "assistant"
+        assert (row["episode"], row["segment"], row["seed"], row["reward"]) == (7, number, 2, trajectory.reward)
+        assert (row["terminated"], row["truncated"]) == (trajectory.terminated, trajectory.truncated)
+        assert json.loads(row["tools"]) == [tool.to_openai() for tool in shown.tools]
+        assert json.loads(row["labels"]) == {"context": context}
+        assert row["group"] == group_id(trajectory)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["ListWorld", "TreeWorld", "GridWorld"]),
+    st.sampled_from(CONTEXTS),
+    st.integers(1_200, 4_000),
+    st.integers(0, 50),
+    st.sampled_from(["", "S", "SP"]),
+)
+def test_whatever_the_stack_every_reply_and_every_id_is_trained_once(
+    world: str, context: str, window: int, seed: int, oracles: str
+) -> None:
+    env = make(world, context=context, window=window, oracles=oracles)
+    trajectory = rollout(env, Tokens(NoisyPolicy(world, 0.2)), seed)
+    rows = to_chat_rows(trajectory)
+    assert [text for row in rows for text in row["replies"]] == [step.reply.text for step in trajectory.steps]
+    check_tokens(trajectory)
+
+
+def check_tokens(trajectory: Trajectory) -> None:
+    """Every sampled id is in one mask, after the ids it was sampled after, with its log-probability."""
+    rows = to_training_dict(trajectory)["rows"]
+    assert [k for row in rows for k in row["steps"]] == [k for k, step in enumerate(trajectory.steps) if step.reply.ids]
+    for row in rows:
+        assert len(row["input_ids"]) == len(row["loss_mask"])
+        masked = 0
+        for k in row["steps"]:
+            reply = trajectory.steps[k].reply
+            start, end = len(reply.prompt_ids), len(reply.prompt_ids) + len(reply.ids)
+            assert tuple(row["input_ids"][:end]) == reply.prompt_ids + reply.ids
+            assert row["loss_mask"][start:end] == [1] * len(reply.ids)
+            if row["logprobs"] is not None:
+                assert tuple(row["logprobs"][start:end]) == reply.logprobs
+            masked += len(reply.ids)
+        assert sum(row["loss_mask"]) == masked
+
+
+def test_the_last_reply_of_a_segment_is_as_the_env_took_it() -> None:
+    trajectory = play("clear_results", window=1_200)
+    assert len(trajectory.segments()) > 1
+    for row, segment in zip(to_chat_rows(trajectory), trajectory.segments(), strict=True):
+        step = trajectory.steps[segment[-1]]
+        call = row["messages"][-1]["tool_calls"][0]
+        assert call["function"]["name"] in step.reply.text
+        assert call["id"] == f"call_{segment[-1] + 1}_0"
+
+
+def test_calls_that_the_env_did_not_take_are_in_the_text_only() -> None:
+    two = render(ToolCall("pop", {"id": 0})) + render(ToolCall("done", {}))
+    trajectory = rollout(make("ListWorld"), lambda chats: [Reply(two) for _ in chats], 0)
+    (row,) = to_chat_rows(trajectory)
+    assert set(row["replies"]) == {two}
+    assert not [k for k in row["trainable"] if "tool_calls" in row["messages"][k]]
+
+
+def test_a_summary_is_trained_in_the_row_that_asks_for_it() -> None:
+    trajectory = play("compaction", window=1_200)
+    rows = to_chat_rows(trajectory)
+    summaries = [row for row in rows if row["replies"][-1].startswith("<state>")]
+    assert len(summaries) == len(rows) - 1 > 0
+    for row in summaries:
+        assert "reply with a summary" in row["messages"][-2]["content"]
+        assert row["messages"][-1] == {"role": "assistant", "content": row["replies"][-1]}
+    after = rows[1]["messages"]
+    place = next(k for k, message in enumerate(after) if message["content"].startswith(SUMMARY_FOLLOWS))
+    assert after[place - 1]["role"] == "assistant"
+    assert place - 1 not in rows[1]["trainable"], "the summary was trained before"
+
+
+def test_examples_are_not_trained() -> None:
+    trajectory = play("none", window=100_000, shots=1)
+    (row,) = to_chat_rows(trajectory)
+    said = [k for k, message in enumerate(row["messages"]) if message["role"] == "assistant"]
+    assert len(said) > len(trajectory.steps) == len(row["trainable"])
+    assert row["trainable"] == said[-len(trajectory.steps) :]
+
+
+def drawn() -> Trajectory:
+    """Two replies, with a picture in the result of the first."""
+    chat = Chat((Message("system", "s", id="0:0"), Message("user", "t", id="0:1")))
+    reply = Message("assistant", "a", calls=(ToolCall("f", {}, "c"),), id="1:0", raw="A")
+    after = chat.add(reply, Message("tool", "seen", call_id="c", images=(Image(b"x"),), id="1:1"))
+    steps = Step(chat, Reply("A"), 0.0, {}), Step(after, Reply("B"), 1.0, {})
+    return Trajectory('{"id": "x"}', 0, steps, after.add(Message("assistant", "B", raw="B")), True, False)
+
+
+def test_pictures_move_the_positions(tmp_path: Path) -> None:
+    (row,) = to_chat_rows(drawn())
+    assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant", "tool", "user", "assistant"]
+    assert row["trainable"] == [2, 5]
+    assert export([drawn()], tmp_path / "rows.jsonl") == 1
+    with pytest.raises(ValueError, match="episode 0 has pictures, which only the format 'jsonl' can hold"):
+        export([drawn()], tmp_path / "rows.parquet", "parquet")
+
+
+def test_groups_are_of_one_spec_and_seed() -> None:
+    one, other = play(seed=1), play(seed=2)
+    assert group_id(one) == group_id(Trajectory.from_json(one.to_json())) == group_id(replace(one, steps=()))
+    assert group_id(one) == group_id(replace(one, spec=json.dumps(dict(reversed(json.loads(one.spec).items())))))
+    assert len({group_id(each) for each in (one, other, play(seed=1, oracles="S"), play(seed=1, world="ListWorld"))}) == 4
+
+
+# Tokens.
+
+
+def tokens(*replies: Reply, broken: Sequence[int] = ()) -> Trajectory:
+    """A trajectory with these replies; the chat is edited before those in `broken`."""
+    chat = Chat((Message("user", "t", id="0:1"),))
+    steps = []
+    for k, reply in enumerate(replies):
+        chat = Chat((Message("user", f"edited {k}", id="0:1"),)) if k in broken else chat
+        steps.append(Step(chat, reply, 1.0, {"turn": k + 1}))
+        chat = chat.add(Message("assistant", reply.text, id=f"{k + 1}:0", raw=reply.text), Message("user", "next"))
+    return Trajectory('{"id": "x"}', 3, tuple(steps), chat, True, False, {"arm": "S"})
+
+
+ONE = Reply("one", (1, 2), (3, 4), (-0.1, -0.2))
+TWO = Reply("two", (1, 2, 3, 4, 5), (6,), (-0.3,))
+AFRESH = Reply("two", (1, 2, 9), (6,), (-0.3,))
+
+
+def test_masks_by_hand() -> None:
+    made = to_training_dict(tokens(ONE, TWO))
+    assert made["rows"] == [
+        {
+            "input_ids": [1, 2, 3, 4, 5, 6],
+            "loss_mask": [0, 0, 1, 1, 0, 1],
+            "logprobs": [0.0, 0.0, -0.1, -0.2, 0.0, -0.3],
+            "advantage": None,
+            "segment": 0,
+            "steps": [0, 1],
+        }
+    ]
+    assert (made["reward"], made["seed"], made["terminated"], made["truncated"], made["labels"]) == (
+        2.0,
+        3,
+        True,
+        False,
+        {"arm": "S"},
+    )
+    assert made["group"] == group_id(tokens(ONE))
+
+
+def test_a_prompt_with_other_ids_begins_a_row() -> None:
+    first, second = to_training_dict(tokens(ONE, AFRESH))["rows"]
+    assert (first["input_ids"], first["loss_mask"], first["steps"]) == ([1, 2, 3, 4], [0, 0, 1, 1], [0])
+    assert (second["input_ids"], second["loss_mask"], second["steps"]) == ([1, 2, 9, 6], [0, 0, 0, 1], [1])
+    assert (first["segment"], second["segment"]) == (0, 0)
+
+
+def test_an_edit_begins_a_row() -> None:
+    rows = to_training_dict(tokens(ONE, TWO, broken=[1]))["rows"]
+    assert [(row["segment"], row["loss_mask"]) for row in rows] == [(0, [0, 0, 1, 1]), (1, [0, 0, 0, 0, 0, 1])]
+
+
+def test_replies_without_ids_are_left_out_and_missing_logprobs_are_said() -> None:
+    bare = replace(TWO, logprobs=())
+    (row,) = to_training_dict(tokens(ONE, bare))["rows"]
+    assert (row["logprobs"], row["loss_mask"]) == (None, [0, 0, 1, 1, 0, 1])
+    rows = to_training_dict(tokens(ONE, Reply("scripted"), TWO))["rows"]
+    assert [row["steps"] for row in rows] == [[0], [2]]
+    assert rows[1]["loss_mask"] == [0, 0, 0, 0, 0, 1]
+    silent = to_training_dict(tokens(ONE, Reply("", (1, 2, 3, 4, 5)), Reply("x", (1, 2, 3, 4, 5, 6), (7,), (-1.0,))))["rows"]
+    assert [(row["steps"], row["loss_mask"]) for row in silent] == [([0, 2], [0, 0, 1, 1, 0, 0, 1])]
+    with pytest.raises(ValueError, match="no reply of this trajectory has token ids: play it with"):
+        to_training_dict(tokens(Reply("scripted")))
+    with pytest.raises(ValueError, match="step 1 has 1 ids and 2 logprobs; record one for each id"):
+        to_training_dict(tokens(ONE, replace(TWO, logprobs=(-1.0, -2.0))))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**6))
+def test_every_sampled_id_is_trainable_exactly_once(seed: int) -> None:
+    rng = random.Random(seed)
+    replies: list[Reply] = []
+    for k in range(rng.randint(1, 8)):
+        before = (*replies[-1].prompt_ids, *replies[-1].ids) if replies and rng.random() < 0.7 else ()
+        prompt = (*before, *(rng.randint(0, 2) for _ in range(rng.randint(0, 3))))
+        ids = tuple(rng.randint(0, 2) for _ in range(rng.randint(0, 3)))
+        replies.append(Reply(f"reply {k}", prompt, ids, tuple(rng.random() for _ in ids)))
+    if any(reply.ids for reply in replies):
+        check_tokens(tokens(*replies, broken=[k for k in range(8) if rng.random() < 0.2]))
+
+
+# Files.
+
+
+@pytest.fixture(scope="module")
+def played() -> list[Trajectory]:
+    return [
+        play(context, 2_500, seed, oracles="S") for context in ("compaction+memory", "none", "clear_thinking") for seed in (0, 1)
+    ]
+
+
+def as_rows(trajectories: Sequence[Trajectory]) -> list[ChatRow]:
+    return [row for episode, each in enumerate(trajectories) for row in to_chat_rows(each, episode)]
+
+
+def plain(row: Any) -> Any:
+    """A row as Arrow gives it back, without the nulls it fills in."""
+    return {**row, "messages": [{key: value for key, value in message.items() if value is not None} for message in row["messages"]]}
+
+
+@pytest.mark.parametrize(("format", "loader"), [("jsonl", "json"), ("parquet", "parquet")])
+def test_files_are_read_by_datasets(format: Any, loader: str, played: list[Trajectory], tmp_path: Path) -> None:
+    path = tmp_path / f"rows.{format}"
+    expected = as_rows(played)
+    assert export(iter(played), path, format) == len(expected)
+    loaded = datasets.load_dataset(loader, data_files=str(path), cache_dir=str(tmp_path / "cache"), split="train")
+    assert [plain(row) for row in loaded] == expected
+
+
+def test_files_are_read_without_datasets(played: list[Trajectory], tmp_path: Path) -> None:
+    expected = as_rows(played)
+    export(played, tmp_path / "rows.jsonl")
+    lines = (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == expected
+    export(played, tmp_path / "rows.parquet", "parquet")
+    assert [plain(row) for row in pq.read_table(tmp_path / "rows.parquet").to_pylist()] == expected
+    export(played, tmp_path / "rows", "datasets")
+    assert [plain(row) for row in datasets.load_from_disk(str(tmp_path / "rows"))] == expected
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "datasets"])
+def test_no_rows_make_a_file_too(format: Any, tmp_path: Path) -> None:
+    assert write_rows([], tmp_path / "rows", format) == 0
+    assert (tmp_path / "rows").exists()
+
+
+def test_rows_are_written_as_they_come(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    (row,) = to_chat_rows(drawn())
+    big = 1_000
+
+    def rows() -> Iterator[ChatRow]:
+        for k in range(big):
+            yield row
+            assert k < big - 1 or path.stat().st_size > 0
+
+    assert write_rows(rows(), path) == big
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="format must be one of jsonl, parquet, datasets, got 'csv'"):
+        export([], tmp_path / "rows", "csv")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dialect", ["json", "python"])
+def test_demonstrations_solve_the_task(dialect: str, tmp_path: Path) -> None:
+    rows = list(demonstrations("TreeWorld", range(5, 8), dialect=dialect, nodes=20))
+    assert [row["seed"] for row in rows] == [5, 6, 7]
+    assert [row["episode"] for row in rows] == [0, 1, 2]
+    assert {row["reward"] for row in rows} == {1.0}
+    assert all(reply.startswith("```python" if dialect == "python" else "<tool_call>") for row in rows for reply in row["replies"])
+    assert all(row["messages"][k]["tool_calls"] for row in rows for k in row["trainable"])
+    assert json.loads(rows[0]["labels"]) == {"policy": "oracle"}
+    assert write_rows(rows, tmp_path / "rows.parquet", "parquet") == 3

@@ -1,0 +1,167 @@
+"""Local models: tokens in are tokens out, log-probabilities are those of the model, and rows hold every sampled token once."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentgym import Chat, Reply, make
+from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.training.batches import batch, logprobs_of
+from agentgym.training.models import END, TEMPLATE, LocalPolicy, Renderer, make_model, make_tokenizer
+from agentgym.training.rollouts import collect, rollout
+from agentgym.training.rows import Row, rows
+from agentgym.training.trajectories import Step, Trajectory
+
+OPTIONS: dict[str, Any] = {"items": 5, "removals": 2, "dialect": "python"}
+THINKING = TEMPLATE.replace("message.content", "(message.content.split('</think>')[-1] if not loop.last else message.content)")
+
+
+def env(**changes: Any) -> Any:
+    return make("ListWorld", **{**OPTIONS, **changes})
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    demos = [rollout(env(), OraclePolicy("ListWorld", dialect="python"), seed) for seed in range(20)]
+    return make_tokenizer([m.raw or m.text for demo in demos for m in demo.last.messages], 400)
+
+
+def policy(tokenizer: Any, **options: Any) -> LocalPolicy:
+    return LocalPolicy(make_model(tokenizer, width=32, heads=2), tokenizer, **{"max_new_tokens": 6, **options})
+
+
+def test_a_tokenizer_made_on_the_spot_reads_anything_back(tokenizer: Any) -> None:
+    for text in ("Initial list: [13, 91]", "Größe 値 \n\t <|end|> 123456", "```python\npop(id=3)\n```"):
+        assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
+    assert len(tokenizer.encode("pop(id=", add_special_tokens=False)) < 5
+
+
+def test_prompts_continue_the_ids_of_prompts_and_replies(tokenizer: Any) -> None:
+    for trajectory in collect(policy(tokenizer), env, range(6), num_envs=3):
+        before: tuple[int, ...] = ()
+        for step in trajectory.steps:
+            assert step.reply.prompt_ids[: len(before)] == before
+            assert tokenizer.decode(list(step.reply.prompt_ids)).endswith("<|assistant|>")
+            before = step.reply.prompt_ids + step.reply.ids
+        (row,) = rows(trajectory)
+        assert row.ids == before
+
+
+def test_sampled_ids_are_kept_though_the_text_has_other_tokens(tokenizer: Any) -> None:
+    """A reply sampled byte by byte is not tokenised again into the longer tokens of its text."""
+    renderer = Renderer(tokenizer)
+    one = env()
+    chat, _ = one.reset(seed=0)
+    text = "```python\npop(id=0)\n```"
+    slow = tuple(i for character in text for i in tokenizer.encode(character, add_special_tokens=False))
+    assert slow != tuple(tokenizer.encode(text, add_special_tokens=False))
+    reply = Reply(text, renderer.ids(chat), (*slow, tokenizer.eos_token_id), (0.0,) * (len(slow) + 1))
+    renderer.remember(chat, reply)
+    after, *_ = one.step(text)
+    assert renderer.ids(after)[: len(reply.prompt_ids) + len(reply.ids)] == reply.prompt_ids + reply.ids
+    assert tokenizer.decode(list(renderer.ids(after))).count(END) == 3
+
+
+def test_a_template_that_strips_thinking_starts_a_new_row(tokenizer: Any) -> None:
+    stripping = make_tokenizer([OPTIONS["dialect"]], 320)
+    for template, expected in ((TEMPLATE, 1), (THINKING, 3)):
+        stripping.chat_template = template
+        renderer = Renderer(stripping)
+        one = env(removals=4, items=6)
+        chat, _ = one.reset(seed=0)
+        steps: list[Reply] = []
+        for k in range(3):
+            text = f"<think>so</think>```python\npop(id={k})\n```"
+            ids = (*stripping.encode(text, add_special_tokens=False), stripping.eos_token_id)
+            steps.append(Reply(text, renderer.ids(chat), ids, (0.0,) * len(ids)))
+            renderer.remember(chat, steps[-1])
+            chat, *_ = one.step(text)
+        assert len(rows(played(steps))) == expected
+
+
+def played(replies: list[Reply]) -> Trajectory:
+    """A trajectory that holds replies."""
+    return Trajectory("{}", 0, tuple(Step(Chat(), reply, 0.0, {}) for reply in replies), Chat(), True, False)
+
+
+def test_logprobs_are_those_of_the_model_and_padding_changes_nothing(tokenizer: Any) -> None:
+    for temperature in (1.0, 0.7):
+        player = policy(tokenizer, temperature=temperature)
+        made = [row for trajectory in collect(player, env, range(5), 5) for row in rows(trajectory)]
+        together = batch(made, tokenizer.pad_token_id)
+        found = logprobs_of(player.model, together, temperature)
+        assert torch.allclose(found * together.sampled, together.logprobs, atol=1e-5)
+        for k, row in enumerate(made):
+            alone = logprobs_of(player.model, batch([row], tokenizer.pad_token_id), temperature)
+            assert torch.allclose(alone[0], found[k, : len(row.ids)], atol=1e-5)
+
+
+def test_a_batch_plays_as_each_chat_alone(tokenizer: Any) -> None:
+    chats = [env(items=items).reset(seed=items)[0] for items in (3, 5, 8)]
+    together = policy(tokenizer, temperature=0)(chats)
+    assert [reply.ids for reply in together] == [policy(tokenizer, temperature=0)([chat])[0].ids for chat in chats]
+
+
+def test_sampling_is_seeded_and_leaves_the_global_generators_alone(tokenizer: Any) -> None:
+    before = torch.get_rng_state(), random.getstate()
+    chats = [env().reset(seed=seed)[0] for seed in range(4)]
+    first, again, other = (policy(tokenizer, seed=seed)(chats) for seed in (1, 1, 2))
+    assert first == again != other
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+    assert all(len(reply.ids) == len(reply.logprobs) <= 6 for reply in first)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(1, 4)), min_size=1, max_size=8))
+def test_every_sampled_token_is_in_one_row(turns: list[tuple[bool, int, int]]) -> None:
+    """Random episodes in which some prompts continue the one before and some are rewritten; every id is unique."""
+    fresh = iter(range(10_000))
+    replies: list[Reply] = []
+    context: tuple[int, ...] = ()
+    for rewritten, more, length in turns:
+        prompt = (() if rewritten else context) + tuple(next(fresh) for _ in range(more + 1))
+        ids = tuple(next(fresh) for _ in range(length))
+        replies.append(Reply("", prompt, ids, tuple(-float(i) for i in ids)))
+        context = prompt + ids
+    made = rows(played(replies))
+    trained = [i for row in made for i, sampled in zip(row.ids, row.sampled, strict=True) if sampled]
+    assert trained == [i for reply in replies for i in reply.ids]
+    for row in made:
+        assert [-logprob for logprob, sampled in zip(row.logprobs or (), row.sampled, strict=True) if sampled] == [
+            float(i) for i, sampled in zip(row.ids, row.sampled, strict=True) if sampled
+        ]
+    assert len(made) == 1 + sum(rewritten for rewritten, *_ in turns[1:])
+
+
+def test_rows_need_ids_and_logprobs() -> None:
+    with pytest.raises(ValueError, match="no reply of seed 0 has token ids: play it with a policy that records them"):
+        rows(played([Reply("pop")]))
+    with pytest.raises(ValueError, match="step 0 has 2 ids and 1 logprobs; record one for each id"):
+        rows(played([Reply("pop", (1,), (2, 3), (0.0,))]))
+    with pytest.raises(ValueError, match="a row has no log-probabilities; train on trajectories"):
+        batch(rows(played([Reply("pop", (1,), (2, 3))])), pad=0)
+
+
+def test_a_batch_is_padded_on_the_right() -> None:
+    made = batch([Row((5, 6, 7), (0, 1, 1), (0.0, -1.0, -2.0), (0,)), Row((8,), (1,), (-3.0,), (1,))], pad=0)
+    assert made.ids.tolist() == [[5, 6, 7], [8, 0, 0]]
+    assert made.attended.tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert made.sampled.tolist() == [[0, 1, 1], [1, 0, 0]]
+    assert made.logprobs.tolist() == [[0, -1, -2], [-3, 0, 0]]
+
+
+@pytest.mark.parametrize("num_envs", [1, 3, 50])
+def test_collect_plays_each_seed_once_as_rollout_does(num_envs: int) -> None:
+    player = NoisyPolicy("ListWorld", 0.3, dialect="python")
+    played_together = list(collect(player, env, range(10), num_envs))
+    assert sorted(trajectory.seed for trajectory in played_together) == list(range(10))
+    alone = {seed: rollout(env(), player, seed) for seed in range(10)}
+    assert all(alone[trajectory.seed] == trajectory for trajectory in played_together)
+    assert list(collect(player, env, [])) == []

@@ -1,0 +1,219 @@
+"""Small language models made on the spot, and the policy that plays with any causal language model of transformers.
+
+Token ids are sampled once and kept: a prompt that continues an earlier prompt and its reply is built from their ids, and text is
+never tokenised a second time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from agentgym.messages import Chat
+from agentgym.policy import Reply
+from agentgym.world import check_float, check_int
+
+END = "<|end|>"
+PAD = "<|pad|>"
+_ROLES = {"system": "<|system|>", "user": "<|user|>", "assistant": "<|assistant|>", "tool": "<|tool|>"}
+_REMEMBERED = 4_096
+
+TEMPLATE = (
+    "{% for message in messages %}{% if message.role != 'system' %}"
+    "{{ '<|' + message.role + '|>' + message.content + '<|end|>' }}"
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+"""The chat template of a model made on the spot. It leaves out the system message, which is the same in all episodes of a world."""
+
+
+def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer trained on texts, in which a number is one token if its digits are among the merges.
+
+    Args:
+        texts: What to train on.
+        size: The most entries of the vocabulary, at least 256 for the bytes.
+    """
+    check_int("size", size, 300, 1_000_000)
+    tokenizer = Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(Regex(r"[0-9]{1,3}|[^0-9]+"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=[PAD, END, *_ROLES.values()],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    fast: Any = PreTrainedTokenizerFast  # it has no types
+    made: PreTrainedTokenizerFast = fast(tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, chat_template=TEMPLATE)
+    return made
+
+
+def make_model(
+    tokenizer: PreTrainedTokenizerBase, width: int = 128, layers: int = 2, heads: int = 4, seed: int = 0
+) -> LlamaForCausalLM:
+    """A randomly initialised transformer for a tokenizer, without touching the global random generator.
+
+    Args:
+        tokenizer: Gives the size of the vocabulary.
+        width: The width of the residual stream; a multiple of the heads.
+        layers: The number of layers.
+        heads: The number of attention heads.
+        seed: Seeds the weights.
+    """
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        max_position_embeddings=4_096,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+        tie_word_embeddings=True,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config)
+
+
+class Renderer:
+    """Turns chats into token ids, reusing the ids of earlier prompts and replies.
+
+    An assistant message is rendered as the exact text that was written. A template that edits history (one that strips earlier
+    thinking, say) makes a prompt that does not begin with the one before; it is tokenised afresh, and training cuts there.
+
+    Args:
+        tokenizer: With a chat template.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.tokenizer = tokenizer
+        self._known: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+
+    def ids(self, chat: Chat) -> tuple[int, ...]:
+        """The prompt for the next reply."""
+        text = self._text(chat, len(chat.messages))
+        last = max((k for k, message in enumerate(chat.messages) if message.role == "assistant"), default=None)
+        if last is not None:
+            begun = self._text(chat, last) + chat.messages[last].raw
+            known = self._known.get(begun)
+            if known is not None and text.startswith(begun):
+                return known + self._encode(self._after(text[len(begun) :], known))
+        return self._encode(text)
+
+    def encode_reply(self, text: str) -> tuple[int, ...]:
+        """The tokens of a reply that was not sampled, with the end mark."""
+        end: Any = self.tokenizer.eos_token_id
+        return (*self._encode(text), end)
+
+    def remember(self, chat: Chat, reply: Reply) -> None:
+        """Keep the ids of a prompt and its reply, for the prompt that continues them."""
+        key = self._text(chat, len(chat.messages)) + reply.text
+        self._known[key] = reply.prompt_ids + reply.ids
+        self._known.move_to_end(key)
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    def _after(self, text: str, known: Sequence[int]) -> str:
+        """What follows a reply, without the end mark that the reply already has."""
+        end = str(self.tokenizer.eos_token)
+        return text.removeprefix(end) if known[-1] == self.tokenizer.eos_token_id else text
+
+    def _text(self, chat: Chat, count: int) -> str:
+        messages = [{"role": m.role, "content": m.raw or m.text} for m in chat.messages[:count]]
+        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return str(text)
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+
+
+class LocalPolicy:
+    """Plays with a causal language model of transformers.
+
+    Args:
+        model: The model; its device is where it runs.
+        tokenizer: Its tokenizer, with a chat template.
+        temperature: Of the sampling; 0 for the most probable token.
+        max_new_tokens: The most tokens of a reply.
+        seed: Seeds the sampling; the global generator is not touched.
+
+    Attributes:
+        renderer: Turns chats into token ids.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        temperature: float = 1.0,
+        max_new_tokens: int = 64,
+        seed: int = 0,
+    ) -> None:
+        check_float("temperature", temperature, 0.0, 100.0)
+        check_int("max_new_tokens", max_new_tokens, 1, 1_000_000)
+        self.model, self.temperature, self.max_new_tokens = model, temperature, max_new_tokens
+        self.renderer = Renderer(tokenizer)
+        self.generator = torch.Generator(device=model.device).manual_seed(seed)
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Reply to all chats in one batch."""
+        prompts = [self.renderer.ids(chat) for chat in chats]
+        sampled = self._generate(prompts)
+        replies = []
+        for chat, prompt, (ids, logprobs) in zip(chats, prompts, sampled, strict=True):
+            text = self.renderer.tokenizer.decode(self._without_end(ids), skip_special_tokens=False)
+            reply = Reply(str(text), prompt, ids, logprobs)
+            self.renderer.remember(chat, reply)
+            replies.append(reply)
+        return replies
+
+    def _without_end(self, ids: Sequence[int]) -> list[int]:
+        return list(ids[:-1] if ids and ids[-1] == self.renderer.tokenizer.eos_token_id else ids)
+
+    @torch.inference_mode()
+    def _generate(self, prompts: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+        """Sampled ids with their log-probabilities under the model as it samples, one row for each prompt."""
+        tokenizer, device = self.renderer.tokenizer, self.model.device
+        longest = max(map(len, prompts))
+        pad = int(tokenizer.pad_token_id)
+        ids = torch.tensor([[pad] * (longest - len(p)) + list(p) for p in prompts], device=device)
+        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device)
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        going = torch.ones(len(prompts), dtype=torch.bool, device=device)
+        tokens: list[torch.Tensor] = []
+        scores: list[torch.Tensor] = []
+        alive: list[torch.Tensor] = []
+        past: Any = None
+        for _ in range(self.max_new_tokens):
+            out = self.model(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=past, use_cache=True)
+            past = out.past_key_values
+            token, score = self._sample(out.logits[:, -1].float())
+            tokens.append(token)
+            scores.append(score)
+            alive.append(going)
+            going = going & (token != tokenizer.eos_token_id)
+            if not bool(going.any()):
+                break
+            ids, positions = token[:, None], positions[:, -1:] + 1
+            mask = torch.cat([mask, mask.new_ones(len(prompts), 1)], 1)
+        lengths = torch.stack(alive).sum(0).tolist()
+        rows = zip(torch.stack(tokens, 1).tolist(), torch.stack(scores, 1).tolist(), lengths, strict=True)
+        return [(tuple(row[:length]), tuple(score[:length])) for row, score, length in rows]
+
+    def _sample(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.temperature == 0:
+            token = logits.argmax(-1)
+            logprobs = logits.log_softmax(-1)
+        else:
+            logprobs = (logits / self.temperature).log_softmax(-1)
+            token = torch.multinomial(logprobs.exp(), 1, generator=self.generator)[:, 0]
+        return token, logprobs.gather(-1, token[:, None])[:, 0]

@@ -1,0 +1,105 @@
+"""Worlds for classical agents: actions are numbers from a menu of calls, observations are vectors of features.
+
+Both wrappers stand outermost: what is inside them speaks text.
+"""
+
+from __future__ import annotations
+
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.utils import RecordConstructorArgs
+from numpy.typing import NDArray
+
+from agentgym.env import ToolEnv, tool_env
+from agentgym.messages import Chat, ToolCall
+from agentgym.parsing import render
+from agentgym.world import World
+
+
+class DiscreteActions(gymnasium.ActionWrapper[Any, np.int64, str], RecordConstructorArgs):
+    """Plays the calls of the world's menu by their number.
+
+    A choice is written out in the dialect of the env and played like any other reply; one that cannot be carried out now is
+    answered with an error and costs its turn.
+
+    Attributes:
+        action_space: `Discrete(count)`.
+        count: How many calls the menu holds.
+
+    Raises:
+        NotImplementedError: The world has no menu.
+
+    Example:
+        >>> env = DiscreteActions(gymnasium.make("agentgym/GridWorld-v0"))
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, str]) -> None:
+        RecordConstructorArgs.__init__(self)
+        gymnasium.ActionWrapper.__init__(self, env)
+        self.world_env = tool_env(env)
+        self.count = len(_example(self.world_env).menu())
+        self.action_space = Discrete(self.count)
+
+    def action(self, action: np.int64) -> str:
+        """The reply that a choice stands for.
+
+        Raises:
+            ValueError: The menu has no such choice.
+        """
+        if not self.action_space.contains(action):
+            raise ValueError(f"an action is a place in the menu, an integer in [0, {self.count}), got {action!r}")
+        return render(self.world_env.world.menu()[int(action)], self.world_env.dialect)
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Which choices would be carried out now: bool, shape `(count,)`. The name is the one that sb3_contrib looks for."""
+        world = self.world_env.world
+        legal = set(map(_key, world.legal_calls()))
+        return np.array([_key(call) in legal for call in world.menu()])
+
+
+class FeatureObservations(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Chat], RecordConstructorArgs):
+    """Shows the world's features in place of the chat; each world documents its own.
+
+    The features tell the turns left, so the budget is a part of the state: where it is used up the episode is terminated, not
+    truncated. A learner that took it for a time limit would bootstrap there, and value states in which all is lost.
+
+    Attributes:
+        observation_space: `Box(-1, 1)` of float32.
+
+    Raises:
+        NotImplementedError: The world has no features.
+
+    Example:
+        >>> env = FeatureObservations(DiscreteActions(gymnasium.make("agentgym/GridWorld-v0")))
+    """
+
+    def __init__(self, env: gymnasium.Env[Chat, Any]) -> None:
+        RecordConstructorArgs.__init__(self)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        self.world_env = tool_env(env)
+        self.observation_space = Box(-1.0, 1.0, _example(self.world_env).features().shape, np.float32)
+
+    def observation(self, observation: Chat) -> NDArray[np.float32]:
+        """The features of the moment."""
+        return self.world_env.world.features()
+
+    def step(self, action: Any) -> tuple[NDArray[np.float32], SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play an action; the end of the budget is an end of the task."""
+        features, reward, terminated, truncated, info = super().step(action)
+        spent = truncated and info["detail"].ended == "max_turns"
+        return features, reward, terminated or spent, truncated and not spent, info
+
+
+def _key(call: ToolCall) -> str:
+    """What two calls that ask for the same have in common, and no others; cheaper than to write them out."""
+    return f"{call.name}{sorted(call.arguments.items())}"
+
+
+def _example(env: ToolEnv) -> World[Any]:
+    """An instance to read shapes from, which are the same for all."""
+    world = env.world_class(env.config, 0)
+    world.generate()
+    return world
