@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import pytest
 import torch
 
-import agentgym
-from agentgym import Chat, Reply, ToolCall, World, tool
+from agentgym import Chat, Reply
 from agentgym.training.batches import batch, logprobs_of
 from agentgym.training.cloning import Cloning, CloningConfig
 from agentgym.training.grpo import GRPO, GRPOConfig, advantages, weigh
@@ -20,57 +18,7 @@ from agentgym.training.models import LocalPolicy, make_model, make_tokenizer
 from agentgym.training.rollouts import collect
 from agentgym.training.trainer import TRAIN_SEED, Trainer, evaluate
 from agentgym.training.trajectories import Step, Trajectory
-from agentgym.world import check_int
-
-WORDS = ("one", "two", "three", "four")
-
-
-@dataclass(frozen=True)
-class Config:
-    turns: int = 1
-
-    def __post_init__(self) -> None:
-        check_int("turns", self.turns, 1, 9)
-
-
-class EchoWorld(World[Config]):
-    """Say the word that is asked for, at each turn; the score is the share of right words."""
-
-    Config = Config
-
-    def generate(self) -> None:
-        self.word = WORDS[int(self.rng.integers(len(WORDS)))]
-        self.right = 0
-
-    def rules(self) -> str:
-        return "Say the word."
-
-    def task(self) -> str:
-        return self.word
-
-    def final_answer(self, text: str) -> ToolCall | None:
-        return ToolCall("say", {"word": text})
-
-    @tool
-    def say(self, word: str) -> str:
-        """Say a word.
-
-        Args:
-            word: The word.
-        """
-        self.right += word == self.word
-        self.done = self.turn >= self.config.turns
-        return "again"
-
-    def score(self) -> float:
-        return self.right / self.config.turns
-
-
-agentgym.register(EchoWorld)
-
-
-def make_env(turns: int = 1) -> gymnasium.Env[Any, Any]:
-    return agentgym.make("EchoWorld", turns=turns)
+from tests.echo_world import WORDS, make_env
 
 
 class Echo:
