@@ -362,7 +362,7 @@ def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
         "policy = EndpointPolicy(EndpointConfig('m', sys.argv[1]))\nprint(policy([Chat((Message('user', 'hi'),))])[0].text)"
     )
     with serving(Answer({"content": "x"})) as server:
-        line = [sys.executable, "-X", "dev", "-c", code, server.url]
+        line = [sys.executable, "-W", "default", "-c", code, server.url]
         done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("x\n", "", 0)
 

@@ -6,14 +6,11 @@ After LUMINA (section 4.3) for the oracles and LOCA-bench (section 4.2) for the 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from gymnasium.envs.registration import EnvSpec
 from agentgym.registry import ARMS, WINDOW, check_arm, check_context, resolve, spec
 from agentgym.training.evaluation import Result, score
 from agentgym.training.policies import PolicyConfig
+from agentgym.training.remote import follow_the_parent
 from agentgym.training.rollouts import rollout
 from agentgym.training.trajectories import TrajectoryLog
 from agentgym.world import check_int, load_world
@@ -165,25 +163,12 @@ def _play_all(ablation: Ablation, cells: Sequence[Cell], workers: int) -> Iterat
     if workers == 1:
         yield from (_play(ablation, batch) for batch in batches)
         return
-    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_follow_the_parent) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=follow_the_parent) as pool:
         futures: list[Future[list[str]]] = [pool.submit(_play, ablation, batch) for batch in batches]
         try:
             yield from (future.result() for future in as_completed(futures))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _follow_the_parent() -> None:
-    """Leave interrupts to the parent, and end with it even if it is killed: a pool's workers would wait for ever."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
-
-
-def _end_with_the_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _play(ablation: Ablation, cells: Sequence[Cell]) -> list[str]:

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ import openai
 from agentgym.messages import Chat, Message
 from agentgym.parsing import DIALECTS, Dialect, parse, render
 from agentgym.policy import Reply
+from agentgym.training.usage import EndpointUsage
 from agentgym.world import check_choice, check_float, check_int
 
 MAX_WAIT_S = 120.0
@@ -95,34 +96,12 @@ class EndpointConfig:
         check_choice("dialect", self.dialect, DIALECTS)
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointUsage:
-    """What replies took; two can be added.
-
-    Tokens are as the server counts them: cached ones are part of the prompt's, reasoning ones of the completion's. Of the requests,
-    `retries` were sent again; `cut` replies ended at the limit of tokens; `seconds` leave out failed requests and waits for a slot.
-    """
-
-    replies: int = 0
-    cut: int = 0
-    requests: int = 0
-    retries: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    reasoning_tokens: int = 0
-    seconds: float = 0.0
-
-    def __add__(self, other: EndpointUsage) -> EndpointUsage:
-        return EndpointUsage(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
-
-
 class EndpointPolicy:
     """Asks a chat-completions endpoint for its replies.
 
     It may be called from any number of threads and, through `areply`, from any event loop: requests run in one loop of its own, in
     a thread that starts with the first call, so that connections are reused and `concurrency` holds for all callers together. A
-    forked process starts afresh. Dropping the policy closes it.
+    forked process starts afresh, and so does a pickled copy, with a limit of its own. Dropping the policy closes it.
 
     Args:
         config: Which model is asked, and how.
@@ -138,6 +117,9 @@ class EndpointPolicy:
         self.last: EndpointUsage | None = None
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._lane: _Lane | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EndpointPolicy, (self.config,)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Reply to each chat, all at once up to `concurrency`.

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -167,7 +168,13 @@ class LocalPolicy:
         check_int("max_new_tokens", max_new_tokens, 1, 1_000_000)
         self.model, self.temperature, self.max_new_tokens = model, temperature, max_new_tokens
         self.renderer = Renderer(tokenizer)
+        self.seed = seed
         self.generator = torch.Generator(device=model.device).manual_seed(seed)
+
+    def reseed(self, number: int) -> None:
+        """Draw as no other copy of this policy does; copies are numbered."""
+        mixed = np.random.SeedSequence([self.seed, number]).generate_state(1)
+        self.generator.manual_seed(int(mixed[0]))
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Reply to all chats in one batch."""

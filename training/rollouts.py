@@ -1,60 +1,21 @@
-"""Playing episodes."""
+"""Playing episodes: one, or many at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.messages import Chat
-from agentgym.policy import Policy, Reply
-from agentgym.training.trajectories import Step, Trajectory
+from agentgym.policy import Policy
+from agentgym.training.collectors import Collector
+from agentgym.training.engines import MakeEnv
+from agentgym.training.episodes import Episode
+from agentgym.training.trajectories import Trajectory, TrajectoryLog
 
-
-class Episode:
-    """One episode under way.
-
-    Args:
-        env: An env made by `gymnasium.make` or `agentgym.make`; it is reset.
-        seed: The seed of the reset.
-        labels: What the trajectory is to say about itself.
-
-    Attributes:
-        chat: What the policy is to be shown next.
-        over: Whether the episode has ended.
-
-    Raises:
-        ValueError: The env has no spec, so its trajectory could not be replayed.
-    """
-
-    def __init__(self, env: gymnasium.Env[Any, Any], seed: int, labels: Mapping[str, Any] | None = None) -> None:
-        if env.spec is None:
-            raise ValueError("an episode needs an env with a spec: make it with gymnasium.make or agentgym.make")
-        self.env, self.seed, self.labels = env, seed, dict(labels or {})
-        self.chat: Chat = env.reset(seed=seed)[0]
-        self._spec = env.spec.to_json()
-        self._steps: list[Step] = []
-        self._terminated = self._truncated = False
-
-    @property
-    def over(self) -> bool:
-        """Whether the episode has ended."""
-        return self._terminated or self._truncated
-
-    def play(self, reply: Reply) -> None:
-        """Play a reply."""
-        chat, reward, self._terminated, self._truncated, info = self.env.step(reply.text)
-        self._steps.append(Step(self.chat, reply, float(reward), _plain(info)))
-        self.chat = chat
-
-    def trajectory(self) -> Trajectory:
-        """What has been played."""
-        ends = self._terminated, self._truncated, self.labels
-        return Trajectory(self._spec, self.seed, tuple(self._steps), self.chat, *ends)
+__all__ = ["Episode", "collect", "replay", "rollout"]
 
 
 def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None) -> Trajectory:
@@ -77,37 +38,35 @@ def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Map
 
 
 def collect(
-    policy: Policy, make_env: Callable[[], gymnasium.Env[Any, Any]], seeds: Iterable[int], num_envs: int = 32
+    policy: Policy,
+    env: str | EnvSpec | MakeEnv,
+    seeds: Iterable[int],
+    num_envs: int = 32,
+    *,
+    log: TrajectoryLog | Path | None = None,
+    labels: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Iterator[Trajectory]:
-    """Play episodes in lock-step batches; a finished one makes room for the next at once.
+    """Play episodes, many at once; a finished one makes room for the next at once.
 
     Args:
-        policy: Replies to all chats of a batch together.
-        make_env: Makes an env with a spec; called once for each place in the batch.
-        seeds: The seeds of the episodes, each played once.
-        num_envs: The size of the batch.
+        policy: Replies to all chats that wait for a reply together.
+        env: An id, a spec or a function that makes an env, as in `Collector`.
+        seeds: Each is played once.
+        num_envs: The most episodes that are played at once.
+        log: A file for the trajectories, from which an interrupted run goes on; as in `Collector.collect`.
+        labels: What the trajectories are to say about themselves.
+        **options: `engine`, `replicate` and `timeout`, as in `Collector`.
 
     Yields:
-        Trajectories, as they end.
+        Trajectories, as they end; failures of workers too, which say so.
+
+    Example:
+        >>> for trajectory in collect(policy, "ListWorld", range(100), engine="threads", timeout=60, log=Path("runs/list.jsonl")):
+        ...     print(trajectory.seed, trajectory.reward, trajectory.failure)
     """
-    waiting = iter(seeds)
-    batch = [Episode(make_env(), seed) for seed in islice(waiting, num_envs)]
-    while batch:
-        for episode, reply in zip(batch, policy([episode.chat for episode in batch]), strict=True):
-            episode.play(reply)
-        yield from (episode.trajectory() for episode in batch if episode.over)
-        freed = [episode.env for episode in batch if episode.over]
-        batch = [episode for episode in batch if not episode.over]
-        batch += [Episode(env, seed) for env, seed in zip(freed, islice(waiting, len(freed)), strict=False)]
-
-
-def _plain(value: Any) -> Any:
-    """A part of an info as JSON-able data."""
-    if is_dataclass(value):
-        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
+    with Collector(env, num_envs, **options) as collector:
+        yield from collector.collect(policy, seeds, log, labels)
 
 
 def replay(trajectory: Trajectory) -> Trajectory:

@@ -43,6 +43,8 @@ class Trajectory:
         terminated: Whether the episode ended by itself.
         truncated: Whether a limit ended it.
         labels: What the run says about the episode, such as the policy's name or the arm.
+        failure: What broke, if it was not the policy that ended the episode: a worker that died or hung, an endpoint that did not
+            answer. Such an episode says nothing about the policy: it is neither scored nor trained on.
     """
 
     spec: str
@@ -52,6 +54,7 @@ class Trajectory:
     terminated: bool
     truncated: bool
     labels: Mapping[str, Any] = field(default_factory=dict)
+    failure: str = ""
 
     @property
     def reward(self) -> float:
@@ -75,6 +78,8 @@ class Trajectory:
             steps.append({**_added(step.chat, before), "reply": _plain(step.reply), "reward": step.reward, "info": dict(step.info)})
             before = step.chat
         head = {"spec": json.loads(self.spec), "seed": self.seed, "labels": dict(self.labels)}
+        if self.failure:
+            head["failure"] = self.failure
         ends = {"last": _added(self.last, before), "terminated": self.terminated, "truncated": self.truncated}
         return json.dumps({**head, **ends, "steps": steps}, default=_plain)
 
@@ -93,7 +98,7 @@ class Trajectory:
                 chat = _continued(chat, item)
                 steps.append(Step(chat, _reply(item["reply"]), item["reward"], item["info"]))
             last = _continued(chat, data["last"])
-            ends = data["terminated"], data["truncated"], data["labels"]
+            ends = data["terminated"], data["truncated"], data["labels"], data.get("failure", "")
             return cls(json.dumps(data["spec"]), data["seed"], tuple(steps), last, *ends)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"this is not the JSON line of a trajectory ({error!r}): {line[:80]!r}") from error

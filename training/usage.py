@@ -1,8 +1,8 @@
-"""How much context an episode took, from what its context wrappers recorded (LOCA-bench, section 4.2 and table 2)."""
+"""What episodes and replies took: context, as its wrappers recorded it (LOCA-bench, section 4.2 and table 2), and an endpoint."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from agentgym.training.trajectories import Trajectory
 
@@ -59,3 +59,25 @@ def usage(trajectory: Trajectory) -> Usage | None:
         hidden_tool_tokens=total("hidden"),
         edits=sum(len(record["edits"]) for record in records),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointUsage:
+    """What replies took; two can be added.
+
+    Tokens are as the server counts them: cached ones are part of the prompt's, reasoning ones of the completion's. Of the requests,
+    `retries` were sent again; `cut` replies ended at the limit of tokens; `seconds` leave out failed requests and waits for a slot.
+    """
+
+    replies: int = 0
+    cut: int = 0
+    requests: int = 0
+    retries: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: EndpointUsage) -> EndpointUsage:
+        return EndpointUsage(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
