@@ -32,3 +32,7 @@ class Policy(Protocol):
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Reply to each chat."""
         ...
+
+
+class PolicyError(RuntimeError):
+    """A policy could not reply, say for want of its server. That is no fault of the agent: an episode that it ends has no score."""

@@ -50,6 +50,47 @@ def test_rollout_plays_shows_and_writes(tmp_path: Path) -> None:
     assert [json.loads(line)["seed"] for line in out.read_text().splitlines()] == [4, 5]
 
 
+def test_rollout_in_threads_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    line = ["rollout", "ListWorld", "--engine", "threads", "--num-envs", "3", "--timeout", "60", "--out", str(out)]
+    assert "solved 4 of 4" in command(*line, "--episodes", "4").stdout
+    first = out.read_bytes()
+    out.write_bytes(first[:-40])
+    shown = command(*line, "--episodes", "6")
+    assert "solved 6 of 6" in shown.stdout
+    assert sorted(json.loads(line)["seed"] for line in out.read_text().splitlines()) == list(range(6))
+
+
+def test_rollout_says_what_broke_and_does_not_count_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BREAKING)
+    shown = command("rollout", "ListWorld", "--policy", "mine:Breaking", "--engine", "asyncio", "--episodes", "3", cwd=tmp_path)
+    assert "seed 1: PolicyError: no server" in shown.stdout, shown.stderr
+    assert "solved 2 of 2; 1 broke and are not counted" in shown.stdout
+    stopped = command("rollout", "ListWorld", "--policy", "mine:Breaking", "--episodes", "3", cwd=tmp_path)
+    assert stopped.returncode == 1
+    assert stopped.stderr == "error: no server\nthe same command goes on from here\n"
+
+
+BREAKING = """
+from agentgym.oracles import OraclePolicy
+from agentgym.policy import PolicyError
+
+
+class Breaking:
+    def __init__(self, env_id):
+        self.begun, self.play = 0, OraclePolicy(env_id)
+
+    def __call__(self, chats):
+        self.begun += len(chats[0].messages) == 2
+        if self.begun == 2:
+            raise PolicyError("no server")
+        return self.play(chats)
+
+    async def areply(self, chat):
+        return self([chat])[0]
+"""
+
+
 def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None:
     out = tmp_path / "a"
     shown = command("ablate", "--horizons", "4,8", "--seeds", "3", "--out", str(out), "--workers", "2")
@@ -100,6 +141,12 @@ BAD = [
     (["rollout", "ListWorld", "--policy", "nobody"], "there is no policy 'nobody'"),
     (["rollout", "ListWorld", "--planning", "2"], "planning must be a number in [0.0, 1.0], got 2.0"),
     (["rollout", "ListWorld", "--out", "file/t.jsonl"], "file"),
+    (["rollout", "ListWorld", "--engine", "thread", "--out", "a/t.jsonl"], "engine must be one of lockstep, threads"),
+    (
+        ["rollout", "ListWorld", "--engine", "asyncio", "--out", "a/t.jsonl"],
+        "the asyncio engine needs a policy with `async def areply",
+    ),
+    (["rollout", "ListWorld", "--timeout", "3", "--out", "a/t.jsonl"], "lockstep cannot give up a slot"),
     (["ablate", "--world", "NoWorld"], "there is no world 'NoWorld'"),
     (["ablate", "--arms", "H"], "H needs S"),
     (["ablate", "--horizons", "4,x"], "horizons must be whole numbers separated by commas, got 'x'"),

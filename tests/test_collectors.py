@@ -125,7 +125,7 @@ def test_bad_arguments_are_named() -> None:
         Collector("ListWorld", timeout=1.0)
     with pytest.raises(ValueError, match="timeout"):
         Collector("ListWorld", engine="threads", timeout=0.0)
-    with pytest.raises(TypeError, match="OraclePolicy has none; use threads"):
+    with pytest.raises(ValueError, match="OraclePolicy has none; use threads"):
         list(collect(OraclePolicy("ListWorld"), "ListWorld", [0], engine="asyncio"))
     assert set(ENGINES) == {"lockstep", "ray", *APART}
 
@@ -220,8 +220,13 @@ def test_a_log_is_written_before_the_trajectory_is_yielded_and_read_back(tmp_pat
     others = list(collect(Worker(), make_env, [0, 1], 2, log=log, labels={"arm": "P"}))
     assert len(others) == 2
     assert len(list(TrajectoryLog(log))) == len(seeds) + 2
-    with pytest.raises(ValueError, match=r"log.jsonl holds episodes of another env with the labels \{'arm': 'P'\}"):
-        list(collect(Worker(), lambda: make_env(turns=5), [0], log=log, labels={"arm": "P"}))
+    assert len(list(collect(Worker(), lambda: make_env(turns=5), [0, 1], log=log, labels={"arm": "P"}))) == 2
+    assert len(list(TrajectoryLog(log))) == len(seeds) + 4
+    asked = [9, 4, 2, 2, 2]
+    assert [
+        t.seed for t in sorted(collect(Worker(), make_env, asked, 2, log=log, labels={"arm": "S"}), key=lambda t: t.seed)
+    ] == sorted(asked)
+    assert len(list(TrajectoryLog(log))) == len(seeds) + 6, "9 and a third 2 were new"
 
 
 def test_failures_are_played_again(tmp_path: Path) -> None:

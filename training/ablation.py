@@ -130,7 +130,8 @@ def run(ablation: Ablation, out: Path, workers: int, advance: Callable[[int], No
 
 def results(out: Path) -> list[Result]:
     """The scores of all trajectories in a folder, in the order of their cells."""
-    return sorted(map(score, TrajectoryLog(out / TRAJECTORIES)), key=_cell)
+    played = (trajectory for trajectory in TrajectoryLog(out / TRAJECTORIES) if not trajectory.failure)
+    return sorted(map(score, played), key=_cell)
 
 
 def _cell(result: Result) -> Cell:

@@ -23,13 +23,14 @@ import gymnasium
 from agentgym.messages import Chat
 from agentgym.oracles.control import Deficits
 from agentgym.parsing import parse
-from agentgym.registry import ARMS, STRATEGIES, make, resolve, worlds
+from agentgym.policy import PolicyError
+from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, worlds
 from agentgym.training.ablation import Ablation, prepare, results, run
+from agentgym.training.collectors import ENGINES, CollectionError, Collector
 from agentgym.training.evaluation import Result
 from agentgym.training.policies import PolicyConfig
 from agentgym.training.report import tables, write_report
-from agentgym.training.rollouts import rollout as play_episode
-from agentgym.training.trajectories import TrajectoryLog
+from agentgym.training.trajectories import Trajectory, TrajectoryLog
 
 app = typer.Typer(
     help="Long-horizon text worlds for training and examining LLM agents.",
@@ -72,8 +73,12 @@ def _clear_errors() -> Iterator[None]:
 
 @contextmanager
 def _told_how_to_go_on() -> Iterator[None]:
+    """Say that a run which was interrupted, or whose endpoint or workers broke down, can be taken up again."""
     try:
         yield
+    except (PolicyError, CollectionError) as error:
+        typer.echo(f"error: {error}\nthe same command goes on from here", err=True)
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
         typer.echo("interrupted; the same command goes on from here", err=True)
         raise typer.Exit(130) from None
@@ -127,29 +132,38 @@ def rollout(
     planning: Planning = 0.0,
     tracking: Tracking = 0.0,
     distraction: Distraction = 0.0,
-    out: Annotated[Path | None, typer.Option(help="Append the trajectories to this JSONL file.")] = None,
+    num_envs: Annotated[int, typer.Option(help="The most episodes that are played at once.")] = 1,
+    engine: Annotated[str, typer.Option(help=f"What plays them: {', '.join(ENGINES)}.")] = "lockstep",
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which a step is given up, with its episode.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the trajectories to this JSONL file; what it holds is not played again.")
+    ] = None,
     show: Annotated[bool, typer.Option(help="Print the last chat of each episode.")] = False,
 ) -> None:
-    """Let a policy play a world."""
+    """Let a policy play a world. With --out, the same command goes on where it was stopped."""
     with _clear_errors():
         config = PolicyConfig(policy, noise=noise, deficits=Deficits(planning, tracking, distraction))
         player = config.make(resolve(env_id))
-        env = make(env_id, oracles=oracles, labels=True, context=context, window=window, **_parse_options(options))
+        asked = spec(env_id, oracles=oracles, labels=True, context=context, window=window, **_parse_options(options))
+        collector = Collector(asked, num_envs, engine=engine, timeout=timeout)
+        played = collector.collect(player, range(seed, seed + episodes), out, {"policy": policy})
         if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            TrajectoryLog(out).append()
-    solved = 0
-    with _progress() as progress:
-        for number in progress.track(range(seed, seed + episodes), description="episodes"):
-            trajectory = play_episode(env, player, number, {"policy": policy})
-            info = trajectory.steps[-1].info
-            solved += info["success"]
-            progress.console.print(f"seed {number}: score {trajectory.reward}, {info['turn']} turns", highlight=False)
+            TrajectoryLog(out).prepare()
+    solved = broken = 0
+    with _told_how_to_go_on(), collector, _progress() as progress:
+        for trajectory in progress.track(played, total=episodes, description="episodes"):
+            solved += not trajectory.failure and trajectory.steps[-1].info["success"]
+            broken += bool(trajectory.failure)
+            progress.console.print(_in_a_line(trajectory), highlight=False)
             if show:
                 progress.console.print(trajectory.last.to_text(), markup=False, highlight=False)
-            if out is not None:
-                TrajectoryLog(out).append(trajectory.to_json())
-    typer.echo(f"solved {solved} of {episodes}")
+    typer.echo(f"solved {solved} of {episodes - broken}" + (f"; {broken} broke and are not counted" if broken else ""))
+
+
+def _in_a_line(trajectory: Trajectory) -> str:
+    if trajectory.failure:
+        return f"seed {trajectory.seed}: {trajectory.failure}"
+    return f"seed {trajectory.seed}: score {trajectory.reward}, {trajectory.steps[-1].info['turn']} turns"
 
 
 @app.command()

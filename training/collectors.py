@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import time
-from collections import Counter
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,8 +61,7 @@ class Collector:
             a minute more to start.
 
     Raises:
-        ValueError: The env has no spec, or an argument is not right.
-        ImportError: The engine is `ray`, which is not installed.
+        ValueError: The env has no spec, or an argument is not right, or the engine is not installed.
 
     Example:
         >>> with Collector("ListWorld", 64, engine="processes", timeout=60) as collector:
@@ -123,8 +122,8 @@ class Collector:
         Args:
             policy: Replies to chats.
             seeds: Each is played once. They are read as slots come free, so they may be endless.
-            log: A file to which each trajectory is written before it is yielded. Those that it holds already with the same labels
-                are yielded first and not played again, except failures.
+            log: A file to which each trajectory is written before it is yielded. An episode of this env with these labels that it
+                holds already is yielded as it is and not played again, unless it is a failure.
             labels: What the trajectories are to say about themselves.
 
         Yields:
@@ -132,32 +131,38 @@ class Collector:
 
         Raises:
             CollectionError: More than twice as many episodes as there are slots broke, and none between them did not.
-            ValueError: The log holds episodes of another env with these labels.
+            OSError: The log cannot be written.
+            ValueError: The engine cannot play this policy.
         """
         marks: dict[str, Any] = json.loads(json.dumps(dict(labels or {})))
         file = TrajectoryLog(log) if isinstance(log, Path) else log
-        done: Counter[int] = Counter()
-        for trajectory in self._recorded(file, marks) if file else ():
-            done[trajectory.seed] += 1
-            yield trajectory
-        for trajectory in self._play(policy, _missing(seeds, done), marks):
+        shared = self._engine.share(policy) if self._replicate else None
+        return self._logged(policy, shared, seeds, file, marks)
+
+    def _logged(
+        self, policy: Policy, shared: Any, seeds: Iterable[int], file: TrajectoryLog | None, labels: Mapping[str, Any]
+    ) -> Iterator[Trajectory]:
+        recorded = self._recorded(file, labels) if file else {}
+        found: deque[Trajectory] = deque()
+        for trajectory in self._play(policy, shared, _missing(seeds, recorded, found), labels):
             if file is not None:
                 file.append(trajectory.to_json())
             yield trajectory
+            while found:
+                yield found.popleft()
+        yield from found
 
-    def _recorded(self, file: TrajectoryLog, labels: Mapping[str, Any]) -> Iterator[Trajectory]:
-        file.path.parent.mkdir(parents=True, exist_ok=True)
-        file.repair()
+    def _recorded(self, file: TrajectoryLog, labels: Mapping[str, Any]) -> dict[int, list[Trajectory]]:
+        """The episodes of this env in a log, by seed."""
+        file.prepare()
+        spec = json.loads(self.spec)
+        recorded: dict[int, list[Trajectory]] = {}
         for trajectory in file:
-            if trajectory.labels == labels and not trajectory.failure:
-                if json.loads(trajectory.spec) != json.loads(self.spec):
-                    raise ValueError(
-                        f"{file.path} holds episodes of another env with the labels {labels}; choose another file or labels"
-                    )
-                yield trajectory
+            if trajectory.labels == labels and json.loads(trajectory.spec) == spec and not trajectory.failure:
+                recorded.setdefault(trajectory.seed, []).append(trajectory)
+        return recorded
 
-    def _play(self, policy: Policy, seeds: Iterator[int], labels: Mapping[str, Any]) -> Iterator[Trajectory]:
-        shared = self._engine.share(policy) if self._replicate else None
+    def _play(self, policy: Policy, shared: Any, seeds: Iterator[int], labels: Mapping[str, Any]) -> Iterator[Trajectory]:
         for slot in self._idle if self._replicate else ():
             slot.use(shared)
         try:
@@ -272,8 +277,10 @@ def _engine(engine: str | Engine) -> Engine:
         return engine
     check_choice("engine", engine, ENGINES)
     if engine == "ray":
-        from agentgym.training.ray import Ray  # noqa: PLC0415 - an extra of its own
-
+        try:
+            from agentgym.training.ray import Ray  # noqa: PLC0415 - an extra of its own
+        except ImportError as error:
+            raise ValueError(f"the engine ray needs its extra: pip install 'agentgym[ray]' ({error})") from error
         return Ray()
     if engine == "processes":
         from agentgym.training.remote import Processes  # noqa: PLC0415
@@ -282,10 +289,10 @@ def _engine(engine: str | Engine) -> Engine:
     return {"lockstep": Lockstep, "threads": Threads, "asyncio": Asyncio}[engine]()
 
 
-def _missing(seeds: Iterable[int], done: Counter[int]) -> Iterator[int]:
-    """The seeds but for those that are done, each as often as it is."""
+def _missing(seeds: Iterable[int], recorded: Mapping[int, list[Trajectory]], found: deque[Trajectory]) -> Iterator[int]:
+    """The seeds but for those that are recorded, each as often as it is; the recorded episodes are put into `found`."""
     for seed in seeds:
-        if done[seed]:
-            done[seed] -= 1
+        if recorded.get(seed):
+            found.append(recorded[seed].pop())
         else:
             yield seed

@@ -23,7 +23,7 @@ import openai
 
 from agentgym.messages import Chat, Message
 from agentgym.parsing import DIALECTS, Dialect, parse, render
-from agentgym.policy import Reply
+from agentgym.policy import PolicyError, Reply
 from agentgym.training.usage import EndpointUsage
 from agentgym.world import check_choice, check_float, check_int
 
@@ -33,8 +33,8 @@ _CLOSED = "the policy was closed before the reply came; close it when no call is
 _JITTER = random.Random()  # its own, lest retries change what a seeded program draws from the shared one
 
 
-class EndpointError(RuntimeError):
-    """The endpoint gave no reply. It says nothing about the agent: an episode that it ends has no score."""
+class EndpointError(PolicyError):
+    """The endpoint gave no reply."""
 
     status: int | None = None
     """The HTTP status; None if there was no answer."""

@@ -248,11 +248,11 @@ class Asyncio(Engine):
         """The policy, with replies awaited in the event loop.
 
         Raises:
-            TypeError: It has no `areply`.
+            ValueError: It has no `areply`.
         """
         if not isinstance(policy, AsyncPolicy):
             name = type(policy).__name__
-            raise TypeError(f"the asyncio engine needs a policy with `async def areply(chat)`, and {name} has none; use threads")
+            raise ValueError(f"the asyncio engine needs a policy with `async def areply(chat)`, and {name} has none; use threads")
         return _Awaited(policy, self._loop)
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:

@@ -45,9 +45,11 @@ def score(trajectory: Trajectory) -> Result:
     """The figures of an episode that an ablation recorded, with `StepOptimality` in its stack.
 
     Raises:
-        ValueError: The trajectory says nothing about its world, arm and horizon, or has no steps.
+        ValueError: The trajectory says nothing about its world, arm and horizon, or has no steps, or is not the policy's doing.
     """
     labels = trajectory.labels
+    if trajectory.failure:
+        raise ValueError(f"the episode of seed {trajectory.seed} broke ({trajectory.failure}); it has no score, so leave it out")
     if missing := [name for name in ("world", "arm", "horizon") if name not in labels]:
         raise ValueError(f"the trajectory of seed {trajectory.seed} has no label {missing[0]!r}: record it with an ablation")
     if not trajectory.steps:

@@ -124,6 +124,16 @@ class TrajectoryLog:
         with self.path.open("ab") as file:
             file.write("".join(line + "\n" for line in lines).encode("utf-8"))
 
+    def prepare(self) -> None:
+        """Make the file and its folder if they are missing, and cut off a last line that was not written whole.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.repair()
+        self.append()
+
     def repair(self) -> None:
         """Cut off a last line that was not written whole."""
         if not self.path.exists():

@@ -1,0 +1,221 @@
+"""Env steps per second through each collector, with quick and slow policies and tools (`python benchmarks/rollouts.py`).
+
+Compared in the same run with the vector envs of Gymnasium, around the same world, and with those of `gem-llm` (PyPI) around its
+GuessTheNumber, if that is installed; and with a bare loop, for what a collector costs. A policy takes its time for each batch, as a
+model on a GPU does, or for each reply if every slot asks for its own, as an endpoint does. A tool takes its time in each step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import gymnasium
+from gymnasium.utils import RecordConstructorArgs
+
+import agentgym
+from agentgym import Chat, Reply, ToolCall, render
+from agentgym.training.collectors import Collector
+
+SLOTS = 16
+TURNS = 12
+DELAYS = (0, 5, 50)
+BUDGET = 1.5
+"""Seconds that a figure is measured for, at least one round of all slots."""
+POP = Reply(render(ToolCall("pop", {"id": 99})))
+"""A pop that is refused, so that every episode lasts to the end of its budget."""
+
+Run = Callable[[float, float], float]
+"""Steps per second with a policy and a tool that take so many seconds."""
+
+
+class SlowTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
+    """Takes its time in each step."""
+
+    def __init__(self, env: gymnasium.Env[Chat, str], seconds: float) -> None:
+        RecordConstructorArgs.__init__(self, seconds=seconds)
+        super().__init__(env)
+        self.seconds = seconds
+
+    def step(self, action: str) -> Any:
+        """Sleep and step."""
+        pause(self.seconds)
+        return self.env.step(action)
+
+
+class Policy:
+    """Takes its time for each batch, or for each reply that is awaited."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Reply to a batch."""
+        pause(self.seconds)
+        return [POP] * len(chats)
+
+    async def areply(self, chat: Chat) -> Reply:
+        """Reply to one chat."""
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+        return POP
+
+
+def pause(seconds: float) -> None:
+    """Sleep, but do not give up the processor for nothing."""
+    if seconds:
+        time.sleep(seconds)
+
+
+def make_env(tool: float = 0.0) -> gymnasium.Env[Any, Any]:
+    """The world: a parsed and checked call in each of its turns."""
+    return SlowTool(agentgym.make("ListWorld", items=8, removals=2, budget_factor=1.0, budget_slack=TURNS - 3), tool)
+
+
+def main() -> None:
+    """Print the tables."""
+    runs = {"bare loop over envs": bare, **collectors(), **gymnasium_vectors(), **gem_vectors()}
+    cells = list(itertools.product(DELAYS, DELAYS))
+    print(f"steps/s with {SLOTS} envs; p/t: ms of a policy and of a tool\n")
+    print("| " + " | ".join(["", *(f"{policy}/{tool}" for policy, tool in cells)]) + " |")
+    print("|---" * (len(cells) + 1) + "|")
+    for name, run in runs.items():
+        print(f"| {name} | " + " | ".join(f"{run(policy / 1e3, tool / 1e3):,.0f}" for policy, tool in cells) + " |", flush=True)
+    print("\n| collector | a round of all slots over that of the bare loop, as a share of a 10 ms policy |\n|---|---|")
+    for name, share in overheads().items():
+        print(f"| {name} | {share:.1%} |")
+
+
+def rate(play: Callable[[], int]) -> float:
+    """Steps per second; `play` plays a while and returns how many it took."""
+    start, steps = time.perf_counter(), 0
+    while (spent := time.perf_counter() - start) < BUDGET:
+        steps += play()
+    return steps / spent
+
+
+def bare(policy: float, tool: float) -> float:
+    """Nothing but the envs and the policy, one after the other; nothing is recorded."""
+    envs, asked = [make_env(tool) for _ in range(SLOTS)], Policy(policy)
+
+    def play() -> int:
+        chats = [env.reset(seed=0)[0] for env in envs]
+        for _ in range(TURNS):
+            chats = [env.step(reply.text)[0] for env, reply in zip(envs, asked(chats), strict=True)]
+        return SLOTS * TURNS
+
+    return rate(play)
+
+
+def collectors() -> dict[str, Run]:
+    """The engines, with the policy in their midst and, for some, at each slot."""
+    found = {f"agentgym {engine}": partial(collected, engine) for engine in ("lockstep", "threads", "asyncio", "processes")}
+    found["agentgym processes, policy replicated"] = partial(collected, "processes", replicate=True)
+    with contextlib.suppress(ImportError):
+        import ray  # noqa: PLC0415
+
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        ray.init(log_to_driver=False, logging_level="error", include_dashboard=False, _node_ip_address="127.0.0.1")
+        found["agentgym ray, policy replicated"] = partial(collected, "ray")
+    return found
+
+
+def collected(engine: str, policy: float, tool: float, replicate: bool | None = None) -> float:
+    """A collector that stays open; what it records is dropped."""
+    with Collector(partial(make_env, tool), SLOTS, engine=engine, replicate=replicate) as collector:
+
+        def play() -> int:
+            return sum(len(trajectory.steps) for trajectory in collector.collect(Policy(policy), range(SLOTS)))
+
+        play()  # workers start
+        return rate(play)
+
+
+def gymnasium_vectors() -> dict[str, Run]:
+    """Gymnasium's vector envs."""
+
+    def stepped(mode: str, policy: float, tool: float) -> float:
+        make = [partial(make_env, tool)] * SLOTS
+        kwargs: dict[str, Any] = {"shared_memory": False} if mode == "AsyncVectorEnv" else {}
+        vector = getattr(gymnasium.vector, mode)(make, **kwargs)
+        steps = stepping(vector, Policy(policy), POP.text)
+        next(steps)
+        found = rate(lambda: next(steps))
+        vector.close()
+        return found
+
+    return {f"gymnasium {mode}": partial(stepped, mode) for mode in ("SyncVectorEnv", "AsyncVectorEnv")}
+
+
+def gem_vectors() -> dict[str, Run]:
+    """The vector envs of gem-llm; none if it is missing."""
+    try:
+        import gem  # noqa: PLC0415
+        from gem.core import EnvWrapper  # noqa: PLC0415
+        from gem.wrappers.wrapper_factory import WRAPPER_FACTORY  # noqa: PLC0415
+    except ImportError:
+        print("gem-llm is not installed, so there is nothing to compare with: pip install 'agentgym[bench]'", file=sys.stderr)
+        return {}
+
+    class Slow(EnvWrapper):  # type: ignore[misc]
+        seconds = 0.0
+
+        def step(self, action: str) -> Any:
+            pause(self.seconds)
+            return self.env.step(action)
+
+    def stepped(policy: float, tool: float, threads: bool) -> float:
+        Slow.seconds = tool
+        with contextlib.redirect_stdout(None):
+            vector = gem.make_vec(
+                ["game:GuessTheNumber-v0-hard"] * SLOTS,
+                wrappers=[WRAPPER_FACTORY["concat_with_action"], Slow],
+                async_mode=threads,
+                max_number=10_000_000,
+                max_turns=TURNS,
+            )
+        steps = stepping(vector, Policy(policy), "\\boxed{1}")
+        next(steps)
+        return rate(lambda: next(steps))
+
+    return {"gem-llm SyncVectorEnv": partial(stepped, threads=False), "gem-llm AsyncVectorEnv": partial(stepped, threads=True)}
+
+
+def stepping(vector: Any, policy: Policy, action: str) -> Iterator[int]:
+    """Step a vector env without end; how many steps of envs each episode's worth took, those that only reset left out."""
+    observations, _ = vector.reset(seed=list(range(SLOTS)))
+    over = [False] * SLOTS
+    while True:
+        steps = 0
+        for _ in range(TURNS + 1):
+            steps += SLOTS - sum(over)
+            observations, _, ended, cut, _ = vector.step([action] * len(policy(observations)))
+            over = [bool(one or other) for one, other in zip(ended, cut, strict=True)]
+        yield steps
+
+
+def overheads() -> dict[str, float]:
+    """What a round of all slots costs over the bare loop, with a policy of 10 ms: medians of rounds taken in turn."""
+    found: dict[str, list[float]] = {}
+    for _ in range(5):
+        base = SLOTS / bare(0.01, 0.0)
+        for name, run in collectors_here().items():
+            found.setdefault(name, []).append((SLOTS / run(0.01, 0.0) - base) / 0.01)
+    return {name: statistics.median(shares) for name, shares in found.items()}
+
+
+def collectors_here() -> dict[str, Run]:
+    """The engines that call the policy for all slots together, as the bare loop does."""
+    return {f"agentgym {engine}": partial(collected, engine, replicate=False) for engine in ("lockstep", "threads", "processes")}
+
+
+if __name__ == "__main__":
+    main()
