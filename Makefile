@@ -28,13 +28,14 @@ wheel: $(VENV)/.dev
 	rm -rf dist .wheel-venv
 	$(BIN)/python -m build --wheel --outdir dist
 	$(PYTHON) -m venv .wheel-venv
-	.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[cli,endpoint,export,hardened,trl]" mypy
+	.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[cli,endpoint,export,hardened,ray,tensorboard,trl]" mypy
 	.wheel-venv/bin/python -P .ci/check_wheel.py dist/*.whl
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/steps.py
 	$(BIN)/python benchmarks/context.py
 	$(BIN)/python benchmarks/sandboxes.py
+	$(BIN)/python benchmarks/rollouts.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
