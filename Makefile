@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: ablate check lint types test exhaustive wheel bench clean
+.PHONY: ablate check lint types test adapters exhaustive wheel bench clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -20,6 +20,20 @@ types: $(VENV)/.dev
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist loadfile
+
+# The libraries of other trainers want older releases than the tests, so they have an environment of their own.
+ADAPTERS := .adapters-venv
+adapters: $(ADAPTERS)/.done
+	$(ADAPTERS)/bin/python -m pytest tests/test_skyrl.py tests/test_verifiers.py tests/test_verl.py
+
+$(ADAPTERS)/.done: pyproject.toml constraints.txt
+	rm -rf $(ADAPTERS)
+	$(PYTHON) -m venv $(ADAPTERS)
+	grep -vE '^(openai|transformers)==' constraints.txt > $(ADAPTERS)/constraints.txt
+	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(ADAPTERS)/constraints.txt \
+		--editable '.[cli,endpoint,export,skyrl,train,verifiers,verl]' pytest pytest-xdist hypothesis
+	rm -rf $(ADAPTERS)/lib/python3*/site-packages/tests  # verl installs its own, which hide ours
+	touch $@
 
 exhaustive: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist loadfile -m exhaustive
@@ -53,4 +67,4 @@ $(VENV)/.bench: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .wheel-venv dist
+	rm -rf $(VENV) $(ADAPTERS) .wheel-venv dist

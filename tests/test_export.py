@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +22,17 @@ from hypothesis import strategies as st
 from agentgym import STRATEGIES, Chat, Image, Message, Reply, ToolCall, make, render
 from agentgym.oracles import NoisyPolicy
 from agentgym.prompts import SUMMARY_FOLLOWS
-from agentgym.training.export import ChatRow, demonstrations, export, group_id, to_chat_rows, to_training_dict, write_rows
+from agentgym.training.export import (
+    ChatRow,
+    demonstrations,
+    export,
+    group_id,
+    group_of,
+    to_chat_rows,
+    to_training_dict,
+    training_dicts,
+    write_rows,
+)
 from agentgym.training.rollouts import rollout
 from agentgym.training.trajectories import Step, Trajectory
 
@@ -66,7 +80,8 @@ def test_each_reply_is_trainable_in_one_row(context: str, scope: str) -> None:
         assert (row["terminated"], row["truncated"]) == (trajectory.terminated, trajectory.truncated)
         assert json.loads(row["tools"]) == [tool.to_openai() for tool in shown.tools]
         assert json.loads(row["labels"]) == {"context": context}
-        assert row["group"] == group_id(trajectory)
+        assert (row["group_id"], row["episode_id"]) == (group_id(trajectory), f"{group_id(trajectory)}-7")
+        assert (row["is_last"], row["failure"]) == (number == len(rows) - 1, "")
 
 
 @settings(max_examples=40, deadline=None)
@@ -170,6 +185,36 @@ def test_groups_are_of_one_spec_and_seed() -> None:
     assert len({group_id(each) for each in (one, other, play(seed=1, oracles="S"), play(seed=1, world="ListWorld"))}) == 4
 
 
+def test_the_id_of_a_group_is_the_same_in_every_process() -> None:
+    code = 'from agentgym.training.export import group_of; print(group_of(\'{"b": [1], "a": {}}\', 7))'
+    spec = '{"a": {}, "b": [1]}'
+    expected = f"{hashlib.sha256(spec.encode()).hexdigest()[:12]}-7"
+    for salt in ("0", "1"):
+        environment = {**os.environ, "PYTHONHASHSEED": salt}
+        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        assert shown.stdout.strip() == expected == group_of(spec, 7)
+
+
+def failed(trajectory: Trajectory, cause: str = "the worker died") -> Trajectory:
+    return replace(trajectory, failure=cause, terminated=False, truncated=True)
+
+
+def test_episodes_that_failed_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    episodes = [tokens(ONE), failed(tokens(ONE, TWO)), tokens(ONE, AFRESH), failed(tokens())]
+    kept = list(training_dicts(episodes))
+    assert [made["episode_id"][-1] for made in kept] == ["0", "2"]
+    assert [made["failure"] for made in kept] == ["", ""]
+    everything = list(training_dicts(episodes, failures=True))
+    assert [made["failure"] for made in everything] == ["", "the worker died", "", "the worker died"]
+    assert [len(made["rows"]) for made in everything] == [1, 1, 2, 0]
+    assert (everything[1]["terminated"], everything[1]["truncated"]) == (False, True)
+    assert export(episodes, path) == 2
+    assert [json.loads(line)["episode"] for line in path.read_text().splitlines()] == [0, 2]
+    assert export(episodes, path, failures=True) == 3
+    assert [json.loads(line)["failure"] for line in path.read_text().splitlines()] == ["", "the worker died", ""]
+
+
 # Tokens.
 
 
@@ -196,9 +241,11 @@ def test_masks_by_hand() -> None:
             "input_ids": [1, 2, 3, 4, 5, 6],
             "loss_mask": [0, 0, 1, 1, 0, 1],
             "logprobs": [0.0, 0.0, -0.1, -0.2, 0.0, -0.3],
+            "prompt_length": 2,
             "advantage": None,
             "segment": 0,
             "steps": [0, 1],
+            "is_last": True,
         }
     ]
     assert (made["reward"], made["seed"], made["terminated"], made["truncated"], made["labels"]) == (
@@ -208,7 +255,8 @@ def test_masks_by_hand() -> None:
         False,
         {"arm": "S"},
     )
-    assert made["group"] == group_id(tokens(ONE))
+    assert (made["group_id"], made["episode_id"]) == (group_id(tokens(ONE)), f"{group_id(tokens(ONE))}-0")
+    assert to_training_dict(tokens(ONE), 5)["episode_id"].endswith("-3-5"), "the seed, then the number"
 
 
 def test_a_prompt_with_other_ids_begins_a_row() -> None:
@@ -216,6 +264,8 @@ def test_a_prompt_with_other_ids_begins_a_row() -> None:
     assert (first["input_ids"], first["loss_mask"], first["steps"]) == ([1, 2, 3, 4], [0, 0, 1, 1], [0])
     assert (second["input_ids"], second["loss_mask"], second["steps"]) == ([1, 2, 9, 6], [0, 0, 0, 1], [1])
     assert (first["segment"], second["segment"]) == (0, 0)
+    assert (first["prompt_length"], second["prompt_length"]) == (2, 3)
+    assert (first["is_last"], second["is_last"]) == (False, True)
 
 
 def test_an_edit_begins_a_row() -> None:

@@ -224,6 +224,7 @@ def test_hints_come_with_the_results() -> None:
 def test_what_cannot_work_is_refused() -> None:
     for options, what in [
         ({"context": "memory+compaction"}, "compaction"),
+        ({"oracles": "SH"}, "oracle H"),
         ({"window": 1_000}, "window"),
         ({"oracles": "S", "hint_scope": "ephemeral"}, "hint_scope=ephemeral"),
     ]:

@@ -21,9 +21,10 @@ from typing import Any, Literal
 
 import openai
 
-from agentgym.messages import Chat, Message
+from agentgym.messages import Chat
 from agentgym.parsing import DIALECTS, Dialect, parse, render
 from agentgym.policy import PolicyError, Reply
+from agentgym.training.adapters import as_text
 from agentgym.training.usage import EndpointUsage
 from agentgym.world import check_choice, check_float, check_int
 
@@ -198,7 +199,7 @@ class EndpointPolicy:
             await asyncio.sleep(wait)
         last = replace(_usage(answer), requests=sent, retries=sent - 1, seconds=time.monotonic() - began)
         self.last, self.usage = last, self.usage + last
-        return _to_reply(answer, self.config.dialect)
+        return to_reply(answer, self.config.dialect)
 
     async def _ask(self, lane: _Lane, request: dict[str, Any]) -> Any:
         async with asyncio.timeout(self.config.timeout):
@@ -277,24 +278,11 @@ def _request(config: EndpointConfig, chat: Chat) -> dict[str, Any]:
     if native := config.tools == "native":
         # A reply in which no call could be read is shown as it was written, failed markup included.
         chat = replace(chat, messages=[replace(m, text=m.raw, thinking="") if m.raw and not m.calls else m for m in chat.messages])
-    messages = (chat if native else _as_text(chat.messages)).to_openai()
+    messages = (chat if native else as_text(chat.messages)).to_openai()
     options = {name: getattr(config, name) for name in ("temperature", "top_p", "max_tokens", "seed")}
     options["tools"] = [tool.to_openai() for tool in chat.tools] or None if native else None
     given = {name: value for name, value in options.items() if value is not None} | ({"logprobs": True} if config.logprobs else {})
     return {"model": config.model, "messages": messages, "extra_body": dict(config.extra_body), **given}
-
-
-def _as_text(messages: Sequence[Message]) -> Chat:
-    """Replies as written, results as user messages, neighbours of one role as one message."""
-    out: list[Message] = []
-    for message in messages:
-        said = message.raw or "\n".join(filter(None, (message.text, *map(render, message.calls))))
-        new = Message("user" if message.role == "tool" else message.role, said, images=message.images)
-        if out and out[-1].role == new.role:
-            last = out.pop()
-            new = replace(last, text=f"{last.text}\n\n{said}", images=last.images + new.images)
-        out.append(new)
-    return Chat(tuple(out))
 
 
 def _dig(answer: Any, *path: str | int) -> Any:
@@ -304,7 +292,13 @@ def _dig(answer: Any, *path: str | int) -> Any:
     return None
 
 
-def _to_reply(answer: Any, dialect: Dialect) -> Reply:
+def to_reply(answer: Any, dialect: Dialect) -> Reply:
+    """What a server answered, as a reply.
+
+    Args:
+        answer: A chat completion, as plain data.
+        dialect: How native calls are written.
+    """
     message = answer["choices"][0]["message"]
     names = ("reasoning_content", "reasoning", "content", "refusal")
     thinking, reasoning, content, refusal = (said if isinstance(said := message.get(name), str) else "" for name in names)

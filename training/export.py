@@ -15,7 +15,7 @@ from agentgym.oracles import OraclePolicy
 from agentgym.parsing import parse
 from agentgym.registry import make
 from agentgym.training.rollouts import rollout
-from agentgym.training.rows import join
+from agentgym.training.rows import Row, join
 from agentgym.training.trajectories import Step, Trajectory
 from agentgym.world import check_choice
 
@@ -38,12 +38,15 @@ class ChatRow(TypedDict):
         replies: The exact texts that the policy wrote, one for each position.
         tools: The function tools on offer.
         reward: The reward of the whole episode.
-        group: The same for all episodes of one spec and seed: what GRPO compares.
+        group_id: The same for all episodes of one spec and seed, in every process: what GRPO compares.
+        episode_id: The same for all rows of an episode, and for no other episode of the export.
         seed: The seed of the reset.
-        episode: The number of the episode in the export.
+        episode: The number of the episode among those exported.
         segment: The number of the segment in the episode.
-        terminated: Whether the episode ended by itself.
-        truncated: Whether a limit ended it.
+        is_last: Whether this is the last row of the episode.
+        terminated: Whether the episode ended by itself: no value follows.
+        truncated: Whether a limit ended it: a value may be bootstrapped.
+        failure: What broke, if the episode says nothing about the policy; empty else.
         labels: What the run says about the episode.
     """
 
@@ -52,12 +55,15 @@ class ChatRow(TypedDict):
     replies: list[str]
     tools: str
     reward: float
-    group: str
+    group_id: str
+    episode_id: str
     seed: int
     episode: int
     segment: int
+    is_last: bool
     terminated: bool
     truncated: bool
+    failure: str
     labels: str
 
 
@@ -68,35 +74,64 @@ class TokenRow(TypedDict):
         input_ids: The ids of the last prompt and of the reply to it.
         loss_mask: 1 at the ids that were sampled in these steps, 0 elsewhere.
         logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply of the run has none.
+        prompt_length: How many ids come before the first sampled one.
         advantage: None, for the trainer to fill.
         segment: The number of the segment (`Trajectory.segments`) that the steps are in.
         steps: The numbers of the steps.
+        is_last: Whether this is the last row of the episode.
     """
 
     input_ids: list[int]
     loss_mask: list[int]
     logprobs: list[float] | None
+    prompt_length: int
     advantage: float | None
     segment: int
     steps: list[int]
+    is_last: bool
 
 
 class TrainingDict(TypedDict):
-    """An episode as token rows; the other fields are those of `ChatRow`."""
+    """An episode as token rows; the other fields are those of `ChatRow`.
+
+    What other trainers call the fields, with `p` for `prompt_length`. A row is one sample: verl, SkyRL and verifiers take all of an
+    episode, TRL takes one. prime-rl trains on verifiers' branches, as `token_ids`, `mask`, `logprobs` and `advantage`.
+
+    | here            | verl `AgentLoopOutput`     | SkyRL `GeneratorOutput`    | verifiers `Branch`     | TRL `rollout_func`     |
+    |-----------------|----------------------------|----------------------------|------------------------|------------------------|
+    | `input_ids[:p]` | `prompt_ids`               | `prompt_token_ids`         | `token_ids`: the whole | `prompt_ids`           |
+    | `input_ids[p:]` | `response_ids`             | `response_ids`             |                        | `completion_ids`       |
+    | `loss_mask[p:]` | `response_mask`            | `loss_masks`               | `sampled_mask`: whole  | `env_mask`             |
+    | `logprobs[p:]`  | `response_logprobs`        | `rollout_logprobs`         | `logprobs`: whole      | `logprobs`             |
+    | `advantage`     | `advantages` (trainer)     | `advantages` (trainer)     | `advantages`: whole    | `advantages` (trainer) |
+    | `reward`        | `reward_score` of each row | `rewards` of the last row  | `Trace.rewards`        | a field of its own     |
+    | `group_id`      | `uid`                      | `TrajectoryID.instance_id` | `Trace.task.key`       | an equal prompt        |
+    | `episode_id`    | `{uid}_{session_id}`       | `TrajectoryID`             | `Trace.id`             | one row is an episode  |
+    | `is_last`       | the last of the list       | `is_last_step`             | the last branch        | one row is an episode  |
+    | `truncated`     | `extra_fields`             | `stop_reasons`: `length`   | `Trace.is_truncated`   | a field of its own     |
+    | `failure`       | raise: the prompt is left  | leave the episode out      | `Trace.errors`         | leave the episode out  |
+    """
 
     rows: list[TokenRow]
     reward: float
-    group: str
+    group_id: str
+    episode_id: str
     seed: int
     terminated: bool
     truncated: bool
+    failure: str
     labels: Mapping[str, Any]
 
 
 def group_id(trajectory: Trajectory) -> str:
     """What the episodes of one spec and seed have in common; other arms and other worlds have other ids."""
-    spec = json.dumps(json.loads(trajectory.spec), sort_keys=True)
-    return f"{hashlib.sha256(spec.encode()).hexdigest()[:12]}-{trajectory.seed}"
+    return group_of(trajectory.spec, trajectory.seed)
+
+
+def group_of(spec: str, seed: int) -> str:
+    """The `group_id` of the episodes that are going to be played with this spec (JSON text, in any order of keys) and seed."""
+    ordered = json.dumps(json.loads(spec), sort_keys=True)
+    return f"{hashlib.sha256(ordered.encode()).hexdigest()[:12]}-{seed}"
 
 
 def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
@@ -108,7 +143,8 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
     """
     dialect = json.loads(trajectory.spec).get("kwargs", {}).get("dialect", "auto")
     rows: list[ChatRow] = []
-    for number, segment in enumerate(trajectory.segments()):
+    segments = trajectory.segments()
+    for number, segment in enumerate(segments):
         step, after = trajectory.steps[segment[-1]], _after(trajectory, segment[-1])
         chat = step.chat.add(_as_message(step, after, dialect))
         replied = {len(trajectory.steps[k].chat.messages) for k in segment}
@@ -120,12 +156,15 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
                 replies=[trajectory.steps[k].reply.text for k in segment],
                 tools=json.dumps([tool.to_openai() for tool in chat.tools], ensure_ascii=False),
                 reward=trajectory.reward,
-                group=group_id(trajectory),
+                group_id=group_id(trajectory),
+                episode_id=f"{group_id(trajectory)}-{episode}",
                 seed=trajectory.seed,
                 episode=episode,
                 segment=number,
+                is_last=number == len(segments) - 1,
                 terminated=trajectory.terminated,
                 truncated=trajectory.truncated,
+                failure=trajectory.failure,
                 labels=json.dumps(dict(trajectory.labels), ensure_ascii=False),
             )
         )
@@ -151,33 +190,67 @@ def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) ->
     return [there for there, here in zip(written, said, strict=True) if here in replied]
 
 
-def to_training_dict(trajectory: Trajectory) -> TrainingDict:
+def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     """The episode as the token ids that were recorded; nothing is tokenised again.
 
     A row ends where a segment does, and where a prompt does not begin with the ids of the prompt before and its reply, as when a
     chat template writes a reply differently from how it was sampled. So every sampled id is in the mask of exactly one row, after
     the ids it was sampled after. Replies without ids are left out.
 
+    Args:
+        trajectory: The episode.
+        episode: Its number.
+
     Raises:
-        ValueError: No reply has ids, or a reply has ids and log-probabilities of different number.
+        ValueError: No reply has ids, though nothing failed, or a reply has ids and log-probabilities of different number.
     """
-    rows: list[TokenRow] = []
-    for number, segment in enumerate(trajectory.segments()):
-        for row in join((k, trajectory.steps[k].reply) for k in segment):
-            logprobs = None if row.logprobs is None else list(row.logprobs)
-            ids, mask, steps = list(row.ids), list(row.sampled), list(row.steps)
-            made = TokenRow(input_ids=ids, loss_mask=mask, logprobs=logprobs, advantage=None, segment=number, steps=steps)
-            rows.append(made)
-    if not rows:
+    rows = [_token_row(row, k) for k, segment in enumerate(trajectory.segments()) for row in _joined(trajectory, segment)]
+    if not rows and not trajectory.failure:
         raise ValueError("no reply of this trajectory has token ids: play it with a policy that records them, or use to_chat_rows")
+    for row in rows[-1:]:
+        row["is_last"] = True
     return TrainingDict(
         rows=rows,
         reward=trajectory.reward,
-        group=group_id(trajectory),
+        group_id=group_id(trajectory),
+        episode_id=f"{group_id(trajectory)}-{episode}",
         seed=trajectory.seed,
         terminated=trajectory.terminated,
         truncated=trajectory.truncated,
+        failure=trajectory.failure,
         labels=dict(trajectory.labels),
+    )
+
+
+def training_dicts(trajectories: Iterable[Trajectory], *, failures: bool = False) -> Iterator[TrainingDict]:
+    """What `to_training_dict` makes of each episode, numbered as they come.
+
+    Args:
+        trajectories: The episodes.
+        failures: Whether to keep those in which something else than the policy failed.
+
+    Raises:
+        ValueError: An episode has no token ids, or log-probabilities that do not fit them.
+    """
+    for episode, trajectory in enumerate(trajectories):
+        if failures or not trajectory.failure:
+            yield to_training_dict(trajectory, episode)
+
+
+def _joined(trajectory: Trajectory, segment: range) -> list[Row]:
+    return join((k, trajectory.steps[k].reply) for k in segment)
+
+
+def _token_row(row: Row, segment: int) -> TokenRow:
+    return TokenRow(
+        input_ids=list(row.ids),
+        loss_mask=list(row.sampled),
+        logprobs=None if row.logprobs is None else list(row.logprobs),
+        prompt_length=row.sampled.index(1),
+        advantage=None,
+        segment=segment,
+        steps=list(row.steps),
+        is_last=False,
     )
 
 
@@ -198,9 +271,18 @@ def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterato
         yield from to_chat_rows(rollout(env, policy, seed, {"policy": "oracle"}), episode)
 
 
-def export(trajectories: Iterable[Trajectory], path: Path, format: Format = "jsonl") -> int:
-    """Write the chat rows of trajectories, such as those of a `TrajectoryLog`; see `write_rows`."""
-    return write_rows((row for episode, each in enumerate(trajectories) for row in to_chat_rows(each, episode)), path, format)
+def export(trajectories: Iterable[Trajectory], path: Path, format: Format = "jsonl", *, failures: bool = False) -> int:
+    """Write the chat rows of trajectories, such as those of a `TrajectoryLog`; see `write_rows`.
+
+    Args:
+        trajectories: The episodes.
+        path: The file, or the folder of the data set.
+        format: As in `write_rows`.
+        failures: Whether to keep episodes in which something else than the policy failed.
+    """
+    numbered = enumerate(trajectories)
+    kept = ((episode, each) for episode, each in numbered if failures or not each.failure)
+    return write_rows((row for episode, each in kept for row in to_chat_rows(each, episode)), path, format)
 
 
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:
@@ -276,7 +358,6 @@ def _arrow_schema() -> Any:
     call = pa.struct({"id": text, "type": text, "function": function})
     names = ("role", "content", "reasoning_content", "tool_call_id")
     message = pa.struct({**dict.fromkeys(names, text), "tool_calls": pa.list_(call)})
-    numbers = dict.fromkeys(("seed", "episode", "segment"), pa.int64())
     return pa.schema(
         {
             "messages": pa.list_(message),
@@ -284,10 +365,9 @@ def _arrow_schema() -> Any:
             "replies": pa.list_(text),
             "tools": text,
             "reward": pa.float64(),
-            "group": text,
-            **numbers,
-            "terminated": pa.bool_(),
-            "truncated": pa.bool_(),
-            "labels": text,
+            **dict.fromkeys(("group_id", "episode_id"), text),
+            **dict.fromkeys(("seed", "episode", "segment"), pa.int64()),
+            **dict.fromkeys(("is_last", "terminated", "truncated"), pa.bool_()),
+            **dict.fromkeys(("failure", "labels"), text),
         }
     )

@@ -32,6 +32,7 @@ from agentgym.parsing import render
 from agentgym.policy import Reply
 from agentgym.prompts import document_tools
 from agentgym.tools import Tool
+from agentgym.training.adapters import added, growing_spec, sampled_reply, seed_of
 from agentgym.training.export import TokenRow, to_training_dict
 from agentgym.training.models import Renderer
 from agentgym.training.rollouts import Episode
@@ -45,7 +46,6 @@ _TYPES: dict[Any, Any] = {
     "array": list,
     "object": dict,
 }
-_EDITS = ("clear_results", "clear_thinking", "compaction")
 _ENDED = "error: the episode has ended; this call was not run"
 
 
@@ -62,6 +62,7 @@ class ToolEnvironment:
 
     def __init__(self) -> None:
         self._env = gymnasium.make(self._spec)
+        self._chat = Chat()
         self._over = True
         self._reward = 0.0
 
@@ -77,11 +78,9 @@ class ToolEnvironment:
         Raises:
             ValueError: The row has no seed.
         """
-        if not isinstance(row.get("seed"), int):
-            raise ValueError(f"a row needs an integer 'seed', got {row.get('seed')!r}; make the data set with `prompts`")
-        chat, _ = self._env.reset(seed=row["seed"])
+        self._chat, _ = self._env.reset(seed=seed_of(row))
         self._over, self._reward = False, 0.0
-        return str(chat.messages[-1].text)
+        return str(self._chat.messages[-1].text)
 
     def get_reward(self) -> float:
         """The reward of the episode. One that goes on ends now, with the score as it is: the policy has stopped calling."""
@@ -94,10 +93,11 @@ class ToolEnvironment:
         if self._over:
             return _ENDED
         call = render(ToolCall(name, arguments), tool_env(self._env).dialect)
-        chat, reward, terminated, truncated, _ = self._env.step(call)
+        before = self._chat
+        self._chat, reward, terminated, truncated, _ = self._env.step(call)
         self._reward += float(reward)
         self._over = terminated or truncated
-        return str(chat.messages[-1].text)
+        return "\n\n".join(message.text for message in added(before, self._chat))
 
 
 def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
@@ -115,7 +115,7 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     Raises:
         ValueError: The id or an option is not right, an option edits the context, or a tool has a name that TRL keeps for itself.
     """
-    spec = _growing(env_id, options)
+    spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     tools = tool_env(gymnasium.make(spec)).tools
     if bad := [tool.name for tool in tools if tool.name in ("reset", "get_reward") or tool.name.startswith("_")]:
         raise ValueError(f"TRL cannot call a tool named {bad[0]!r}: give it another name with @tool(name=...)")
@@ -192,17 +192,6 @@ def env_reward(*, env_reward: Sequence[float], **_: Any) -> list[float]:
     return list(env_reward)
 
 
-def _growing(env_id: str, options: Mapping[str, Any]) -> EnvSpec:
-    """The spec of an env whose chat only grows."""
-    asked = registry.check_context(options.get("context", ""))
-    edits = [name for name in asked if name in _EDITS]
-    edits += ["window"] if options.get("window") is not None else []
-    edits += ["hint_scope=ephemeral"] if options.get("hint_scope") == "ephemeral" else []
-    if edits:
-        raise ValueError(f"TRL keeps the history, so {edits[0]} cannot edit it; leave it out, or train with rollout_func")
-    return registry.spec(env_id, **options)
-
-
 def _method(tool: Tool) -> Callable[..., str]:
     """A method for a tool, which transformers' `get_json_schema` turns into the schema of the tool."""
 
@@ -259,18 +248,13 @@ class _TrainerPolicy:
         self.renderer = Renderer(trainer.processing_class)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        tokenizer = self.renderer.tokenizer
         asked = [self.renderer.ids(chat) for chat in chats]
         # The only way into all of TRL's engines (transformers, vLLM, sharded models) that takes token ids is not public.
         sampled, logprobs = self.trainer._generate_single_turn([list(ids) for ids in asked], None, {}, 1)
-        replies = []
-        for k, (chat, prompt, ids) in enumerate(zip(chats, asked, sampled, strict=True)):
-            said = ids[:-1] if ids and ids[-1] == tokenizer.eos_token_id else ids
-            text = str(tokenizer.decode(said, skip_special_tokens=False))
-            reply = Reply(text, prompt, tuple(ids), tuple(logprobs[k]) if logprobs else ())
-            self.renderer.remember(chat, reply)
-            replies.append(reply)
-        return replies
+        return [
+            sampled_reply(self.renderer, chat, prompt, ids, logprobs[k] if logprobs else ())
+            for k, (chat, prompt, ids) in enumerate(zip(chats, asked, sampled, strict=True))
+        ]
 
 
 def _seed_of(prompt: Any) -> int:
@@ -284,8 +268,7 @@ def _seed_of(prompt: Any) -> int:
 
 def _as_output(rows: Sequence[TokenRow]) -> dict[str, Any]:
     """Token rows in TRL's form: what comes before the first sampled id is the prompt."""
-    starts = [row["loss_mask"].index(1) for row in rows]
-    cut = list(zip(rows, starts, strict=True))
+    cut = [(row, row["prompt_length"]) for row in rows]
     logprobs = [row["logprobs"][start:] for row, start in cut if row["logprobs"] is not None]
     return {
         "prompt_ids": [row["input_ids"][:start] for row, start in cut],
