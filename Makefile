@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
 
-check: lint types test wheel
+check: lint types test adapters wheel
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -24,14 +24,14 @@ test: $(VENV)/.dev
 # The libraries of other trainers want older releases than the tests, so they have an environment of their own.
 ADAPTERS := .adapters-venv
 adapters: $(ADAPTERS)/.done
-	$(ADAPTERS)/bin/python -m pytest tests/test_skyrl.py tests/test_verifiers.py tests/test_verl.py
+	$(ADAPTERS)/bin/python -m pytest tests/test_verifiers.py tests/test_verl.py
 
 $(ADAPTERS)/.done: pyproject.toml constraints.txt
 	rm -rf $(ADAPTERS)
 	$(PYTHON) -m venv $(ADAPTERS)
 	grep -vE '^(openai|transformers)==' constraints.txt > $(ADAPTERS)/constraints.txt
 	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(ADAPTERS)/constraints.txt \
-		--editable '.[cli,endpoint,export,skyrl,train,verifiers,verl]' pytest pytest-xdist hypothesis
+		--editable '.[cli,endpoint,export,hardened,train,verifiers,verl]' pytest pytest-xdist hypothesis
 	rm -rf $(ADAPTERS)/lib/python3*/site-packages/tests  # verl installs its own, which hide ours
 	touch $@
 
