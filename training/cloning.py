@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,8 @@ import torch
 
 from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
-from agentgym.training.batches import batch, logprobs_of
+from agentgym.training.batches import Batch, batch, logprobs_of
 from agentgym.training.models import Renderer
-from agentgym.training.rollouts import collect
 from agentgym.training.rows import rows
 from agentgym.training.trainer import Trainer, TrainerConfig
 from agentgym.world import check_int
@@ -46,15 +45,16 @@ class Cloning(Trainer[CloningConfig]):
         super().__init__(*args, **kwargs)
         self.teacher = Tokenized(teacher, Renderer(self.tokenizer))
 
-    def updates(self) -> Iterator[tuple[torch.Tensor, Mapping[str, float]]]:
-        """One loss: the mean negative log-likelihood of the teacher's tokens."""
-        config = self.config
-        demonstrations = collect(self.teacher, self.make_env, self.seeds(config.episodes), config.num_envs)
-        made = [row for trajectory in demonstrations for row in rows(trajectory)]
-        data = batch(made, int(self.tokenizer.pad_token_id), self.model.device)
-        logprobs = logprobs_of(self.model, data)
-        tokens = data.sampled.sum()
-        yield -(logprobs * data.sampled).sum() / tokens, {"tokens": tokens.item()}
+    def updates(self) -> Iterator[Iterable[torch.Tensor]]:
+        """One update, on the mean negative log-likelihood of the teacher's tokens."""
+        played = self.play(self.teacher, self.seeds(self.config.episodes))
+        yield self._losses(batch([row for trajectory in played for row in rows(trajectory)], self.pad))
+
+    def _losses(self, data: Batch) -> Iterator[torch.Tensor]:
+        tokens = int(data.sampled.sum())
+        for chosen in data.chunks(self.config.micro_batch):
+            part = data.take(chosen, self.model.device)
+            yield -logprobs_of(self.model, part, precision=self.config.precision).sum() / tokens
 
 
 class Tokenized:

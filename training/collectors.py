@@ -19,7 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 import agentgym.registry as registry
 from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
-from agentgym.training.engines import GRACE, Answer, Answers, Asyncio, Engine, Failure, Lockstep, MakeEnv, Slot, Threads
+from agentgym.training.engines import GRACE, Answer, Answers, Asyncio, Engine, EnvLike, Failure, Lockstep, MakeEnv, Slot, Threads
 from agentgym.training.episodes import Recording, spec_of
 from agentgym.training.trajectories import Trajectory, TrajectoryLog
 from agentgym.world import check_choice, check_float, check_int
@@ -39,6 +39,7 @@ class CollectionError(RuntimeError):
 class _Run:
     """What goes on in a slot: an episode that begins, or one that is under way, and when the slot is given up."""
 
+    number: int
     seed: int
     deadline: float
     recording: Recording | None = None
@@ -70,7 +71,7 @@ class Collector:
 
     def __init__(
         self,
-        env: str | EnvSpec | MakeEnv,
+        env: EnvLike,
         num_envs: int = 32,
         *,
         engine: str | Engine = "lockstep",
@@ -89,7 +90,7 @@ class Collector:
         self._answers: Answers = queue.SimpleQueue()
         self._idle: list[Slot] = []
         self._runs: dict[Slot, _Run] = {}
-        self._broken = self._asked = 0
+        self._broken = self._asked = self._begun = 0
         self._linger = 0.0
 
     def __enter__(self) -> Self:
@@ -175,7 +176,8 @@ class Collector:
                         self._begin_all(seeds, shared)
                     else:
                         waiting.append(slot)
-                self._reply(policy, sorted(waiting, key=lambda slot: slot.number))
+                # In the order of the seeds, so that a policy that draws does not depend on which slots are open.
+                self._reply(policy, sorted(waiting, key=lambda slot: self._runs[slot].number))
         finally:
             self._give_up_all()
 
@@ -184,7 +186,8 @@ class Collector:
         while len(self._runs) < self.num_envs and (seed := next(seeds, None)) is not None:
             opened = not self._idle
             slot = self._open(shared) if opened else self._idle.pop()
-            self._runs[slot] = _Run(seed, self._deadline() + OPENING * opened)
+            self._begun += 1
+            self._runs[slot] = _Run(self._begun, seed, self._deadline() + OPENING * opened)
             self._asked += 1
             slot.reset(seed)
         return bool(self._runs)
@@ -260,7 +263,7 @@ class Collector:
         self._asked = 0
 
 
-def _factory(env: str | EnvSpec | MakeEnv) -> tuple[MakeEnv, str]:
+def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
     """What makes the envs, and their spec as JSON text."""
     if isinstance(env, str):
         env = registry.spec(env)

@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 from typing_extensions import override
 
 from agentgym.messages import Chat
@@ -22,6 +23,8 @@ from agentgym.policy import Policy, Reply
 from agentgym.training.episodes import Outcome, Player
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
+EnvLike = str | EnvSpec | MakeEnv
+"""An id of a world, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec."""
 GRACE = 5.0
 """Seconds that slots may take to close before they are ended."""
 

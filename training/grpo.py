@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from agentgym.training.batches import Batch, batch, logprobs_of
-from agentgym.training.models import LocalPolicy
-from agentgym.training.rollouts import collect
-from agentgym.training.rows import Row, rows
-from agentgym.training.trainer import MakeEnv, Trainer, TrainerConfig
+from agentgym.training.policy_gradient import Experience, PolicyGradient, PolicyGradientConfig, experience, reply_lengths, spread
 from agentgym.training.trajectories import Trajectory
 from agentgym.world import check_choice, check_float, check_int
 
 BASELINES = ("grpo", "rloo", "reinforce")
+LEVELS = ("episode", "turn")
 _TINY = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRPOConfig(TrainerConfig):
+class GRPOConfig(PolicyGradientConfig):
     """How to train.
 
     Attributes:
@@ -33,125 +27,93 @@ class GRPOConfig(TrainerConfig):
         group_size: Episodes of each instance.
         baseline: What a reward is compared with: `grpo`, the mean of its group, over its standard deviation; `rloo`, the mean of
             the others in its group; `reinforce`, the mean of all.
-        clip: How far the ratio of probabilities may move from 1 before its gradient is cut off.
-        epochs: Updates on the same episodes.
-        kl: The weight of the divergence from the model as it was at the start.
-        temperature: Of the sampling.
-        max_new_tokens: The most tokens of a reply.
+        level: What has an advantage: an `episode`, or each `turn`, as `advantages` says.
+        gamma: The discount of rewards, for each turn that they are away; for `turn` only.
     """
 
     groups: int = 8
     group_size: int = 8
     baseline: str = "grpo"
-    clip: float = 0.2
-    epochs: int = 1
-    kl: float = 0.0
-    temperature: float = 1.0
-    max_new_tokens: int = 32
+    level: str = "episode"
+    gamma: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_int("groups", self.groups, 1, 1_000_000)
         check_int("group_size", self.group_size, 2, 1_000_000)
         check_choice("baseline", self.baseline, BASELINES)
-        check_float("clip", self.clip, 0.0, 100.0)
-        check_int("epochs", self.epochs, 1, 1_000)
-        check_float("kl", self.kl, 0.0, 1e6)
+        check_choice("level", self.level, LEVELS)
+        check_float("gamma", self.gamma, 0.0, 1.0)
 
 
-class GRPO(Trainer[GRPOConfig]):
-    """Group-relative policy optimisation. The advantage belongs to the episode and is that of each of its sampled tokens.
+class GRPO(PolicyGradient[GRPOConfig, Experience]):
+    """Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1). All tokens of a reply have its advantage.
 
     Takes what `Trainer` takes.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        make_env: MakeEnv,
-        config: GRPOConfig,
-        out: Path | None = None,
-    ) -> None:
-        self.reference = copy.deepcopy(model).requires_grad_(requires_grad=False) if config.kl else None
-        super().__init__(model, tokenizer, make_env, config, out)
-
-    def state(self) -> dict[str, Any]:
-        """All that the rest of the training depends on."""
-        reference = self.reference.state_dict() if self.reference is not None else None
-        return {**super().state(), "reference": reference}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Return to a state."""
-        super().load(state)
-        if self.reference is not None:
-            self.reference.load_state_dict(state["reference"])
-
-    def updates(self) -> Iterator[tuple[torch.Tensor, Mapping[str, float]]]:
-        """Play groups of episodes, then one loss for each epoch."""
+    def updates(self) -> Iterator[Iterable[torch.Tensor]]:
+        """Play groups of episodes, compare them, learn."""
         config = self.config
-        policy = LocalPolicy(self.model, self.tokenizer, config.temperature, config.max_new_tokens, seed=self.step + config.seed)
-        seeds = [seed for seed in self.seeds(config.groups) for _ in range(config.group_size)]
-        played = list(collect(policy, self.make_env, seeds, config.num_envs))
-        weighted = weigh(played, advantages(played, config.baseline))
-        data = batch([row for row, _ in weighted], int(self.tokenizer.pad_token_id), self.model.device)
-        weights = torch.tensor([weight for _, weight in weighted], device=self.model.device)[:, None] * data.sampled
-        found = {"reward": fmean(t.reward for t in played), "tokens": data.sampled.sum().item()}
-        for epoch in range(config.epochs):
-            loss, metrics = self._loss(data, weights)
-            if epoch == 0:  # before any update, sampler and trainer have the same model and should have the same numbers
-                found["sampler_drift"] = metrics["drift"]
-            yield loss, {**found, **metrics}
-
-    def _loss(self, data: Batch, weights: torch.Tensor) -> tuple[torch.Tensor, dict[str, float]]:
-        config = self.config
-        logprobs = logprobs_of(self.model, data, config.temperature)
-        drift = (logprobs - data.logprobs) * data.sampled
-        ratio = drift.exp()
-        clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
-        loss = -torch.minimum(ratio * weights, clipped * weights).sum()
-        metrics = {"ratio_max": ratio.max().item(), "drift": drift.abs().max().item()}
-        if self.reference is not None:
-            with torch.no_grad():
-                reference = logprobs_of(self.reference, data, config.temperature)
-            apart = (reference - logprobs) * data.sampled
-            divergence = ((apart.exp() - 1 - apart) * data.sampled).sum() / data.sampled.sum()
-            loss = loss + config.kl * divergence
-            metrics["kl"] = divergence.item()
-        return loss, metrics
+        _, played = self.sample(seed for seed in self.seeds(config.groups) for _ in range(config.group_size))
+        found = advantages(played, config.baseline, config.level, config.gamma)
+        lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
+        tokens = spread([advantage for steps in found for advantage in steps], lengths)
+        yield from self.optimise(experience(played, tokens, config.weight, self.pad))
 
 
-def advantages(played: Sequence[Trajectory], baseline: str) -> list[float]:
-    """The advantage of each episode; those of one seed are a group.
+def advantages(
+    played: Sequence[Trajectory], baseline: str = "grpo", level: str = "episode", gamma: float = 1.0
+) -> list[tuple[float, ...]]:
+    """The advantage of each step of each episode.
+
+    At the level of the episode, what is compared is its reward, and its group are the episodes of its seed. At the level of the
+    turn, what is compared is the return from step k on, `sum(gamma ** (j - k) * reward[j] for j >= k)`, and its group are the
+    returns from step k on of those episodes of its seed that have a step k: one that was over by then had no choice to make there
+    and is not compared. So the first turns are compared among all, and a turn that only one episode has reached gets 0. Steps are
+    counted from the first reply; a summary that an env asked for is a step as any other.
+
+    `reinforce` compares with all seeds instead of one.
 
     Args:
         played: The episodes, in any order.
         baseline: As in `GRPOConfig`.
+        level: As in `GRPOConfig`.
+        gamma: As in `GRPOConfig`.
     """
-    groups: dict[int, list[float]] = {}
-    for trajectory in played:
-        groups.setdefault(trajectory.seed, []).append(trajectory.reward)
-    mean = fmean(trajectory.reward for trajectory in played)
-    return [_advantage(t.reward, groups[t.seed], baseline, mean) for t in played]
+    if level == "episode":
+        compared = [((t.seed, 0), t.reward) for t in played]
+        repeats = [len(t.steps) for t in played]
+        return [(value,) * count for value, count in zip(_compare(compared, baseline), repeats, strict=True)]
+    compared = [((t.seed, k), value) for t in played for k, value in enumerate(returns(t, gamma))]
+    values = iter(_compare(compared, baseline))
+    return [tuple(next(values) for _ in t.steps) for t in played]
 
 
-def _advantage(reward: float, group: Sequence[float], baseline: str, mean: float) -> float:
-    if baseline == "reinforce":
-        return reward - mean
-    if baseline == "rloo":
-        return reward - (sum(group) - reward) / (len(group) - 1)
+def returns(trajectory: Trajectory, gamma: float) -> list[float]:
+    """The discounted sum of the rewards from each step on."""
+    found: list[float] = []
+    total = 0.0
+    for step in reversed(trajectory.steps):
+        total = step.reward + gamma * total
+        found.append(total)
+    return found[::-1]
+
+
+def _compare(compared: Sequence[tuple[tuple[int, int], float]], baseline: str) -> list[float]:
+    """How much each value is above those it is compared with: of the same turn, and of the same seed if the baseline wants that."""
+    keys: list[Hashable] = [turn if baseline == "reinforce" else (seed, turn) for (seed, turn), _ in compared]
+    groups: defaultdict[Hashable, list[float]] = defaultdict(list)
+    for key, (_, value) in zip(keys, compared, strict=True):
+        groups[key].append(value)
+    return [_advantage(value, groups[key], baseline) for key, (_, value) in zip(keys, compared, strict=True)]
+
+
+def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
     centre = fmean(group)
-    spread = (sum((other - centre) ** 2 for other in group) / len(group)) ** 0.5
-    return (reward - centre) / (spread + _TINY) if spread > _TINY else 0.0
-
-
-def weigh(played: Sequence[Trajectory], values: Sequence[float]) -> list[tuple[Row, float]]:
-    """The rows of all episodes with the weight of each sampled token.
-
-    An episode counts as much as any other, however long it is and into however many rows edits of its context have cut it.
-    """
-    weighted = []
-    for trajectory, value in zip(played, values, strict=True):
-        tokens = sum(len(step.reply.ids) for step in trajectory.steps)
-        weighted += [(row, value / tokens / len(played)) for row in rows(trajectory)]
-    return weighted
+    if baseline == "reinforce" or len(group) == 1:
+        return value - centre
+    if baseline == "rloo":
+        return value - (sum(group) - value) / (len(group) - 1)
+    deviation = (sum((other - centre) ** 2 for other in group) / len(group)) ** 0.5
+    return (value - centre) / (deviation + _TINY) if deviation > _TINY else 0.0

@@ -11,7 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from agentgym.policy import Policy
 from agentgym.training.collectors import Collector
-from agentgym.training.engines import MakeEnv
+from agentgym.training.engines import EnvLike
 from agentgym.training.episodes import Episode
 from agentgym.training.trajectories import Trajectory, TrajectoryLog
 
@@ -39,7 +39,7 @@ def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Map
 
 def collect(
     policy: Policy,
-    env: str | EnvSpec | MakeEnv,
+    env: EnvLike,
     seeds: Iterable[int],
     num_envs: int = 32,
     *,

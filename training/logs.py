@@ -1,0 +1,105 @@
+"""What a training run says about itself: figures gathered in each step, written to a file and to TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+METRICS = "metrics.jsonl"
+TENSORBOARD = "tensorboard"
+
+
+class Recorder:
+    """Gathers the figures of one step: the mean, or the largest, of all that was recorded under a name.
+
+    What is recorded for each token counts for each token, so the figures do not depend on how a batch was divided.
+    """
+
+    def __init__(self) -> None:
+        self._mean: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
+        self._largest: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
+
+    def mean(self, **values: torch.Tensor | float) -> None:
+        """Record numbers, or tensors of any shape, whose mean is wanted."""
+        _append(self._mean, values)
+
+    def largest(self, **values: torch.Tensor | float) -> None:
+        """Record numbers, or tensors of any shape, whose largest is wanted."""
+        _append(self._largest, values)
+
+    def figures(self) -> dict[str, float]:
+        """What has come together."""
+        means = {name: torch.cat([x.cpu().double() for x in parts]).mean().item() for name, parts in self._mean.items()}
+        return {**means, **{name: max(x.max().item() for x in parts) for name, parts in self._largest.items()}}
+
+
+def _append(lists: Mapping[str, list[torch.Tensor]], values: Mapping[str, torch.Tensor | float]) -> None:
+    for name, value in values.items():  # a tensor stays on its device, which is not made to wait
+        tensor = value.detach() if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=torch.float64)
+        lists[name].append(tensor.flatten())
+
+
+class MetricsLog:
+    """Writes the figures of each step to `metrics.jsonl`, one JSON line each, and to TensorBoard. A context manager.
+
+    Args:
+        out: The folder; None writes nothing.
+        step: The step to go on from. What a run logged beyond it, before it was killed, is going to be repeated and is cut off.
+        tensorboard: Whether to write events for TensorBoard too, into the folder `tensorboard`.
+
+    Raises:
+        ImportError: TensorBoard is asked for and not installed.
+    """
+
+    def __init__(self, out: Path | None, step: int, *, tensorboard: bool = False) -> None:
+        self.path = out / METRICS if out is not None else None
+        self._writer: Any = None
+        if out is None or self.path is None:
+            return
+        out.mkdir(parents=True, exist_ok=True)
+        _cut_back(self.path, step)
+        if tensorboard:
+            self._writer = _summary_writer(out / TENSORBOARD, step + 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write the figures of a step."""
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"step": step, **metrics}) + "\n")
+        if self._writer is not None:
+            for name, value in metrics.items():
+                self._writer.add_scalar(name, value, step)
+
+
+def _cut_back(path: Path, step: int) -> None:
+    """Keep the whole lines of the steps up to this one."""
+    if not path.exists():
+        return
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text("".join(kept), encoding="utf-8")
+    os.replace(fresh, path)  # noqa: PTH105 - atomic on every system
+
+
+def _summary_writer(folder: Path, purge_step: int) -> Any:
+    """TensorBoard's writer; events of this step and later ones that are there already are not shown."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError as error:
+        raise ImportError("tensorboard=True needs TensorBoard: pip install 'agentgym[tensorboard]'") from error
+    writer: Any = SummaryWriter
+    return writer(log_dir=str(folder), purge_step=purge_step)
