@@ -168,6 +168,9 @@ def gem_vectors() -> dict[str, Run]:
     class Slow(EnvWrapper):  # type: ignore[misc]
         seconds = 0.0
 
+        def reset(self, seed: int | None = None) -> Any:
+            return self.env.reset(seed)
+
         def step(self, action: str) -> Any:
             pause(self.seconds)
             return self.env.step(action)

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from agentgym import Chat, Reply, make
 from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.policy import PolicyError
 from agentgym.training.batches import batch, logprobs_of
 from agentgym.training.models import END, TEMPLATE, LocalPolicy, Renderer, make_model, make_tokenizer
 from agentgym.training.rollouts import collect, rollout
-from agentgym.training.rows import Row, rows
+from agentgym.training.rows import Row, join, rows
 from agentgym.training.trajectories import Step, Trajectory
 
 OPTIONS: dict[str, Any] = {"items": 5, "removals": 2, "dialect": "python"}
@@ -165,3 +166,20 @@ def test_collect_plays_each_seed_once_as_rollout_does(num_envs: int) -> None:
     alone = {seed: rollout(env(), player, seed) for seed in range(10)}
     assert all(alone[trajectory.seed] == trajectory for trajectory in played_together)
     assert list(collect(player, env, [])) == []
+
+
+def test_a_reply_ends_where_the_model_s_context_does(tokenizer: Any) -> None:
+    chats = [env(items=items).reset(seed=0)[0] for items in (2, 5)]
+    lengths = [len(Renderer(tokenizer).ids(chat)) for chat in chats]
+    assert lengths[0] < lengths[1]
+    for room in (1, 2, 4):
+        model = make_model(tokenizer, width=32, heads=2, context=lengths[1] + room)
+        first, second = LocalPolicy(model, tokenizer, 0, max_new_tokens=9)(chats)
+        assert len(second.ids) == room
+        assert len(first.ids) == min(9, lengths[1] + room - lengths[0])
+        made = [row for reply in (first, second) for row in join([(0, reply)])]
+        again = logprobs_of(model, batch(made, 0), 1.0)
+        assert again.shape[1] == lengths[1] + room, "the longest row just fits, so it can be trained on"
+    model = make_model(tokenizer, width=32, heads=2, context=lengths[1])
+    with pytest.raises(PolicyError, match=f"a prompt has {lengths[1]} tokens and the model takes {lengths[1]}; play with a window"):
+        LocalPolicy(model, tokenizer)(chats)

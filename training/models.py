@@ -6,6 +6,7 @@ never tokenised a second time.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from agentgym.messages import Chat
-from agentgym.policy import Reply
+from agentgym.policy import PolicyError, Reply
 from agentgym.world import check_float, check_int
 
 END = "<|end|>"
@@ -81,6 +82,8 @@ def make_model(
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,
+        activation_function="gelu_pytorch_tanh",
+        initializer_range=width**-0.5,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
@@ -169,6 +172,7 @@ class LocalPolicy:
         self.model, self.temperature, self.max_new_tokens = model, temperature, max_new_tokens
         self.renderer = Renderer(tokenizer)
         self.seed = seed
+        self._context = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
         self.generator = torch.Generator(device=model.device).manual_seed(seed)
 
     def reseed(self, number: int) -> None:
@@ -177,7 +181,11 @@ class LocalPolicy:
         self.generator.manual_seed(int(mixed[0]))
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to all chats in one batch."""
+        """Reply to all chats in one batch.
+
+        Raises:
+            PolicyError: A prompt leaves no room in the model's context.
+        """
         prompts = [self.renderer.ids(chat) for chat in chats]
         sampled = self._generate(prompts)
         replies = []
@@ -195,7 +203,11 @@ class LocalPolicy:
     def _generate(self, prompts: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
         """Sampled ids with their log-probabilities under the model as it samples, one row for each prompt."""
         tokenizer, device = self.renderer.tokenizer, self.model.device
-        longest = max(map(len, prompts))
+        longest, context = max(map(len, prompts)), self._context
+        if longest >= context:
+            raise PolicyError(
+                f"a prompt has {longest} tokens and the model takes {context}; play with a window or a longer context"
+            )
         pad = int(tokenizer.pad_token_id)
         ids = torch.tensor([[pad] * (longest - len(p)) + list(p) for p in prompts], device=device)
         mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device)
@@ -212,10 +224,11 @@ class LocalPolicy:
             tokens.append(token)
             scores.append(score)
             alive.append(going)
-            going = going & (token != tokenizer.eos_token_id)
+            last = positions[:, -1:] + 1
+            going = going & (token != tokenizer.eos_token_id) & (last[:, 0] < context - 1)
             if not bool(going.any()):
                 break
-            ids, positions = token[:, None], positions[:, -1:] + 1
+            ids, positions = token[:, None], last.clamp(max=context - 1)  # of rows that have ended, too
             mask = torch.cat([mask, mask.new_ones(len(prompts), 1)], 1)
         lengths = torch.stack(alive).sum(0).tolist()
         rows = zip(torch.stack(tokens, 1).tolist(), torch.stack(scores, 1).tolist(), lengths, strict=True)
