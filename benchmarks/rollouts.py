@@ -33,7 +33,7 @@ BUDGET = 1.5
 POP = Reply(render(ToolCall("pop", {"id": 99})))
 """A pop that is refused, so that every episode lasts to the end of its budget."""
 
-Run = Callable[[float, float], float]
+Run = Callable[..., float]
 """Steps per second with a policy and a tool that take so many seconds."""
 
 
@@ -89,9 +89,10 @@ def main() -> None:
     print("|---" * (len(cells) + 1) + "|")
     for name, run in runs.items():
         print(f"| {name} | " + " | ".join(f"{run(policy / 1e3, tool / 1e3):,.0f}" for policy, tool in cells) + " |", flush=True)
-    print("\n| collector | a round of all slots over that of the bare loop, as a share of a 10 ms policy |\n|---|---|")
-    for name, share in overheads().items():
-        print(f"| {name} | {share:.1%} |")
+    print(f"\n| a round of all slots over that of the bare loop, as a share of a 10 ms policy | 1 slot | {SLOTS} slots |")
+    print("|---|---|---|")
+    for name, shares in overheads().items():
+        print(f"| {name} | " + " | ".join(f"{share:.1%}" for share in shares) + " |", flush=True)
 
 
 def rate(play: Callable[[], int]) -> float:
@@ -102,15 +103,15 @@ def rate(play: Callable[[], int]) -> float:
     return steps / spent
 
 
-def bare(policy: float, tool: float) -> float:
+def bare(policy: float, tool: float, slots: int = SLOTS) -> float:
     """Nothing but the envs and the policy, one after the other; nothing is recorded."""
-    envs, asked = [make_env(tool) for _ in range(SLOTS)], Policy(policy)
+    envs, asked = [make_env(tool) for _ in range(slots)], Policy(policy)
 
     def play() -> int:
         chats = [env.reset(seed=0)[0] for env in envs]
         for _ in range(TURNS):
             chats = [env.step(reply.text)[0] for env, reply in zip(envs, asked(chats), strict=True)]
-        return SLOTS * TURNS
+        return slots * TURNS
 
     return rate(play)
 
@@ -128,12 +129,12 @@ def collectors() -> dict[str, Run]:
     return found
 
 
-def collected(engine: str, policy: float, tool: float, replicate: bool | None = None) -> float:
+def collected(engine: str, policy: float, tool: float, slots: int = SLOTS, replicate: bool | None = None) -> float:
     """A collector that stays open; what it records is dropped."""
-    with Collector(partial(make_env, tool), SLOTS, engine=engine, replicate=replicate) as collector:
+    with Collector(partial(make_env, tool), slots, engine=engine, replicate=replicate) as collector:
 
         def play() -> int:
-            return sum(len(trajectory.steps) for trajectory in collector.collect(Policy(policy), range(SLOTS)))
+            return sum(len(trajectory.steps) for trajectory in collector.collect(Policy(policy), range(slots)))
 
         play()  # workers start
         return rate(play)
@@ -142,11 +143,11 @@ def collected(engine: str, policy: float, tool: float, replicate: bool | None = 
 def gymnasium_vectors() -> dict[str, Run]:
     """Gymnasium's vector envs."""
 
-    def stepped(mode: str, policy: float, tool: float) -> float:
-        make = [partial(make_env, tool)] * SLOTS
+    def stepped(mode: str, policy: float, tool: float, slots: int = SLOTS) -> float:
+        make = [partial(make_env, tool)] * slots
         kwargs: dict[str, Any] = {"shared_memory": False} if mode == "AsyncVectorEnv" else {}
         vector = getattr(gymnasium.vector, mode)(make, **kwargs)
-        steps = stepping(vector, Policy(policy), POP.text)
+        steps = stepping(vector, slots, Policy(policy), POP.text)
         next(steps)
         found = rate(lambda: next(steps))
         vector.close()
@@ -185,39 +186,37 @@ def gem_vectors() -> dict[str, Run]:
                 max_number=10_000_000,
                 max_turns=TURNS,
             )
-        steps = stepping(vector, Policy(policy), "\\boxed{1}")
+        steps = stepping(vector, SLOTS, Policy(policy), "\\boxed{1}")
         next(steps)
         return rate(lambda: next(steps))
 
     return {"gem-llm SyncVectorEnv": partial(stepped, threads=False), "gem-llm AsyncVectorEnv": partial(stepped, threads=True)}
 
 
-def stepping(vector: Any, policy: Policy, action: str) -> Iterator[int]:
+def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[int]:
     """Step a vector env without end; how many steps of envs each episode's worth took, those that only reset left out."""
-    observations, _ = vector.reset(seed=list(range(SLOTS)))
-    over = [False] * SLOTS
+    observations, _ = vector.reset(seed=list(range(slots)))
+    over = [False] * slots
     while True:
         steps = 0
         for _ in range(TURNS + 1):
-            steps += SLOTS - sum(over)
+            steps += slots - sum(over)
             observations, _, ended, cut, _ = vector.step([action] * len(policy(observations)))
             over = [bool(one or other) for one, other in zip(ended, cut, strict=True)]
         yield steps
 
 
-def overheads() -> dict[str, float]:
+def overheads() -> dict[str, list[float]]:
     """What a round of all slots costs over the bare loop, with a policy of 10 ms: medians of rounds taken in turn."""
+    runs: dict[str, Callable[..., float]] = {
+        f"agentgym {engine}": partial(collected, engine, replicate=False) for engine in ("lockstep", "threads", "processes")
+    }
     found: dict[str, list[float]] = {}
-    for _ in range(5):
-        base = SLOTS / bare(0.01, 0.0)
-        for name, run in collectors_here().items():
-            found.setdefault(name, []).append((SLOTS / run(0.01, 0.0) - base) / 0.01)
-    return {name: statistics.median(shares) for name, shares in found.items()}
-
-
-def collectors_here() -> dict[str, Run]:
-    """The engines that call the policy for all slots together, as the bare loop does."""
-    return {f"agentgym {engine}": partial(collected, engine, replicate=False) for engine in ("lockstep", "threads", "processes")}
+    for name, run in {**runs, **gymnasium_vectors()}.items():
+        for slots in (1, SLOTS):
+            extra = [slots / run(0.01, 0.0, slots=slots) - slots / bare(0.01, 0.0, slots) for _ in range(3)]
+            found.setdefault(name, []).append(statistics.median(extra) / 0.01)
+    return found
 
 
 if __name__ == "__main__":
