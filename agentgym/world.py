@@ -91,6 +91,14 @@ class World(Generic[ConfigT]):
         """
         raise NotImplementedError
 
+    def reasoning(self, call: ToolCall) -> str:
+        """How an agent comes to a call, in words; demonstrations write it before the call. By default the belief state.
+
+        Args:
+            call: Any call, a wrong one too: then the words are those of an agent that errs.
+        """
+        return self.state()
+
     def optimal_calls(self) -> Sequence[ToolCall] | None:
         """Exactly the optimal next calls; empty if success is out of reach, None if optimality is not defined here."""
         return None

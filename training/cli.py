@@ -1,4 +1,4 @@
-"""The command line: list, play, rollout, ablate, score."""
+"""The command line: list, play, rollout, ablate, train, score."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from agentgym.oracles.control import Deficits
 from agentgym.parsing import parse
 from agentgym.policy import PolicyError
 from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, worlds
+from agentgym.training import cli_train
 from agentgym.training.ablation import Ablation, prepare, results, run
 from agentgym.training.collectors import ENGINES, CollectionError, Collector
 from agentgym.training.evaluation import Result
@@ -42,13 +43,16 @@ app = typer.Typer(
 # Tables in a file or a pipe keep their width; a terminal's own width is used there.
 console = Console(width=None if sys.stdout.isatty() else 140)
 _STRATEGIES = ", ".join(STRATEGIES)
+_ARMS = ",".join(arm or "none" for arm in ARMS)
 _EXAMPLE = "an option of the world as name=value, e.g. items=20"
 
 Oracles = Annotated[str, typer.Option(help="Which oracles help: letters of P (plan), S (state), H (history).")]
 Options = Annotated[list[str], typer.Option("--set", help=f"{_EXAMPLE}; may be repeated.")]
 Window = Annotated[int | None, typer.Option(help="Tokens of the context window; what does not fit is trimmed.")]
 Seed = Annotated[int, typer.Option(help="Seed of the first instance.")]
-PolicyName = Annotated[str, typer.Option(help="control, oracle, noisy, random, or package.module:factory.")]
+PolicyName = Annotated[
+    str, typer.Option(help="control, oracle, noisy, random, the folder of a trained model, or package.module:factory.")
+]
 Noise = Annotated[float, typer.Option(help="Error rate of the noisy policy.")]
 Planning = Annotated[float, typer.Option(help="Planning deficit of the control agent, in [0, 1].")]
 Tracking = Annotated[float, typer.Option(help="Tracking deficit of the control agent, in [0, 1].")]
@@ -169,7 +173,7 @@ def _in_a_line(trajectory: Trajectory) -> str:
 @app.command()
 def ablate(
     world: Annotated[str, typer.Option(help="Worlds, separated by commas.")] = "ListWorld,TreeWorld,GridWorld",
-    arms: Annotated[str, typer.Option(help="Oracle arms, separated by commas.")] = ",".join(arm or "none" for arm in ARMS),
+    arms: Annotated[str, typer.Option(help="Oracle arms, separated by commas.")] = _ARMS,
     horizons: Annotated[str, typer.Option(help="Turns of an optimal policy, separated by commas.")] = "4,8,16,32,64",
     seeds: Annotated[int, typer.Option(help="Instances per world and horizon.")] = 30,
     policy: PolicyName = "control",
@@ -204,6 +208,40 @@ def ablate(
         task = progress.add_task("episodes", total=len(ablation.cells()))
         rows = run(ablation, out, workers, lambda episodes: progress.advance(task, episodes))
     _report(rows, out)
+
+
+@app.command()
+def train(
+    world: Annotated[str, typer.Option(help="The world to learn.")] = "ListWorld",
+    horizons: Annotated[str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")] = "3",
+    arms: Annotated[str, typer.Option(help="Oracle arms in training, by commas; the first is the one of the curve.")] = "none",
+    options: Options = [],  # noqa: B006
+    noise: Annotated[float, typer.Option(help="Error rate of the teacher, in each step.")] = 0.2,
+    cloning: Annotated[int, typer.Option(help="Steps of cloning in the first arm.")] = 600,
+    hints: Annotated[int, typer.Option(help="Steps of cloning in all arms after it.")] = 300,
+    rl: Annotated[int, typer.Option(help="Steps of reinforcement learning (GRPO) after it.")] = 120,
+    episodes: Annotated[int, typer.Option(help="Held-out episodes of each evaluation.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seeds the weights and all that is drawn.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")] = Path("runs/train"),
+) -> None:
+    """Train a small transformer from nothing: cloning, then GRPO. Started again, it goes on where it was stopped."""
+    with _clear_errors():
+        learning = cli_train.prepare(
+            world=world,
+            horizons=[_integer("horizons", text) for text in _split(horizons)],
+            arms=["" if arm == "none" else arm for arm in _split(arms)],
+            options=_parse_options(options),
+            noise=noise,
+            cloning_steps=cloning,
+            hint_steps=hints,
+            rl_steps=rl,
+            episodes=episodes,
+            seed=seed,
+            out=out,
+        )
+    with _progress() as progress, _told_how_to_go_on():
+        written = cli_train.run(learning, progress)
+    typer.echo("wrote " + ", ".join(map(str, written)))
 
 
 @app.command("score")

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+from transformers.utils import logging
 
 from agentgym.messages import Chat
 from agentgym.policy import PolicyError, Reply
@@ -63,7 +74,9 @@ def make_model(
     """A randomly initialised transformer for a tokenizer, without touching the global random generator.
 
     It is of the GPT-2 kind: with learned absolute positions, a small model learns to name places in a list much sooner than with
-    rotary ones, from which it would first have to count.
+    rotary ones, from which it would first have to count. The weights begin at the scale of the width, and keys as queries
+    (Trockman and Kolter 2023, Mimetic Initialization of Self-Attention Layers): so a token attends first to those that are the
+    same, and the model learns to copy and to compare in hundreds of steps in place of thousands.
 
     Args:
         tokenizer: Gives the size of the vocabulary.
@@ -90,7 +103,13 @@ def make_model(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return GPT2LMHeadModel(config)
+        model = GPT2LMHeadModel(config)
+    with torch.no_grad():
+        blocks: Any = model.transformer.h
+        for block in blocks:
+            query_key_value = block.attn.c_attn.weight
+            query_key_value[:, width : 2 * width] = query_key_value[:, :width]
+    return model
 
 
 class Renderer:
@@ -242,3 +261,49 @@ class LocalPolicy:
             logprobs = (logits / self.temperature).log_softmax(-1)
             token = torch.multinomial(logprobs.exp(), 1, generator=self.generator)[:, 0]
         return token, logprobs.gather(-1, token[:, None])[:, 0]
+
+
+def save_policy(policy: LocalPolicy, folder: Path) -> None:
+    """Write a model, its tokenizer and the most tokens of its replies in the format of transformers."""
+    policy.model.generation_config.max_new_tokens = policy.max_new_tokens
+    with _no_bars():
+        policy.model.save_pretrained(folder)
+    policy.renderer.tokenizer.save_pretrained(folder)
+
+
+def load_policy(folder: Path, temperature: float = 0.0, seed: int = 0) -> LocalPolicy:
+    """The policy that `save_policy` has written, or that of any causal language model of transformers with a chat template.
+
+    Args:
+        folder: Where it is; nothing is downloaded.
+        temperature: Of the sampling; 0 for the most probable token.
+        seed: Seeds the sampling.
+
+    Raises:
+        OSError: The folder holds no model.
+    """
+    with _no_bars():
+        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
+    return LocalPolicy(model, load_tokenizer(folder), temperature, model.generation_config.max_new_tokens or 512, seed)
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer in a folder.
+
+    Raises:
+        OSError: The folder holds none.
+    """
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without the progress bars of transformers, which last for a moment here."""
+    bars: Any = logging  # it has no types
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()

@@ -1,4 +1,4 @@
-"""Figures of an oracle ablation in the manner of LUMINA's figures 3, 4 and 6."""
+"""Figures of an oracle ablation in the manner of LUMINA's figures 3, 4 and 6, and the learning curve of a training run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from agentgym.registry import ARMS
+from agentgym.training.curve import Point
 from agentgym.training.evaluation import Result, ordered_contexts
 from agentgym.training.statistics import Interval, effects, summarize
 
@@ -26,6 +27,9 @@ _CONTEXT_PANELS = (
     ("success", "success rate (%)", 100, "#0072B2"),
     ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001, "#E69F00"),
 )
+_PHASES = {"cloning": ("cloning", "#EEEEEE"), "hints": ("with hints", "#DDDDDD"), "rl": ("reinforcement learning", "#FFFFFF")}
+_SAMPLING = {"greedy": ("most probable tokens", "#0072B2", "o"), "sampled": ("sampled, temperature 1", "#D55E00", "s")}
+_LEVELS = {"chance": ("random legal play", "#555555", ":"), "teacher": ("teacher", "#009E73", "--")}
 _DPI = 150
 
 
@@ -47,6 +51,37 @@ def plot_interventions(results: Sequence[Result], path: Path) -> None:
 def plot_contexts(results: Sequence[Result], path: Path) -> None:
     """Success rate and trajectory length of each context strategy, a column of panels per world (LOCA-bench, table 2)."""
     _save(contexts_figure(results), path)
+
+
+def plot_learning(points: Sequence[Point], path: Path) -> None:
+    """Success on held-out episodes against the processor time of the training, with its phases, its teacher and chance."""
+    _save(learning_figure(points), path)
+
+
+def learning_figure(points: Sequence[Point]) -> Figure:
+    """The figure that `plot_learning` writes."""
+    figure = Figure(figsize=(7.2, 3.8), layout="constrained")
+    panel = figure.subplots()
+    model = [point for point in points if point.phase in _PHASES]
+    seconds = [point.seconds for point in model]
+    for name, (label, colour, marker) in _SAMPLING.items():
+        shares = [100 * getattr(point, name) for point in model]
+        panel.plot(seconds, shares, color=colour, marker=marker, markersize=4, label=label, zorder=3)
+    for point in points:
+        if point.phase in _LEVELS:
+            label, colour, dashes = _LEVELS[point.phase]
+            panel.axhline(100 * point.sampled, color=colour, linestyle=dashes, label=label, zorder=2)
+    end = 0.0
+    for phase, (name, colour) in _PHASES.items():
+        begun, end = end, max((p.seconds for p in model if p.phase == phase), default=end)
+        if end > begun:
+            panel.axvspan(begun, end, color=colour, zorder=0, linewidth=0)
+            panel.text((begun + end) / 2, 103, name, ha="center", va="bottom")
+    panel.set(xlabel="processor seconds of training", ylabel="success on held-out instances (%)", ylim=(-3, 103))
+    panel.set_xlim(0, max([*seconds, 1e-3]))
+    panel.grid(alpha=0.3)
+    panel.legend(loc="lower right", framealpha=0.9)
+    return figure
 
 
 def contexts_figure(results: Sequence[Result]) -> Figure:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.control import Deficits
@@ -11,6 +13,7 @@ from agentgym.policy import Policy
 from agentgym.world import check_float, check_int
 
 NAMES = ("control", "oracle", "noisy", "random")
+_MODEL = "config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,8 @@ class PolicyConfig:
     """Which policy plays.
 
     Attributes:
-        name: `control`, `oracle`, `noisy`, `random`, or `package.module:factory`, where `factory(env_id)` makes a policy.
+        name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model, which plays its most probable tokens, or
+            `package.module:factory`, where `factory(env_id)` makes a policy.
         seed: Seeds the scripted policies.
         noise: The probability of an error of `noisy`.
         deficits: What `control` lacks.
@@ -32,14 +36,18 @@ class PolicyConfig:
     def __post_init__(self) -> None:
         check_int("seed", self.seed, 0, 2**32 - 1)
         check_float("noise", self.noise, 0.0, 1.0)
-        if self.name not in NAMES and ":" not in self.name:
-            raise ValueError(f"there is no policy {self.name!r}; policies: {', '.join(NAMES)}, or package.module:factory")
+        if self.name in NAMES or ":" in self.name or self._is_model():
+            return
+        if Path(self.name).is_dir():
+            raise ValueError(f"{self.name} holds no trained model: `agentgym train --out {self.name}` has to run to its end first")
+        choices = f"{', '.join(NAMES)}, package.module:factory, or the folder of a trained model"
+        raise ValueError(f"there is no policy {self.name!r}; policies: {choices}")
 
     def make(self, env_id: str) -> Policy:
         """The policy for a world.
 
         Raises:
-            ValueError: The factory cannot be imported.
+            ValueError: The factory cannot be imported, or the folder of a model cannot be read.
         """
         if self.name == "control":
             return ControlPolicy(env_id, self.deficits, self.seed)
@@ -47,7 +55,12 @@ class PolicyConfig:
             return NoisyPolicy(env_id, self.noise, self.seed)
         if self.name in NAMES:
             return {"oracle": OraclePolicy, "random": RandomPolicy}[self.name](env_id, self.seed)
+        if self._is_model():
+            return _load(self.name, (Path(self.name) / _MODEL).stat().st_mtime_ns)
         return self._factory(env_id)
+
+    def _is_model(self) -> bool:
+        return (Path(self.name) / _MODEL).is_file()
 
     def _factory(self, env_id: str) -> Policy:
         module, _, name = self.name.partition(":")
@@ -56,3 +69,13 @@ class PolicyConfig:
         except (ImportError, AttributeError) as error:
             raise ValueError(f"policy {self.name!r} cannot be imported ({error}); write package.module:factory") from error
         return policy
+
+
+@lru_cache(maxsize=2)
+def _load(folder: str, written: int) -> Policy:
+    """The model in a folder, read once: an ablation asks for the policy anew in each episode."""
+    try:
+        from agentgym.training.models import load_policy  # noqa: PLC0415 - slow to import, and an extra
+    except ImportError as error:
+        raise ValueError(f"a trained model needs its extra: pip install 'agentgym[train]' ({error})") from error
+    return load_policy(Path(folder))

@@ -195,6 +195,12 @@ class ListWorld(World[ListConfig]):
         place = f"has index {index} in the current list" if with_state else f"had index {self._origins[index]} in the initial list"
         return f"Remove the element that {place} (value {self.items[index]})."
 
+    def reasoning(self, call: ToolCall) -> str:
+        """Go through the list from the lock on, and say of each element that it stays, up to the one that is popped."""
+        end = call.arguments["id"] if call.name == "pop" else len(self.items)
+        stay = [f"{k}: {value} keep" for k, value in enumerate(self.items[self.locked : end], self.locked)]
+        return "\n".join([*stay, *(f"{end}: {value} pop" for value in self.items[end : end + 1])])
+
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the two lists and the budget."""

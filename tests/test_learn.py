@@ -1,0 +1,233 @@
+"""Learning from nothing: what the teacher says, mixtures of envs, runs that go on exactly, models that play from a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from matplotlib.text import Text
+from typer.testing import CliRunner
+
+import agentgym
+from agentgym import ToolCall, make, tool_env
+from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.oracles.thinking import ThinkingPolicy
+from agentgym.parsing import parse
+from agentgym.training import learn
+from agentgym.training.cli import app
+from agentgym.training.curve import Curve, Point
+from agentgym.training.learn import CURVE, LearnConfig, Learning
+from agentgym.training.mixture import mixture
+from agentgym.training.models import load_policy
+from agentgym.training.plots import learning_figure
+from agentgym.training.policies import PolicyConfig
+from agentgym.training.rollouts import collect, replay, rollout
+from agentgym.training.trainer import evaluate
+
+SIZES: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2, "context": 1_024, "max_new_tokens": 8}
+STEPS: dict[str, Any] = {"cloning_steps": 4, "hint_steps": 2, "rl_steps": 2, "groups": 2, "evaluations": 2, "episodes": 4}
+TINY = LearnConfig(horizons=(1,), arms=("", "SP"), **SIZES, **STEPS)
+
+
+def read(task: str) -> Any:
+    return tool_env(make("ListWorld")).world_class.read_task(task)
+
+
+def test_the_reasoning_of_a_list_world_goes_from_the_lock_to_the_call() -> None:
+    world = read("Initial list: [11, 12, 13, 14]\nTarget list: [11, 14]\nTurn budget: 5")
+    assert world.reasoning(ToolCall("pop", {"id": 1})) == "0: 11 keep\n1: 12 pop"
+    world.pop(1)
+    assert world.reasoning(ToolCall("pop", {"id": 1})) == "1: 13 pop"
+    assert world.reasoning(ToolCall("pop", {"id": 2})) == "1: 13 keep\n2: 14 pop", "a wrong call has the words that lead to it"
+    world.pop(1)
+    assert world.reasoning(ToolCall("done", {})) == "1: 14 keep"
+
+
+def test_other_worlds_reason_with_their_state() -> None:
+    world = tool_env(make("TreeWorld")).world_class
+    env = tool_env(make("TreeWorld"))
+    env.reset(seed=0)
+    assert isinstance(env.world, world)
+    assert env.world.reasoning(env.world.optimal_calls()[0]) == env.world.state()
+
+
+@pytest.mark.parametrize("arm", agentgym.ARMS)
+def test_the_teacher_thinks_unless_it_is_told_all_and_plays_as_without(arm: str) -> None:
+    env = make("ListWorld", items=6, removals=2, oracles=arm)
+    for policy in (OraclePolicy("ListWorld"), NoisyPolicy("ListWorld", 0.5)):
+        for seed in range(4):
+            aloud, silent = rollout(env, ThinkingPolicy(policy), seed), rollout(env, policy, seed)
+            calls = [[parse(step.reply.text).calls for step in played.steps] for played in (aloud, silent)]
+            assert calls[0] == calls[1]
+            thought = [parse(step.reply.text).thinking for step in aloud.steps]
+            assert [bool(text) for text in thought[:1]] == [not {"S", "P"} <= set(arm)]
+
+
+def test_a_mixture_plays_the_env_that_the_seed_chooses() -> None:
+    specs = [agentgym.spec("ListWorld", items=4 + k, removals=1) for k in range(3)]
+    spec = mixture(specs)
+    played = list(collect(OraclePolicy("ListWorld"), spec, range(7), num_envs=2))
+    assert {t.seed: t.steps[0].chat for t in played} == {
+        seed: gymnasium.make(specs[seed % 3]).reset(seed=seed)[0] for seed in range(7)
+    }
+    assert all(replay(trajectory) == trajectory for trajectory in played), "its spec says what it is made of"
+    with pytest.raises(ValueError, match="a mixture needs at least one spec"):
+        gymnasium.make(mixture([]))
+
+
+def test_a_curve_drops_what_is_going_to_be_repeated(tmp_path: Path) -> None:
+    path = tmp_path / CURVE
+    curve = Curve(path)
+    points = [Point("teacher", 0, 0, 0.0, 1.0, 1.0), *(Point(p, k, 0, 0.0, 0.0, 0.0) for p in ("cloning", "rl") for k in (2, 4))]
+    for point in points:
+        curve.add(point)
+    with path.open("a") as file:
+        file.write('{"phase": "rl", "st')
+    assert Curve(path).points == points
+    again = Curve(path)
+    again.cut("rl", 2)
+    assert again.points == Curve(path).points == points[:4]
+    again.cut("cloning", 2)
+    assert Curve(path).points == points[:2]
+    assert again.last("cloning") == points[1]
+    assert again.last("rl") is None
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("learn") / "whole"
+    Learning(TINY, out).run()
+    return out
+
+
+def without_time(out: Path) -> list[Point]:
+    return [replace(point, seconds=0.0) for point in Curve(out / CURVE).points]
+
+
+def test_a_run_writes_its_curve_and_its_model(whole: Path) -> None:
+    points = Curve(whole / CURVE).points
+    steps = [(p.phase, p.step, p.episodes) for p in points]
+    cloned = [("cloning", 0, 0), ("cloning", 2, 2 * 18), ("cloning", 4, 4 * 18)]
+    rest = [("hints", 1, 72 + 18), ("hints", 2, 72 + 36), ("rl", 1, 108 + 16), ("rl", 2, 108 + 32)]
+    assert steps == [("chance", 0, 0), ("teacher", 0, 0), *cloned, *rest]
+    assert [p.seconds for p in points] == sorted(p.seconds for p in points)
+    assert points[-1].seconds > 0
+    env = mixture(TINY.specs([""]))
+    assert points[-1].greedy == evaluate(load_policy(whole), env, TINY.episodes)
+    assert json.loads((whole / "train.json").read_text())["arms"] == ["", "SP"]
+    assert [len((whole / phase / "metrics.jsonl").read_text().splitlines()) for phase in ("cloning", "hints", "rl")] == [4, 2, 2]
+
+
+@pytest.mark.parametrize("stop", [("cloning", 1), ("cloning", 3), ("cloning", 4), ("hints", 1), ("rl", 1), ("rl", 2)])
+def test_a_run_that_was_stopped_goes_on_exactly(whole: Path, tmp_path: Path, stop: tuple[str, int]) -> None:
+    def interrupt(phase: str, step: int, steps: int) -> None:
+        if (phase, step) == stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Learning(TINY, tmp_path).run(interrupt)
+    Learning(TINY, tmp_path).run()
+    assert without_time(tmp_path) == without_time(whole)
+    assert (tmp_path / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_run_that_has_ended_is_not_repeated(whole: Path) -> None:
+    before = Curve(whole / CURVE).points
+    told: list[Any] = []
+    assert Learning(TINY, whole).run(lambda *news: told.append(news)) == before
+    assert not told
+
+
+def test_a_saved_model_plays_greedily_and_is_read_once(whole: Path) -> None:
+    config = PolicyConfig(str(whole))
+    policy = config.make("ListWorld")
+    assert config.make("ListWorld") is policy
+    env = make("ListWorld", items=2, removals=0, max_failed_rounds=1)
+    texts = [[step.reply.text for step in rollout(env, player, 3).steps] for player in (policy, policy, load_policy(whole))]
+    assert texts[0] == texts[1] == texts[2]
+    loaded: Any = policy
+    assert (loaded.temperature, loaded.max_new_tokens) == (0.0, 8)
+
+
+def test_the_figure_shows_phases_levels_and_both_ways_to_sample() -> None:
+    points = [
+        Point("chance", 0, 0, 0.0, 0.1, 0.1),
+        Point("teacher", 0, 0, 0.0, 0.5, 0.5),
+        Point("cloning", 0, 0, 0.0, 0.0, 0.0),
+        Point("cloning", 5, 90, 10.0, 0.6, 0.4),
+        Point("rl", 5, 730, 30.0, 0.9, 0.8),
+    ]
+    figure = learning_figure(points)
+    (panel,) = figure.axes
+    drawn = {
+        str(line.get_label()): [list(map(float, data)) for data in (line.get_xdata(), line.get_ydata())] for line in panel.lines
+    }
+    assert drawn["most probable tokens"] == [[0.0, 10.0, 30.0], [0.0, 60.0, 90.0]]
+    assert drawn["sampled, temperature 1"][1] == [0.0, 40.0, 80.0]
+    assert drawn["teacher"][1] == [50.0, 50.0]
+    assert drawn["random legal play"][1] == [10.0, 10.0]
+    places = {text.get_text(): text.get_position()[0] for text in panel.findobj(Text) if isinstance(text, Text)}
+    assert places["cloning"] == 5.0
+    assert places["reinforcement learning"] == 20.0
+
+
+def command(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_command_trains_and_what_it_wrote_plays(at: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learn, "LearnConfig", partial(LearnConfig, groups=1, evaluations=1, **SIZES))
+    small = ["--horizons", "1", "--arms", "none", "--cloning", "2", "--rl", "1", "--episodes", "2", "--out", "t"]
+    shown = command("train", *small)
+    assert shown.exit_code == 0, shown.output
+    assert "teacher: " in shown.output
+    assert "rl 1, 44 episodes" in shown.output
+    assert (at / "t" / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert command("train", *small, "--seed", "1").exit_code == 2
+    played = command("rollout", "ListWorld", "--policy", "t", "--set", "items=2", "--set", "removals=0")
+    assert played.exit_code == 0, played.output
+    assert "of 1" in played.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--world", "NoWorld"], "there is no world 'NoWorld'"),
+        (["train", "--horizons", "2,x"], "horizons must be whole numbers separated by commas, got 'x'"),
+        (["train", "--horizons", "2,2"], "horizons must be given, each once, got [2, 2]"),
+        (["train", "--arms", "H"], "H needs S"),
+        (["train", "--noise", "2"], "noise must be a number in [0.0, 1.0], got 2.0"),
+        (["train", "--cloning", "0"], "cloning_steps must be an integer in"),
+        (["train", "--set", "itmes=3"], "ListWorld has no option 'itmes'"),
+        (["train", "--out", "file/t"], "file"),
+        (["rollout", "ListWorld", "--policy", "empty"], "empty holds no trained model"),
+        (["rollout", "ListWorld", "--policy", "nobody"], "or the folder of a trained model"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_leaves_nothing_behind(at: Path, arguments: list[str], message: str) -> None:
+    (at / "file").write_text("a file where a folder should be")
+    (at / "empty").mkdir()
+    before = sorted(at.rglob("*"))
+    shown = command(*arguments)
+    assert shown.exit_code == 2, shown.output
+    assert shown.stderr.startswith("error: ")
+    assert len(shown.stderr.strip().splitlines()) == 1
+    assert message in shown.stderr
+    assert sorted(at.rglob("*")) == before
+
+
+def test_another_run_in_the_folder_is_named(whole: Path) -> None:
+    with pytest.raises(ValueError, match=r"holds a run with other settings \(see train.json\)"):
+        Learning(LearnConfig(**{**asdict(TINY), "seed": 5}), whole)

@@ -1,0 +1,62 @@
+"""An env that is one of several in each episode: a model that is to read hints, say, is trained with and without them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, SupportsFloat
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from agentgym.messages import Chat
+
+
+class Mixture(gymnasium.Env[Chat, str]):
+    """Plays the env whose turn it is: that of number `seed % len(specs)`, so a seed is always played in the same one.
+
+    Args:
+        specs: The specs of the envs as JSON text.
+
+    Raises:
+        ValueError: There are none.
+    """
+
+    def __init__(self, specs: Sequence[str]) -> None:
+        if not specs:
+            raise ValueError("a mixture needs at least one spec, got none")
+        self._specs = [EnvSpec.from_json(text) for text in specs]
+        self._made: dict[int, gymnasium.Env[Chat, str]] = {}
+        self._now = self._env(0)
+        self.observation_space, self.action_space = self._now.observation_space, self._now.action_space
+
+    def _env(self, number: int) -> gymnasium.Env[Chat, str]:
+        if number not in self._made:
+            self._made[number] = gymnasium.make(self._specs[number])
+        return self._made[number]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
+        """Begin an episode of the env that the seed chooses."""
+        super().reset(seed=seed)
+        number = int(self.np_random.integers(2**32)) if seed is None else seed
+        self._now = self._env(number % len(self._specs))
+        return self._now.reset(seed=seed, options=options)
+
+    def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play a reply."""
+        return self._now.step(action)
+
+    def close(self) -> None:
+        """Close all envs."""
+        for env in self._made.values():
+            env.close()
+
+
+def mixture(specs: Sequence[EnvSpec]) -> EnvSpec:
+    """The spec of an env that is one of several in each episode.
+
+    Example:
+        >>> env = gymnasium.make(mixture([agentgym.spec("ListWorld"), agentgym.spec("ListWorld", oracles="SP")]))
+    """
+    texts = [spec.to_json() for spec in specs]
+    options: dict[str, Any] = {"order_enforce": False, "disable_env_checker": True, "kwargs": {"specs": texts}}
+    return EnvSpec("agentgym/Mixture-v0", f"{__name__}:Mixture", **options)
