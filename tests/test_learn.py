@@ -231,3 +231,18 @@ def test_bad_input_is_one_clear_line_and_leaves_nothing_behind(at: Path, argumen
 def test_another_run_in_the_folder_is_named(whole: Path) -> None:
     with pytest.raises(ValueError, match=r"holds a run with other settings \(see train.json\)"):
         Learning(LearnConfig(**{**asdict(TINY), "seed": 5}), whole)
+
+
+@pytest.mark.exhaustive
+def test_the_default_run_takes_the_model_past_its_teacher(tmp_path: Path) -> None:
+    config = LearnConfig()
+    points = Learning(config, tmp_path).run()
+    chance, teacher = points[:2]
+    cloned = [point for point in points if point.phase == "cloning"]
+    assert chance.sampled < 0.05
+    assert cloned[0].greedy < 0.05
+    assert teacher.sampled < 0.7
+    assert cloned[-1].sampled < teacher.sampled + 0.1, "a clone is as good as its teacher"
+    assert points[-1].sampled > teacher.sampled + 0.2, "and the reward takes it further"
+    assert points[-1].seconds < 20 * 60
+    assert evaluate(load_policy(tmp_path), mixture(config.specs()), 500) >= 0.9

@@ -22,7 +22,7 @@ from agentgym.training.cloning import Cloning, CloningConfig
 from agentgym.training.curve import Curve, Point
 from agentgym.training.grpo import GRPO, GRPOConfig
 from agentgym.training.mixture import mixture
-from agentgym.training.models import LocalPolicy, load_tokenizer, make_model, make_tokenizer, save_policy
+from agentgym.training.models import LocalPolicy, load_tokenizer, make_model, make_tokenizer, mimic, save_policy
 from agentgym.training.rollouts import collect
 from agentgym.training.trainer import TRAIN_SEED, Trainer, evaluate
 from agentgym.world import check_float, check_int, load_world
@@ -137,6 +137,7 @@ class Learning:
         env = mixture(config.specs())
         tokenizer = self._tokenizer(env)
         model = make_model(tokenizer, config.width, config.layers, config.heads, config.context, config.seed)
+        mimic(model)
         self._policy = partial(LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed)
         alone = mixture(config.specs(config.arms[:1]))
         cloning = Cloning(self._teacher(), model, tokenizer, alone, self._cloning(config.cloning_steps, 0), self.out / "cloning")

@@ -74,9 +74,7 @@ def make_model(
     """A randomly initialised transformer for a tokenizer, without touching the global random generator.
 
     It is of the GPT-2 kind: with learned absolute positions, a small model learns to name places in a list much sooner than with
-    rotary ones, from which it would first have to count. The weights begin at the scale of the width, and keys as queries
-    (Trockman and Kolter 2023, Mimetic Initialization of Self-Attention Layers): so a token attends first to those that are the
-    same, and the model learns to copy and to compare in hundreds of steps in place of thousands.
+    rotary ones, from which it would first have to count. The weights begin at the scale of the width.
 
     Args:
         tokenizer: Gives the size of the vocabulary.
@@ -103,13 +101,21 @@ def make_model(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = GPT2LMHeadModel(config)
+        return GPT2LMHeadModel(config)
+
+
+def mimic(model: GPT2LMHeadModel) -> None:
+    """Let keys begin as queries (Trockman and Kolter 2023, Mimetic Initialization of Self-Attention Layers).
+
+    So a token attends first to those that are the same, and a small model learns to copy and to compare in hundreds of steps in
+    place of thousands.
+    """
+    width = model.config.n_embd
+    blocks: Any = model.transformer.h
     with torch.no_grad():
-        blocks: Any = model.transformer.h
         for block in blocks:
             query_key_value = block.attn.c_attn.weight
             query_key_value[:, width : 2 * width] = query_key_value[:, :width]
-    return model
 
 
 class Renderer:
