@@ -166,15 +166,16 @@ def test_failures_do_not_count_in_the_evaluation(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_episodes_can_be_played_by_workers_that_stay_for_the_run(start: Start, kind: str) -> None:
-    opened: set[str] = set()
+    others = set(threading.enumerate())  # a test before this one may have left a thread that hangs
+    opened: set[threading.Thread] = set()
 
     def look(step: int, metrics: Mapping[str, float]) -> None:
         assert metrics["failures"] == 0
-        opened.update(thread.name for thread in threading.enumerate() if thread.name.startswith("agentgym-slot"))
+        opened.update(set(threading.enumerate()) - others)
 
     start(kind, None, steps=3, engine="threads", timeout=60.0, num_envs=2).train(look)
-    assert opened == {"agentgym-slot-0", "agentgym-slot-1"}
-    assert not any(thread.name.startswith("agentgym-slot") for thread in threading.enumerate())
+    assert sorted(thread.name for thread in opened) == ["agentgym-slot-0", "agentgym-slot-1"]
+    assert not any(thread.is_alive() for thread in opened)
 
 
 @pytest.mark.parametrize("kind", KINDS)
