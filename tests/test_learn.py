@@ -32,7 +32,7 @@ from agentgym.training.trainer import evaluate
 
 SIZES: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2, "context": 1_024, "max_new_tokens": 8}
 STEPS: dict[str, Any] = {"cloning_steps": 4, "hint_steps": 2, "rl_steps": 2, "groups": 2, "evaluations": 2, "episodes": 4}
-TINY = LearnConfig(horizons=(1,), arms=("", "SP"), **SIZES, **STEPS)
+TINY = LearnConfig(horizons=(1,), arms=("", "SP"), contexts=("none", "clear_thinking"), window=900, **SIZES, **STEPS)
 
 
 def read(task: str) -> Any:
@@ -81,6 +81,20 @@ def test_a_mixture_plays_the_env_that_the_seed_chooses() -> None:
         gymnasium.make(mixture([]))
 
 
+def test_hints_and_context_strategies_are_learnt_one_at_a_time() -> None:
+    config = LearnConfig(horizons=(2, 3), arms=("", "PS"), contexts=("none", "clear_results", "compaction"), window=900)
+    cells = [("", "none"), ("PS", "none"), ("", "clear_results"), ("", "compaction")]
+    assert config.cells() == cells
+    envs = [gymnasium.make(spec) for spec in config.specs(config.cells())]
+    for number, env in enumerate(envs):
+        arm, context = cells[number % 4]
+        stack = str(env)
+        found = ["PlanOracle" in stack, "StateOracle" in stack, "ClearToolResults" in stack, "Compaction" in stack]
+        assert found == [arm != "", arm != "", context == "clear_results", context == "compaction"]
+        env.reset(seed=0)
+        assert len(tool_env(env).world.items) == (4 if number < 4 else 6)
+
+
 def test_a_curve_drops_what_is_going_to_be_repeated(tmp_path: Path) -> None:
     path = tmp_path / CURVE
     curve = Curve(path)
@@ -118,7 +132,7 @@ def test_a_run_writes_its_curve_and_its_model(whole: Path) -> None:
     assert steps == [("chance", 0, 0), ("teacher", 0, 0), *cloned, *rest]
     assert [p.seconds for p in points] == sorted(p.seconds for p in points)
     assert points[-1].seconds > 0
-    env = mixture(TINY.specs([""]))
+    env = mixture(TINY.specs([("", "none")]))
     assert points[-1].greedy == evaluate(load_policy(whole), env, TINY.episodes)
     assert json.loads((whole / "train.json").read_text())["arms"] == ["", "SP"]
     assert [len((whole / phase / "metrics.jsonl").read_text().splitlines()) for phase in ("cloning", "hints", "rl")] == [4, 2, 2]
@@ -208,6 +222,7 @@ def test_the_command_trains_and_what_it_wrote_plays(at: Path, monkeypatch: pytes
         (["train", "--horizons", "2,x"], "horizons must be whole numbers separated by commas, got 'x'"),
         (["train", "--horizons", "2,2"], "horizons must be given, each once, got [2, 2]"),
         (["train", "--arms", "H"], "H needs S"),
+        (["train", "--context", "forget"], "'forget'"),
         (["train", "--noise", "2"], "noise must be a number in [0.0, 1.0], got 2.0"),
         (["train", "--cloning", "0"], "cloning_steps must be an integer in"),
         (["train", "--set", "itmes=3"], "ListWorld has no option 'itmes'"),
@@ -245,4 +260,4 @@ def test_the_default_run_takes_the_model_past_its_teacher(tmp_path: Path) -> Non
     assert cloned[-1].sampled < teacher.sampled + 0.1, "a clone is as good as its teacher"
     assert points[-1].sampled > teacher.sampled + 0.2, "and the reward takes it further"
     assert points[-1].seconds < 20 * 60
-    assert evaluate(load_policy(tmp_path), mixture(config.specs()), 500) >= 0.9
+    assert evaluate(load_policy(tmp_path), mixture(config.specs(config.cells())), 500) >= 0.9

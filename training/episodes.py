@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any
 
 import gymnasium
@@ -134,13 +135,21 @@ def spec_of(env: gymnasium.Env[Any, Any]) -> str:
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
+@cache
+def _names(kind: type[Any]) -> list[str]:
+    return [item.name for item in fields(kind)]
+
+
 def plain(value: Any) -> Any:
     """A part of an info as JSON-able data."""
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in value]
+    items: Iterable[tuple[str, Any]]
     if is_dataclass(value):
-        value = {item.name: getattr(value, item.name) for item in fields(value)}
-    if not isinstance(value, Mapping):
+        items = [(name, getattr(value, name)) for name in _names(type(value))]
+    elif isinstance(value, Mapping):
+        items = value.items()
+    else:
         return value
     # Most items are leaves, and this runs at every step, so they are not asked what else they might be.
-    return {name: item if type(item) in _LEAVES else plain(item) for name, item in value.items()}
+    return {name: item if type(item) in _LEAVES else plain(item) for name, item in items}

@@ -46,10 +46,12 @@ class LearnConfig:
         options: Keyword arguments of the world.
         horizons: Turns that an optimal policy needs, as `World.at_horizon` reads them; episodes are of all of them in turn.
         arms: Oracle arms. The model is evaluated in the first. It learns to read the hints of the others once it can do without.
+        contexts: Context strategies, each several joined by `+`. It learns to live with all but the first together with the hints.
+        window: The tokens of the context window; None for no limit, or that of the paper if a strategy is asked for.
         noise: The probability that a step of the teacher is wrong.
         cloning_steps: Steps of behaviour cloning in the first arm.
-        hint_steps: Steps of behaviour cloning after it, in all arms in turn; none if there is but one arm.
-        rl_steps: Steps of GRPO after that, in all arms in turn.
+        hint_steps: Steps of behaviour cloning after it, in all arms and contexts in turn; none if there is but one of each.
+        rl_steps: Steps of GRPO after that, in all arms and contexts in turn.
         groups: Instances of a step of GRPO, each with eight episodes.
         evaluations: How often the model is evaluated, and a checkpoint written, in each of the three.
         episodes: Held-out episodes of an evaluation.
@@ -68,6 +70,8 @@ class LearnConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
     horizons: Sequence[int] = (3,)
     arms: Sequence[str] = ("",)
+    contexts: Sequence[str] = ("none",)
+    window: int | None = None
     noise: float = 0.2
     cloning_steps: int = 600
     hint_steps: int = 300
@@ -87,19 +91,24 @@ class LearnConfig:
         for name in ("cloning_steps", "hint_steps", "rl_steps", "groups", "evaluations", "episodes"):
             check_int(name, getattr(self, name), 1, 10**9)
         check_int("seed", self.seed, 0, 10**6)
-        for name in ("horizons", "arms"):
+        for name in ("horizons", "arms", "contexts"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} must be given, each once, got {list(values)}")
-        self.specs()
+        self.specs(self.cells())
 
-    def specs(self, arms: Sequence[str] = ()) -> list[EnvSpec]:
+    def cells(self) -> list[tuple[str, str]]:
+        """Arms with context strategies: each arm in the first context, and each context in the first arm."""
+        arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
+        return [(arm, contexts[0]) for arm in arms] + [(arms[0], context) for context in contexts[1:]]
+
+    def specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
         """The envs: a reply that cannot be read ends an episode, which would else fill up with errors."""
         env_id = resolve(self.world)
         world = load_world(gymnasium.spec(env_id).kwargs["world"])
         sizes = [{**world.at_horizon(horizon), **self.options} for horizon in self.horizons]
-        chosen = [check_arm(arm) for arm in arms or self.arms]
-        return [spec(env_id, oracles=arm, max_failed_rounds=1, **size) for size in sizes for arm in chosen]
+        rest: dict[str, Any] = {"window": self.window, "max_failed_rounds": 1}
+        return [spec(env_id, oracles=arm, context=context, **rest, **size) for size in sizes for arm, context in cells]
 
 
 class Learning:
@@ -134,16 +143,16 @@ class Learning:
             The learning curve.
         """
         config = self.config
-        env = mixture(config.specs())
+        cells = config.cells()
+        env, alone = mixture(config.specs(cells)), mixture(config.specs(cells[:1]))
         tokenizer = self._tokenizer(env)
         model = make_model(tokenizer, config.width, config.layers, config.heads, config.context, config.seed)
         mimic(model)
         self._policy = partial(LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed)
-        alone = mixture(config.specs(config.arms[:1]))
         cloning = Cloning(self._teacher(), model, tokenizer, alone, self._cloning(config.cloning_steps, 0), self.out / "cloning")
         self._begin()
         self._phase("cloning", cloning, _CLONED, advance)
-        if len(config.arms) > 1:
+        if len(cells) > 1:
             hints = Cloning(self._teacher(), model, tokenizer, env, self._cloning(config.hint_steps, 1), self.out / "hints")
             self._phase("hints", hints, _CLONED, advance)
         rl = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl")
@@ -226,7 +235,7 @@ class Learning:
         return self._evaluate(self._policy(temperature=0.0)), self._evaluate(self._policy(temperature=1.0))
 
     def _evaluate(self, policy: Policy) -> float:
-        env = mixture(self.config.specs(self.config.arms[:1]))
+        env = mixture(self.config.specs(self.config.cells()[:1]))
         return evaluate(policy, env, self.config.episodes, self.config.episodes)
 
 
