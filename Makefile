@@ -4,10 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: ablate check lint types test adapters exhaustive wheel bench clean
+.PHONY: ablate learn check lint types test adapters exhaustive wheel bench clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
+
+# A model made from nothing, trained at two and three turns, and the two ablations of it at up to six.
+LEARN := runs/learn
+CONTEXTS := --context none,clear_thinking,clear_results,compaction
+ABLATE := $(BIN)/agentgym ablate --policy $(LEARN) --world ListWorld --set items=6 --horizons 2,3,4,5,6
+learn: $(VENV)/.train
+	$(BIN)/agentgym train --set items=6 --horizons 2,3 --arms none,S,P,SP,SH,SPH $(CONTEXTS) --window 800 \
+		--hints 400 --rl 100 --out $(LEARN)
+	$(ABLATE) --out $(LEARN)/arms
+	$(ABLATE) --arms none $(CONTEXTS) --window 580 --out $(LEARN)/contexts
 
 check: lint types test adapters wheel
 
@@ -58,9 +68,13 @@ $(VENV)/.cli: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[cli,code]'
 	touch $@
 
+$(VENV)/.train: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[cli,code,train]'
+	touch $@ $(VENV)/.cli
+
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev]'
-	touch $@ $(VENV)/.cli
+	touch $@ $(VENV)/.cli $(VENV)/.train
 
 $(VENV)/.bench: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[bench]'
