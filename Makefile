@@ -35,6 +35,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/steps.py
 	$(BIN)/python benchmarks/context.py
 	$(BIN)/python benchmarks/sandboxes.py
+	$(BIN)/python benchmarks/lore.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -10,8 +10,10 @@ from typing import Any
 
 from agentgym.envs.lore.graph import Graph, Grower, Node, Operator, Rule, Shape, Value, among, below, check_order, ensure, shuffled
 
-LETTERS = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKMNPQRSTUVWXYZ"
-"""Without i, l and o, whose upper or lower case looks like another letter or a digit; a change of case stays among them."""
+LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
+"""Without i, l and o, whose upper or lower case looks like another letter or a digit, and without x, since X stands for what has to
+be computed; a change of case stays among them.
+"""
 
 MOST_IRRELEVANT = 8
 """So many irrelevant documents at most are listed by one index, and so many irrelevant variables told by one document."""
