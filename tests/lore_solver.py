@@ -44,7 +44,7 @@ class Solver:
         self.read: set[str] = set()
         self.answer: int | str | None = None
         self.values: dict[str, int | str] = {}
-        self.rules: list[tuple[str, str]] = []
+        self.rules: list[tuple[str, str, frozenset[str]]] = []
 
     def take(self, file: str, text: str) -> None:
         """Take in a document."""
@@ -53,7 +53,8 @@ class Solver:
         if "%X'" in text:
             prefix = text.split("'")[1].split("%", maxsplit=1)[0]
             expression = text.split(" where X is the ")[1].split(". ", maxsplit=1)[0]
-            self.rules.append((prefix, re.sub("^(value of|text given by) ", "", expression)))
+            expression = re.sub("^(value of|text given by) ", "", expression)
+            self.rules.append((prefix, expression, frozenset(re.findall(r"v\d+", expression))))
         elif "'" in text:
             self.frontier |= set(text.split("'")[1::2]) - self.read
         else:
@@ -62,10 +63,9 @@ class Solver:
                 variable = next(word for word in words if re.fullmatch(r"v\d+", word))
                 self.values[variable] = words[-1] if words[-1].isalpha() else int(words[-1])
         self.answer = self.values.get(self.target)
-        for prefix, expression in self.rules:
-            if set(re.findall(r"v\d+", expression)) <= self.values.keys():
-                found = f"{prefix}%{calculate(expression, self.values)}"
-                self.frontier |= {found} - self.read
+        for prefix, expression, names in [rule for rule in self.rules if rule[2] <= self.values.keys()]:
+            self.frontier |= {f"{prefix}%{calculate(expression, self.values)}"} - self.read
+            self.rules.remove((prefix, expression, names))
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
         """Read all that is known, round by round, until the target is found; the number of rounds."""

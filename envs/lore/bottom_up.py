@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from agentgym.envs.lore.graph import Graph, Grower, Node, Operator, Rule, Shape, Value, among, below, check_order, ensure, shuffled
+from agentgym.envs.lore.graph import Graph, Grower, Node, Operator, Rule, Shape, Value, among, check_order, ensure, shuffled
 
 LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 """Without i, l and o, whose upper or lower case looks like another letter or a digit, and without x, since X stands for what has to
@@ -19,12 +19,15 @@ MOST_IRRELEVANT = 8
 """So many irrelevant documents at most are listed by one index, and so many irrelevant variables told by one document."""
 
 _PAIRS = [first + second for first in LETTERS for second in LETTERS]
-_FILE = re.compile(r"v[0-9]+%(?:0|-?[1-9][0-9]*|[A-Za-z]+)")
+_FILES = re.compile(r"(?:v[0-9]+%(?:0|-?[1-9][0-9]*|[A-Za-z]+)\n)*")
 
 
 def letters(rng: Random, count: int) -> str:
     """A text of so many letters."""
-    return "".join([_PAIRS[below(rng, len(_PAIRS))] for _ in range((count + 1) // 2)])[:count]
+    text = ""
+    while len(text) < count:
+        text += _PAIRS[int(rng.random() * len(_PAIRS))]
+    return text[:count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,40 +71,42 @@ class _BottomUp(Grower):
         order = shuffled(rng, children)
         drawn = operator.draw(rng, operands)
         parent.file = self._file(operator.execute(drawn, [node.content for node in order]))
-        rule = Rule(operator.name, drawn, tuple(node.uid for node in order))
+        rule = Rule(operator.name, drawn, tuple([node.uid for node in order]))
         children.append(self.add("rule", depth, self._numbers - 1, rule))
-        parent.children = tuple(node.uid for node in children)
+        parent.children = tuple([node.uid for node in children])
         return children
 
     def gather(self, picked: list[Node]) -> Node:
-        depth = 1 + max(node.depth for node in picked)
+        depth = 1 + max([node.depth for node in picked])
         if decoys := self._count(self.births.document_rate):
             values = [(self.births.field(self.rng), None) for _ in range(decoys)]
             picked = shuffled(self.rng, picked + self._values(values, depth - 1, needed=False))
         hub = self.add("index", depth)
+        behind = (hub.uid,)
         for node in picked:
             node.file = self._file(self._letters(1, 4))
-            node.children = (hub.uid,)
-        hub.content = tuple(node.uid for node in shuffled(self.rng, picked))
+            node.children = behind
+        hub.content = tuple([node.uid for node in shuffled(self.rng, picked)])
         return hub
 
     def _values(self, born: list[tuple[Value, Any]], depth: int, needed: bool = True) -> list[Node]:
         """New documents of values. Where there are irrelevant variables, the order of the numbers does not give them away."""
-        rate = self.births.field_rate
-        extra = [self._count(rate) for _ in born] if rate else [0] * len(born)
-        first, irrelevant = self._numbers, sum(extra)
-        self._numbers += len(born) + irrelevant
-        numbers: Sequence[int] = range(first, self._numbers)
+        rate, rng = self.births.field_rate, self.rng
+        extra = [self._count(rate) for _ in born] if rate else []
+        irrelevant = sum(extra)
+        numbers: Sequence[int] = range(self._numbers, self._numbers + len(born) + irrelevant)
+        self._numbers += len(numbers)
         if irrelevant and depth:
-            numbers = shuffled(self.rng, numbers)
-        new: list[Node] = []
-        used, uid = len(born), len(self.nodes)
-        for place, (value, note) in enumerate(born):
-            fields: tuple[tuple[int, Value], ...] = ()
-            if extra[place]:
-                fields = tuple((number, self.births.field(self.rng)) for number in numbers[used : used + extra[place]])
-                used += extra[place]
-            new.append(Node(uid + place, "value", depth, numbers[place], value, fields, "", (), needed, note))
+            numbers = shuffled(rng, numbers)
+        uid = len(self.nodes)
+        new = [
+            Node(uid + place, "value", depth, numbers[place], value, (), "", (), needed, note)
+            for place, (value, note) in enumerate(born)
+        ]
+        if irrelevant:
+            spare = iter(numbers[len(born) :])
+            for node, count in zip(new, extra, strict=True):
+                node.fields = tuple([(next(spare), self.births.field(rng)) for _ in range(count)])
         self.nodes += new
         return new
 
@@ -141,8 +146,9 @@ def grow_bottom_up(
 
 def _check(graph: Graph, numbers: int) -> None:
     """Ids differ and are well-formed, no number is used twice, and by induction from the leaves all can be found."""
-    told = [n for node in graph.nodes if node.kind == "value" for n in (node.number, *(number for number, _ in node.fields))]
-    prefixes = [int(node.file[1 : node.file.index("%")]) for node in graph.nodes]
-    ensure(sorted(told + prefixes) == list(range(numbers)), "each number is one variable or one prefix")
-    ensure(all(map(_FILE.fullmatch, graph.uids)), "ids have the form of the grammar")
+    told = [node.number for node in graph.nodes if node.kind == "value"]
+    told += [number for node in graph.nodes for number, _ in node.fields]
+    told += [int(node.file[1 : node.file.index("%")]) for node in graph.nodes]
+    ensure(len(told) == len(set(told)) == numbers == max(told) + 1, "each number is one variable or one prefix")
+    ensure(_FILES.fullmatch("".join([f"{file}\n" for file in graph.uids])) is not None, "ids have the form of the grammar")
     check_order(graph, set(graph.start))

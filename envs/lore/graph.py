@@ -169,7 +169,12 @@ class Grower:
         self.nodes: list[Node] = []
         self.consolidations = 0
         self.operators = operators
+        self._arities = [self._arity(operator) for operator in operators]
         self._weights = list(accumulate((weights or {}).get(operator.name, 0.0 if weights else 1.0) for operator in operators))
+
+    def _arity(self, operator: Operator) -> tuple[int, int]:
+        most = max(operator.least, min(operator.most, self.shape.most))
+        return min(max(operator.least, self.shape.least), most), most
 
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
         """Make a leaf an inner node; its children."""
@@ -181,13 +186,11 @@ class Grower:
 
     def run(self, root: Node) -> list[Node]:
         """Expand and gather leaves; those that are left, in order."""
-        leaves, rng, shape = [root], self.rng, self.shape
+        leaves, rng, shape, weights = [root], self.rng, self.shape, self._weights
         for _ in range(shape.operations):
             parent = leaves.pop(below(rng, len(leaves)))
-            operator = self.operators[bisect(self._weights, rng.random() * self._weights[-1])]
-            most = max(operator.least, min(operator.most, shape.most))
-            operands = among(rng, min(max(operator.least, shape.least), most), most)
-            leaves += self.expand(parent, operator, operands)
+            chosen = bisect(weights, rng.random() * weights[-1])
+            leaves += self.expand(parent, self.operators[chosen], among(rng, *self._arities[chosen]))
             if len(leaves) > shape.theta and rng.random() < shape.p:
                 places = set(shuffled(rng, range(len(leaves)))[: among(rng, 2, len(leaves))])
                 hub = self.gather([leaf for place, leaf in enumerate(leaves) if place in places])
@@ -210,8 +213,8 @@ class Grower:
             answer=answer,
             top_down=top_down,
             consolidations=self.consolidations,
-            height=max(node.depth for node in nodes),
-            needed=sum(node.needed for node in nodes),
+            height=max([node.depth for node in nodes]),
+            needed=sum([node.needed for node in nodes]),
             uids={node.file: node.uid for node in nodes},
         )
 
@@ -227,8 +230,8 @@ def check_order(graph: Graph, leaves: set[int]) -> None:
         AssertionError: It is not so, which is an error of the generator or of an operator.
     """
     ensure(len(graph.uids) == len(graph.nodes), "ids differ")
-    ensure(all(bool(node.children) != (node.uid in leaves) for node in graph.nodes), "leaves have no children, others have some")
-    ensure(all(node.uid < min(node.children, default=len(graph.nodes)) for node in graph.nodes), "parents are older")
+    ensure(leaves == {node.uid for node in graph.nodes if not node.children}, "leaves have no children, others have some")
+    ensure(all(node.uid < min(node.children) for node in graph.nodes if node.children), "parents are older")
 
 
 def ensure(holds: bool, what: str) -> None:

@@ -38,6 +38,10 @@ class Knowledge:
         """The ids that follow from what was read, and were not read."""
         raise NotImplementedError
 
+    def follows(self, file: str) -> bool:
+        """Whether an id follows from what was read; one that was read already need not."""
+        return file in self.unread()
+
     def useful(self) -> Sequence[str]:
         """Those among them that are best read next, in an order that depends on nothing but the ids; the plan takes the first.
 

@@ -146,7 +146,7 @@ class Records(Knowledge):
         facts = self.facts(text)
         if file in self.read:
             return []
-        if file not in self.ready and file not in self.doubtful and _prefix(file) not in self.rules:
+        if not self.follows(file) and _prefix(file) not in self.rules:
             self.ahead[file] = None
         self.ready.pop(file, None)
         self.doubtful.pop(file, None)
@@ -194,6 +194,10 @@ class Records(Knowledge):
     def unread(self) -> Sequence[str]:
         """All ids that are known."""
         return _late_first((*self.ready, *self.doubtful))
+
+    def follows(self, file: str) -> bool:
+        """Whether an id is known and was not read."""
+        return file in self.ready or file in self.doubtful
 
     def useful(self) -> Sequence[str]:
         """What is certainly needed; only where nothing is, the ids of which some may be irrelevant."""

@@ -108,7 +108,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """
         node = self.graph.node(file_id)
         again = file_id in self.known.read
-        derivable = again or file_id in self.known.unread()
+        derivable = again or self.known.follows(file_id)
         if node is None or (self.config.strict_ids and not derivable):
             raise ToolError(f"there is no document {echo(file_id)}")
         self._close_round()
