@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Self
+
+RECENT = 3
+"""How many of the documents that were read the state names: those that may be read again by mistake."""
 
 
 @dataclass
@@ -69,6 +73,10 @@ class Knowledge:
     def resolve(self, step: str) -> str | None:
         """The id of the document that a step of `describe` asks for, if it can be told."""
         raise NotImplementedError
+
+    def recent(self) -> list[str]:
+        """The documents that were read last, in order; the state tells them, so that they are known without the history."""
+        return list(islice(reversed(self.read), RECENT))[::-1]
 
     def found(self, file: str, *, read: bool = False) -> None:
         """Note an id that was found out, or a document that was read."""

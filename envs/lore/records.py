@@ -43,7 +43,7 @@ _FILE = rf"v[0-9]+%{_TEXT[1:-1]}"
 _STATE = re.compile(
     r"(?:v[0-9]+ is (?P<answer>[A-Za-z]+)|The value of v[0-9]+ is not known yet)\.\n"
     r"Known values: (?P<values>.*)\nRules: (?P<rules>.*)\nUnread documents: (?P<ready>.*)"
-    r"(?:\nPossibly irrelevant: (?P<doubtful>.*))?(?:\nRead ahead of their rules: (?P<ahead>.*))?"
+    r"(?:\nPossibly irrelevant: (?P<doubtful>.*))?(?:\nRead ahead of their rules: (?P<ahead>.*))?\nRead last: (?P<recent>.*)"
 )
 
 
@@ -220,7 +220,8 @@ class Records(Knowledge):
             "Unread documents: " + (", ".join(ready) or "none"),
         ]
         lines += [f"Possibly irrelevant: {', '.join(_late_first(self.doubtful))}"] if self.doubtful else []
-        return lines + ([f"Read ahead of their rules: {', '.join(_late_first(self.ahead))}"] if self.ahead else [])
+        lines += [f"Read ahead of their rules: {', '.join(_late_first(self.ahead))}"] if self.ahead else []
+        return [*lines, f"Read last: {', '.join(self.recent()) or 'none'}"]
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
@@ -230,9 +231,10 @@ class Records(Knowledge):
             raise ValueError(f"this is not what was found out: {text[:100]!r}")
         known = cls(target=start.target, doubting=start.doubting)
         known.answer = found["answer"]
-        for file in _split(found["ahead"]):
+        known.ahead = dict.fromkeys(_split(found["ahead"]))
+        recent = _split(found["recent"])
+        for file in (*(file for file in known.ahead if file not in recent), *recent):
             known.found(file, read=True)
-            known.ahead[file] = None
         for file in _split(found["ready"]):
             known._follow(file, known.ready)
         for file in _split(found["doubtful"]):

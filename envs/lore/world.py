@@ -167,8 +167,10 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return OneOf("read_document", "file_id", self.known.useful() if self.turns_left > 1 else ())
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """A read of each document whose id is known, those that were read last, and an answer (`unknown` if it is not known)."""
-        files = [*self.known.unread(), *self.known.read]
+        """A read of each document that is known and was not read, another of those that were read last, and an answer (`unknown`
+        if it is not known). Older documents could be read again too, but the state does not tell them.
+        """
+        files = [*self.known.unread(), *self.known.recent()]
         return (*OneOf("read_document", "file_id", files), self._answer())
 
     def _answer(self) -> ToolCall:
@@ -176,9 +178,11 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def menu(self) -> Sequence[ToolCall]:
         """A read of each document in the order in which their ids were found out, and an answer: `most_documents + 1` calls. A
-        document that was not found out has an empty id.
+        document that was not found out has an empty id, and so has one whose reading is past.
         """
-        files = [*self.known.order, *[""] * (self.config.most_documents - len(self.known.order))]
+        legal = {*self.known.unread(), *self.known.recent()}
+        files = [file if file in legal else "" for file in self.known.order]
+        files += [""] * (self.config.most_documents - len(files))
         return (*(ToolCall("read_document", {"file_id": file}) for file in files), self._answer())
 
     def features(self) -> NDArray[np.float32]:
