@@ -74,8 +74,10 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         raise NotImplementedError
 
     def told(self, node: Node, shown: str | Content) -> str:
-        """What the document tells, as `Knowledge.learn` takes it; a world with pictures puts into words what they show."""
-        return shown.text if isinstance(shown, Content) else shown
+        """What the document tells, as `Knowledge.learn` takes it: the text, and the description of each picture in a line of its
+        own. Scripted policies are given the same.
+        """
+        return "\n".join([shown.text, *(image.alt for image in shown.images)]) if isinstance(shown, Content) else shown
 
     def style(self, node: Node) -> Random:
         """A generator for the wording of a document: always the same for the same document of the same task."""
