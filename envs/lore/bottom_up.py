@@ -19,15 +19,16 @@ MOST_IRRELEVANT = 8
 """So many irrelevant documents at most are listed by one index, and so many irrelevant variables told by one document."""
 
 _PAIRS = [first + second for first in LETTERS for second in LETTERS]
+_PREFIX = re.compile(r"v([0-9]+)%")
 _FILES = re.compile(r"(?:v[0-9]+%(?:0|-?[1-9][0-9]*|[A-Za-z]+)\n)*")
 
 
 def letters(rng: Random, count: int) -> str:
     """A text of so many letters."""
-    text = ""
+    text = _PAIRS[int(rng.random() * len(_PAIRS))]
     while len(text) < count:
         text += _PAIRS[int(rng.random() * len(_PAIRS))]
-    return text[:count]
+    return text if len(text) == count else text[:count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class _BottomUp(Grower):
 
     def gather(self, picked: list[Node]) -> Node:
         depth = 1 + max([node.depth for node in picked])
-        if decoys := self._count(self.births.document_rate):
+        if decoys := self._counts(self.births.document_rate, 1)[0]:
             values = [(self.births.field(self.rng), None) for _ in range(decoys)]
             picked = shuffled(self.rng, picked + self._values(values, depth - 1, needed=False))
         hub = self.add("index", depth)
@@ -91,8 +92,8 @@ class _BottomUp(Grower):
 
     def _values(self, born: list[tuple[Value, Any]], depth: int, needed: bool = True) -> list[Node]:
         """New documents of values. Where there are irrelevant variables, the order of the numbers does not give them away."""
-        rate, rng = self.births.field_rate, self.rng
-        extra = [self._count(rate) for _ in born] if rate else []
+        rng = self.rng
+        extra = self._counts(self.births.field_rate, len(born))
         irrelevant = sum(extra)
         numbers: Sequence[int] = range(self._numbers, self._numbers + len(born) + irrelevant)
         self._numbers += len(numbers)
@@ -110,13 +111,14 @@ class _BottomUp(Grower):
         self.nodes += new
         return new
 
-    def _count(self, mean: float) -> int:
-        """Geometric with this mean, cut off."""
+    def _counts(self, mean: float, size: int) -> list[int]:
+        """So many draws that are geometric with this mean, cut off."""
         random, share = self.rng.random, mean / (1 + mean)
-        count = 0
-        while random() < share and count < MOST_IRRELEVANT:
-            count += 1
-        return count
+        counts = [0] * size
+        for place in range(size) if share else ():
+            while random() < share and counts[place] < MOST_IRRELEVANT:
+                counts[place] += 1
+        return counts
 
     def _letters(self, least: int, most: int) -> str:
         return letters(self.rng, among(self.rng, least, most))
@@ -148,7 +150,8 @@ def _check(graph: Graph, numbers: int) -> None:
     """Ids differ and are well-formed, no number is used twice, and by induction from the leaves all can be found."""
     told = [node.number for node in graph.nodes if node.kind == "value"]
     told += [number for node in graph.nodes for number, _ in node.fields]
-    told += [int(node.file[1 : node.file.index("%")]) for node in graph.nodes]
+    files = "".join([f"{file}\n" for file in graph.uids])
+    told += map(int, _PREFIX.findall(files))
     ensure(len(told) == len(set(told)) == numbers == max(told) + 1, "each number is one variable or one prefix")
-    ensure(_FILES.fullmatch("".join([f"{file}\n" for file in graph.uids])) is not None, "ids have the form of the grammar")
+    ensure(_FILES.fullmatch(files) is not None, "ids have the form of the grammar")
     check_order(graph, set(graph.start))
