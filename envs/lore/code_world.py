@@ -28,7 +28,7 @@ _TASK = re.compile(r"Find what main\(\) in main\.py returns\.")
 _MOST_PLAIN = 1_000
 _TRIES = 100
 _PER_OPERATION = 2.3
-"""Files that are needed for each operation in the mean, by default; 2.5 in small tasks, 2.1 in large ones, of which more is skipped."""
+"""Files that are needed for each operation in the mean, by default: 2.5 in small tasks, 2.1 in large ones."""
 _NAMES_PER_LETTER = 50_000
 
 
@@ -39,9 +39,9 @@ class CodeConfig(LoreConfig):
     Attributes:
         names: Whether files have random names (`opaque`), or v0.py, v1.py and so on as in the paper (`sequential`), so that a name
             can be guessed before anything tells it.
-        consolidation: What a module returns that is gathered with others before one: that one's value times a number plus another,
-            the remainder by 100 of it (`wrap`), or the value itself as in the paper (`plain`). Then values often cancel: tasks whose
-            answer is 0 are drawn again, up to 100 times, and there are at most 1,000 operations, since values grow long.
+        consolidation: What a module returns that is gathered with others before one: the remainder by 100 of that one's value
+            times a number plus another (`wrap`), or its value as in the paper (`plain`). Plain values often cancel, so tasks whose
+            answer is 0 are drawn again, up to 100 times; and they grow long, so there are at most 1,000 operations.
     """
 
     names: str = "opaque"
@@ -91,13 +91,13 @@ class CodeWorld(LoreWorld[CodeConfig]):
     def rules(self) -> str:
         """The system message."""
         return (
-            "You look for what a program in Python 3.11 returns. It is spread over files, each of which is a module with a function "
-            "main without arguments: a line such as 'import m_abcd' imports the file m_abcd.py. You cannot run the program. Read the "
-            "files that you need with read_document, beginning with main.py, and work out what its main() returns. Not every file "
-            "that is imported is needed: of a conditional only the branch that is taken.\n"
+            "You look for what a program in Python 3.11 returns. It is spread over files, each of which is a module with a "
+            "function main without arguments; a line such as 'import m_abcd' imports the file m_abcd.py. You cannot run the "
+            "program. Read the files that you need with read_document, beginning with main.py, and work out what its main() "
+            "returns. Not every file that is imported is needed: of a conditional only the branch that is taken.\n"
             f"{_COROUTINES if self.config.difficulty == 'hard' else ''}"
-            "When you know the value, an integer, give it with submit, or reply with a last line 'Final answer: ' and the value. This "
-            "ends the task: you succeed if the value is exactly right."
+            "When you know the value, an integer, give it with submit, or reply with a last line 'Final answer: ' and the value. "
+            "This ends the task: you succeed if the value is exactly right."
         )
 
     def task(self) -> str:
@@ -160,8 +160,8 @@ class CodeWorld(LoreWorld[CodeConfig]):
 
 
 _COROUTINES = (
-    "Some modules run coroutines that share a global variable. Nothing takes time in them but asyncio.sleep, and between two sleeps "
-    "a coroutine is not interrupted.\n"
+    "Some modules run coroutines that share a global variable. Nothing takes time in them but asyncio.sleep, and between two "
+    "sleeps a coroutine is not interrupted.\n"
 )
 
 

@@ -33,6 +33,7 @@ _PATTERNS: Sequence[Sequence[Sequence[str]]] = (
     ((_LOAD,), _UPDATE, _STORE),
 )
 _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {"<": python.lt, "<=": python.le, ">": python.gt, ">=": python.ge}
+_OPERAND = r"\w+\(\)"
 _CALL = re.compile(r"(\w+)\(\)")
 _SIGN = re.compile(r" ([+-]) ")
 
@@ -180,7 +181,7 @@ WRAP = Operator(
     lambda drawn, values: (values[0] * drawn[0] + drawn[1]) % 100,
     lambda drawn, names: f"({names[0]} * {drawn[0]} + {drawn[1]}) % 100",
 )
-"""What a gathered module returns of the one behind it. The factor has no divisor in common with 100, so no two values are merged."""
+"""What a gathered module returns of the one behind it; the factor has no divisor in common with 100, so remainders stay apart."""
 
 PLAIN = Operator("plain", "number", 1, 1, number, lambda rng, _: None, lambda _, values: values[0], lambda _, names: names[0])
 """As in the paper: the value of the one behind it. Equal values then cancel, so that about half of all answers would be 0."""
@@ -220,15 +221,15 @@ def _guesses(text: str) -> Iterator[tuple[str, Any]]:
     signs = (1, *(1 if sign == "+" else -1 for sign in _SIGN.findall(text)))
     if re.fullmatch("-?[0-9]{1,4000}", text):
         yield "constant", int(text)
-    elif found := re.fullmatch(r"if .* ([<>]=?) .* then .*", text):
+    elif found := re.fullmatch(f"if {_OPERAND} ([<>]=?) {_OPERAND} then {_OPERAND} else {_OPERAND}", text):
         yield "conditional", found[1]
-    elif " at once on " in text:
+    elif re.fullmatch(rf"(?:\w+\({_OPERAND}\) does [^;]*; ){{2,3}}all at once on shared = {_OPERAND}", text):
         yield "async", read_workers(text.split("; ")[:-1])
-    elif found := re.fullmatch(r"\(.* \* ([0-9]) \+ ([0-9]{1,2})\) % 100", text):
+    elif found := re.fullmatch(rf"\({_OPERAND} \* ([0-9]) \+ ([0-9]{{1,2}})\) % 100", text):
         yield "wrap", (int(found[1]), int(found[2]))
-    elif found := re.fullmatch(r"([0-9]) \* \(.*\)", text):
+    elif found := re.fullmatch(rf"([0-9]) \* \({_OPERAND} [+-] {_OPERAND}\)", text):
         yield "scale", (int(found[1]), signs)
-    elif _CALL.fullmatch(text):
+    elif re.fullmatch(_OPERAND, text):
         yield "plain", None
-    elif _CALL.match(text):
+    elif re.fullmatch(f"{_OPERAND}(?: [+-] {_OPERAND})+", text):
         yield "arithmetic", signs
