@@ -19,9 +19,11 @@ from code_solver import VIRTUAL, Program, run_at, run_virtually
 import agentgym
 from agentgym.envs.lore import programs
 from agentgym.envs.lore.code_world import CodeWorld
-from agentgym.envs.lore.graph import Graph, Rule
+from agentgym.envs.lore.graph import Graph, Rule, Shape
+from agentgym.envs.lore.operators import number
 from agentgym.envs.lore.programs import HARD, PROGRAMS, REDIRECTS, STANDARD, read_expression, wakeups, write_expression
 from agentgym.envs.lore.sources import read_source, write_source
+from agentgym.envs.lore.top_down import Modules, grow_top_down
 
 BOTH = ["standard", "hard"]
 ASYNC = {"difficulty": "hard", "weights": {"async": 1.0}}
@@ -169,27 +171,16 @@ def test_without_a_memory_large_programs_would_not_end() -> None:
 
 
 def test_plain_redirects_cancel_and_wrapped_ones_do_not() -> None:
-    """Of the whole graphs, since tasks whose answer is 0 are drawn again."""
+    """Before tasks whose answer is 0 are drawn again."""
 
-    def zeros(style: str) -> float:
-        drawn = [generated(seed, operations=100, consolidation=style, weights={"arithmetic": 1.0}) for seed in range(12)]
-        assert all(world.graph.answer for world in drawn)
-        told = [values(world) for world in drawn]
-        assert style == "plain" or max(abs(value) for each in told for value in each) < 10**6
-        return sum(value == 0 for each in told for value in each) / sum(map(len, told))
+    def answers(style: str) -> list[int]:
+        modules = Modules(lambda _, k: f"v{k}.py" if k else "main.py", number, REDIRECTS[style])
+        graphs = (grow_top_down(Random(seed), Shape(100, 10, 0.5, 2, 4), STANDARD, modules) for seed in range(60))
+        return [int(graph.answer) for graph in graphs]
 
-    assert zeros("plain") > 0.15
-    assert zeros("wrap") < 0.05
-
-
-def values(world: CodeWorld) -> list[int]:
-    known: dict[int, int] = {}
-    for node in reversed(world.graph.nodes):
-        rule = node.content
-        known[node.uid] = (
-            PROGRAMS[rule.operator].execute(rule.drawn, [known[uid] for uid in rule.operands]) if isinstance(rule, Rule) else rule
-        )
-    return list(known.values())
+    assert 0.35 < answers("plain").count(0) / 60 < 0.7
+    assert answers("wrap").count(0) < 4
+    assert max(map(abs, answers("wrap"))) < 10**6
 
 
 def test_a_task_whose_answer_is_0_is_kept_only_after_many_tries() -> None:
