@@ -24,6 +24,8 @@ from agentgym.envs.lore.operators import number
 from agentgym.envs.lore.programs import HARD, PROGRAMS, REDIRECTS, STANDARD, read_expression, wakeups, write_expression
 from agentgym.envs.lore.sources import read_source, write_source
 from agentgym.envs.lore.top_down import Modules, grow_top_down
+from agentgym.training.cli_export import HELPER, write
+from agentgym.training.cli_export import program as export_program
 
 BOTH = ["standard", "hard"]
 ASYNC = {"difficulty": "hard", "weights": {"async": 1.0}}
@@ -202,6 +204,15 @@ def test_weights_choose_operators_and_coroutines_are_half_as_frequent() -> None:
     assert share("scale", weights={"scale": 2}) == 1.0
 
 
+def test_every_operand_of_coroutines_makes_a_difference() -> None:
+    for workers, _ in coroutines(200):
+        values = [1000 * 7**k for k in range(len(workers) + 1)]
+        result = PROGRAMS["async"].execute(workers, values)
+        for place in range(len(values)):
+            other = [value + (k == place) for k, value in enumerate(values)]
+            assert PROGRAMS["async"].execute(workers, other) != result
+
+
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_what_is_written_is_read_back(name: str) -> None:
     operator, rng = PROGRAMS[name], Random(2)
@@ -252,42 +263,49 @@ def exported(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize(
-    ("env_id", "options", "seed"),
-    [
-        ("CodeWorld", {}, 3),
-        ("CodeWorld-n350", {"operations": 350}, 1),
-        ("CodeWorld", {"operations": 3, "difficulty": "hard", "names": "sequential"}, 5),
-        ("CodeWorld", {"operations": 0}, 0),
-    ],
-)
-def test_an_export_runs(tmp_path: Path, env_id: str, options: dict[str, Any], seed: int) -> None:
-    arguments = [f"--set={name}={value}" for name, value in options.items()]
-    told = exported(tmp_path / "new", env_id, "--seed", str(seed), *arguments)
-    assert told.returncode == 0, told.stderr
-    main = tmp_path / "new" / "main.py"
-    world = generated_like(env_id, seed, options)
-    files = {path.name: path.read_text() for path in main.parent.iterdir()}
-    assert told.stdout == f"wrote {len(files)} files; run: python {main}\n"
-    helper = files.pop("each_once.py")
-    assert files.pop("main.py") == f"import each_once  # added by the export\n{world.files()['main.py']}"
-    assert files == {file: text for file, text in world.files().items() if file != "main.py"}
-    ast.parse(helper)
-    shown = subprocess.run([sys.executable, str(main)], capture_output=True, text=True, timeout=60, check=False)
-    assert (shown.stdout, shown.stderr) == (str(world.graph.answer), "")
+def printed(folder: Path) -> tuple[str, str]:
+    shown = subprocess.run([sys.executable, str(folder / "main.py")], capture_output=True, text=True, timeout=60, check=False)
+    return shown.stdout, shown.stderr
 
 
-def generated_like(env_id: str, seed: int, options: dict[str, Any]) -> Any:
+def the_world(env_id: str, seed: int, **options: Any) -> Any:
     env = agentgym.make(env_id, **options)
     env.reset(seed=seed)
     return agentgym.tool_env(env).world
 
 
-def test_an_export_refuses_a_folder_that_holds_something_and_worlds_without_a_program(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("keep")
-    told = exported(tmp_path, "CodeWorld")
-    assert (told.returncode, told.stderr) == (2, f"error: the folder {str(tmp_path)!r} is not empty; choose another one\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-    told = exported(tmp_path / "new", "ListWorld")
-    assert (told.returncode, told.stderr) == (2, "error: ListWorld has no program to export; the world that has one is CodeWorld\n")
-    assert not (tmp_path / "new").exists()
+def test_the_command_writes_files_that_run(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "one"
+    told = exported(folder, "CodeWorld", "--seed", "3", "--set", "operations=2")
+    assert told.returncode == 0, told.stderr
+    world = the_world("CodeWorld", 3, operations=2)
+    files = {path.name: path.read_text() for path in folder.iterdir()}
+    assert told.stdout == f"wrote {len(files)} files; run: python {folder / 'main.py'}\n"
+    assert HELPER in files
+    assert files.pop("main.py") == f"import each_once  # added by the export\n{world.files()['main.py']}"
+    assert {file: text for file, text in files.items() if file != HELPER} == {
+        file: text for file, text in world.files().items() if file != "main.py"
+    }
+    assert printed(folder) == (str(world.graph.answer), "")
+    again = exported(folder, "CodeWorld")
+    assert (again.returncode, again.stderr) == (2, f"error: the folder {str(folder)!r} is not empty; choose another one\n")
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "seed"),
+    [
+        ("CodeWorld-n350", {}, 1),
+        ("CodeWorld", {"operations": 1_000, "theta": 1, "p": 1.0, "weights": {"arithmetic": 1.0}}, 0),
+        ("CodeWorld", {"operations": 3, "difficulty": "hard", "names": "sequential"}, 5),
+        ("CodeWorld", {"operations": 0}, 0),
+    ],
+)
+def test_exports_of_all_sizes_run_for_real(tmp_path: Path, env_id: str, options: dict[str, Any], seed: int) -> None:
+    files = export_program(env_id, seed, **options)
+    write(files, tmp_path)
+    assert printed(tmp_path) == (str(the_world(env_id, seed, **options).graph.answer), "")
+
+
+def test_other_worlds_have_no_program_to_export() -> None:
+    with pytest.raises(ValueError, match=r"^ListWorld has no program to export; the world that has one is CodeWorld$"):
+        export_program("ListWorld", 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import subprocess
 import sys
 from random import Random
@@ -12,12 +11,12 @@ from typing import Any
 
 import pytest
 from code_solver import CodeSolver, Program
-from helpers import play, play_optimally, say, start
+from helpers import say, start
 from test_code_programs import BOTH, generated
 from test_document_world import read, reply, submit
 
 import agentgym
-from agentgym import ToolCall, make, tool_env
+from agentgym import make, tool_env
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import Reading
@@ -71,13 +70,20 @@ def test_extremes_are_solved(options: dict[str, Any]) -> None:
 
 
 def test_conditionals_make_reading_take_more_rounds_than_the_height_or_fewer() -> None:
-    """More where a comparison comes before its branch, fewer where the longest chain is not needed; without them it is height + 1."""
+    """More where a comparison comes before its branch, fewer where what is shared is found by a short cut."""
     worlds = [generated(seed, operations=12) for seed in range(40)]
     assert any(world.shortest_rounds() > world.graph.height + 1 for world in worlds)
     assert any(world.shortest_rounds() < world.graph.height + 1 for world in worlds)
+
+
+def test_without_conditionals_all_files_are_needed_and_each_is_read_as_soon_as_one_imports_it() -> None:
     for seed in range(20):
         world = generated(seed, operations=12, difficulty="hard", weights={"arithmetic": 1.0, "async": 1.0})
-        assert world.shortest_rounds() == world.graph.height + 1
+        distance = [0] + [10**6] * (len(world.graph.nodes) - 1)
+        for node in world.graph.nodes:
+            for child in node.children:
+                distance[child] = min(distance[child], distance[node.uid] + 1)
+        assert world.shortest_rounds() == max(distance) + 1 <= world.graph.height + 1
         assert world.graph.needed == len(world.graph.nodes)
 
 
@@ -106,7 +112,7 @@ def test_all_at_once_takes_a_turn_for_each_round_through_the_env(difficulty: str
 @pytest.mark.parametrize("operations", [0, 1, 4, 40])
 def test_the_frontier_from_the_sources_is_the_frontier_of_the_graph(operations: int, difficulty: str) -> None:
     """At every state of a random order of reading, whether or not it waits with branches, and so is the number of rounds left."""
-    for seed in range(6):
+    for seed in range(6 if operations < 40 else 2):
         world, rng = generated(seed, operations=operations, difficulty=difficulty), Random(seed)
         solver, done = CodeSolver(world.task()), set[int]()
         while world.known.answer is None:
@@ -114,7 +120,7 @@ def test_the_frontier_from_the_sources_is_the_frontier_of_the_graph(operations: 
             assert frontier == solver.frontier == set(world.known.unread())
             useful = solver.useful()
             assert useful == set(world.known.useful()) <= set(world.needed())
-            if len(done) % 7 == 0:
+            if len(done) % 9 == 0:
                 assert world.rounds_left() == rounds_by_playing(world, done)
             file = rng.choice(sorted(useful if rng.random() < 0.6 else frontier))
             solver.take(file, str(world.read_document(file)))
@@ -138,15 +144,14 @@ def rounds_by_playing(world: CodeWorld, done: set[int]) -> int:
 def test_useful_files_are_those_that_every_run_asks_for_whatever_unread_files_return() -> None:
     """Brute force: unread files are made constants of all kinds, and the rest is run."""
     compared = waiting = 0
-    for seed in range(25):
-        world, rng = (
-            generated(seed, operations=4, difficulty="hard", p=0.0, weights={"conditional": 2, "scale": 1, "async": 1}),
-            Random(seed),
-        )
+    for seed in range(10):
+        rng, weights = Random(seed), {"conditional": 2, "scale": 1, "async": 1}
+        world = generated(seed, operations=4, difficulty="hard", p=0.0, weights=weights)
         sources = world.files()
         while world.known.answer is None:
-            asked = [ask(sources, world.known.read, rng) for _ in range(60)]
-            certain = set.intersection(*asked)
+            asked = [ask(sources, world.known.read, rng) for _ in range(8)]
+            while (certain := set.intersection(*asked)) != set(world.known.useful()) and len(asked) < 400:
+                asked.append(ask(sources, world.known.read, rng))
             assert certain == set(world.known.useful())
             assert {call.arguments["file_id"] for call in world.optimal_calls()} == certain
             waiting += set.union(*asked) != certain
@@ -155,8 +160,8 @@ def test_useful_files_are_those_that_every_run_asks_for_whatever_unread_files_re
         assert list(world.optimal_calls()) == [submit(str(world.graph.answer))]
         assert world.report()["reads"] == world.graph.needed
         assert world.max_turns == 2 * (world.graph.needed + 1) + 10
-    assert compared > 150
-    assert waiting > 50
+    assert compared > 60
+    assert waiting > 20
 
 
 def ask(sources: dict[str, str], done: Any, rng: Random) -> set[str]:
@@ -237,7 +242,7 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(options: dict[str
 def test_what_the_state_leaves_out_is_of_no_more_use(hints: str) -> None:
     """A world read from the state of some moment goes on as the one that has read everything, whatever is read next."""
     told_ahead = shared_again = 0
-    for seed in range(30):
+    for seed in range(12):
         world, rng = generated(seed, operations=12, difficulty="hard", theta=4, hints=hints), Random(seed)
         told: CodeWorld | None = None
         while world.known.answer is None:
@@ -257,8 +262,8 @@ def test_what_the_state_leaves_out_is_of_no_more_use(hints: str) -> None:
             told.read_result(read(file), str(world.read_document(file)))
         told.turn = world.turn
         assert told.state() == world.state()
-    assert told_ahead > 20
-    assert shared_again > 20
+    assert told_ahead > 10
+    assert shared_again > 10
 
 
 def test_the_state_stays_short() -> None:
@@ -308,7 +313,8 @@ def test_a_state_in_words() -> None:
             assert world.subtask(with_state=False) == "Read document 'b.py'."
     assert world.state() == (
         "What main.py returns is not known yet.\nmain = if a() < b() then c() else d()\nKnown values: a = 97, b = 5, w = 12\n"
-        "Unread documents: c.py, d.py\nBehind redirects, and perhaps imported again: w.py\nRead last: a.py, w.py, b.py\nTurns left: 9"
+        "Unread documents: c.py, d.py\nBehind redirects, and perhaps imported again: w.py\nRead last: a.py, w.py, b.py\n"
+        "Turns left: 9"
     )
     assert world.subtask(with_state=False) == "Work out which branch 'main.py' takes, then read the document of that branch."
     assert list(world.optimal_calls()) == [read("d.py")]
@@ -354,95 +360,3 @@ def test_same_seed_same_bytes_in_another_process() -> None:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
         assert shown.stdout.strip() == here
-
-
-# Names, options, episodes.
-
-
-def test_names_are_unique_and_those_of_the_paper_can_be_guessed() -> None:
-    opaque = list(generated(0, operations=350).files())
-    assert len(set(opaque)) == len(opaque)
-    assert opaque[0] == "main.py"
-    assert all(re.fullmatch(r"m_[a-z]{4}\.py", file) for file in opaque[1:])
-    for strict in (False, True):
-        env = start("CodeWorld", names="sequential", operations=4, strict_ids=strict)
-        files = list(env.world.files())
-        assert files == ["main.py", *(f"v{k}.py" for k in range(len(files) - 1))]
-        outcome = play(env, read(files[-1]))
-        assert outcome.text.startswith("error: there is no document") is strict
-        assert env.world.report()["guessed_reads"] == (not strict)
-
-
-def test_names_grow_longer_in_very_large_tasks() -> None:
-    files = list(generated(0, operations=20_000, p=0.0).files())
-    assert len(set(files)) == len(files) > 50_000
-    assert {len(file) for file in files[1:]} == {9, 10}
-
-
-def test_files_that_do_not_exist_are_refused_and_change_nothing() -> None:
-    env = start("CodeWorld", budget_slack=1_000)
-    before = env.world.state().rpartition("\n")[0]
-    for file in ["", " ", "main", "MAIN.py", "main.py ", "./main.py", "/etc/passwd", "m_a.py\n", "asyncio.py", "x" * 9_999]:
-        outcome = play(env, read(file))
-        assert outcome.text.startswith("error: there is no document ")
-        assert len(outcome.text) < 300
-        assert env.world.state().rpartition("\n")[0] == before
-    assert play_optimally(env).reward == 1.0
-
-
-@pytest.mark.parametrize(
-    ("said", "right"), [("{}", 1), ("{}.", 1), ("'{}'", 1), ("main() = {}", 0), ("{}0", 0), ("{}.0", 0), ("", 0)]
-)
-def test_answers_are_compared_as_integers(said: str, right: int) -> None:
-    for seed in range(4):
-        env = start("CodeWorld", seed=seed, operations=2)
-        assert play(env, submit(said.format(env.world.graph.answer))).reward == right
-    assert env.world.graph.answer
-
-
-def test_there_is_no_tool_that_runs_code() -> None:
-    names = [tool.name for tool in start("CodeWorld").chat.tools]
-    assert names == ["read_document", "submit"]
-    assert "You cannot run the program" in start("CodeWorld").chat.messages[0].text
-    assert "asyncio.sleep" in start("CodeWorld", difficulty="hard").chat.messages[0].text
-    assert "asyncio" not in start("CodeWorld").chat.messages[0].text
-
-
-def test_documents_fit_the_menu() -> None:
-    for seed, options in enumerate([{"max_arity": 2}, {"p": 1.0, "theta": 1}, {"min_arity": 10, "max_arity": 10}]):
-        for operations in (0, 1, 9):
-            world = generated(seed, operations=operations, weights={"conditional": 1, "arithmetic": 2}, **options)
-            assert len(world.files()) <= world.config.most_documents
-            assert len(world.menu()) == world.config.most_documents + 1
-            assert world.features().shape == (2 * world.config.most_documents + 2,)
-            assert world.menu()[0] == ToolCall("read_document", {"file_id": "main.py"})
-
-
-@pytest.mark.parametrize("steps", [2, 10, 30, 100, 400])
-def test_at_horizon_gives_tasks_that_take_about_that_many_turns(steps: int) -> None:
-    turns = [generated(seed, **CodeWorld.at_horizon(steps)).graph.needed + 1 for seed in range(40)]
-    assert steps * 0.85 - 1 < sum(turns) / len(turns) < steps * 1.15 + 1
-    with pytest.raises(ValueError, match=r"horizon must be an integer in \[2, "):
-        CodeWorld.at_horizon(1)
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"names": "short"}, "names must be one of opaque, sequential, got 'short'"),
-        ({"consolidation": "none"}, "consolidation must be one of wrap, plain, got 'none'"),
-        ({"weights": {"async": 1.0}}, "weights must be one of arithmetic, scale, conditional, got 'async'"),
-        (
-            {"weights": {"async": 0}, "difficulty": "hard"},
-            "weights must not all be 0, got {'async': 0}; operators: arithmetic, scale, conditional, async",
-        ),
-        (
-            {"operations": 1_001, "consolidation": "plain"},
-            "operations with consolidation='plain' must be an integer in [0, 1000], got 1001",
-        ),
-    ],
-)
-def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options: dict[str, object], why: str) -> None:
-    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared whole
-        make("CodeWorld", **options)
-    assert str(refused.value) == why

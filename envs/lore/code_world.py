@@ -70,7 +70,8 @@ class CodeWorld(LoreWorld[CodeConfig]):
     """Find what a program returns by reading its files, without running it.
 
     A file is needed if running the program asks for it: of a conditional what it compares, and of its branches the one that is
-    taken. An optimal policy reads those that are certainly needed, and waits with a branch until it is known to be taken.
+    taken. An optimal policy reads those that are certainly needed, and waits with a branch until both values that are compared are
+    known; what could be told from the bounds of a value counts as open.
     """
 
     Config = CodeConfig

@@ -85,7 +85,16 @@ def seconds(ticks: int) -> str:
 
 
 def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
-    """Workers that wake up in different ticks: a set of ticks is drawn and dealt out."""
+    """Workers that wake up in different ticks, drawn until each operand makes a difference: what is overwritten may make none."""
+    while True:
+        workers = _try_workers(rng, operands)
+        # The result is linear in the operands, so what one of them makes of it is seen with 1 in its place and 0 elsewhere.
+        if all(_run_workers(workers, [int(place == k) for k in range(operands)]) for place in range(operands)):
+            return workers
+
+
+def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
+    """A set of ticks is drawn and dealt out."""
     patterns = [_PATTERNS[below(rng, len(_PATTERNS))] for _ in range(operands - 1)]
     count = sum(map(len, patterns))
     ticks = iter(shuffled(rng, range(1, 2 * count + 1)))
