@@ -296,7 +296,7 @@ def test_plain_hints_leave_comparing_and_the_last_value_to_the_agent() -> None:
 
 def test_a_state_in_words() -> None:
     """A small task by hand: main compares a with b and takes c."""
-    world = CodeWorld.read_task("Find what main() in main.py returns.\nTurn budget: 9")
+    world = CodeWorld.read_task("Find what main() in main.py of the program 'abc' returns.\nTurn budget: 9")
     assert world.state() == (
         "What main.py returns is not known yet.\nKnown values: none\nUnread documents: main.py\nRead last: none\nTurns left: 9"
     )

@@ -24,7 +24,7 @@ from agentgym.registry import register
 from agentgym.tools import tool
 from agentgym.world import check_choice, check_int
 
-_TASK = re.compile(r"Find what main\(\) in main\.py returns\.")
+_TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' returns\.")
 _MOST_PLAIN = 1_000
 _TRIES = 100
 _PER_OPERATION = 2.3
@@ -102,8 +102,9 @@ class CodeWorld(LoreWorld[CodeConfig]):
         )
 
     def task(self) -> str:
-        """What to find, and the budget."""
-        return f"Find what main() in {ROOT} returns.\nTurn budget: {self.max_turns}"
+        """What to find, and the budget. The name of the program is of no use, but tells the tasks apart."""
+        name = letters(Random(self._salt), 8).lower()
+        return f"Find what main() in {ROOT} of the program '{name}' returns.\nTurn budget: {self.max_turns}"
 
     def begin(self, start: Sequence[str]) -> Codebase:
         """What a reader of the task knows: that there is a first file."""
