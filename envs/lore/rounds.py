@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from agentgym.envs.lore.graph import Graph, Rule
+from agentgym.envs.lore.graph import Graph, Node, Rule
 
 
 def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) -> int:
@@ -16,35 +16,40 @@ def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) ->
         read: The documents that were read.
         known: Those among them whose values are known.
     """
-    nodes, settled, seen, waiting = graph.nodes, set[int](), {0}, dict[int, list[int]]()
+    nodes, settled = graph.nodes, {graph.uids[file] for file in known}
+    left, askers = dict[int, int](), dict[int, list[int]]()
     running, later, rounds = [], [0], 0
     if nodes[0].file in read:
         running, later = later, running
-    while running or later:
+    while 0 not in settled:
         if not running:
             rounds, running, later = rounds + 1, later, []
         uid = running.pop()
-        missing = [u for u in _asked(graph, uid, settled, known) if u not in settled and nodes[u].file not in known]
+        missing = [operand for operand in _asked(nodes, uid, settled) if operand not in settled]
         for operand in missing:
-            if operand not in seen:
-                seen.add(operand)
+            if operand in askers:
+                askers[operand].append(uid)
+            else:
+                askers[operand] = [uid]
                 (running if nodes[operand].file in read else later).append(operand)
-        if missing:
-            waiting.setdefault(missing[0], []).append(uid)
-        else:
+        left[uid] = len(missing)
+        if not missing:
             settled.add(uid)
-            running += waiting.pop(uid, ())
+            for asker in askers.pop(uid, ()):
+                left[asker] -= 1
+                if not left[asker]:
+                    running.append(asker)
     return rounds
 
 
-def _asked(graph: Graph, uid: int, settled: Collection[int], known: Collection[str]) -> Sequence[int]:
+def _asked(nodes: Sequence[Node], uid: int, settled: Collection[int]) -> Sequence[int]:
     """The operands that a needed module asks for by now. Of two branches only the one taken is needed: no other imports them."""
-    rule = graph.nodes[uid].content
+    rule = nodes[uid].content
     if not isinstance(rule, Rule):
         return ()
     if rule.operator != "conditional":
         return rule.operands
-    compared = rule.operands[:2]
-    if all(operand in settled or graph.nodes[operand].file in known for operand in compared):
-        return (*compared, *(operand for operand in rule.operands[2:] if graph.nodes[operand].needed))
-    return compared
+    left, right, then, other = rule.operands
+    if left in settled and right in settled:
+        return (then if nodes[then].needed else other,)
+    return left, right
