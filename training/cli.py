@@ -28,6 +28,7 @@ from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, worlds
 from agentgym.training import cli_train
 from agentgym.training.ablation import Ablation, prepare, results, run
 from agentgym.training.collectors import ENGINES, CollectionError, Collector
+from agentgym.training.cli_export import add_export
 from agentgym.training.evaluation import Result
 from agentgym.training.policies import PolicyConfig
 from agentgym.training.report import tables, write_report
@@ -320,6 +321,8 @@ def _news(chat: Chat, shown: int) -> tuple[Any, ...]:
     """What came after the reply that was just typed; all of it where the history is pruned."""
     return tuple(chat.messages[shown + 1 :]) or tuple(chat.messages[-1:])
 
+
+add_export(app, _clear_errors, _parse_options)
 
 if __name__ == "__main__":
     main()

@@ -141,7 +141,7 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
     """
     env = registry.make(env_id, **options)
     inner = tool_env(env)
-    documentation = document_tools(inner.tools, inner.dialect, inner.parallel_calls)
+    documentation = document_tools(inner.tools, inner.dialect, inner.most_calls)
     rows = []
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
