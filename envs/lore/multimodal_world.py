@@ -1,4 +1,4 @@
-"""MultimodalWorld: DocumentWorld where values have to be counted and rules to be read in pictures (TaskWeaver, section 3 and B.2)."""
+"""MultimodalWorld: documents in whose pictures values are counted and rules read (TaskWeaver, section 3 and appendix B.2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
+from typing import Literal, cast
 
 from agentgym.envs.lore.bottom_up import Births, grow_bottom_up
 from agentgym.envs.lore.config import PRESETS
@@ -52,10 +52,11 @@ _RULE = (
 )
 _DISTORTED = " The picture may be turned, mirrored, stretched or sheared: rotate_image, flip_image and stretch_image can undo that."
 
-_THING = rf"({'|'.join(COLOURS)}) ({'|'.join(SHAPES)}) at \([0-9]+, [0-9]+\)"
-_THINGS = re.compile(_THING)
-_ONE = re.sub(r"\((?!\?|\[)(?=[a-z])", "(?:", _THING)
-_COUNTED = re.compile(rf"(v[0-9]+) is how many (objects|[a-z]+ [a-z]+)s? the picture shows\.(?: (.+))?\nPicture: ({_ONE}(?:, {_ONE})*)\.")
+_KIND = rf"(?:{'|'.join(COLOURS)}) (?:{'|'.join(SHAPES)})"
+_THING = rf"{_KIND} at \([0-9]+, [0-9]+\)"
+_COUNTED = re.compile(
+    rf"(v[0-9]+) is how many (object|{_KIND})s the picture shows\.(?: (.+))?\nPicture: ({_THING}(?:, {_THING})*)\."
+)
 _READ = re.compile(
     rf"{_RULE.partition('v{}')[0]}(v[0-9]+)%X'\. Put a minus sign .* otherwise\.(?:{re.escape(_DISTORTED)})?"
     r"\nPicture(?: \(.+\))?: (v[0-9]+(?: [+-] v[0-9]+)+)\."
@@ -71,9 +72,9 @@ class PictureRecords(Records):
         if found := _READ.fullmatch(text):
             return Facts(rule=(found[1], found[2]))
         if found := _COUNTED.fullmatch(text):
-            kinds = [f"{colour} {shape}" for colour, shape in _THINGS.findall(found[4])]
+            kinds = re.findall(_KIND, found[4])
             facts = read_document(found[3]) if found[3] else Facts()
-            count = len(kinds) if found[2] == "objects" else kinds.count(found[2])
+            count = len(kinds) if found[2] == "object" else kinds.count(found[2])
             return Facts({found[1]: count, **facts.values})
         return read_document(text)
 
@@ -159,8 +160,7 @@ class MultimodalWorld(DocumentWorld):
 
     def read_start(self, task: str) -> Knowledge:
         """What a reader of the task knows."""
-        known = super().read_start(task)
-        assert isinstance(known, Records)
+        known = cast(Records, super().read_start(task))
         return PictureRecords.begin(known.target, known.order, known.doubting)
 
     def rules(self) -> str:
@@ -168,13 +168,13 @@ class MultimodalWorld(DocumentWorld):
         return (
             "You look for the value of a variable in a collection of documents, each of which has an id such as v12%aB or v7%-30. "
             "A document gives values of variables, in words or as the number of things in a picture, or lists other documents, or "
-            "says how to compute the id of another one, in words or by an expression in a picture. No list of all documents exists: "
-            "read those that the task names with read_document and follow what they say until you find the variable of the task, "
-            "whose value is a text of letters. Ids and texts are case-sensitive; a full stop at the end of a sentence is no part of a "
-            "value; some variables are irrelevant.\n"
+            "says how to compute the id of another one, in words or by an expression in a picture. No list of all documents "
+            "exists: read those that the task names with read_document and follow what they say until you find the variable of "
+            "the task, whose value is a text of letters. Ids and texts are case-sensitive; a full stop at the end of a sentence is "
+            "no part of a value; some variables are irrelevant.\n"
             f"The things in pictures are {', '.join(f'{shape}s' for shape in SHAPES)} (a diamond is a square on a corner) in "
-            f"{', '.join(COLOURS)}. rotate_image, flip_image and stretch_image show a changed copy of the picture of a document that "
-            "you have read. Changes of one picture add up; reading its document again shows it as it was.\n"
+            f"{', '.join(COLOURS)}. rotate_image, flip_image and stretch_image show a changed copy of the picture of a document "
+            "that you have read. Changes of one picture add up; reading its document again shows it as it was.\n"
             "When you know the value, give it with submit, or reply with a last line 'Final answer: ' and the value. This ends the "
             "task: you succeed if the value is exactly right."
         )
@@ -187,8 +187,10 @@ class MultimodalWorld(DocumentWorld):
             return super().show(node)
         hard = self.config.difficulty == "hard"
         if node.kind == "rule":
-            return self._shown(_RULE.format(node.number) + (_DISTORTED if hard else ""), node, self._distortion(node), self._draw(node))
-        told = f"{_COUNT.format(node.number, '{} {}s'.format(*self._things(node)[0]) if hard else 'objects')}"
+            return self._shown(
+                _RULE.format(node.number) + (_DISTORTED if hard else ""), node, self._distortion(node), self._draw(node)
+            )
+        told = _COUNT.format(node.number, "{} {}s".format(*self._things(node)[0]) if hard else "objects")
         if node.fields:
             told += f" {write_values(self.style(node), node.fields)}"
         return self._shown(told, node, (), self._draw(node))
@@ -246,7 +248,7 @@ class MultimodalWorld(DocumentWorld):
             doc_id: The id of the document, which must have been read.
             angle: The angle in degrees.
         """
-        return self._change(doc_id, ("rotate", angle % 360.0))
+        return self._change(doc_id, Step("rotate", angle % 360.0))
 
     @tool
     def flip_image(self, doc_id: str, flip_type: Literal["horizontal", "vertical"]) -> str | Content:
@@ -256,7 +258,7 @@ class MultimodalWorld(DocumentWorld):
             doc_id: The id of the document, which must have been read.
             flip_type: `horizontal` swaps left and right, `vertical` top and bottom.
         """
-        return self._change(doc_id, ("flip", flip_type))
+        return self._change(doc_id, Step(flip_type))
 
     @tool
     def stretch_image(self, doc_id: str, width_factor: float, height_factor: float) -> str | Content:
@@ -268,9 +270,9 @@ class MultimodalWorld(DocumentWorld):
             height_factor: What the height is multiplied by, in [0.1, 10].
         """
         for name, factor in (("width_factor", width_factor), ("height_factor", height_factor)):
-            if not 0.1 <= factor <= 10:  # noqa: PLR2004 - as the docstring says
+            if not 0.1 <= factor <= 10:
                 raise ToolError(f"stretch_image: {name} must be in [0.1, 10], got {echo(factor)}")
-        return self._change(doc_id, ("stretch", width_factor, height_factor))
+        return self._change(doc_id, Step("stretch", width_factor, height_factor))
 
     def _change(self, file: str, step: Step) -> str | Content:
         """The picture of a document after one more change."""

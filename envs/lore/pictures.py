@@ -1,6 +1,7 @@
 """Pictures of things to count and of expressions to read, and what can be done to them (TaskWeaver, section 3 and appendix B.2).
 
-They are drawn with Pillow, which is an extra and so is imported when the first one is drawn. The same arguments give the same bytes.
+They are drawn with Pillow, which is an extra and so is imported when the first one is drawn. The same arguments give the same
+bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from math import ceil, cos, radians, sin
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentgym.envs.lore.graph import among, below
 
@@ -45,8 +46,20 @@ _FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96
 _OPERANDS = 4
 _SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)
 
-Step = tuple[str, *tuple[float | str, ...]]
-"""One change of a picture: `("rotate", degrees)`, `("flip", direction)`, `("stretch", width, height)` or `("shear", share)`."""
+
+class Step(NamedTuple):
+    """One change of a picture.
+
+    Attributes:
+        kind: `rotate` counter-clockwise by x degrees, `stretch` by x in width and y in height, `shear` the upper part to the right
+            (to the left where x < 0) by x of the height, or mirror it: `horizontal` (left to right) or `vertical`.
+        x: A number.
+        y: Another.
+    """
+
+    kind: str
+    x: float = 0.0
+    y: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,29 +153,30 @@ def draw_distortion(rng: Random) -> Step:
     """A change that makes an expression harder to read; the three tools can undo each, a shear by turning, stretching, turning."""
     kind = below(rng, 5)
     if kind == 0:
-        return "rotate", 90.0 * among(rng, 1, 3)
+        return Step("rotate", 90.0 * among(rng, 1, 3))
     if kind == 1:
-        return "flip", ("horizontal", "vertical")[below(rng, 2)]
+        return Step(("horizontal", "vertical")[below(rng, 2)])
     if kind == 2:
         width = _SCALES[below(rng, len(_SCALES))]
         heights = [scale for scale in _SCALES if scale != width]
-        return "stretch", width, heights[below(rng, len(heights))]
+        return Step("stretch", width, heights[below(rng, len(heights))])
     if kind == 3:
-        return "rotate", 90.0 * below(rng, 4) + among(rng, 20, 70)
-    return "shear", (1 - 2 * below(rng, 2)) * among(rng, 2, 5) / 10
+        return Step("rotate", 90.0 * below(rng, 4) + among(rng, 20, 70))
+    return Step("shear", (1 - 2 * below(rng, 2)) * among(rng, 2, 5) / 10)
+
+
+_WORDS = {
+    "rotate": "turned counter-clockwise by {:g} degrees",
+    "horizontal": "mirrored left to right",
+    "vertical": "mirrored top to bottom",
+    "stretch": "stretched by {:g} in width and {:g} in height",
+    "shear": "sheared sideways by {:g}",
+}
 
 
 def describe(step: Step) -> str:
     """A change in words."""
-    kind, *values = step
-    numbers = [f"{value:g}" for value in values if not isinstance(value, str)]
-    if kind == "rotate":
-        return f"turned counter-clockwise by {numbers[0]} degrees"
-    if kind == "flip":
-        return f"mirrored {'left to right' if values[0] == 'horizontal' else 'top to bottom'}"
-    if kind == "stretch":
-        return f"stretched by {numbers[0]} in width and {numbers[1]} in height"
-    return f"sheared sideways by {numbers[0]}"
+    return _WORDS[step.kind].format(step.x, step.y)
 
 
 def change(png: bytes, step: Step) -> bytes:
@@ -182,10 +196,10 @@ def change(png: bytes, step: Step) -> bytes:
 
 def _size_after(size: tuple[int, int], step: Step) -> tuple[int, int]:
     width, height = size
-    if step[0] == "stretch":
-        return round(width * float(step[1])), round(height * float(step[2]))
-    if step[0] == "rotate":
-        c, s = abs(cos(radians(float(step[1])))), abs(sin(radians(float(step[1]))))
+    if step.kind == "stretch":
+        return round(width * step.x), round(height * step.y)
+    if step.kind == "rotate":
+        c, s = abs(cos(radians(step.x))), abs(sin(radians(step.x)))
         return ceil(width * c + height * s), ceil(width * s + height * c)
     return size
 
@@ -194,17 +208,18 @@ def _apply(picture: Picture, step: Step) -> Picture:
     from PIL.Image import Resampling, Transform, Transpose  # noqa: PLC0415 - an extra
 
     white = 255 if picture.mode == "L" else (255, 255, 255)
-    if step[0] == "rotate":
-        return picture.rotate(float(step[1]), Resampling.BICUBIC, expand=True, fillcolor=white)
-    if step[0] == "flip":
-        return picture.transpose(Transpose.FLIP_LEFT_RIGHT if step[1] == "horizontal" else Transpose.FLIP_TOP_BOTTOM)
-    if step[0] == "stretch":
+    if step.kind == "rotate":
+        return picture.rotate(step.x, Resampling.BICUBIC, expand=True, fillcolor=white)
+    if step.kind == "horizontal":
+        return picture.transpose(Transpose.FLIP_LEFT_RIGHT)
+    if step.kind == "vertical":
+        return picture.transpose(Transpose.FLIP_TOP_BOTTOM)
+    if step.kind == "stretch":
         return picture.resize(_size_after(picture.size, step), Resampling.BICUBIC)
-    share, (width, height) = float(step[1]), picture.size
-    wider = ceil(abs(share) * height)
-    shift = -wider if share > 0 else 0
-    size, rows = (width + wider, height), (1, share, shift, 0, 1, 0)
-    return picture.transform(size, Transform.AFFINE, rows, Resampling.BICUBIC, fillcolor=white)
+    width, height = picture.size
+    wider = ceil(abs(step.x) * height)
+    rows = (1, step.x, -wider if step.x > 0 else 0, 0, 1, 0)
+    return picture.transform((width + wider, height), Transform.AFFINE, rows, Resampling.BICUBIC, fillcolor=white)
 
 
 def _png(picture: Picture) -> bytes:
