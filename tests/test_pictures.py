@@ -14,6 +14,7 @@ from test_multimodal_world import LOSSLESS, generated, pictured, tools
 
 from agentgym import Image
 from agentgym.envs.lore import pictures
+from agentgym.tokens import image_tokens
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
@@ -90,3 +91,13 @@ def test_a_distorted_expression_can_be_undone_with_the_tools() -> None:
     assert set(agreements) == {"turned", "stretched", "sheared"}
     assert min(map(len, agreements.values())) >= 4
     assert min(map(min, agreements.values())) >= 0.6, agreements
+
+
+def test_tokens_of_a_picture_go_by_its_size() -> None:
+    """The first two are the examples of the documentation of the vision models."""
+    for (width, height), tokens in {(1024, 1024): 765, (2048, 4096): 1105, (384, 384): 255, (513, 80): 425, (0, 9): 765}.items():
+        head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + width.to_bytes(4) + height.to_bytes(4)
+        assert image_tokens(head) == tokens
+    assert image_tokens(b"x") == 765
+    (_, shown), *_ = pictured(generated(5, operations=20), "value")
+    assert image_tokens(shown.images[0].png) == 255
