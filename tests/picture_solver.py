@@ -6,7 +6,6 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,27 +25,29 @@ def name(colour: int) -> str:
 def components(pixels: np.ndarray[Any, Any]) -> list[tuple[int, list[tuple[int, int, int]]]]:
     """The 4-connected areas of one exact colour, but for white: the colour, and runs of (row, first column, column after it)."""
     codes = pixels.astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
+    begins = np.concatenate((np.ones((len(codes), 1), bool), np.diff(codes, axis=1) != 0), axis=1)
+    starts = np.flatnonzero(begins)
+    lengths, colours = np.diff(starts, append=codes.size), codes.ravel()[starts]
+    inked = colours != WHITE
     found: list[tuple[int, list[tuple[int, int, int]]]] = []
-    above: list[tuple[int, int, int]] = []  # first column, column after it, place in found
-    for row, line in enumerate(codes):
-        edges = [0, *(np.flatnonzero(np.diff(line)) + 1).tolist(), len(line)]
-        here = []
-        for first, after in pairwise(edges):
-            colour = int(line[first])
-            if colour == WHITE:
-                continue
-            touched = sorted({k for a, b, k in above if a < after and first < b and found[k][0] == colour})
-            place = touched[0] if touched else len(found)
-            if not touched:
-                found.append((colour, []))
-            for other in touched[1:]:
-                found[place][1].extend(found[other][1])
-                found[other][1].clear()
-                above = [(a, b, place if k == other else k) for a, b, k in above]
-                here = [(a, b, place if k == other else k) for a, b, k in here]
-            found[place][1].append((row, first, after))
-            here.append((first, after, place))
-        above = here
+    above: list[list[int]] = []  # first column, column after it, place in found
+    here: list[list[int]] = []
+    last = -1
+    for start, length, colour in zip(starts[inked].tolist(), lengths[inked].tolist(), colours[inked].tolist(), strict=True):
+        row, first = divmod(start, codes.shape[1])
+        if row != last:
+            above, here, last = here if row == last + 1 else [], [], row
+        touched = sorted({k for a, b, k in above if a < first + length and first < b and found[k][0] == colour})
+        place = touched[0] if touched else len(found)
+        if not touched:
+            found.append((colour, []))
+        for other in touched[1:]:
+            found[place][1].extend(found[other][1])
+            found[other][1].clear()
+            for run in (*above, *here):
+                run[2] = place if run[2] == other else run[2]
+        found[place][1].append((row, first, first + length))
+        here.append([first, first + length, place])
     return [(colour, runs) for colour, runs in found if runs]
 
 
