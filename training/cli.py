@@ -27,8 +27,8 @@ from agentgym.policy import PolicyError
 from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, worlds
 from agentgym.training import cli_train
 from agentgym.training.ablation import Ablation, prepare, results, run
-from agentgym.training.collectors import ENGINES, CollectionError, Collector
 from agentgym.training.cli_export import add_export
+from agentgym.training.collectors import ENGINES, CollectionError, Collector
 from agentgym.training.evaluation import Result
 from agentgym.training.policies import PolicyConfig
 from agentgym.training.report import tables, write_report
