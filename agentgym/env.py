@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, SupportsFloat
+from typing import Any, Literal, SupportsFloat
 
 import gymnasium
 from gymnasium.error import ResetNeeded
@@ -81,7 +81,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         dialect: How calls are written: `auto`, `json` or `python` (see `agentgym.parsing`).
         parallel_calls: Whether one reply may hold several calls, if the world allows it.
         max_failed_rounds: End the episode after this many replies in a row without a successful call; in a world that says so
-            (`World.prose_fails`), a reply that does not try to call a tool is passed over.
+            (`World.prose_fails`), a reply that does not try to call a tool is passed over. None never ends it so, and `world`
+            leaves it to the world (`World.max_failed_rounds`).
         render_mode: `ansi` renders the chat as text.
         **config: Fields of the world's `Config`.
 
@@ -100,13 +101,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         *,
         dialect: Dialect = "auto",
         parallel_calls: bool = True,
-        max_failed_rounds: int | None = None,
+        max_failed_rounds: int | Literal["world"] | None = "world",
         render_mode: str | None = None,
         **config: Any,
     ) -> None:
         check_choice("dialect", dialect, DIALECTS)
         check_bool("parallel_calls", parallel_calls)
-        if max_failed_rounds is not None:
+        if max_failed_rounds not in (None, "world"):
             check_int("max_failed_rounds", max_failed_rounds, 1, 1_000_000)
         if render_mode is not None:
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
@@ -114,7 +115,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self.config = make_config(self.world_class, config)
         self.dialect: Dialect = dialect
         self.parallel_calls = parallel_calls and self.world_class.parallel_calls
-        self.max_failed_rounds = max_failed_rounds
+        self.max_failed_rounds = self.world_class.max_failed_rounds if max_failed_rounds == "world" else max_failed_rounds
         self.render_mode = render_mode
         self.chat = Chat()
         self._world: World[Any] | None = None

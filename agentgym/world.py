@@ -26,6 +26,7 @@ class World(Generic[ConfigT]):
         Config: A frozen dataclass, the keyword arguments of `gymnasium.make`. It checks itself in `__post_init__`.
         parallel_calls: Whether one reply may hold several calls. Worlds whose optimal sets are over single calls say no.
         prose_fails: Whether a reply that does not try to call a tool counts as a failed round, as one does whose calls all fail.
+        max_failed_rounds: The failed round in a row that ends the episode, unless the user asks for another; None for none.
         config: The configuration of this instance.
         rng: The only source of randomness.
         done: Whether the world has ended by itself.
@@ -37,6 +38,7 @@ class World(Generic[ConfigT]):
     Config: ClassVar[type[Any]]
     parallel_calls: ClassVar[bool] = True
     prose_fails: ClassVar[bool] = True
+    max_failed_rounds: ClassVar[int | None] = None
 
     def __init__(self, config: ConfigT, seed: int) -> None:
         self.config = config

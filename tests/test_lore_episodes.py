@@ -115,18 +115,17 @@ def test_a_last_line_answers() -> None:
 
 def test_the_third_round_in_a_row_in_which_all_calls_fail_ends_the_episode() -> None:
     bad, worse = reply(read("v1%no")), reply(ToolCall("open", {}), ToolCall("read_document", {}))
-    env = start("DocumentWorld-medium")
+    env = start("DocumentWorld", operations=10)
     good = reply(read("v1%no"), read(env.world.known.useful()[0]))
     for said in (bad, worse, "Let me think.", good, bad, "", "<tool_call>{</tool_call>", "Hm."):
         assert say(env, said).going_on
     outcome = say(env, bad)
     assert (outcome.terminated, outcome.reward) == (True, 0.0)
-    assert start("DocumentWorld").max_failed_rounds is None
-    assert start("DocumentWorld", max_failed_rounds=3).max_failed_rounds == 3
+    assert {start(f"{world}World").max_failed_rounds for world in ("Document", "Multimodal", "Code")} == {3}
 
 
 def test_a_reply_with_more_calls_than_allowed_runs_none_and_is_a_failed_round() -> None:
-    env = start("DocumentWorld", operations=8, p=0.0, max_calls_per_turn=3, max_failed_rounds=3)
+    env = start("DocumentWorld", operations=8, p=0.0, max_calls_per_turn=3)
     assert "at most 3." in env.chat.messages[0].text
     files = env.world.known.useful()[:4]
     outcome = say(env, reply(*map(read, files)))
@@ -197,7 +196,7 @@ def test_a_report_is_given_at_any_end_and_not_before() -> None:
 
 
 def test_outcomes_and_their_curves() -> None:
-    env = make("DocumentWorld", labels=True, operations=2, max_failed_rounds=3)
+    env = make("DocumentWorld", labels=True, operations=2)
     bad = reply(read("v1%no"))
     texts = iter([bad, "hm", bad, reply(*(read(f) for f in generated_leads()[:1])), bad, bad, bad])
     failed = outcome(rollout(env, lambda chats: [agentgym.Reply(next(texts))], 0))

@@ -103,7 +103,7 @@ def one(env: vf.Env, script: Script | Answer) -> tuple[vf.Trace, list[dict[str, 
         return trace, server.requests
 
 
-@pytest.mark.parametrize("world", ["GridWorld", "ListWorld", "TreeWorld"])
+@pytest.mark.parametrize("world", [entry.world.__name__ for entry in agentgym.worlds()])
 @pytest.mark.parametrize("dialect", ["json", "python"])
 def test_a_policy_that_solves_the_task_gets_the_reward(world: str, dialect: Any) -> None:
     twin = Twin(OraclePolicy(world, dialect=dialect), world, 4, dialect=dialect, oracles="SP")

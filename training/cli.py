@@ -1,4 +1,4 @@
-"""The command line: list, play, rollout, ablate, train, score."""
+"""The command line: list, play, rollout, ablate, train, score, export."""
 
 from __future__ import annotations
 

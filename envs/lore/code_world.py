@@ -113,7 +113,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
     def read_start(self, task: str) -> Knowledge:
         """What a reader of the task knows."""
         if _TASK.search(task) is None:
-            raise ValueError(f"this is not a task of CodeWorld: {task[:100]!r}")
+            raise ValueError(f"this is not a task of {type(self).__name__}: {task[:100]!r}")
         return Codebase.begin()
 
     @tool

@@ -15,16 +15,13 @@ MAX_OPERATIONS = 100_000
 GRID = (1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 250, 350)
 """Operation counts over the range of the paper (1 to 350, section 4.1), which does not list its own."""
 
-_RULE_OF_THREE = {"max_failed_rounds": 3}
-"""The third round in a row in which all calls fail ends the episode (TaskWeaver, appendix C)."""
-
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "easy": {"operations": 1, **_RULE_OF_THREE},
-    "medium": {"operations": 10, **_RULE_OF_THREE},
-    "hard": {"operations": 30, "difficulty": "hard", **_RULE_OF_THREE},
-    "long": {"operations": 120, **_RULE_OF_THREE},
-    "extreme": {"operations": 350, "difficulty": "hard", **_RULE_OF_THREE},
-    **{f"n{count}": {"operations": count, **_RULE_OF_THREE} for count in GRID},
+    "easy": {"operations": 1},
+    "medium": {"operations": 10},
+    "hard": {"operations": 30, "difficulty": "hard"},
+    "long": {"operations": 120},
+    "extreme": {"operations": 350, "difficulty": "hard"},
+    **{f"n{count}": {"operations": count} for count in GRID},
 }
 """The presets of each world of LORE: sizes, and the operation counts of the benchmark."""
 

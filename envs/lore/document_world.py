@@ -14,6 +14,7 @@ from agentgym.envs.lore.knowledge import Knowledge
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, number, text
 from agentgym.envs.lore.records import Records, write_index, write_rule, write_values
 from agentgym.envs.lore.world import LoreWorld
+from agentgym.messages import Content
 from agentgym.registry import register
 from agentgym.world import check_float
 
@@ -94,10 +95,10 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         """What a reader of the task knows."""
         found = _TASK.search(task)
         if found is None:
-            raise ValueError(f"this is not a task of DocumentWorld: {task[:100]!r}")
+            raise ValueError(f"this is not a task of {type(self).__name__}: {task[:100]!r}")
         return Records.begin(found[1], found[2].split(", "), _DOUBTING in task)
 
-    def show(self, node: Node) -> str:
+    def show(self, node: Node) -> str | Content:
         """The document as text."""
         if node.kind == "index":
             return write_index(self.graph.nodes[uid].file for uid in node.content)

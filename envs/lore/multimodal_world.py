@@ -181,7 +181,7 @@ class MultimodalWorld(DocumentWorld):
 
     # Documents.
 
-    def show(self, node: Node) -> str | Content:  # type: ignore[override]  # a picture comes as a part of its own
+    def show(self, node: Node) -> str | Content:
         """The document as text, with its picture if it has one."""
         if node.note is None:
             return super().show(node)

@@ -48,6 +48,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     """
 
     prose_fails = False
+    max_failed_rounds = 3  # TaskWeaver, appendix C
     known: Knowledge
     graph: Graph
 
