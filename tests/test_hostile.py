@@ -127,7 +127,7 @@ def test_hostile_replies_change_nothing_and_explain_themselves(env_id: str, tool
 def test_hostile_replies_in_a_row_end_the_episode_where_the_world_says_so(env_id: str) -> None:
     env = tool_env(make(env_id, budget_slack=1_000))
     env.reset(seed=1)
-    replies = [reply for reply in hostile("no_tool") if "<tool_call>" in reply]
+    replies = [reply for reply in hostile("no_tool") if reply.startswith("<tool_call>")]
     most = env.world.max_failed_rounds or len(replies)
     for turn, reply in enumerate(replies[:most], 1):
         _, reward, terminated, _, info = env.step(reply)

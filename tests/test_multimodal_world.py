@@ -237,7 +237,7 @@ def test_texts_that_were_cut_or_have_lost_their_picture_tell_nothing() -> None:
                 with pytest.raises(ValueError, match="this is not a document"):
                     seen.read_result(read(node.file), cut)
         assert seen.state() == before
-    with pytest.raises(ValueError, match="this is not a task of DocumentWorld"):
+    with pytest.raises(ValueError, match="this is not a task of MultimodalWorld"):
         MultimodalWorld.read_task("Find a way.\nTurn budget: 3")
 
 
