@@ -281,7 +281,7 @@ def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match=r"seeds must be a range without gaps, got range\(0, 9, 2\)"):
         load_environment("ListWorld", range(0, 9, 2))
     env = vf.load_environment(vf.resolve_env_config({"taskset": {"id": PLUGIN}}))
-    with pytest.raises(ValueError, match="there is no world ''; worlds: .*GridWorld"):
+    with pytest.raises(ValueError, match=r"there is no world ''; worlds: .*GridWorld"):
         list(env.taskset)
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from math import sqrt
+from typing import Any, Protocol
 
+from agentgym.registry import ARMS
+from agentgym.training.evaluation import Result, ordered_contexts
 from agentgym.training.statistics import Interval
 from agentgym.training.trajectories import Trajectory
 from agentgym.world import check_choice, check_int
@@ -18,14 +21,24 @@ WIDTHS = {"operations": 10, "height": 5}
 _NORMAL = 1.959963984540054
 
 
+class Played(Protocol):
+    """An episode that has ended: an `Outcome`, or a `Result` of an ablation."""
+
+    @property
+    def success(self) -> float:
+        """Whether the exact answer was given."""
+
+    @property
+    def report(self) -> Mapping[str, Any] | None:
+        """What the world reported."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The figures of one episode; `LoreWorld.report` says what each of those in `report` is.
 
     Attributes:
         success: Whether the exact answer was given.
-        operations: The operations of the task.
-        height: Its longest chain of dependencies, in edges.
         turns: The turns of the episode.
         failed_rounds: Replies whose calls all failed.
         labels: How many calls have each label; none unless the stack holds `StepOptimality`.
@@ -34,8 +47,6 @@ class Outcome:
     """
 
     success: bool
-    operations: int
-    height: int
     turns: int
     failed_rounds: int
     labels: Mapping[str, int]
@@ -66,8 +77,6 @@ def outcome(trajectory: Trajectory) -> Outcome:
     rounds = [0, *(info["detail"]["failed_rounds"] for info in infos)]
     return Outcome(
         success=bool(infos[-1]["success"]),
-        operations=report["operations"],
-        height=report["height"],
         turns=infos[-1]["turn"],
         failed_rounds=sum(after > before for before, after in pairwise(rounds)),
         labels=Counter(label for info in infos for label in info.get("labels") or ()),
@@ -76,11 +85,32 @@ def outcome(trajectory: Trajectory) -> Outcome:
     )
 
 
-def accuracy(outcomes: Sequence[Outcome], by: str = "operations", width: int | None = None) -> list[Bin]:
+def is_lore(episode: Played) -> bool:
+    """Whether an episode was played in a world of LORE, to its end."""
+    return "height" in (episode.report or {})
+
+
+def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
+    """The results in worlds of LORE, by world and then by arm and context.
+
+    The name of a line is the arm, the context if no arms are compared, or both.
+    """
+    rows = [row for row in results if is_lore(row)]
+    arms = [arm for arm in ARMS if any(row.arm == arm for row in rows)]
+    contexts = ordered_contexts(rows)
+    found: dict[str, dict[str, list[Result]]] = {row.world: {} for row in rows}
+    for world, arm, context in product(found, arms, contexts):
+        words = [arm or "none"] * (len(arms) > 1 or len(contexts) == 1) + [context] * (len(contexts) > 1)
+        if line := [row for row in rows if (row.world, row.arm, row.context) == (world, arm, context)]:
+            found[world][", ".join(words)] = line
+    return found
+
+
+def accuracy(episodes: Sequence[Played], by: str = "operations", width: int | None = None) -> list[Bin]:
     """The share of exact answers for each size, with Wilson's 95 % interval.
 
     Args:
-        outcomes: The episodes.
+        episodes: Episodes of LORE.
         by: `operations` or `height`.
         width: The width of a bin; 10 operations or 5 levels if None. The first bin starts at 1; a task of size 0 is in it.
 
@@ -90,10 +120,10 @@ def accuracy(outcomes: Sequence[Outcome], by: str = "operations", width: int | N
     check_choice("by", by, list(WIDTHS))
     step = WIDTHS[by] if width is None else width
     check_int("width", step, 1, 1_000_000)
-    sizes = [max(0, getattr(each, by) - 1) // step for each in outcomes]
+    sizes = [max(0, (each.report or {})[by] - 1) // step for each in episodes]
     bins = []
     for place in sorted(set(sizes)):
-        inside = [each.success for each, size in zip(outcomes, sizes, strict=True) if size == place]
+        inside = [bool(each.success) for each, size in zip(episodes, sizes, strict=True) if size == place]
         bins.append(Bin(place * step + 1, (place + 1) * step, len(inside), wilson(sum(inside), len(inside))))
     return bins
 
