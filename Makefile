@@ -60,6 +60,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/context.py
 	$(BIN)/python benchmarks/sandboxes.py
 	$(BIN)/python benchmarks/rollouts.py
+	$(BIN)/python benchmarks/lore.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

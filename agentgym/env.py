@@ -6,13 +6,13 @@ import copy
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, SupportsFloat
+from typing import Any, Literal, SupportsFloat
 
 import gymnasium
 from gymnasium.error import ResetNeeded
 
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
-from agentgym.parsing import DIALECTS, Dialect, explain, parse
+from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.spaces import ActionSpace, ChatSpace
 from agentgym.tools import BoundTool, Tool, ToolError, Toolset, check_jsonable, echo, tools_of
@@ -32,11 +32,12 @@ class Detail:
     Attributes:
         calls: Calls that the last reply made.
         errors: How many of them failed; 1 if the reply could not be read.
-        failed_rounds: How many replies in a row, the last one included, had no call that succeeded.
+        failed_rounds: How many replies in a row, up to the last one, had no call that succeeded.
         ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, or what a wrapper gave as its reason
             (`context_overflow`); empty while it goes on.
         score: The world's score, once the episode has ended.
         nested: The calls that were made from within a call, by code that the policy wrote; no view shows their results.
+        report: What the world reports, once the episode has ended; None if it reports nothing.
     """
 
     calls: int = 0
@@ -45,6 +46,7 @@ class Detail:
     ended: str = ""
     score: float | None = None
     nested: tuple[NestedCall, ...] = ()
+    report: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class NestedCall:
 
 
 _ONE_CALL = Detail(calls=1)
+_PROSE = f"error: {NO_CALL}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,14 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         world: The world's class, or where to import it from (`"package.module:Class"`).
         dialect: How calls are written: `auto`, `json` or `python` (see `agentgym.parsing`).
         parallel_calls: Whether one reply may hold several calls, if the world allows it.
-        max_failed_rounds: End the episode after this many replies in a row without a successful call.
+        max_failed_rounds: End the episode after this many replies in a row without a successful call; in a world that says so
+            (`World.prose_fails`), a reply that does not try to call a tool is passed over. None never ends it so, and `world`
+            leaves it to the world (`World.max_failed_rounds`).
         render_mode: `ansi` renders the chat as text.
         **config: Fields of the world's `Config`.
+
+    Attributes:
+        most_calls: How many calls one reply may hold; None for any number.
 
     Raises:
         ValueError: An option is unknown or out of range.
@@ -93,13 +101,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         *,
         dialect: Dialect = "auto",
         parallel_calls: bool = True,
-        max_failed_rounds: int | None = None,
+        max_failed_rounds: int | Literal["world"] | None = "world",
         render_mode: str | None = None,
         **config: Any,
     ) -> None:
         check_choice("dialect", dialect, DIALECTS)
         check_bool("parallel_calls", parallel_calls)
-        if max_failed_rounds is not None:
+        if max_failed_rounds not in (None, "world"):
             check_int("max_failed_rounds", max_failed_rounds, 1, 1_000_000)
         if render_mode is not None:
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
@@ -107,7 +115,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self.config = make_config(self.world_class, config)
         self.dialect: Dialect = dialect
         self.parallel_calls = parallel_calls and self.world_class.parallel_calls
-        self.max_failed_rounds = max_failed_rounds
+        self.max_failed_rounds = self.world_class.max_failed_rounds if max_failed_rounds == "world" else max_failed_rounds
         self.render_mode = render_mode
         self.chat = Chat()
         self._world: World[Any] | None = None
@@ -171,6 +179,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self.action_space = ActionSpace(self._schemas, self.dialect)
 
     def _bind(self, world: World[Any]) -> None:
+        self.most_calls = world.max_calls if self.parallel_calls else 1
         self._tools: dict[str, BoundTool] = {}
         for owner in (*world.toolsets(), *self._mounted):
             self._tools.update(tools_of(owner))
@@ -178,7 +187,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         schemas = tuple(bound.schema for bound in self._direct.values())
         if schemas != self._schemas or self._notes:
             self._schemas = schemas
-            documentation = document_tools(schemas, self.dialect, self.parallel_calls)
+            documentation = document_tools(schemas, self.dialect, self.most_calls)
             self._documentation = "\n\n".join((documentation, *self._notes))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
@@ -217,25 +226,26 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             reply = self._settle(world, reply)
         answers, errors = self._answer(world, reply, action)
         self.chat = chat = self.chat.add(reply, *answers)
-        self._failed_rounds = self._failed_rounds + 1 if errors == len(answers) else 0
+        if errors < len(answers):
+            self._failed_rounds = 0
+        elif world.prose_fails or not answers[0].text.startswith(_PROSE):
+            self._failed_rounds += 1
         if ended := self._ended(world):
-            detail = Detail(len(reply.calls), errors, self._failed_rounds, ended, float(world.score()), self._take_nested())
-            return self._end(detail)
+            return self._end(Detail(len(reply.calls), errors, self._failed_rounds, ended, nested=self._take_nested()))
         return chat, 0.0, False, False, self._info(world, len(reply.calls), errors)
 
     def _settle(self, world: World[Any], reply: Message) -> Message:
         """A reply without a call, or with several: it keeps no call that is not going to be answered."""
         if not reply.calls and (call := world.final_answer(reply.text)):
             reply = replace(reply, calls=(replace(call, id=f"call_{world.turn}_0"),))
-        if len(reply.calls) > 1 and not self.parallel_calls:
-            return replace(reply, calls=())
-        return reply
+        return replace(reply, calls=()) if self.most_calls is not None and len(reply.calls) > self.most_calls else reply
 
     def _answer(self, world: World[Any], reply: Message, action: str) -> tuple[list[Message], int]:
         """Run the calls of a reply in order; the messages that answer it and how many of them are errors."""
         turn = world.turn
         if not reply.calls:
-            why = explain(action, self.dialect, self._schemas) or "this world takes one call in each reply; none was run"
+            several = "" if self.most_calls in (None, 1) else f", or up to {self.most_calls}"
+            why = explain(action, self.dialect, self._schemas) or f"this world takes one call in each reply{several}; none was run"
             return [Message("user", f"error: {why}", id=f"{turn}:1")], 1
         answers: list[Message] = []
         errors = 0
@@ -287,7 +297,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         """
         if self._world is None or self._over:
             raise ResetNeeded("there is no running episode to truncate: call reset() first")
-        return self._end(Detail(failed_rounds=self._failed_rounds, ended=reason, score=float(self._world.score())))
+        return self._end(Detail(failed_rounds=self._failed_rounds, ended=reason))
 
     def _run(self, world: World[Any], tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]) -> str | Content:
         bound = tools.get(name)
@@ -309,7 +319,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
 
     def _end(self, detail: Detail) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         self._over = True
-        score = detail.score or 0.0
+        score = float(self.world.score())
+        detail = replace(detail, score=score, report=self.world.report() or None)
         info = {"turn": self.world.turn, "valid": detail.errors == 0, "success": score >= 1.0, "detail": detail}
         terminated = detail.ended in ("world", "failed_rounds")
         return self.chat, score, terminated, not terminated, info

@@ -11,8 +11,13 @@ import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
+from importlib import import_module
+from io import BytesIO
 from itertools import chain, islice
 from typing import Any, Literal, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from agentgym.tools import Tool
 
@@ -69,6 +74,22 @@ class Image:
     def to_data_url(self) -> str:
         """The picture as the `data:` URL that chat-completions APIs take."""
         return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
+
+    def to_array(self) -> NDArray[np.uint8]:
+        """The pixels, uint8 of shape `(height, width, 3)`; raises `ImportError` without the extra `images`."""
+        return np.asarray(pillow("PIL.Image").open(BytesIO(self.png)).convert("RGB"))
+
+
+def pillow(module: str = "PIL") -> Any:
+    """A module of Pillow, which is an extra.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError("pictures need Pillow: pip install 'agentgym[images]'") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ DIALECTS: tuple[str, ...] = get_args(Dialect)
 
 MAX_REPLY_CHARS = 1_000_000
 """A longer reply is cut to this length in the log, and none of its calls runs."""
+NO_CALL = "no tool call found"
+"""What `explain` begins with where a reply does not even try to call a tool."""
 MAX_DEPTH = 64
 """How deep the arguments of a call may nest."""
 
@@ -185,7 +187,7 @@ def _calls(found: _Found, dialect: Dialect, tools: Sequence[Tool], turn: int) ->
     if len(fences) > 1:
         raise _Unreadable(f"the reply has {len(fences)} ```python blocks: write exactly one")
     if not fences and not tags:
-        raise _Unreadable(f"no tool call found: {_form(dialect)}")
+        raise _Unreadable(f"{NO_CALL}: {_form(dialect)}")
     bodies = [_python_to_json(fence, tools) for fence in fences] or tags
     return [_call(body, f"call_{turn}_{k}") for k, body in enumerate(bodies)]
 

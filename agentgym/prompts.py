@@ -10,18 +10,25 @@ from agentgym.parsing import Dialect, render
 from agentgym.tools import Tool
 
 
-def document_tools(tools: Sequence[Tool], dialect: Dialect, parallel_calls: bool) -> str:
-    """The tools as JSON function schemas, and the form in which the dialect wants calls."""
+def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | None) -> str:
+    """The tools as JSON function schemas, and the form in which the dialect wants calls.
+
+    Args:
+        tools: The tools on offer.
+        dialect: The form in which calls are written.
+        most_calls: How many calls one reply may hold; None for any number.
+    """
     schemas = "\n".join(json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools)
-    return f"# Tools\nYou act by calling these functions:\n{schemas}\n\n# How to reply\n{_form(dialect, parallel_calls)}"
+    return f"# Tools\nYou act by calling these functions:\n{schemas}\n\n# How to reply\n{_form(dialect, most_calls)}"
 
 
-def _form(dialect: Dialect, parallel_calls: bool) -> str:
+def _form(dialect: Dialect, most_calls: int | None) -> str:
     example = ToolCall("function_name", {"argument": "value"})
     fence = f"one call in a Python code block, arguments by name:\n{render(example, 'python')}"
     tag = f"each call as JSON in a tag of its own:\n{render(example, 'json')}"
-    several = parallel_calls and dialect != "python"
-    number = "You may make several calls in one reply." if several else "Make exactly one call in each reply."
+    several = most_calls != 1 and dialect != "python"
+    limit = "." if most_calls is None else f", at most {most_calls}."
+    number = f"You may make several calls in one reply{limit}" if several else "Make exactly one call in each reply."
     forms = {"python": f"Write {fence}", "json": f"Write {tag}"}
     form = forms.get(dialect, f"Write {tag}\nor write {fence}")
     return f"Think first if you like, then call. {number}\n{form}"

@@ -43,13 +43,13 @@ def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] |
 
     Args:
         world: The class; it must be importable from its module, since specs name it by its path.
-        presets: Options by the name of the preset.
+        presets: Options of the world, and of `ToolEnv`, by the name of the preset.
 
     Raises:
         ValueError: A preset has an option that the world's configuration refuses.
     """
     for suffix, options in {"": {}, **{f"-{name}": options for name, options in (presets or {}).items()}}.items():
-        make_config(world, options)
+        make_config(world, {name: value for name, value in options.items() if name not in _ENV_OPTIONS})
         entry = Entry(f"{_NAMESPACE}{world.__name__}{suffix}-v0", world, dict(options))
         _worlds[entry.id] = entry
         kwargs = {"world": f"{world.__module__}:{world.__qualname__}", **options}

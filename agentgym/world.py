@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -25,15 +25,20 @@ class World(Generic[ConfigT]):
     Attributes:
         Config: A frozen dataclass, the keyword arguments of `gymnasium.make`. It checks itself in `__post_init__`.
         parallel_calls: Whether one reply may hold several calls. Worlds whose optimal sets are over single calls say no.
+        prose_fails: Whether a reply that does not try to call a tool counts as a failed round, as one does whose calls all fail.
+        max_failed_rounds: The failed round in a row that ends the episode, unless the user asks for another; None for none.
         config: The configuration of this instance.
         rng: The only source of randomness.
         done: Whether the world has ended by itself.
         turn: How many turns have been used, unreadable replies included; kept by the env, which counts a turn before it runs.
         max_turns: The turn budget, or None for no limit. It may shrink while the episode goes on.
+        max_calls: The most calls that one reply may hold, or None for no limit; set before `generate`.
     """
 
     Config: ClassVar[type[Any]]
     parallel_calls: ClassVar[bool] = True
+    prose_fails: ClassVar[bool] = True
+    max_failed_rounds: ClassVar[int | None] = None
 
     def __init__(self, config: ConfigT, seed: int) -> None:
         self.config = config
@@ -41,6 +46,7 @@ class World(Generic[ConfigT]):
         self.done = False
         self.turn = 0
         self.max_turns: int | None = None
+        self.max_calls: int | None = None
 
     # What an episode is made of.
 
@@ -59,6 +65,10 @@ class World(Generic[ConfigT]):
     def score(self) -> float:
         """How well the task was done, in [0, 1]; read once, when the episode ends."""
         raise NotImplementedError
+
+    def report(self) -> Mapping[str, Any]:
+        """What the researcher is told at the end of an episode (`Detail.report`), as JSON-able data; it may use what is hidden."""
+        return {}
 
     def toolsets(self) -> Sequence[object]:
         """The objects whose `@tool` methods are on offer; a world with optional tools chooses here."""
@@ -101,6 +111,12 @@ class World(Generic[ConfigT]):
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
         """Exactly the optimal next calls; empty if success is out of reach, None if optimality is not defined here."""
+        return None
+
+    def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
+        """A function that labels the calls of the next reply after it was played, by the moment before; None where a call is
+        optimal or not, and no more is to be said. A reply is optimal if some label is `optimal` and the rest are that or `neutral`.
+        """
         return None
 
     def legal_calls(self) -> Sequence[ToolCall]:

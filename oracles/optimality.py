@@ -12,11 +12,13 @@ from agentgym.messages import Chat
 
 
 class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Adds `optimal` and `alive` to `info`.
+    """Adds `optimal` and `alive` to `info`, and `labels` in worlds that judge each call (`World.judge`).
 
     `optimal` says whether every call of the reply was carried out and among the optimal ones; a reply without a readable call
     is not optimal. `alive` says whether success was still possible before the reply. Both are None where the world does not
-    define optimality, and after a reset. The labels are for the researcher; no view contains them.
+    define optimality, and after a reset. `labels` has the world's word for each call of the reply, and `invalid` for one that
+    failed; a reply is then optimal if all its calls are `optimal` or `neutral`, and at least one is `optimal`. All this is for the
+    researcher; no view contains it.
 
     Example:
         >>> env = StepOptimality(gymnasium.make("agentgym/ListWorld-v0"))
@@ -30,15 +32,23 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
         """Reset; there is no step to label yet."""
         chat, info = self.env.reset(**options)
-        return chat, {**info, "optimal": None, "alive": None}
+        labels = {} if self.world_env.world.judge() is None else {"labels": ()}
+        return chat, {**info, "optimal": None, "alive": None, **labels}
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         """Label the step against the optimal set before it."""
-        best = self.world_env.world.optimal_calls()
+        world = self.world_env.world
+        best, judge = world.optimal_calls(), world.judge()
         start = len(self.world_env.chat.messages)
         chat, reward, terminated, truncated, info = self.env.step(action)
         if best is None:
             return chat, reward, terminated, truncated, {**info, "optimal": None, "alive": None}
-        calls = self.world_env.chat.messages[start].calls
-        optimal = info["valid"] and bool(calls) and all(call in best for call in calls)
-        return chat, reward, terminated, truncated, {**info, "optimal": optimal, "alive": bool(best)}
+        reply, *answers = self.world_env.chat.messages[start:]
+        if judge is None:
+            optimal = info["valid"] and bool(reply.calls) and all(call in best for call in reply.calls)
+            return chat, reward, terminated, truncated, {**info, "optimal": optimal, "alive": bool(best)}
+        played = [not answer.text.startswith("error:") for answer in answers]
+        judged = iter(judge([call for call, ran in zip(reply.calls, played, strict=False) if ran]))
+        labels = tuple(next(judged) if ran else "invalid" for _, ran in zip(reply.calls, played, strict=False))
+        optimal = "optimal" in labels and set(labels) <= {"optimal", "neutral"}
+        return chat, reward, terminated, truncated, {**info, "optimal": optimal, "alive": bool(best), "labels": labels}

@@ -57,7 +57,7 @@ class Reading:
         return cls(task, history[after:], hints, summary, asked)
 
     def turns(self) -> list[list[tuple[ToolCall, str]]]:
-        """The calls that succeeded, with their results, turn by turn."""
+        """The calls that succeeded, with their results, turn by turn; the description of each picture is a line after the text."""
         turns: list[list[tuple[ToolCall, str]]] = []
         calls: dict[str, ToolCall] = {}
         for message in self.history:
@@ -65,7 +65,8 @@ class Reading:
                 calls = {call.id: call for call in message.calls}
                 turns.append([])
             elif message.call_id in calls and not message.text.startswith("error:"):
-                turns[-1].append((calls[message.call_id], split_hints(message.text)[0]))
+                shown = [split_hints(message.text)[0], *(image.alt for image in message.images)]
+                turns[-1].append((calls[message.call_id], "\n".join(shown)))
         return turns
 
 

@@ -20,15 +20,17 @@ from agentgym.oracles.policies import Reading
 from agentgym.wrappers.discrete import DiscreteActions, FeatureObservations
 
 CASES: list[Any] = [
-    ("ListWorld", {}),
+    *((entry.world.__name__, {}) for entry in agentgym.worlds() if entry.world.menu is not agentgym.World.menu),
     ("ListWorld", {"items": 1, "removals": 0}),
     ("ListWorld", {"items": 7, "removals": 7, "dialect": "json"}),
     ("ListWorld", {"items": 12, "removals": 5, "duplicates": True}),
-    ("TreeWorld", {}),
     ("TreeWorld", {"nodes": 1, "revealed": 0, "absent_probability": 0.5}),
     ("TreeWorld", {"nodes": 9, "arity": 2, "revealed": 4, "target": "any", "dialect": "python"}),
     ("TreeWorld", {"nodes": 20, "absent_probability": 0.0, "max_failed_rounds": 2}),
-    ("GridWorld", {}),
+    ("DocumentWorld", {"operations": 1, "dialect": "python"}),
+    ("DocumentWorld", {"operations": 4, "difficulty": "hard", "theta": 2, "distractor_documents": 1.0}),
+    ("CodeWorld", {"operations": 5, "difficulty": "hard", "theta": 2, "p": 1.0, "consolidation": "plain", "names": "sequential"}),
+    ("MultimodalWorld", {"operations": 4, "difficulty": "hard", "render": "scene", "counted": 1.0, "pictured": 1.0}),
     ("GridWorld", {"size": 1}),
     ("GridWorld", {"size": 4, "distance": 6, "hole_density": 1.0, "hole_penalty": 9}),
     ("GridWorld", {"size": 9, "hole_density": 0.0, "hole_penalty": 0, "budget_factor": 1.0, "budget_slack": 0}),

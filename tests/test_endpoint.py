@@ -377,9 +377,8 @@ def test_the_command_line_plays_through_an_endpoint(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_MODEL", "tiny")
         line = ["rollout", "ListWorld", "--policy", config.name, "--set", "max_failed_rounds=2"]
-        done = subprocess.run(
-            [sys.executable, "-m", "agentgym.training.cli", *line], capture_output=True, text=True, timeout=60, check=False
-        )
+        line = [sys.executable, "-m", "agentgym.training.cli", *line]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
     assert "solved 0 of 1" in done.stdout, done.stderr
     assert [request["model"] for request in server.requests] == ["tiny", "tiny"]
 

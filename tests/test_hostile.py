@@ -107,7 +107,7 @@ def tools(env_id: str) -> list[str]:
 def test_hostile_replies_change_nothing_and_explain_themselves(env_id: str, tool: str) -> None:
     replies = hostile(tool)
     assert len(replies) >= 60
-    env = tool_env(make(env_id, budget_slack=1_000))
+    env = tool_env(make(env_id, budget_slack=1_000, max_failed_rounds=None))
     chat, _ = env.reset(seed=1)
     before = public_state(env)
     for turn, reply in enumerate(replies, 1):
@@ -121,6 +121,17 @@ def test_hostile_replies_change_nothing_and_explain_themselves(env_id: str, tool
     while not env.over:
         chat, reward, *_ = env.step(OraclePolicy(env_id)([chat])[0].text)
     assert reward == 1.0
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_hostile_replies_in_a_row_end_the_episode_where_the_world_says_so(env_id: str) -> None:
+    env = tool_env(make(env_id, budget_slack=1_000))
+    env.reset(seed=1)
+    replies = [reply for reply in hostile("no_tool") if reply.startswith("<tool_call>")]
+    most = env.world.max_failed_rounds or len(replies)
+    for turn, reply in enumerate(replies[:most], 1):
+        _, reward, terminated, _, info = env.step(reply)
+        assert (reward, terminated, info["detail"].failed_rounds) == (0.0, turn == env.world.max_failed_rounds, turn)
 
 
 @pytest.mark.parametrize("env_id", IDS)

@@ -33,6 +33,9 @@ STACKS: list[tuple[str, dict[str, Any]]] = [
     ("TreeWorld", {"shots": 2}),
     ("ListWorld", {"context": "memory+awareness", "oracles": "SP"}),
     ("TreeWorld", {"context": "programmatic+memory"}),
+    ("CodeWorld", {"oracles": "SP"}),
+    ("DocumentWorld", {"parallel_calls": False}),
+    ("MultimodalWorld", {"render": "scene"}),
 ]
 
 

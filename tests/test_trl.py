@@ -135,10 +135,9 @@ def plain(schema: Any) -> Any:
     return kept
 
 
+IDS = [entry.world.__name__ for entry in agentgym.worlds()]
 WORLDS = [
-    ("GridWorld", {}),
-    ("ListWorld", {}),
-    ("TreeWorld", {}),
+    *((world, {}) for world in IDS),
     ("ListWorld", {"context": "memory"}),
     ("TreeWorld", {"context": "programmatic+memory+awareness"}),
 ]
@@ -201,7 +200,7 @@ def test_each_call_takes_a_turn_and_errors_are_answers() -> None:
     assert environment.simple(a=1, b=2.5, c="", d=True) == "error: the episode has ended; this call was not run"
 
 
-@pytest.mark.parametrize("world", ["GridWorld", "ListWorld", "TreeWorld"])
+@pytest.mark.parametrize("world", IDS)
 def test_optimal_calls_earn_the_reward(world: str) -> None:
     environment: Any = environment_factory(world, dialect="python")()
     for seed in range(5):

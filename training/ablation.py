@@ -1,6 +1,6 @@
 """The ablation: worlds x oracle arms x context strategies x horizons x seeds, recorded as trajectories.
 
-After LUMINA (section 4.3) for the oracles and LOCA-bench (section 4.2) for the context strategies.
+After LUMINA (section 4.3) for the oracles, LOCA-bench (section 4.2) for the context strategies and TaskWeaver (section 4) for LORE.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from agentgym.envs.lore.config import DIFFICULTIES, GRID
 from agentgym.registry import ARMS, WINDOW, check_arm, check_context, resolve, spec
 from agentgym.training.evaluation import Result, score
 from agentgym.training.policies import PolicyConfig
@@ -27,6 +28,22 @@ from agentgym.world import check_int, load_world
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl"
+HORIZON = "horizon"
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "lumina": {"worlds": ("ListWorld", "TreeWorld", "GridWorld"), "arms": ARMS, "horizons": (4, 8, 16, 32, 64), "seeds": 30},
+    **{
+        f"lore-{difficulty}": {
+            "worlds": ("DocumentWorld", "MultimodalWorld", "CodeWorld"),
+            "arms": ("",),
+            "axis": "operations",
+            "horizons": GRID,
+            "seeds": 30,
+            "options": {"": {"difficulty": difficulty}},
+        }
+        for difficulty in DIFFICULTIES
+    },
+}
+"""What the papers have run, as arguments of `Ablation`: LUMINA's figure 3, TaskWeaver's figures 3 and 4."""
 
 Cell = tuple[str, str, str, int, int]
 """World, arm, context strategies, horizon and seed of one episode."""
@@ -39,7 +56,7 @@ class Ablation:
     Attributes:
         worlds: Ids of worlds, in full or short.
         arms: Oracle arms.
-        horizons: Turns that an optimal policy needs, as `World.at_horizon` reads them.
+        horizons: The sizes of the tasks, on the axis.
         seeds: Number of instances per world and horizon.
         policy: Who plays.
         hint_scope: `persistent` or `ephemeral`.
@@ -47,6 +64,8 @@ class Ablation:
         options: Keyword arguments of the worlds, by world; `""` for all.
         contexts: Context strategies to compare, each several joined by `+`; `none` is the bare window, which trims.
         window: The tokens of the context window; None for no limit, or that of the paper if a strategy is asked for.
+        axis: What the sizes are: `horizon` for turns that an optimal policy needs, as `World.at_horizon` reads them, or the name
+            of an option of the worlds.
 
     Raises:
         ValueError: An id, arm, horizon or option is not right; every combination is checked before anything runs.
@@ -62,6 +81,7 @@ class Ablation:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     contexts: Sequence[str] = ("none",)
     window: int | None = None
+    axis: str = HORIZON
 
     def __post_init__(self) -> None:
         check_int("seeds", self.seeds, 1, 1_000_000)
@@ -71,6 +91,8 @@ class Ablation:
                 raise ValueError(f"{name} must be given, each once, got {list(values)}")
         if unknown := [name for name in self.options if name and name not in self.worlds]:
             raise ValueError(f"options are given for {unknown[0]!r}, which is not among the worlds {list(self.worlds)}")
+        if any(self.axis in given for given in self.options.values()):
+            raise ValueError(f"{self.axis} is what sets the sizes of this ablation; give its values as horizons, not as an option")
         for world in self.worlds:
             self.policy.make(resolve(world))
         for world, arm, context, horizon in product(self.worlds, self.arms, self.contexts, self.horizons):
@@ -80,7 +102,8 @@ class Ablation:
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
         """The env of a cell."""
         env_id = resolve(world)
-        sizes = load_world(gymnasium.spec(env_id).kwargs["world"]).at_horizon(horizon)
+        world_class = load_world(gymnasium.spec(env_id).kwargs["world"])
+        sizes = world_class.at_horizon(horizon) if self.axis == HORIZON else {self.axis: horizon}
         options = {**sizes, **self.options.get("", {}), **self.options.get(world, {})}
         window = WINDOW if self.window is None and any(map(check_context, self.contexts)) else self.window
         managed: dict[str, Any] = {"context": context, "window": window}
@@ -95,7 +118,7 @@ class Ablation:
         """Play one episode; the JSON line of its trajectory."""
         world, arm, context, horizon, seed = cell
         env = gymnasium.make(self.spec(world, arm, context, horizon), disable_env_checker=True)
-        labels = {"world": world, "arm": arm, "context": context, "horizon": horizon, "policy": self.policy.name}
+        labels = {"world": world, "arm": arm, "context": context, "horizon": horizon, "axis": self.axis, "policy": self.policy.name}
         return rollout(env, self.policy.make(world), seed, labels).to_json()
 
     def settings(self) -> dict[str, Any]:

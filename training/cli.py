@@ -1,4 +1,4 @@
-"""The command line: list, play, rollout, ablate, train, score."""
+"""The command line: list, play, rollout, ablate, train, score, export."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ from agentgym.parsing import parse
 from agentgym.policy import PolicyError
 from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, worlds
 from agentgym.training import cli_train
-from agentgym.training.ablation import Ablation, prepare, results, run
+from agentgym.training.ablation import PRESETS, Ablation, prepare, results, run
+from agentgym.training.cli_export import add_export
 from agentgym.training.collectors import ENGINES, CollectionError, Collector
 from agentgym.training.evaluation import Result
 from agentgym.training.policies import PolicyConfig
 from agentgym.training.report import tables, write_report
 from agentgym.training.trajectories import Trajectory, TrajectoryLog
+from agentgym.world import check_choice
 
 app = typer.Typer(
     help="Long-horizon text worlds for training and examining LLM agents.",
@@ -44,6 +46,7 @@ app = typer.Typer(
 console = Console(width=None if sys.stdout.isatty() else 140)
 _STRATEGIES = ", ".join(STRATEGIES)
 _ARMS = ",".join(arm or "none" for arm in ARMS)
+_SIZES = "Sizes, separated by commas: turns of an optimal policy, or operations in the presets of LORE."
 _EXAMPLE = "an option of the world as name=value, e.g. items=20"
 
 Oracles = Annotated[str, typer.Option(help="Which oracles help: letters of P (plan), S (state), H (history).")]
@@ -172,10 +175,11 @@ def _in_a_line(trajectory: Trajectory) -> str:
 
 @app.command()
 def ablate(
-    world: Annotated[str, typer.Option(help="Worlds, separated by commas.")] = "ListWorld,TreeWorld,GridWorld",
-    arms: Annotated[str, typer.Option(help="Oracle arms, separated by commas.")] = _ARMS,
-    horizons: Annotated[str, typer.Option(help="Turns of an optimal policy, separated by commas.")] = "4,8,16,32,64",
-    seeds: Annotated[int, typer.Option(help="Instances per world and horizon.")] = 30,
+    preset: Annotated[str, typer.Option(help=f"What the next four are unless given: {', '.join(PRESETS)}.")] = "lumina",
+    world: Annotated[str | None, typer.Option(help="Worlds, separated by commas.")] = None,
+    arms: Annotated[str | None, typer.Option(help=f"Oracle arms, separated by commas; all: {_ARMS}.")] = None,
+    horizons: Annotated[str | None, typer.Option(help=_SIZES)] = None,
+    seeds: Annotated[int | None, typer.Option(help="Instances per world and horizon.")] = None,
     policy: PolicyName = "control",
     planning: Planning = 0.02,
     tracking: Tracking = 0.01,
@@ -192,14 +196,10 @@ def ablate(
     """Run the ablation of oracles and context strategies; started again, it goes on where it was stopped."""
     with _clear_errors():
         ablation = Ablation(
-            worlds=_split(world),
-            arms=["" if arm == "none" else arm for arm in _split(arms)],
-            horizons=[_integer("horizons", text) for text in _split(horizons)],
-            seeds=seeds,
+            **_of_preset(preset, world, arms, horizons, seeds, options),
             policy=PolicyConfig(policy, noise=noise, deficits=Deficits(planning, tracking, distraction)),
             hint_scope=hint_scope,
             shots=shots,
-            options=_options_by_world(options),
             contexts=_split(context),
             window=window,
         )
@@ -208,6 +208,24 @@ def ablate(
         task = progress.add_task("episodes", total=len(ablation.cells()))
         rows = run(ablation, out, workers, lambda episodes: progress.advance(task, episodes))
     _report(rows, out)
+
+
+def _of_preset(
+    preset: str, world: str | None, arms: str | None, horizons: str | None, seeds: int | None, options: list[str]
+) -> dict[str, Any]:
+    """What a preset leaves to an ablation, with what the user has given in its place or, for options, besides."""
+    check_choice("preset", preset, list(PRESETS))
+    chosen = dict(PRESETS[preset])
+    if world is not None:
+        chosen["worlds"] = _split(world)
+    if arms is not None:
+        chosen["arms"] = ["" if arm == "none" else arm for arm in _split(arms)]
+    if horizons is not None:
+        chosen["horizons"] = [_integer("horizons", text) for text in _split(horizons)]
+    if seeds is not None:
+        chosen["seeds"] = seeds
+    given, held = _options_by_world(options), chosen.get("options", {})
+    return {**chosen, "options": {name: {**held.get(name, {}), **given.get(name, {})} for name in {**held, **given}}}
 
 
 @app.command()
@@ -324,6 +342,8 @@ def _news(chat: Chat, shown: int) -> tuple[Any, ...]:
     """What came after the reply that was just typed; all of it where the history is pruned."""
     return tuple(chat.messages[shown + 1 :]) or tuple(chat.messages[-1:])
 
+
+add_export(app, _clear_errors, _parse_options)
 
 if __name__ == "__main__":
     main()

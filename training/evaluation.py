@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agentgym.registry import STRATEGIES, check_context
 from agentgym.training.trajectories import Trajectory
@@ -17,7 +18,7 @@ class Result:
     Attributes:
         world: The short name of the world.
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
-        horizon: The horizon that was asked for, in turns of an optimal policy.
+        horizon: The size that was asked for: turns of an optimal policy, or the value of the option `axis`.
         seed: The seed of the instance; one seed is one cluster in the statistics.
         success: 1.0 if the task was solved, else 0.0.
         steps: Steps with a label.
@@ -26,6 +27,8 @@ class Result:
         alive_optimal: Steps among those that were optimal.
         context: The context strategies, joined by `+`; `none` if there was none.
         usage: The tokens of the episode, if context wrappers counted them.
+        report: What the world reported at the end; None if it reports nothing.
+        axis: What sets the sizes: `horizon`, or an option of the world.
     """
 
     world: str
@@ -39,6 +42,8 @@ class Result:
     alive_optimal: int
     context: str = "none"
     usage: Usage | None = None
+    report: Mapping[str, Any] | None = None
+    axis: str = "horizon"
 
 
 def score(trajectory: Trajectory) -> Result:
@@ -68,6 +73,8 @@ def score(trajectory: Trajectory) -> Result:
         alive_optimal=sum(info["optimal"] for info in alive),
         context=labels.get("context", "none"),
         usage=usage(trajectory),
+        report=trajectory.steps[-1].info["detail"].get("report"),
+        axis=labels.get("axis", "horizon"),
     )
 
 

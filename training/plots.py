@@ -1,9 +1,10 @@
-"""Figures of an oracle ablation in the manner of LUMINA's figures 3, 4 and 6, and the learning curve of a training run."""
+"""Figures of an ablation, in the manner of LUMINA's figures 3, 4 and 6 and TaskWeaver's 3 and 4, and of a training run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,6 +17,7 @@ from matplotlib.ticker import NullLocator
 from agentgym.registry import ARMS
 from agentgym.training.curve import Point
 from agentgym.training.evaluation import Result, ordered_contexts
+from agentgym.training.lore import Bin, accuracy, lines
 from agentgym.training.statistics import Interval, effects, summarize
 
 # The palette of Okabe and Ito, which readers with any colour vision can tell apart.
@@ -30,6 +32,9 @@ _CONTEXT_PANELS = (
 _PHASES = {"cloning": ("cloning", "#EEEEEE"), "hints": ("with hints", "#DDDDDD"), "rl": ("reinforcement learning", "#FFFFFF")}
 _SAMPLING = {"greedy": ("most probable tokens", "#0072B2", "o"), "sampled": ("sampled, temperature 1", "#D55E00", "s")}
 _LEVELS = {"chance": ("random legal play", "#555555", ":"), "teacher": ("teacher", "#009E73", "--")}
+_LORE = {"operations": (1, "number of operations"), "height": (None, "height: longest chain of dependencies")}
+_SIZES = {"horizon": "task horizon (turns of an optimal policy)"}
+_TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 _DPI = 150
 
 
@@ -51,6 +56,11 @@ def plot_interventions(results: Sequence[Result], path: Path) -> None:
 def plot_contexts(results: Sequence[Result], path: Path) -> None:
     """Success rate and trajectory length of each context strategy, a column of panels per world (LOCA-bench, table 2)."""
     _save(contexts_figure(results), path)
+
+
+def plot_lore(results: Sequence[Result], path: Path) -> None:
+    """Accuracy against operations and height in the worlds of LORE, a column of panels per world (TaskWeaver, figures 3 and 4)."""
+    _save(lore_figure(results), path)
 
 
 def plot_learning(points: Sequence[Point], path: Path) -> None:
@@ -82,6 +92,49 @@ def learning_figure(points: Sequence[Point]) -> Figure:
     panel.grid(alpha=0.3)
     panel.legend(loc="lower right", framealpha=0.9)
     return figure
+
+
+def lore_figure(results: Sequence[Result]) -> Figure:
+    """The figure that `plot_lore` writes; the bands are Wilson's 95 % intervals."""
+    worlds = lines(results)
+    names = list(dict.fromkeys(name for arms in worlds.values() for name in arms))
+    looks = {name: _look(place, name) for place, name in enumerate(names)}
+    figure = Figure(figsize=(3.6 * len(worlds) + 1.8, 6.4), layout="constrained")
+    axes = figure.subplots(2, len(worlds), sharey=True, squeeze=False)
+    for column, (world, arms) in enumerate(worlds.items()):
+        for panel, (by, (width, label)) in zip(axes[:, column], _LORE.items(), strict=True):
+            for name, rows in arms.items():
+                _draw_accuracy(panel, accuracy(rows, by, width), looks[name])
+            panel.set(xlabel=label, xscale="log", ylim=(-3, 103))
+            low, high = panel.get_xlim()
+            shown = [tick for tick in _TICKS if low <= tick <= high]
+            panel.set_xticks(shown, [str(tick) for tick in shown])
+            panel.xaxis.set_minor_locator(NullLocator())
+            panel.grid(alpha=0.3)
+        axes[0, column].set_title(world)
+    for panel in axes[:, 0]:
+        panel.set_ylabel("accuracy (%)")
+    handles = [Line2D([], [], markersize=5, label=name, **look) for name, look in looks.items()]
+    figure.legend(handles=handles, loc="outside right center")
+    return figure
+
+
+def _look(place: int, name: str) -> dict[str, Any]:
+    """The colour, marker and dashes of a line: those of the arm that it is named after, else of its place."""
+    arm = "" if name == "none" else name
+    arm = arm if arm in _COLOURS else ARMS[place % len(ARMS)]
+    return {"color": _COLOURS[arm], "marker": _MARKERS[arm], "linestyle": "--" if place >= len(ARMS) else "-"}
+
+
+def _draw_accuracy(panel: Axes, found: Sequence[Bin], look: Mapping[str, Any]) -> None:
+    """A line through the middles of bins."""
+    places = [(each.low + each.high) / 2 for each in found]
+    value, low, high = ([100 * getattr(each.accuracy, part) for each in found] for part in ("value", "low", "high"))
+    panel.plot(places, value, markersize=4, **look)
+    if len(places) == 1:  # a band would have no width
+        panel.vlines(places, low, high, color=look["color"])
+    else:
+        panel.fill_between(places, low, high, color=look["color"], alpha=0.12, linewidth=0)
 
 
 def contexts_figure(results: Sequence[Result]) -> Figure:
@@ -118,7 +171,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
             _draw_lines(axes[line, column], rows, metric)
             axes[line, 0].set_ylabel(f"{name} (%)")
         axes[0, column].set_title(world)
-        axes[1, column].set_xlabel("task horizon (turns of an optimal policy)")
+        axes[1, column].set_xlabel(_SIZES.get(rows[0].axis, rows[0].axis))
     figure.legend(handles=_arm_handles(results), title="oracles", loc="outside right center")
     return figure
 

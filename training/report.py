@@ -9,11 +9,11 @@ from pathlib import Path
 
 from agentgym.registry import ARMS
 from agentgym.training.evaluation import Result, ordered_contexts
-from agentgym.training.plots import plot_arms, plot_contexts, plot_horizons, plot_interventions
-from agentgym.training.statistics import Interval, differences, effects, summarize
-
-Table = tuple[str, list[str], list[list[str]]]
-"""Title, header and rows."""
+from agentgym.training.lore import is_lore
+from agentgym.training.lore_report import lore_tables, write_curves
+from agentgym.training.plots import plot_arms, plot_contexts, plot_horizons, plot_interventions, plot_lore
+from agentgym.training.statistics import differences, effects, summarize
+from agentgym.training.tables import Table, percent, to_markdown
 
 METRICS = ("success", "step_accuracy", "alive_step_accuracy")
 _NAMES = {"success": "success rate", "step_accuracy": "step accuracy", "alive_step_accuracy": "step accuracy while alive"}
@@ -29,24 +29,29 @@ _INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    """A table of arms per world, and the effect of each intervention where arms differ in it alone."""
+    """Arms per world, the effect of each intervention where arms differ in it alone, and the curves of worlds of LORE."""
     worlds = list(dict.fromkeys(row.world for row in results))
     arms = [_arms_table(world, results) for world in worlds if not _managed(results) or len({row.arm for row in results}) > 1]
     contexts = [_contexts_table(world, results) for world in worlds if _managed(results)]
-    return [*arms, *contexts, *_effects_table(results)]
+    return [*arms, *contexts, *_effects_table(results), *lore_tables(results)]
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
-    """Write `results.jsonl`, `summary.md` and the figures into a folder."""
+    """Write `results.jsonl`, `summary.md` and the figures into a folder; `lore.csv` too where worlds of LORE were played."""
     rows = "".join(json.dumps(asdict(row)) + "\n" for row in results)
     (out / "results.jsonl").write_text(rows, encoding="utf-8")
-    (out / "summary.md").write_text("\n\n".join(map(_markdown, tables(results))) + "\n", encoding="utf-8")
+    (out / "summary.md").write_text("\n\n".join(map(to_markdown, tables(results))) + "\n", encoding="utf-8")
     figures = {"horizons.png": plot_horizons, "arms.png": plot_arms, "interventions.png": plot_interventions}
     if _managed(results):
         figures["contexts.png"] = plot_contexts
+    files = ["results.jsonl", "summary.md"]
+    if any(map(is_lore, results)):
+        figures["lore.png"] = plot_lore
+        write_curves(results, out / "lore.csv")
+        files.append("lore.csv")
     for name, plot in figures.items():
         plot(results, out / name)
-    return [out / name for name in ("results.jsonl", "summary.md", *figures)]
+    return [out / name for name in (*files, *figures)]
 
 
 def _arms_table(world: str, results: Sequence[Result]) -> Table:
@@ -96,15 +101,3 @@ def _effects_table(results: Sequence[Result]) -> list[Table]:
     ]
     header = ["world", "intervention", *(_NAMES[metric] for metric in METRICS[:2])]
     return [("Effect of each intervention, percentage points with 95 % intervals", header, rows)] if rows else []
-
-
-def percent(interval: Interval, signed: bool = False) -> str:
-    """An interval of shares as percentages: `57.5 [50.0, 65.0]`."""
-    form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
-    return form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
-
-
-def _markdown(table: Table) -> str:
-    title, header, rows = table
-    lines = [header, ["---"] * len(header), *rows]
-    return f"### {title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)

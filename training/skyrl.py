@@ -32,7 +32,7 @@ class WorldEnv(BaseTextEnv):  # type: ignore[misc]
     """An episode of a world.
 
     The reward is that of the world, given with the last step. SkyRL knows no truncation: `metadata` and the metrics tell it apart.
-    Pictures are left out.
+    Pictures are left out; MultimodalWorld can describe them in words with `render="scene"`.
 
     Args:
         env_config: Not used: the options of the env are given to `register`.

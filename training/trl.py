@@ -55,7 +55,8 @@ class ToolEnvironment:
     A call is played as a reply of its own (`env.step`), since TRL says neither which calls were in one reply nor what else it held.
     So each call takes a turn, failed calls count, hints and notes of wrappers come with the result, and the episode ends as it does
     in any other run; from then on calls are answered with an error. Errors are answers too, in the words that a model reads
-    elsewhere, so TRL's `tools/failure_frequency` stays 0. Pictures are left out.
+    elsewhere, so TRL's `tools/failure_frequency` stays 0. Pictures are left out; MultimodalWorld can describe them in words with
+    `render="scene"`.
     """
 
     _spec: ClassVar[EnvSpec]
@@ -141,7 +142,7 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
     """
     env = registry.make(env_id, **options)
     inner = tool_env(env)
-    documentation = document_tools(inner.tools, inner.dialect, inner.parallel_calls)
+    documentation = document_tools(inner.tools, inner.dialect, inner.most_calls)
     rows = []
     for seed in seeds:
         chat, _ = env.reset(seed=seed)

@@ -40,7 +40,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
     An episode that no longer fits is truncated, with the score as it is: when a prompt is longer than `rollout.prompt_length`, or
     the rest of a row longer than `rollout.response_length`. verl knows no other truncation: `reward_extra_info` tells it apart.
-    Pictures are left out.
+    Pictures are left out; MultimodalWorld can describe them in words with `render="scene"`.
 
     Args:
         *args: What verl gives to all agent loops.

@@ -1,4 +1,4 @@
-"""The turn budget that the three worlds share."""
+"""The turn budget of worlds in which an optimal policy needs a known number of turns."""
 
 from __future__ import annotations
 

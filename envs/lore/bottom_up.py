@@ -1,0 +1,157 @@
+"""Growing bottom-up: children tell where their parent is, so reading starts at the leaves (TaskWeaver, section 3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from agentgym.envs.lore.graph import Graph, Grower, Node, Operator, Rule, Shape, Value, among, check_order, ensure, shuffled
+
+LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
+"""Without i, l and o, whose upper or lower case looks like another letter or a digit, and without x, since X stands for what has to
+be computed; a change of case stays among them.
+"""
+
+MOST_IRRELEVANT = 8
+"""So many irrelevant documents at most are listed by one index, and so many irrelevant variables told by one document."""
+
+_PAIRS = [first + second for first in LETTERS for second in LETTERS]
+_PREFIX = re.compile(r"v([0-9]+)%")
+_FILES = re.compile(r"(?:v[0-9]+%(?:0|-?[1-9][0-9]*|[A-Za-z]+)\n)*")
+
+
+def letters(rng: Random, count: int) -> str:
+    """A text of so many letters."""
+    text = _PAIRS[int(rng.random() * len(_PAIRS))]
+    while len(text) < count:
+        text += _PAIRS[int(rng.random() * len(_PAIRS))]
+    return text if len(text) == count else text[:count]
+
+
+@dataclass(frozen=True, slots=True)
+class Births:
+    """What a bottom-up domain decides about new documents.
+
+    Attributes:
+        value: Draws the value of an operand, and a note for its node.
+        field: Draws the value of an irrelevant variable.
+        field_rate: Irrelevant variables a document of values has in the mean.
+        document_rate: Irrelevant documents an index lists in the mean.
+    """
+
+    value: Callable[[Random, Operator], tuple[Value, Any]]
+    field: Callable[[Random], Value]
+    field_rate: float = 0.0
+    document_rate: float = 0.0
+
+
+class _BottomUp(Grower):
+    """Children tell where their parent is. One counter numbers variables and prefixes, so no number is used twice."""
+
+    def __init__(self, *given: Any, births: Births) -> None:
+        super().__init__(*given)
+        self.births = births
+        self._numbers = 0
+
+    def grow(self) -> Graph:
+        (root,) = self._values([("", None)], 0)
+        leaves = self.run(root)
+        for leaf in leaves:
+            leaf.file = self._file(self._letters(1, 4))
+        root.content = self._letters(8, 8)
+        graph = self.finished(leaves, root.content, top_down=False)
+        _check(graph, self._numbers)
+        return graph
+
+    def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
+        rng, depth = self.rng, parent.depth + 1
+        children = self._values([self.births.value(rng, operator) for _ in range(operands)], depth)
+        order = shuffled(rng, children)
+        drawn = operator.draw(rng, operands)
+        parent.file = self._file(operator.execute(drawn, [node.content for node in order]))
+        rule = Rule(operator.name, drawn, tuple([node.uid for node in order]))
+        children.append(self.add("rule", depth, self._numbers - 1, rule))
+        parent.children = tuple([node.uid for node in children])
+        return children
+
+    def gather(self, picked: list[Node]) -> Node:
+        depth = 1 + max([node.depth for node in picked])
+        if decoys := self._counts(self.births.document_rate, 1)[0]:
+            values = [(self.births.field(self.rng), None) for _ in range(decoys)]
+            picked = shuffled(self.rng, picked + self._values(values, depth - 1, needed=False))
+        hub = self.add("index", depth)
+        behind = (hub.uid,)
+        for node in picked:
+            node.file = self._file(self._letters(1, 4))
+            node.children = behind
+        hub.content = tuple([node.uid for node in shuffled(self.rng, picked)])
+        return hub
+
+    def _values(self, born: list[tuple[Value, Any]], depth: int, needed: bool = True) -> list[Node]:
+        """New documents of values. Where there are irrelevant variables, the order of the numbers does not give them away."""
+        rng = self.rng
+        extra = self._counts(self.births.field_rate, len(born))
+        irrelevant = sum(extra)
+        numbers: Sequence[int] = range(self._numbers, self._numbers + len(born) + irrelevant)
+        self._numbers += len(numbers)
+        if irrelevant and depth:
+            numbers = shuffled(rng, numbers)
+        uid = len(self.nodes)
+        new = [
+            Node(uid + place, "value", depth, numbers[place], value, (), "", (), needed, note)
+            for place, (value, note) in enumerate(born)
+        ]
+        if irrelevant:
+            spare = iter(numbers[len(born) :])
+            for node, count in zip(new, extra, strict=True):
+                node.fields = tuple([(next(spare), self.births.field(rng)) for _ in range(count)])
+        self.nodes += new
+        return new
+
+    def _counts(self, mean: float, size: int) -> list[int]:
+        """So many draws that are geometric with this mean, cut off."""
+        random, share = self.rng.random, mean / (1 + mean)
+        counts = [0] * size
+        for place in range(size) if share else ():
+            while random() < share and counts[place] < MOST_IRRELEVANT:
+                counts[place] += 1
+        return counts
+
+    def _letters(self, least: int, most: int) -> str:
+        return letters(self.rng, among(self.rng, least, most))
+
+    def _file(self, suffix: Value) -> str:
+        self._numbers += 1
+        return f"v{self._numbers - 1}%{suffix}"
+
+
+def grow_bottom_up(
+    rng: Random, shape: Shape, operators: Sequence[Operator], births: Births, weights: Mapping[str, float] | None = None
+) -> Graph:
+    """A graph whose documents are found from what others tell: the start documents are the leaves, the answer is at the root.
+
+    Each expansion makes a document of each operand and one of the rule; any of them may be expanded in turn. The root's variable is
+    v0 and its value eight letters.
+
+    Args:
+        rng: The only source of randomness.
+        shape: How much it grows, and how deep.
+        operators: What may be computed.
+        births: What the domain decides about new documents.
+        weights: How often each operator is used, by name, as shares of any sum; all alike if None.
+    """
+    return _BottomUp(rng, shape, operators, weights, births=births).grow()
+
+
+def _check(graph: Graph, numbers: int) -> None:
+    """Ids differ and are well-formed, no number is used twice, and by induction from the leaves all can be found."""
+    told = [node.number for node in graph.nodes if node.kind == "value"]
+    told += [number for node in graph.nodes for number, _ in node.fields]
+    files = "".join([f"{file}\n" for file in graph.uids])
+    told += map(int, _PREFIX.findall(files))
+    ensure(len(told) == len(set(told)) == numbers == max(told) + 1, "each number is one variable or one prefix")
+    ensure(_FILES.fullmatch(files) is not None, "ids have the form of the grammar")
+    check_order(graph, set(graph.start))

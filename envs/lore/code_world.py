@@ -1,0 +1,190 @@
+"""CodeWorld: find what a program returns by reading its files (TaskWeaver, section 3 and appendix B.3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from agentgym.envs.lore.bottom_up import letters
+from agentgym.envs.lore.codebase import Codebase
+from agentgym.envs.lore.config import MAX_OPERATIONS, PRESETS, LoreConfig
+from agentgym.envs.lore.graph import Graph, Node, Operator, Rule
+from agentgym.envs.lore.knowledge import Knowledge
+from agentgym.envs.lore.operators import number
+from agentgym.envs.lore.programs import HARD, REDIRECTS, STANDARD, WEIGHTS, Program
+from agentgym.envs.lore.rounds import count_rounds
+from agentgym.envs.lore.sources import ROOT, write_source
+from agentgym.envs.lore.top_down import Modules, grow_top_down
+from agentgym.envs.lore.world import LoreWorld
+from agentgym.messages import Content
+from agentgym.registry import register
+from agentgym.tools import tool
+from agentgym.world import check_choice, check_int
+
+_TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' returns\.")
+_MOST_PLAIN = 1_000
+_TRIES = 100
+_PER_OPERATION = 2.3
+"""Files that are needed for each operation in the mean, by default: 2.5 in small tasks, 2.1 in large ones."""
+_NAMES_PER_LETTER = 50_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeConfig(LoreConfig):
+    """Options of CodeWorld.
+
+    Attributes:
+        names: Whether files have random names (`opaque`), or v0.py, v1.py and so on as in the paper (`sequential`), so that a name
+            can be guessed before anything tells it.
+        consolidation: What a module returns that is gathered with others before one: the remainder by 100 of that one's value
+            times a number plus another (`wrap`), or its value as in the paper (`plain`). Plain values often cancel, so tasks whose
+            answer is 0 are drawn again, up to 100 times; and they grow long, so there are at most 1,000 operations.
+    """
+
+    names: str = "opaque"
+    consolidation: str = "wrap"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("names", self.names, ("opaque", "sequential"))
+        check_choice("consolidation", self.consolidation, tuple(REDIRECTS))
+        self.check_weights([operator.name for operator in self.operators])
+        if self.consolidation == "plain":
+            check_int("operations with consolidation='plain'", self.operations, 0, _MOST_PLAIN)
+
+    @property
+    def operators(self) -> Sequence[Operator]:
+        """What modules may compute."""
+        return STANDARD if self.difficulty == "standard" else HARD
+
+    @property
+    def most_documents(self) -> int:
+        """More documents than this no task has."""
+        return 1 + self.operations * (max(4, self.max_arity) + 1)
+
+
+class CodeWorld(LoreWorld[CodeConfig]):
+    """Find what a program returns by reading its files, without running it.
+
+    A file is needed if running the program asks for it: of a conditional what it compares, and of its branches the one that is
+    taken. An optimal policy reads those that are certainly needed, and waits with a branch until both values that are compared are
+    known; what could be told from the bounds of a value counts as open.
+    """
+
+    Config = CodeConfig
+    known: Codebase
+
+    def grow(self, rng: Random) -> Graph:
+        """Draw the graph top-down."""
+        config = self.config
+        weights = config.weights or {operator.name: WEIGHTS[operator.name] for operator in config.operators}
+        for _ in range(_TRIES):
+            naming = _opaque() if config.names == "opaque" else _sequential
+            modules = Modules(naming, number, REDIRECTS[config.consolidation])
+            graph = grow_top_down(rng, config.shape, config.operators, modules, weights)
+            if graph.answer != 0 or config.consolidation == "wrap":
+                break
+        return graph
+
+    def rules(self) -> str:
+        """The system message."""
+        return (
+            "You look for what a program in Python 3.11 returns. It is spread over files, each of which is a module with a "
+            "function main without arguments; a line such as 'import m_abcd' imports the file m_abcd.py. You cannot run the "
+            "program. Read the files that you need with read_document, beginning with main.py, and work out what its main() "
+            "returns. Not every file that is imported is needed: of a conditional only the branch that is taken.\n"
+            f"{_COROUTINES if self.config.difficulty == 'hard' else ''}"
+            "When you know the value, an integer, give it with submit, or reply with a last line 'Final answer: ' and the value. "
+            "This ends the task: you succeed if the value is exactly right."
+        )
+
+    def task(self) -> str:
+        """What to find, and the budget. The name of the program is of no use, but tells the tasks apart."""
+        name = letters(Random(self._salt), 8).lower()
+        return f"Find what main() in {ROOT} of the program '{name}' returns.\nTurn budget: {self.max_turns}"
+
+    def begin(self, start: Sequence[str]) -> Codebase:
+        """What a reader of the task knows: that there is a first file."""
+        return Codebase.begin()
+
+    def read_start(self, task: str) -> Knowledge:
+        """What a reader of the task knows."""
+        if _TASK.search(task) is None:
+            raise ValueError(f"this is not a task of {type(self).__name__}: {task[:100]!r}")
+        return Codebase.begin()
+
+    @tool
+    def read_document(self, file_id: str) -> str | Content:
+        """Read a file.
+
+        Args:
+            file_id: The name of the file, such as 'main.py'.
+        """
+        return super().read_document(file_id)
+
+    def show(self, node: Node) -> str:
+        """The file."""
+        return write_source(self._program(node), root=node.uid == 0)
+
+    def _program(self, node: Node) -> Program:
+        rule = node.content
+        if isinstance(rule, Rule):
+            return Program(rule.operator, rule.drawn, tuple(self.graph.nodes[uid].file for uid in rule.operands))
+        return Program("constant", rule)
+
+    def files(self) -> Mapping[str, str]:
+        """All files by name, as the agent would read them, each before those that it imports."""
+        return {node.file: self.show(node) for node in self.graph.nodes}
+
+    def needed(self) -> Sequence[str]:
+        """The files that running the program asks for, each before those that it asks for."""
+        return [node.file for node in self.graph.nodes if node.needed]
+
+    def shortest_rounds(self) -> int:
+        """The fewest turns of reading, any number of files in one turn, of an agent that reads only what is certainly needed."""
+        return count_rounds(self.graph, (), ())
+
+    def rounds_left(self) -> int:
+        """How many more turns of reading the target takes, if all that is certainly needed is read in each.
+
+        It uses what is hidden. 0 once the target is known.
+        """
+        return count_rounds(self.graph, self.known.read, self.known.values)
+
+    @classmethod
+    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """As many operations as make, in the mean, one needed file for each turn but the last."""
+        check_int("horizon", steps, 2, int(_PER_OPERATION * MAX_OPERATIONS))
+        return {"operations": round((steps - 2) / _PER_OPERATION)}
+
+
+_COROUTINES = (
+    "Some modules run coroutines that share a global variable. Nothing takes time in them but asyncio.sleep, and between two "
+    "sleeps a coroutine is not interrupted.\n"
+)
+
+
+def _opaque() -> Callable[[Random, int], str]:
+    """Names of random letters; longer ones only where there are very many files."""
+    taken = set[str]()
+
+    def name(rng: Random, before: int) -> str:
+        if before == 0:
+            return ROOT
+        while True:
+            file = f"m_{letters(rng, 4 + before // _NAMES_PER_LETTER).lower()}.py"
+            if file not in taken:
+                taken.add(file)
+                return file
+
+    return name
+
+
+def _sequential(_: Random, before: int) -> str:
+    return f"v{before - 1}.py" if before else ROOT
+
+
+register(CodeWorld, presets=PRESETS)

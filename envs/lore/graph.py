@@ -1,0 +1,240 @@
+"""Dependency graphs, grown from the target outward in either direction (TaskWeaver, section 3 and algorithm 1).
+
+A node is a document. A leaf is expanded by an operator, whose operands become its children; now and then many leaves are gathered
+behind a new one, which makes the graph deep. Growing `bottom_up`, children tell where their parent is: the operator computes the
+parent's id. Growing `top_down`, children tell what their parent is worth: the operator computes its value.
+
+What is shared here knows no wording: a domain brings operators, and draws its texts from the finished graph.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+from typing import Any, TypeVar
+
+Value = int | str
+Item = TypeVar("Item")
+
+
+def below(rng: Random, limit: int) -> int:
+    """A number in [0, limit), in a fifth of the time that `Random.randrange` takes; for limits far below 2**53."""
+    return int(rng.random() * limit)
+
+
+def among(rng: Random, low: int, high: int) -> int:
+    """A number in [low, high]."""
+    return low + int(rng.random() * (high - low + 1))
+
+
+def shuffled(rng: Random, items: Iterable[Item]) -> list[Item]:
+    """The items in a random order."""
+    random = rng.random
+    return sorted(items, key=lambda _: random())
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A kind of rule.
+
+    Attributes:
+        name: What the option `weights` calls it.
+        operand: The type of its operands: `number` or `text`.
+        least: The fewest operands it takes.
+        most: The most operands it takes.
+        child: Draws the value of an operand (bottom-up).
+        draw: Draws whatever else the rule needs for so many operands: signs, constants, a program.
+        execute: The result, from what `draw` gave and the values of the operands in order.
+        write: The rule in the form that a document shows, from what `draw` gave and the names of the operands in order.
+        needs: Which operands (by place) a lazy evaluation asks for, from what `draw` gave and the values; all if there is none.
+    """
+
+    name: str
+    operand: str
+    least: int
+    most: int
+    child: Callable[[Random], Value]
+    draw: Callable[[Random, int], Any]
+    execute: Callable[[Any, Sequence[Any]], Value]
+    write: Callable[[Any, Sequence[str]], str]
+    needs: Callable[[Any, Sequence[Any]], Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of one document: the operator by its name, what was drawn for it, and the uids of its operands in order."""
+
+    operator: str
+    drawn: Any
+    operands: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Node:
+    """A document; not changed once its graph is grown.
+
+    Attributes:
+        uid: Its place in the order of creation. A parent is older than its children.
+        kind: `value`, `rule`, `index` (bottom-up) or `module` (top-down).
+        depth: The edges of the longest chain that leads from it to the root.
+        number: Of a value, the number of its variable; of a rule, that of the prefix of the id it computes.
+        content: A value, a `Rule`, or the uids that an index lists.
+        fields: Irrelevant variables that the document tells too, with their values.
+        file: The id of the document.
+        children: The uids of what it depends on.
+        needed: Whether the target depends on it.
+        note: What the domain decided about it at birth.
+    """
+
+    uid: int
+    kind: str
+    depth: int
+    number: int = 0
+    content: Any = None
+    fields: tuple[tuple[int, Value], ...] = ()
+    file: str = ""
+    children: tuple[int, ...] = ()
+    needed: bool = True
+    note: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A finished task; copies are the graph itself, since it does not change.
+
+    Attributes:
+        nodes: The documents by uid; the root is the first.
+        start: The uids of the documents that the task names.
+        answer: What the task asks for.
+        top_down: Whether reading starts at the root.
+        consolidations: How often leaves were gathered.
+        height: The edges of the longest chain of dependencies, from the root to a leaf.
+        needed: How many documents the target depends on.
+        uids: The uid of each document by its id.
+    """
+
+    nodes: Sequence[Node]
+    start: Sequence[int]
+    answer: Value
+    top_down: bool
+    consolidations: int
+    height: int
+    needed: int
+    uids: Mapping[str, int]
+
+    def node(self, file: str) -> Node | None:
+        """The document with an id, if there is one."""
+        uid = self.uids.get(file)
+        return None if uid is None else self.nodes[uid]
+
+    def progress(self, node: Node) -> int:
+        """How far along the longest chain a reader is who has got to a document, in [0, height]."""
+        return node.depth if self.top_down else self.height - node.depth
+
+    def __copy__(self) -> Graph:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Graph:
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a graph grows.
+
+    Attributes:
+        operations: How many leaves are expanded (N of the paper).
+        theta: Leaves are gathered only where there are more than this many.
+        p: The probability of it then, after an expansion.
+        least: The fewest operands of a rule, as far as its operator allows.
+        most: The most operands of a rule, as far as its operator allows.
+    """
+
+    operations: int
+    theta: int
+    p: float
+    least: int
+    most: int
+
+
+class Grower:
+    """The loop of algorithm 1; a direction says what expanding, gathering and finishing are."""
+
+    def __init__(self, rng: Random, shape: Shape, operators: Sequence[Operator], weights: Mapping[str, float] | None) -> None:
+        self.rng = rng
+        self.shape = shape
+        self.nodes: list[Node] = []
+        self.consolidations = 0
+        self.operators = operators
+        self._arities = [self._arity(operator) for operator in operators]
+        self._weights = list(accumulate((weights or {}).get(operator.name, 0.0 if weights else 1.0) for operator in operators))
+
+    def _arity(self, operator: Operator) -> tuple[int, int]:
+        most = max(operator.least, min(operator.most, self.shape.most))
+        return min(max(operator.least, self.shape.least), most), most
+
+    def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
+        """Make a leaf an inner node; its children."""
+        raise NotImplementedError
+
+    def gather(self, picked: list[Node]) -> Node:
+        """Put leaves behind a new one."""
+        raise NotImplementedError
+
+    def run(self, root: Node) -> list[Node]:
+        """Expand and gather leaves; those that are left, in order."""
+        leaves, rng, shape, weights = [root], self.rng, self.shape, self._weights
+        for _ in range(shape.operations):
+            parent = leaves.pop(below(rng, len(leaves)))
+            chosen = bisect(weights, rng.random() * weights[-1])
+            leaves += self.expand(parent, self.operators[chosen], among(rng, *self._arities[chosen]))
+            if len(leaves) > shape.theta and rng.random() < shape.p:
+                places = set(shuffled(rng, range(len(leaves)))[: among(rng, 2, len(leaves))])
+                hub = self.gather([leaf for place, leaf in enumerate(leaves) if place in places])
+                leaves = [*(leaf for place, leaf in enumerate(leaves) if place not in places), hub]
+                self.consolidations += 1
+        return leaves
+
+    def add(self, kind: str, depth: int, number: int = 0, content: Any = None, file: str = "") -> Node:
+        """A new node."""
+        node = Node(len(self.nodes), kind, depth, number, content, (), file)
+        self.nodes.append(node)
+        return node
+
+    def finished(self, start: Sequence[Node], answer: Value, top_down: bool) -> Graph:
+        """The graph, once all ids are given."""
+        nodes = self.nodes
+        return Graph(
+            nodes=nodes,
+            start=tuple(node.uid for node in start),
+            answer=answer,
+            top_down=top_down,
+            consolidations=self.consolidations,
+            height=max([node.depth for node in nodes]),
+            needed=sum([node.needed for node in nodes]),
+            uids={node.file: node.uid for node in nodes},
+        )
+
+
+def check_order(graph: Graph, leaves: set[int]) -> None:
+    """Ids differ, and each document is a leaf or hangs on younger ones: so all follow, by induction from the leaves.
+
+    Args:
+        graph: What was grown.
+        leaves: The uids of what is told without any other document.
+
+    Raises:
+        AssertionError: It is not so, which is an error of the generator or of an operator.
+    """
+    ensure(len(graph.uids) == len(graph.nodes), "ids differ")
+    ensure(leaves == {node.uid for node in graph.nodes if not node.children}, "leaves have no children, others have some")
+    ensure(all(node.uid < min(node.children) for node in graph.nodes if node.children), "parents are older")
+
+
+def ensure(holds: bool, what: str) -> None:
+    """Raise `AssertionError` unless a guarantee of the generator holds."""
+    if not holds:
+        raise AssertionError(f"a grown graph broke a guarantee: {what}; this is an error of the generator or of an operator")

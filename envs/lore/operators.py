@@ -1,0 +1,173 @@
+"""The operators of the domains that grow bottom-up: numbers and texts, and the form in which documents write them.
+
+What an operator writes is read back by `evaluate`, which knows the functions below, so a new operator is one more `Operator` in
+`STANDARD` or `HARD`, and a new function one more entry in its table.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator as python
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from random import Random
+from typing import Any
+
+from agentgym.envs.lore.bottom_up import letters
+from agentgym.envs.lore.graph import Operator, Value, among, below
+
+EDITS: Mapping[str, Callable[[str], str]] = {
+    "reverse": lambda text: text[::-1],
+    "upper": str.upper,
+    "lower": str.lower,
+    "swapcase": str.swapcase,
+    "first": lambda text: text[:1],
+    "last": lambda text: text[-1:],
+    "twice": lambda text: text * 2,
+}
+"""What can be done to a text; none makes one empty."""
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {"max": max, "min": min, "abs": abs, **EDITS}
+
+_MOST_CHARS = 2_000
+_VARIABLE = re.compile(r"\bv[0-9]+\b")
+_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: python.add,
+    ast.Sub: python.sub,
+    ast.Mult: python.mul,
+    ast.Mod: python.mod,
+}
+
+
+def number(rng: Random) -> int:
+    """The value of an operand that is a number."""
+    return below(rng, 100)
+
+
+def factor(rng: Random) -> int:
+    """The value of an operand of a product."""
+    return among(rng, 2, 12)
+
+
+def text(rng: Random) -> str:
+    """The value of an operand that is a text: one to three letters."""
+    return letters(rng, among(rng, 1, 3))
+
+
+def _nothing(rng: Random, operands: int) -> None:
+    return None
+
+
+def _signs(rng: Random, operands: int) -> tuple[int, ...]:
+    """A plus, then signs of which at least one is a minus."""
+    signs = [1 - 2 * below(rng, 2) for _ in range(operands - 1)]
+    signs[below(rng, operands - 1)] = -1
+    return (1, *signs)
+
+
+def _signed(signs: Sequence[int], names: Sequence[str]) -> str:
+    return "".join((" - " if sign < 0 else " + ") + name for sign, name in zip(signs, names, strict=True))[3:]
+
+
+def _edits(rng: Random, operands: int) -> tuple[str, ...]:
+    """What is done to each operand: an edit or nothing, but not nothing to all."""
+    names = ("", *EDITS)
+    edits = [names[below(rng, len(names))] for _ in range(operands)]
+    edits[below(rng, operands)] = names[among(rng, 1, len(EDITS))]
+    return tuple(edits)
+
+
+def _edited(edits: Sequence[str], values: Sequence[str]) -> str:
+    return "".join(EDITS[edit](value) if edit else value for edit, value in zip(edits, values, strict=True))
+
+
+def _calls(edits: Sequence[str], names: Sequence[str]) -> str:
+    return " + ".join(f"{edit}({name})" if edit else name for edit, name in zip(edits, names, strict=True))
+
+
+def _function(name: str, function: Callable[..., int]) -> Operator:
+    """An operator that is a call of a function of all its operands."""
+    return Operator(
+        name, "number", 2, 10, number, _nothing, lambda _, values: function(*values), lambda _, names: f"{name}({', '.join(names)})"
+    )
+
+
+STANDARD = (
+    Operator("add", "number", 2, 10, number, _nothing, lambda _, values: sum(values), lambda _, names: " + ".join(names)),
+    Operator(
+        "subtract",
+        "number",
+        2,
+        10,
+        number,
+        _signs,
+        lambda signs, values: sum(sign * value for sign, value in zip(signs, values, strict=True)),
+        _signed,
+    ),
+    Operator("join", "text", 2, 10, text, _nothing, lambda _, values: "".join(values), lambda _, names: " + ".join(names)),
+)
+"""The operators of the paper's document domain (section 3): addition, subtraction, concatenation."""
+
+HARD = (
+    *STANDARD,
+    Operator("multiply", "number", 2, 3, factor, _nothing, lambda _, values: prod(values), lambda _, names: " * ".join(names)),
+    Operator(
+        "remainder",
+        "number",
+        2,
+        10,
+        number,
+        lambda rng, _: among(rng, 7, 97),
+        lambda modulus, values: sum(values) % modulus,
+        lambda modulus, names: f"({' + '.join(names)}) mod {modulus}",
+    ),
+    _function("max", max),
+    _function("min", min),
+    Operator(
+        "difference",
+        "number",
+        2,
+        2,
+        number,
+        _nothing,
+        lambda _, values: abs(values[0] - values[1]),
+        lambda _, names: f"abs({names[0]} - {names[1]})",
+    ),
+    Operator("edit", "text", 2, 10, text, _edits, _edited, _calls),
+)
+"""These and harder ones; the paper calls the domain extendable and leaves them open."""
+
+BY_NAME = {operator.name: operator for operator in HARD}
+
+
+def variables(expression: str) -> list[str]:
+    """The variables of an expression, in order, each once."""
+    return list(dict.fromkeys(_VARIABLE.findall(expression)))
+
+
+def evaluate(expression: str, values: Mapping[str, Value]) -> Value:
+    """The value of an expression that an operator wrote.
+
+    Raises:
+        ValueError: It is none, or a value is missing or of the wrong type.
+    """
+    try:
+        if len(expression) > _MOST_CHARS:
+            raise ValueError
+        result: Value = _value(ast.parse(expression.replace(" mod ", " % "), mode="eval").body, values)
+    except (ValueError, SyntaxError, TypeError, KeyError, AttributeError, ZeroDivisionError):
+        raise ValueError(f"this is no expression over the values that are known: {expression[:100]!r}") from None
+    return result
+
+
+def _value(node: ast.expr, values: Mapping[str, Value]) -> Any:
+    if isinstance(node, ast.Name):
+        return values[node.id]
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.BinOp):
+        return _BINARY[type(node.op)](_value(node.left, values), _value(node.right, values))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        return FUNCTIONS[node.func.id](*(_value(argument, values) for argument in node.args))
+    raise ValueError

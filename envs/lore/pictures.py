@@ -1,0 +1,228 @@
+"""Pictures of things to count and of expressions to read, and what can be done to them (TaskWeaver, section 3 and appendix B.2).
+
+They are drawn with Pillow, which is an extra and so is imported when the first one is drawn. The same arguments give the same
+bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from math import ceil, cos, radians, sin
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentgym.envs.lore.graph import among, below
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
+SIZE = 384
+"""The width and height of a scene, in pixels."""
+COLOURS: Mapping[str, tuple[int, int, int]] = {
+    "red": (220, 20, 30),
+    "orange": (255, 120, 0),
+    "yellow": (255, 230, 0),
+    "green": (0, 140, 50),
+    "cyan": (0, 205, 215),
+    "blue": (20, 60, 220),
+    "purple": (130, 30, 160),
+    "pink": (255, 130, 200),
+    "brown": (120, 70, 20),
+    "gray": (130, 130, 130),
+}
+"""The flat colours of things; any two, and any one and white, are at least 100 apart in RGB."""
+SHAPES = ("circle", "square", "triangle", "diamond")
+RADII = (11, 17)
+"""The smallest and the largest radius of a thing, in pixels."""
+GAP = 5
+"""So many white pixels at least are between the bounding squares of two things, and between them and the border."""
+
+SMALLEST, LARGEST = 16, 2048
+"""The sides that a changed picture may have, in pixels."""
+
+_FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96
+_OPERANDS = 4
+_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)
+
+
+class Step(NamedTuple):
+    """One change of a picture.
+
+    Attributes:
+        kind: `rotate` counter-clockwise by x degrees, `stretch` by x in width and y in height, `shear` the upper part to the right
+            (to the left where x < 0) by x of the height, or mirror it: `horizontal` (left to right) or `vertical`.
+        x: A number.
+        y: Another.
+    """
+
+    kind: str
+    x: float = 0.0
+    y: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """Something in a scene, with its middle and its radius in pixels."""
+
+    colour: str
+    shape: str
+    x: int
+    y: int
+    radius: int
+
+    def __str__(self) -> str:
+        return f"{self.colour} {self.shape} at ({self.x}, {self.y})"
+
+
+def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[Thing]:
+    """Put things of these colours and shapes into a scene so that no two touch and none is cut by the border."""
+    things: list[Thing] = []
+    for colour, shape in kinds:
+        while True:
+            radius = among(rng, *RADII)
+            x, y = (among(rng, radius + GAP, SIZE - 1 - radius - GAP) for _ in "xy")
+            if all(max(abs(x - other.x), abs(y - other.y)) > radius + other.radius + GAP for other in things):
+                break
+        things.append(Thing(colour, shape, x, y, radius))
+    return things
+
+
+def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, str]]:
+    """Kinds that are not the target: half of them share its colour or its shape, the rest neither."""
+    colours = [colour for colour in COLOURS if colour != target[0]]
+    shapes = [shape for shape in SHAPES if shape != target[1]]
+    kinds = []
+    for place in range(count):
+        colour, shape = colours[below(rng, len(colours))], shapes[below(rng, len(shapes))]
+        if place % 2:
+            colour, shape = (target[0], shape) if below(rng, 2) else (colour, target[1])
+        kinds.append((colour, shape))
+    return kinds
+
+
+def draw_scene(things: Sequence[Thing]) -> bytes:
+    """A scene as PNG, each thing in one exact colour, without smoothed edges."""
+    from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
+
+    picture = Image.new("P", (SIZE, SIZE), 0)
+    picture.putpalette([255, 255, 255, *(part for colour in COLOURS.values() for part in colour)])
+    draw, fills = ImageDraw.Draw(picture), {colour: place for place, colour in enumerate(COLOURS, 1)}
+    for thing in things:
+        x, y, r, fill = thing.x, thing.y, thing.radius, fills[thing.colour]
+        if thing.shape == "circle":
+            draw.ellipse((x - r, y - r, x + r, y + r), fill)
+        elif thing.shape == "square":
+            draw.rectangle((x - r, y - r, x + r, y + r), fill)
+        elif thing.shape == "triangle":
+            draw.polygon(((x, y - r), (x + r, y + r), (x - r, y + r)), fill)
+        else:
+            draw.polygon(((x, y - r), (x + r, y), (x, y + r), (x - r, y)), fill)
+    return _png(picture)
+
+
+def draw_expression(expression: str, distortion: Sequence[Step] = ()) -> bytes:
+    """An expression of sums and differences as PNG, black on white, up to four operands in a line.
+
+    It is distorted at twice its size and then halved, so that a distorted one is as sharp as another. Characters are placed one by
+    one: so the picture does not depend on how the font library sets a text.
+    """
+    from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415 - an extra
+
+    font = ImageFont.load_default(_FONT)
+    words = expression.split(" ")
+    per_line = 2 * _OPERANDS
+    lines = [" ".join(words[k : k + per_line]) for k in range(0, len(words), per_line)]
+    places = [
+        (char, _MARGIN + sum(font.getlength(before) + _SPACING for before in line[:k]), _MARGIN + row * _LINE)
+        for row, line in enumerate(lines)
+        for k, char in enumerate(line)
+    ]
+    width = 2 * ceil((max(x + font.getlength(char) for char, x, _ in places) + _MARGIN) / 2)
+    picture = Image.new("L", (width, 2 * _MARGIN + len(lines) * _LINE), 255)
+    draw = ImageDraw.Draw(picture)
+    for char, x, y in places:
+        draw.text((round(x), y), char, fill=0, font=font)
+    for step in distortion:
+        picture = _apply(picture, step)
+    return _png(picture.reduce(2))
+
+
+def draw_distortion(rng: Random) -> Step:
+    """A change that makes an expression harder to read; the three tools can undo each, a shear by turning, stretching, turning."""
+    kind = below(rng, 5)
+    if kind == 0:
+        return Step("rotate", 90.0 * among(rng, 1, 3))
+    if kind == 1:
+        return Step(("horizontal", "vertical")[below(rng, 2)])
+    if kind == 2:
+        width = _SCALES[below(rng, len(_SCALES))]
+        heights = [scale for scale in _SCALES if scale != width]
+        return Step("stretch", width, heights[below(rng, len(heights))])
+    if kind == 3:
+        return Step("rotate", 90.0 * below(rng, 4) + among(rng, 20, 70))
+    return Step("shear", (1 - 2 * below(rng, 2)) * among(rng, 2, 5) / 10)
+
+
+_WORDS = {
+    "rotate": "turned counter-clockwise by {:g} degrees",
+    "horizontal": "mirrored left to right",
+    "vertical": "mirrored top to bottom",
+    "stretch": "stretched by {:g} in width and {:g} in height",
+    "shear": "sheared sideways by {:g}",
+}
+
+
+def describe(step: Step) -> str:
+    """A change in words."""
+    return _WORDS[step.kind].format(step.x, step.y)
+
+
+def change(png: bytes, step: Step) -> bytes:
+    """A picture after a change. Turns by a multiple of 90 degrees and mirroring lose nothing.
+
+    Raises:
+        ValueError: A side would get shorter than 16 pixels or longer than 2048.
+    """
+    from PIL import Image  # noqa: PLC0415 - an extra
+
+    picture = Image.open(BytesIO(png))
+    width, height = _size_after(picture.size, step)
+    if min(width, height) < SMALLEST or max(width, height) > LARGEST:
+        raise ValueError(f"the picture would get {width} x {height} pixels; both must be in [{SMALLEST}, {LARGEST}]")
+    return _png(_apply(picture.convert("L" if picture.mode == "L" else "RGB"), step))
+
+
+def _size_after(size: tuple[int, int], step: Step) -> tuple[int, int]:
+    width, height = size
+    if step.kind == "stretch":
+        return round(width * step.x), round(height * step.y)
+    if step.kind == "rotate":
+        c, s = abs(cos(radians(step.x))), abs(sin(radians(step.x)))
+        return ceil(width * c + height * s), ceil(width * s + height * c)
+    return size
+
+
+def _apply(picture: Picture, step: Step) -> Picture:
+    from PIL.Image import Resampling, Transform, Transpose  # noqa: PLC0415 - an extra
+
+    white = 255 if picture.mode == "L" else (255, 255, 255)
+    if step.kind == "rotate":
+        return picture.rotate(step.x, Resampling.BICUBIC, expand=True, fillcolor=white)
+    if step.kind == "horizontal":
+        return picture.transpose(Transpose.FLIP_LEFT_RIGHT)
+    if step.kind == "vertical":
+        return picture.transpose(Transpose.FLIP_TOP_BOTTOM)
+    if step.kind == "stretch":
+        return picture.resize(_size_after(picture.size, step), Resampling.BICUBIC)
+    width, height = picture.size
+    wider = ceil(abs(step.x) * height)
+    rows = (1, step.x, -wider if step.x > 0 else 0, 0, 1, 0)
+    return picture.transform((width + wider, height), Transform.AFFINE, rows, Resampling.BICUBIC, fillcolor=white)
+
+
+def _png(picture: Picture) -> bytes:
+    file = BytesIO()
+    picture.save(file, "PNG")
+    return file.getvalue()

@@ -1,0 +1,265 @@
+"""The documents of the domains that grow bottom-up, as texts: how they are written, and what can be known from reading them.
+
+The wording is ours, the forms are those of the paper's examples (TaskWeaver, appendix B.1). Each sentence is written and read here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from random import Random
+from typing import Self
+
+from agentgym.envs.lore.graph import Value, below, shuffled
+from agentgym.envs.lore.knowledge import Knowledge
+from agentgym.envs.lore.operators import evaluate, variables
+
+FORMS = (
+    "{} = {}.",
+    "{}: {}.",
+    "{} holds {}.",
+    "The value recorded for {} is {}.",
+    "Setting {} was fixed at {}.",
+    "Entry {} reads {}.",
+)
+"""How a document tells the value of a variable."""
+
+_TEXT = "(-?[0-9]+|[A-Za-z]+)"
+_VALUE = re.compile(rf"(?:The value recorded for |Setting |Entry )?(v[0-9]+)(?: =|:| holds| is| was fixed at| reads) {_TEXT}")
+_NUMBER_RULE = "the value of {}. Put a minus sign in front when X is below zero and no sign otherwise."
+_TEXT_RULE = "the text given by {}. All variables here are text, and + joins pieces end to end."
+_OPEN = "Open the document called 'v{}%X' next, where X is "
+_RULE = re.compile(
+    r"Open the document called '(v[0-9]+)%X' next, where X is "
+    r"(?:the value of (.+)\. Put a minus sign .* otherwise|the text given by (.+)\. All variables .* end to end)\."
+)
+_INDEX = "This record only points onward. Related documents: {}."
+_LISTED = re.compile(r"'([^']+)'")
+_POINTS = re.compile(rf"{re.escape(_INDEX.format(''))[:-2]}('[^']+'(?:, '[^']+')*)\.")
+_FILE = rf"v[0-9]+%{_TEXT[1:-1]}"
+
+_STATE = re.compile(
+    r"(?:v[0-9]+ is (?P<answer>[A-Za-z]+)|The value of v[0-9]+ is not known yet)\.\n"
+    r"Known values: (?P<values>.*)\nRules: (?P<rules>.*)\nUnread documents: (?P<ready>.*)"
+    r"(?:\nPossibly irrelevant: (?P<doubtful>.*))?(?:\nRead ahead of their rules: (?P<ahead>.*))?\nRead last: (?P<recent>.*)"
+)
+
+
+def write_values(style: Random, told: Iterable[tuple[int, Value]]) -> str:
+    """A document that tells the values of variables, in some order and some words."""
+    return " ".join(FORMS[below(style, len(FORMS))].format(f"v{number}", value) for number, value in shuffled(style, told))
+
+
+def write_rule(prefix: int, expression: str, operand: str) -> str:
+    """A document that tells how to compute an id; `operand` is the type of the variables: `number` or `text`."""
+    return _OPEN.format(prefix) + (_NUMBER_RULE if operand == "number" else _TEXT_RULE).format(expression)
+
+
+def write_index(files: Iterable[str]) -> str:
+    """A document that lists ids."""
+    return _INDEX.format(", ".join(f"'{file}'" for file in files))
+
+
+@dataclass
+class Facts:
+    """What a document tells: values by variable, the prefix and the expression of a rule, and ids."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    rule: tuple[str, str] | None = None
+    files: Sequence[str] = ()
+
+
+def read_document(text: str) -> Facts:
+    """What a document tells.
+
+    Raises:
+        ValueError: It is not one that is written here.
+    """
+    if found := _RULE.fullmatch(text):
+        return Facts(rule=(found[1], found[2] or found[3]))
+    if found := _POINTS.fullmatch(text):
+        return Facts(files=_LISTED.findall(found[1]))
+    sentences = [_VALUE.fullmatch(sentence) for sentence in text.removesuffix(".").split(". ")]
+    if not text.endswith(".") or None in sentences:
+        raise ValueError(f"this is not a document: {text[:100]!r}")
+    return Facts(values={told[1]: _typed(told[2]) for told in sentences if told})
+
+
+def _typed(text: str) -> Value:
+    return text if text.isalpha() else int(text)
+
+
+def _prefix(file: str) -> str:
+    return file.partition("%")[0]
+
+
+def _late_first(files: Iterable[str]) -> list[str]:
+    """By the number of the prefix, the largest first: what a document hangs on has larger ones, so this order is a way to read
+    everything.
+    """
+    return sorted(files, key=lambda file: -int(_prefix(file)[1:]))
+
+
+@dataclass
+class Records(Knowledge):
+    """What has been read, as values, rules that still wait, and ids.
+
+    Attributes:
+        target: The variable that the task asks for.
+        doubting: Whether a listed document may be irrelevant.
+        values: The values of variables, but for those whose rule has done its work.
+        rules: The expressions of the rules whose document was not read, by prefix.
+        ready: The ids that were told or computed, and not read.
+        doubtful: The ids that were listed where some may be irrelevant, and not read.
+        ahead: The ids that were read before anything told of them.
+    """
+
+    target: str = "v0"
+    doubting: bool = False
+    values: dict[str, Value] = field(default_factory=dict)
+    rules: dict[str, str] = field(default_factory=dict)
+    ready: dict[str, None] = field(default_factory=dict)
+    doubtful: dict[str, None] = field(default_factory=dict)
+    ahead: dict[str, None] = field(default_factory=dict)
+    _waiting: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, target: str, start: Iterable[str], doubting: bool) -> Self:
+        """What a task tells."""
+        known = cls(target=target, doubting=doubting)
+        for file in start:
+            known._follow(file, known.ready)
+        return known
+
+    def facts(self, text: str) -> Facts:
+        """What a document tells; a domain with other documents reads them here.
+
+        Raises:
+            ValueError: It is no document.
+        """
+        return read_document(text)
+
+    def learn(self, file: str, text: str) -> list[str]:
+        """Take in a document, and compute the ids that can be computed now."""
+        facts = self.facts(text)
+        if file in self.read:
+            return []
+        if not self.follows(file) and _prefix(file) not in self.rules:
+            self.ahead[file] = None
+        self.ready.pop(file, None)
+        self.doubtful.pop(file, None)
+        self.found(file, read=True)
+        self._finish(_prefix(file))
+        before = len(self.order)
+        for variable, value in facts.values.items():
+            if variable == self.target:
+                self.answer = str(value)
+            else:
+                self.values[variable] = value
+                self._compute(self._waiting.get(variable, ""))
+        if facts.rule:
+            self._add_rule(*facts.rule)
+        for listed in facts.files:
+            self._follow(listed, self.doubtful if self.doubting else self.ready)
+        return list(islice(reversed(self.order), len(self.order) - before))[::-1]
+
+    def _add_rule(self, prefix: str, expression: str) -> None:
+        self.rules[prefix] = expression
+        self._waiting.update(dict.fromkeys(variables(expression), prefix))
+        if early := next((file for file in self.ahead if _prefix(file) == prefix), None):
+            del self.ahead[early]
+            self._finish(prefix)
+        self._compute(prefix)
+
+    def _compute(self, prefix: str) -> None:
+        """The id that a rule leads to, once all its values are known."""
+        expression = self.rules.get(prefix)
+        if expression and all(variable in self.values for variable in variables(expression)):
+            self._follow(f"{prefix}%{evaluate(expression, self.values)}", self.ready)
+
+    def _follow(self, file: str, among: dict[str, None]) -> None:
+        self.ahead.pop(file, None)
+        if file not in self.read:
+            among[file] = None
+            self.order[file] = None
+
+    def _finish(self, prefix: str) -> None:
+        """Forget a rule whose document was read, and the values that no other rule asks for."""
+        for variable in variables(self.rules.pop(prefix, "")):
+            self._waiting.pop(variable, None)
+            self.values.pop(variable, None)
+
+    def unread(self) -> Sequence[str]:
+        """All ids that are known."""
+        return _late_first((*self.ready, *self.doubtful))
+
+    def follows(self, file: str) -> bool:
+        """Whether an id is known and was not read."""
+        return file in self.ready or file in self.doubtful
+
+    def useful(self) -> Sequence[str]:
+        """What is certainly needed; only where nothing is, the ids of which some may be irrelevant."""
+        return _late_first(self.ready or self.doubtful)
+
+    def _computed(self) -> dict[str, str]:
+        """The prefixes of the ids that were computed, by id."""
+        return {file: prefix for file in self.ready if (prefix := _prefix(file)) in self.rules}
+
+    def lines(self, full: bool) -> list[str]:
+        """The target, the values and rules that are still of use, and the ids that can be read."""
+        computed = {} if full else self._computed()
+        ready = [file for file in _late_first(self.ready) if file not in computed]
+        values = sorted(self.values.items(), key=lambda item: int(item[0][1:]))
+        head = f"{self.target} is {self.answer}." if self.answer else f"The value of {self.target} is not known yet."
+        lines = [
+            head,
+            "Known values: " + (", ".join(f"{variable} = {value}" for variable, value in values) or "none"),
+            "Rules: " + ("; ".join(f"{p}%X with X = {self.rules[p]}" for p in _late_first(self.rules)) or "none"),
+            "Unread documents: " + (", ".join(ready) or "none"),
+        ]
+        lines += [f"Possibly irrelevant: {', '.join(_late_first(self.doubtful))}"] if self.doubtful else []
+        lines += [f"Read ahead of their rules: {', '.join(_late_first(self.ahead))}"] if self.ahead else []
+        return [*lines, f"Read last: {', '.join(self.recent()) or 'none'}"]
+
+    @classmethod
+    def from_lines(cls, start: Self, text: str) -> Self:
+        """Fill a new one from the text."""
+        found = _STATE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"this is not what was found out: {text[:100]!r}")
+        known = cls(target=start.target, doubting=start.doubting)
+        known.answer = found["answer"]
+        known.ahead = dict.fromkeys(_split(found["ahead"]))
+        recent = _split(found["recent"])
+        for file in (*(file for file in known.ahead if file not in recent), *recent):
+            known.found(file, read=True)
+        for file in _split(found["ready"]):
+            known._follow(file, known.ready)
+        for file in _split(found["doubtful"]):
+            known._follow(file, known.doubtful)
+        for told in _split(found["values"]):
+            variable, value = told.split(" = ")
+            known.values[variable] = _typed(value)
+        for rule in _split(found["rules"], "; "):
+            known._add_rule(*rule.split("%X with X = "))
+        return known
+
+    def describe(self, file: str, full: bool) -> str:
+        """Read an id that is known, or compute it first."""
+        prefix = _prefix(file)
+        if full or prefix not in self.rules:
+            return f"Read document '{file}'."
+        return f"Work out X = {self.rules[prefix]}, then read document '{prefix}%X'."
+
+    def resolve(self, step: str) -> str | None:
+        """The id, or the one with the prefix."""
+        found = re.fullmatch(r"(?:Work out X = .*, then r|R)ead document '([^']+)'\.", step)
+        if found is None or not found[1].endswith("%X"):
+            return found and found[1]
+        return next((file for file in self.ready if _prefix(file) == _prefix(found[1])), None)
+
+
+def _split(text: str | None, separator: str = ", ") -> list[str]:
+    return text.split(separator) if text and text != "none" else []

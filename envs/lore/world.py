@@ -1,0 +1,330 @@
+"""What the worlds of LORE share: reading documents until the target is known, and answering (TaskWeaver, sections 3 and 4).
+
+A domain brings a way to grow its graph, the texts of its documents, and what can be known from reading them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from random import Random
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.envs.lore.config import MAX_OPERATIONS, LoreConfig
+from agentgym.envs.lore.graph import Graph, Node
+from agentgym.envs.lore.knowledge import Knowledge
+from agentgym.messages import Content, ToolCall
+from agentgym.tools import ToolError, echo, tool
+from agentgym.world import OneOf, World, check_int
+
+LOST_AFTER = 20
+"""A lead that was open for more turns than this, and was never followed, counts as lost."""
+
+_PER_OPERATION = 4.25
+"""Documents an operation makes in the mean, by default: three operands, a rule, and a share in what gathers leaves."""
+_TURNS = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)$")
+_FINAL = re.compile(r"final answer\s*:\s*(\S.*)", re.IGNORECASE)
+_SUBMIT = "Submit the answer."
+_LOST = "No turn is left to find the answer out."
+
+
+LoreT = TypeVar("LoreT", bound=LoreConfig)
+
+
+class LoreWorld(World[LoreT], Generic[LoreT]):
+    """Read documents, each of which helps to find others, until the target is known.
+
+    Optimal are the reads of documents that the target certainly depends on, as far as what was read tells: each of them has to be
+    read exactly once, in whatever order, so any of them is on a shortest way of reading one document after the other. Once the
+    target is known, the only optimal call is the right answer.
+
+    Attributes:
+        known: What was found out so far.
+        graph: The whole task; a world that was read from a chat has none.
+    """
+
+    prose_fails = False
+    max_failed_rounds = 3  # TaskWeaver, appendix C
+    known: Knowledge
+    graph: Graph
+
+    def __init__(self, config: LoreT, seed: int) -> None:
+        super().__init__(config, seed)
+        self.max_calls = config.max_calls_per_turn
+        self._submitted: str | None = None
+        self._counts = {"reads": 0, "redundant_reads": 0, "guessed_reads": 0, "round_optimal_turns": 0}
+        self._since: dict[str, int] = {}
+        self._round: tuple[int, int] = (0, 0)
+
+    # What a domain fills.
+
+    def grow(self, rng: Random) -> Graph:
+        """Draw the task."""
+        raise NotImplementedError
+
+    def begin(self, start: Sequence[str]) -> Knowledge:
+        """What a reader of the task knows; `start` are the ids that the task names."""
+        raise NotImplementedError
+
+    def show(self, node: Node) -> str | Content:
+        """The document as the agent sees it."""
+        raise NotImplementedError
+
+    def told(self, node: Node, shown: str | Content) -> str:
+        """What the document tells, as `Knowledge.learn` takes it: the text, and the description of each picture in a line of its
+        own. Scripted policies are given the same.
+        """
+        return "\n".join([shown.text, *(image.alt for image in shown.images)]) if isinstance(shown, Content) else shown
+
+    def style(self, node: Node) -> Random:
+        """A generator for the wording of a document: always the same for the same document of the same task."""
+        return Random(self._salt << 32 | node.uid)
+
+    def shortest_rounds(self) -> int:
+        """The fewest turns in which all needed documents can be read, any number of them in one turn."""
+        return self.graph.height + 1
+
+    # The episode.
+
+    def generate(self) -> None:
+        """Draw the graph, and set the budget."""
+        self.graph = self.grow(Random(int(self.rng.integers(2**63))))
+        self._salt = int(self.rng.integers(2**32))
+        self.known = self.begin([self.graph.nodes[uid].file for uid in self.graph.start])
+        self._since = dict.fromkeys(self.known.order, 0)
+        self._round = (0, self.rounds_left())
+        turns = self.graph.needed
+        if self.config.budget_by == "rounds":
+            turns = max(self.shortest_rounds(), ceil(turns / self.config.max_calls_per_turn))
+        self.max_turns = self.config.budget(turns + 1)
+
+    @tool
+    def read_document(self, file_id: str) -> str | Content:
+        """Read a document.
+
+        Args:
+            file_id: The id of the document, exactly as it was given or computed.
+        """
+        node = self.graph.node(file_id)
+        again = file_id in self.known.read
+        derivable = again or self.known.follows(file_id)
+        if node is None or (self.config.strict_ids and not derivable):
+            raise ToolError(f"there is no document {echo(file_id)}")
+        self._close_round()
+        self._counts["reads"] += 1
+        self._counts["redundant_reads"] += again
+        self._counts["guessed_reads"] += not derivable
+        shown = self.show(node)
+        for lead in self.known.learn(file_id, self.told(node, shown)):
+            self._since[lead] = self.turn
+        return shown
+
+    @tool(final=True)
+    def submit(self, value: str) -> str:
+        """Give the answer. This ends the task.
+
+        Args:
+            value: The answer.
+        """
+        self._submitted = value
+        return "Your answer has been taken."
+
+    def final_answer(self, text: str) -> ToolCall | None:
+        """A reply without a call whose last line is `Final answer: ...`."""
+        lines = text.strip().splitlines()
+        found = _FINAL.fullmatch(lines[-1].strip()) if lines else None
+        return ToolCall("submit", {"value": found[1]}) if found else None
+
+    def right(self, value: str) -> bool:
+        """Whether a value is the answer: the same text but for a pair of quotes and a full stop; numbers as numbers."""
+        text = value.strip().removesuffix(".")
+        if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
+            text = text[1:-1].strip()
+        answer = self.graph.answer
+        if isinstance(answer, int):
+            return bool(re.fullmatch("[+-]?[0-9]{1,4000}", text)) and int(text) == answer
+        return text == answer
+
+    def score(self) -> float:
+        """1 if the right answer was given, else 0."""
+        return float(self._submitted is not None and self.right(self._submitted))
+
+    @classmethod
+    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """As many operations as make, in the mean, one document for each turn but the last."""
+        check_int("horizon", steps, 2, int(_PER_OPERATION * MAX_OPERATIONS))
+        return {"operations": round((steps - 2) / _PER_OPERATION)}
+
+    # What can be known.
+
+    def optimal_calls(self) -> Sequence[ToolCall]:
+        """The right answer if it is known, else the useful reads; on the last turn only an answer can succeed."""
+        if self.done or self.turns_left < 1:
+            return ()
+        if self.known.answer is not None:
+            return (ToolCall("submit", {"value": self.known.answer}),)
+        return OneOf("read_document", "file_id", self.known.useful() if self.turns_left > 1 else ())
+
+    def legal_calls(self) -> Sequence[ToolCall]:
+        """A read of each document that is known and was not read, another of those that were read last, and an answer (`unknown`
+        if it is not known). Older documents could be read again too, but the state does not tell them.
+        """
+        files = [*self.known.unread(), *self.known.recent()]
+        return (*OneOf("read_document", "file_id", files), self._answer())
+
+    def _answer(self) -> ToolCall:
+        return ToolCall("submit", {"value": self.known.answer or "unknown"})
+
+    def menu(self) -> Sequence[ToolCall]:
+        """A read of each document in the order in which their ids were found out, and an answer: `most_documents + 1` calls. A
+        document that was not found out has an empty id, and so has one whose reading is past.
+        """
+        legal = {*self.known.unread(), *self.known.recent()}
+        files = [file if file in legal else "" for file in self.known.order]
+        files += [""] * (self.config.most_documents - len(files))
+        return (*(ToolCall("read_document", {"file_id": file}) for file in files), self._answer())
+
+    def features(self) -> NDArray[np.float32]:
+        """What is known of each document, in the order of the menu, and the turns left.
+
+        Returns:
+            float32, shape `(2 * most_documents + 2,)`, in [0, 1]. Two rows over the documents: whether the id is known, whether
+            reading it is useful (1, else 0). Then whether the answer is known, and the turns left as a share of the most that are
+            of use.
+        """
+        most = self.config.most_documents
+        useful = set(self.known.useful())
+        rows = np.zeros((2, most), np.float32)
+        for place, file in enumerate(self.known.order):
+            rows[:, place] = 1, file in useful
+        ends = self.known.answer is not None, min(self.turns_left / (most + 1), 1)
+        return np.concatenate((rows.ravel(), ends), dtype=np.float32)
+
+    def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
+        """Labels for the calls of the next reply that are carried out: `optimal`; `redundant`, a document that was read before;
+        `speculative`, one that is not certainly needed; `lucky`, one that nothing has told of, or the right answer before it
+        could be known; `wrong`, another answer; `neutral`, any other tool.
+        """
+        useful = frozenset(call.arguments["file_id"] for call in self.optimal_calls() if call.name == "read_document")
+        known, derivable, reads = self.known.answer is not None, frozenset(self.known.unread()), len(self.known.read)
+
+        def label(call: ToolCall, seen: set[str]) -> str:
+            if call.name == "submit":
+                right = self.right(call.arguments["value"])
+                return "wrong" if not right else "optimal" if known else "lucky"
+            if call.name != "read_document":
+                return self.judge_tool(call)
+            file = call.arguments["file_id"]
+            if file in seen or self.known.read.get(file, reads) < reads:
+                return "redundant"
+            seen.add(file)
+            return "optimal" if file in useful else "speculative" if file in derivable else "lucky"
+
+        def labels(calls: Sequence[ToolCall]) -> list[str]:
+            seen: set[str] = set()
+            return [label(call, seen) for call in calls]
+
+        return labels
+
+    def judge_tool(self, call: ToolCall) -> str:
+        """The label of a call of another tool, after the reply was played."""
+        return "neutral"
+
+    def state(self) -> str:
+        """What was found out and is still of use, and the turns left."""
+        return "\n".join([*self.known.lines(self.config.hints == "full"), f"Turns left: {self.turns_left}"])
+
+    def subtask(self, with_state: bool) -> str:
+        """Read the first useful document, or answer."""
+        calls = self.optimal_calls()
+        if not calls:
+            return _LOST
+        if calls[0].name == "submit":
+            return _SUBMIT
+        return self.known.describe(calls[0].arguments["file_id"], self.config.hints == "full")
+
+    # Reading what the hooks above wrote.
+
+    @classmethod
+    def read_task(cls, task: str) -> Self:
+        """Read what the task tells, and the budget."""
+        world = cls(cls.Config(), 0)
+        world.known = world.read_start(task)
+        world.max_turns = int(_TURNS.findall(task)[-1])
+        return world
+
+    def read_start(self, task: str) -> Knowledge:
+        """What a reader of the task knows."""
+        raise NotImplementedError
+
+    def read_result(self, call: ToolCall, result: str) -> None:
+        """Take in a document."""
+        if call.name == "read_document":
+            self.known.learn(call.arguments["file_id"], result)
+
+    def read_state(self, state: str) -> None:
+        """Take what was found out and the turns from the text."""
+        told, _, left = state.rpartition("\n")
+        turns = _TURNS.fullmatch(left)
+        if turns is None:
+            raise ValueError(f"this is not a state of {type(self).__name__}: {state[:100]!r}")
+        self.known = self.known.from_lines(self.known, told)
+        self.turn = (self.max_turns or 0) - int(turns[1])
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """Read the document, if any, and the kind of step."""
+        if subtask == _SUBMIT:
+            return self._answer() if self.known.answer is not None else None
+        file = self.known.resolve(subtask)
+        return ToolCall("read_document", {"file_id": file}) if file else None
+
+    # What the researcher is told.
+
+    def rounds_left(self) -> int:
+        """How many more turns of reading the target takes, if all that is known is read in each: the longest chain that is open.
+
+        It uses what is hidden. 0 once the target was read.
+        """
+        unread = [self.graph.node(file) for file in self.known.unread()]
+        chains = [node.depth + 1 for node in unread if node and node.needed]
+        return 0 if self.known.answer is not None else max(chains, default=0)
+
+    def _close_round(self) -> None:
+        """On the first read of a turn: whether the reads of the last such turn brought the target a round nearer."""
+        turn, before = self._round
+        if turn == self.turn:
+            return
+        left = self.rounds_left()
+        self._counts["round_optimal_turns"] += left < before
+        self._round = (self.turn, left)
+
+    def report(self) -> Mapping[str, Any]:
+        """The size of the task, what was read, and how the episode failed if it did (TaskWeaver, section 4.4).
+
+        `premature_halt`: it ended without the right answer while there were useful documents to read. `lost_leads`: how many of
+        these had been known for more than 20 turns. `synthesis_error`: all that was needed had been read, and still the right
+        answer was not given. `furthest` is how far along the longest chain the agent got, of `height`; `round_optimal_turns` is in
+        how many turns what was read shortened it.
+        """
+        read = [node for file in self.known.read if (node := self.graph.node(file))]
+        open_leads = [file for file in self.known.useful() if (node := self.graph.node(file)) and node.needed]
+        useful, failed = sum(node.needed for node in read), not self.score()
+        last_round = self.rounds_left() < self._round[1]
+        return {
+            "operations": self.config.operations,
+            "height": self.graph.height,
+            "documents": len(self.graph.nodes),
+            "needed": self.graph.needed,
+            **self._counts,
+            "round_optimal_turns": self._counts["round_optimal_turns"] + last_round,
+            "useful_reads": useful,
+            "furthest": max(map(self.graph.progress, read), default=0),
+            "answered": self._submitted is not None,
+            "premature_halt": failed and bool(open_leads),
+            "lost_leads": sum(self.turn - self._since.get(file, self.turn) > LOST_AFTER for file in open_leads),
+            "synthesis_error": failed and useful == self.graph.needed,
+        }
