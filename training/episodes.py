@@ -136,7 +136,7 @@ _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
 @cache
-def _names(kind: type[Any]) -> list[str]:
+def _names(kind: Any) -> list[str]:
     return [item.name for item in fields(kind)]
 
 
@@ -144,9 +144,10 @@ def plain(value: Any) -> Any:
     """A part of an info as JSON-able data."""
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in value]
+    kind: Any = type(value)
     items: Iterable[tuple[str, Any]]
     if is_dataclass(value):
-        items = [(name, getattr(value, name)) for name in _names(type(value))]
+        items = [(name, getattr(value, name)) for name in _names(kind)]
     elif isinstance(value, Mapping):
         items = value.items()
     else:
