@@ -171,7 +171,7 @@ class Renderer:
 
 
 class LocalPolicy:
-    """Plays with a causal language model of transformers.
+    """Plays with a causal language model of transformers. Pictures are left out; `render="scene"` describes them in words.
 
     Args:
         model: The model; its device is where it runs.
