@@ -92,12 +92,14 @@ class CodeSolver:
         frontier: The files that are imported and were not read.
         trees: What was read, by module.
         values: What modules return, as far as it is known and was asked for.
+        missing: What the last run of a module asked for in vain.
     """
 
     def __init__(self, task: str) -> None:
         self.frontier = set(re.findall(r"\w+\.py", task))
         self.trees: dict[str, ast.Module] = {}
         self.values: dict[str, int] = {}
+        self.missing: dict[str, list[str]] = {}
 
     @property
     def answer(self) -> int | None:
@@ -123,16 +125,23 @@ class CodeSolver:
             if name not in self.trees:
                 wanted.add(f"{stack.pop()}.py")
                 continue
-            attempt = Attempt(self.trees[name], self.values)
-            value = attempt.run()
-            fresh = [other for other in attempt.missing if other not in seen]
+            fresh = [other for other in self.asked(name) if other not in seen]
             seen.update(fresh)
             stack += fresh
-            if value is not None:
-                self.values[name] = value
             if not fresh:
                 stack.pop()
         return wanted
+
+    def asked(self, name: str) -> list[str]:
+        """The modules that a run of one asks for in vain. It is run again once none of those of the last run is missing."""
+        missing = self.missing[name] = [other for other in self.missing.get(name, ()) if other not in self.values]
+        if not missing and name not in self.values:
+            attempt = Attempt(self.trees[name], self.values)
+            value = attempt.run()
+            missing = self.missing[name] = attempt.missing
+            if value is not None:
+                self.values[name] = value
+        return missing
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
         """Read all that is certainly needed, round by round, until the answer is known; the number of rounds."""

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
 import pytest
 
-from agentgym import ToolCall, ToolEnv, ToolError, World, clone, render, tool
+import agentgym
+from agentgym import ToolCall, ToolEnv, ToolError, World, clone, registry, render, tool
 from agentgym.oracles import StepOptimality
 
 
@@ -162,6 +164,19 @@ def test_the_world_says_which_failed_round_ends_the_episode_unless_the_user_does
         assert not env.over
     with pytest.raises(ValueError, match=r"max_failed_rounds must be an integer in \[1, 1000000\], got 'never'"):
         ToolEnv(JarWorld, max_failed_rounds="never")  # type: ignore[arg-type]
+
+
+def test_a_preset_may_hold_options_of_the_env() -> None:
+    try:
+        agentgym.register(JarWorld, presets={"patient": {"calls": 2, "max_failed_rounds": 4, "dialect": "json"}})
+        env = agentgym.tool_env(agentgym.make("JarWorld-patient"))
+        assert (env.max_failed_rounds, env.dialect, env.most_calls) == (4, "json", 2)
+        assert agentgym.tool_env(agentgym.make("JarWorld-patient", max_failed_rounds=None)).max_failed_rounds is None
+        with pytest.raises(ValueError, match="Strict has no option 'colour'; options: calls"):
+            agentgym.register(Strict, presets={"red": {"colour": "red"}})
+    finally:
+        for name in ("agentgym/JarWorld-v0", "agentgym/JarWorld-patient-v0", "agentgym/Strict-v0"):
+            del gymnasium.registry[name], registry._worlds[name]
 
 
 def labelled(world: type[World[Any]], *replies: str) -> list[tuple[Any, ...]]:

@@ -19,7 +19,7 @@ from agentgym.envs.lore.config import GRID
 from agentgym.training import plots
 from agentgym.training.ablation import PRESETS, Ablation, run
 from agentgym.training.evaluation import Result
-from agentgym.training.lore import accuracy, lines
+from agentgym.training.lore import accuracy, curve, lines
 from agentgym.training.lore_report import lore_tables, write_curves
 from agentgym.training.policies import PolicyConfig
 from agentgym.training.report import tables, write_report
@@ -62,11 +62,8 @@ def test_the_tables_are_those_computed_by_hand() -> None:
         ],
     )
     assert height[1] == ["height", "none", "SP"]
-    # Wilson's 4/5: (0.8 + 0.38415) / 1.7683 = 66.97, and z * sqrt(0.032 + 0.038415) / 1.7683 = 29.41 to either side.
-    assert height[2] == [
-        ["1 to 20", "4/5: 80.0 [37.6, 96.4]", "1/1: 100.0 [20.7, 100.0]"],
-        ["21 to 40", "0/2: 0.0 [0.0, 65.8]", ""],
-    ]
+    # Wilson's 4/7: (4/7 + 0.27439) / 1.54878 = 54.61, and z * sqrt(0.034985 + 0.019599) / 1.54878 = 29.57 to either side.
+    assert height[2] == [["1 to 5", "", "1/1: 100.0 [20.7, 100.0]"], ["1 to 40", "4/7: 57.1 [25.0, 84.2]", ""]]
     assert failures[1] == [
         *("", "episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads"),
         *("leads lost", "reads", "redundant", "guessed"),
@@ -94,6 +91,19 @@ def test_the_file_has_the_bins_of_the_spec(tmp_path: Path) -> None:
     ]
 
 
+def test_bins_of_height_are_joined_until_they_hold_ten_episodes() -> None:
+    def ends(*heights: int) -> list[tuple[int, int, int]]:
+        return [(each.low, each.high, each.episodes) for each in curve([row(1, 1, height) for height in heights], "height")]
+
+    assert ends(7) == [(6, 10, 1)]
+    assert ends(*[3] * 10, *[8] * 10) == [(1, 5, 10), (6, 10, 10)]
+    assert ends(*[3] * 9, 12, *[31] * 10) == [(1, 15, 10), (31, 35, 10)]
+    assert ends(*[3] * 12, *[31] * 4, *[90] * 5) == [(1, 90, 21)]
+    assert ends(*[3] * 12, *[31] * 4, *[90] * 6) == [(1, 5, 12), (31, 90, 10)]
+    mixed = curve([row(k % 4 == 0, 1, height) for k, height in enumerate([3] * 8 + [8] * 8)], "height")
+    assert [(each.low, each.high, each.episodes, each.accuracy.value) for each in mixed] == [(1, 10, 16, 0.25)]
+
+
 def test_lines_are_named_after_what_differs() -> None:
     def names(*pairs: tuple[str, str]) -> list[str]:
         return [*lines([row(1, 1, 1, arm=arm, context=context) for arm, context in pairs])["DocumentWorld"]]
@@ -112,7 +122,7 @@ def test_the_figure_shows_the_accuracies_and_their_intervals(tmp_path: Path) -> 
     top, other, bottom, _ = figure.axes
     assert [panel.get_title() for panel in (top, other)] == ["DocumentWorld", "CodeWorld"]
     assert np.asarray(top.lines[0].get_xydata()).tolist() == [[1, 50], [5, 100], [30, 0], [60, 0]]
-    assert np.asarray(bottom.lines[0].get_xydata()).tolist() == [[3, 75], [8, 100], [23, 0], [38, 0]]
+    assert np.asarray(bottom.lines[0].get_xydata()).tolist() == [[20.5, pytest.approx(400 / 7)]]
     band = np.asarray(top.collections[0].get_paths()[0].vertices)
     low, high = band[band[:, 0] == 1][:, 1].min(), band[band[:, 0] == 1][:, 1].max()
     assert (round(low, 1), round(high, 1)) == (9.5, 90.5)

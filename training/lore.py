@@ -18,6 +18,7 @@ from agentgym.world import check_choice, check_int
 WIDTHS = {"operations": 10, "height": 5}
 """The axes of the paper's curves, with the widths of their bins."""
 
+_LEAST = 10
 _NORMAL = 1.959963984540054
 
 
@@ -126,6 +127,27 @@ def accuracy(episodes: Sequence[Played], by: str = "operations", width: int | No
         inside = [bool(each.success) for each, size in zip(episodes, sizes, strict=True) if size == place]
         bins.append(Bin(place * step + 1, (place + 1) * step, len(inside), wilson(sum(inside), len(inside))))
     return bins
+
+
+def curve(episodes: Sequence[Played], by: str) -> list[Bin]:
+    """The accuracies that tables and figures show: for each number of operations, or for heights.
+
+    Of heights, bins of 5 levels are joined with the next until each holds ten episodes, or there is but one.
+    """
+    if by == "operations":
+        return accuracy(episodes, by, 1)
+    found: list[Bin] = []
+    for each in accuracy(episodes, by):
+        found.append(_joined(found.pop(), each) if found and found[-1].episodes < _LEAST else each)
+    if len(found) > 1 and found[-1].episodes < _LEAST:
+        found[-2:] = [_joined(*found[-2:])]
+    return found
+
+
+def _joined(first: Bin, second: Bin) -> Bin:
+    episodes = first.episodes + second.episodes
+    solved = sum(round(each.accuracy.value * each.episodes) for each in (first, second))
+    return Bin(first.low, second.high, episodes, wilson(solved, episodes))
 
 
 def wilson(successes: int, trials: int) -> Interval:

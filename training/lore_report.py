@@ -9,11 +9,9 @@ from pathlib import Path
 from statistics import fmean
 
 from agentgym.training.evaluation import Result
-from agentgym.training.lore import accuracy, lines
+from agentgym.training.lore import accuracy, curve, lines
 from agentgym.training.tables import Table, percent
 
-_LEVELS = 20
-"""The width of the bins of height in the tables, which have to be read; the file and the figure have those of the spec."""
 _COLUMNS = ("world", "oracles", "context", "by", "from", "to", "episodes", "solved", "accuracy", "low", "high")
 _MEANS = {"lost_leads": "leads lost", "reads": "reads", "redundant_reads": "redundant", "guessed_reads": "guessed"}
 
@@ -22,12 +20,12 @@ def lore_tables(results: Sequence[Result]) -> list[Table]:
     """For each world of LORE: accuracy by operations and by height, a column for each arm, and the kinds of failure."""
     tables = []
     for world, arms in lines(results).items():
-        tables += [_curve(world, arms, "operations", 1), _curve(world, arms, "height", _LEVELS), _failures(world, arms)]
+        tables += [_curve(world, arms, "operations"), _curve(world, arms, "height"), _failures(world, arms)]
     return tables
 
 
 def write_curves(results: Sequence[Result], path: Path) -> None:
-    """Write the accuracies as CSV: for each number of operations, and for each bin of height, with Wilson's 95 % intervals."""
+    """Write the accuracies as CSV: for each number of operations, and for 5 levels of height each, with 95 % intervals."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(_COLUMNS)
@@ -40,14 +38,14 @@ def write_curves(results: Sequence[Result], path: Path) -> None:
                 writer.writerow([rows[0].world, rows[0].arm or "none", rows[0].context, by, *sizes, *shares])
 
 
-def _curve(world: str, arms: Mapping[str, Sequence[Result]], by: str, width: int) -> Table:
+def _curve(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> Table:
     """Exact answers of all, and their share."""
-    columns = {name: {found.low: found for found in accuracy(rows, by, width)} for name, rows in arms.items()}
+    columns = {name: {(found.low, found.high): found for found in curve(rows, by)} for name, rows in arms.items()}
     table = []
-    for low in sorted({low for column in columns.values() for low in column}):
-        cells = [column.get(low) for column in columns.values()]
+    for low, high in sorted({ends for column in columns.values() for ends in column}):
+        cells = [column.get((low, high)) for column in columns.values()]
         shown = [f"{round(c.accuracy.value * c.episodes)}/{c.episodes}: {percent(c.accuracy)}" if c else "" for c in cells]
-        table.append([str(low) if width == 1 else f"{low} to {low + width - 1}", *shown])
+        table.append([str(low) if low == high else f"{low} to {high}", *shown])
     return f"{world}: accuracy by {by}, % with Wilson's 95 % intervals", [by, *columns], table
 
 

@@ -17,7 +17,7 @@ from matplotlib.ticker import NullLocator
 from agentgym.registry import ARMS
 from agentgym.training.curve import Point
 from agentgym.training.evaluation import Result, ordered_contexts
-from agentgym.training.lore import Bin, accuracy, lines
+from agentgym.training.lore import Bin, curve, lines
 from agentgym.training.statistics import Interval, effects, summarize
 
 # The palette of Okabe and Ito, which readers with any colour vision can tell apart.
@@ -32,7 +32,7 @@ _CONTEXT_PANELS = (
 _PHASES = {"cloning": ("cloning", "#EEEEEE"), "hints": ("with hints", "#DDDDDD"), "rl": ("reinforcement learning", "#FFFFFF")}
 _SAMPLING = {"greedy": ("most probable tokens", "#0072B2", "o"), "sampled": ("sampled, temperature 1", "#D55E00", "s")}
 _LEVELS = {"chance": ("random legal play", "#555555", ":"), "teacher": ("teacher", "#009E73", "--")}
-_LORE = {"operations": (1, "number of operations"), "height": (None, "height: longest chain of dependencies")}
+_LORE = {"operations": "number of operations", "height": "height: longest chain of dependencies"}
 _SIZES = {"horizon": "task horizon (turns of an optimal policy)"}
 _TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
 _DPI = 150
@@ -102,9 +102,9 @@ def lore_figure(results: Sequence[Result]) -> Figure:
     figure = Figure(figsize=(3.6 * len(worlds) + 1.8, 6.4), layout="constrained")
     axes = figure.subplots(2, len(worlds), sharey=True, squeeze=False)
     for column, (world, arms) in enumerate(worlds.items()):
-        for panel, (by, (width, label)) in zip(axes[:, column], _LORE.items(), strict=True):
+        for panel, (by, label) in zip(axes[:, column], _LORE.items(), strict=True):
             for name, rows in arms.items():
-                _draw_accuracy(panel, accuracy(rows, by, width), looks[name])
+                _draw_accuracy(panel, curve(rows, by), looks[name])
             panel.set(xlabel=label, xscale="log", ylim=(-3, 103))
             low, high = panel.get_xlim()
             shown = [tick for tick in _TICKS if low <= tick <= high]
