@@ -268,13 +268,13 @@ def test_what_the_state_leaves_out_is_of_no_more_use(hints: str) -> None:
 
 
 def test_the_state_stays_short() -> None:
-    """It forgets what was computed with: far shorter at its longest than all that was read."""
+    """It forgets what was computed with: at its longest it is less than half of all that was read."""
     for seed in range(2):
         world, longest, told = generated(seed, operations=120, hints="full"), 0, 0
         while world.known.answer is None:
             told += len(str(world.read_document(world.known.useful()[0])))
             longest = max(longest, len(world.state()))
-        assert longest < told / 3
+        assert longest < told / 2
         assert len(world.known.read) == world.graph.needed
 
 

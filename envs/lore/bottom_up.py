@@ -87,7 +87,7 @@ class _BottomUp(Grower):
         for node in picked:
             node.file = self._file(self._letters(1, 4))
             node.children = behind
-        hub.content = tuple([node.uid for node in shuffled(self.rng, picked)])
+        hub.content = tuple([node.uid for node in picked])
         return hub
 
     def _values(self, born: list[tuple[Value, Any]], depth: int, needed: bool = True) -> list[Node]:

@@ -36,6 +36,14 @@ def shuffled(rng: Random, items: Iterable[Item]) -> list[Item]:
     return sorted(items, key=lambda _: random())
 
 
+def deal(rng: Random, items: list[Any], count: int) -> None:
+    """Bring a random choice of so many items to the front, in a random order."""
+    random, size = rng.random, len(items)
+    for place in range(count):
+        other = place + int(random() * (size - place))
+        items[place], items[other] = items[other], items[place]
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """A kind of rule.
@@ -181,7 +189,7 @@ class Grower:
         raise NotImplementedError
 
     def gather(self, picked: list[Node]) -> Node:
-        """Put leaves behind a new one."""
+        """Put leaves, which come in a random order, behind a new one."""
         raise NotImplementedError
 
     def run(self, root: Node) -> list[Node]:
@@ -192,9 +200,9 @@ class Grower:
             chosen = bisect(weights, rng.random() * weights[-1])
             leaves += self.expand(parent, self.operators[chosen], among(rng, *self._arities[chosen]))
             if len(leaves) > shape.theta and rng.random() < shape.p:
-                places = set(shuffled(rng, range(len(leaves)))[: among(rng, 2, len(leaves))])
-                hub = self.gather([leaf for place, leaf in enumerate(leaves) if place in places])
-                leaves = [*(leaf for place, leaf in enumerate(leaves) if place not in places), hub]
+                count = among(rng, 2, len(leaves))
+                deal(rng, leaves, count)
+                leaves = [*leaves[count:], self.gather(leaves[:count])]
                 self.consolidations += 1
         return leaves
 
