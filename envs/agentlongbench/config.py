@@ -59,13 +59,18 @@ class ItemsConfig:
         """The items of an episode."""
         return draw_table(self.knowledge, self.source, self.items, rng, tuple(map(SECTIONS.index, self._sections())))
 
-    def targets(self, table: Table, rng: np.random.Generator) -> Iterator[int]:
+    def targets(self, table: Table, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
         """Items that can be told from all others, in random order.
+
+        Args:
+            table: The items.
+            rng: What is drawn comes from it.
+            least: Only lists with so many items count.
 
         Raises:
             ValueError: There are no more.
         """
         for place in rng.permutation(len(table)).tolist():
-            if table.isolable(place):
+            if table.isolable(place, least):
                 yield place
         raise ValueError(f"no item can be told from the others by its {self.sections} sections; give more sections or other items")

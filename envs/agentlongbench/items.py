@@ -143,23 +143,29 @@ class Table:
             lines[name].append(f"{value} ({VERDICTS[operator]})")
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
-    def isolable(self, target: int) -> bool:
+    def isolable(self, target: int, least: int = 1) -> bool:
         """Whether feedback and lists can tell the target from every other item, which takes more than a profile of its own: a value
         that only the target has is never heard of, since a guess that had it would be right.
+
+        Args:
+            target: The item.
+            least: Only atoms that so many items meet count.
         """
-        if not self.unique(target):
-            return False
         apart = np.zeros(len(self), bool)
-        for section, column in zip(self.sections, self.columns, strict=True):
-            place = self._places[section.name]
+        for place, (section, column) in enumerate(zip(self.sections, self.columns, strict=True)):
             if section.numeric:
-                apart |= self._numbers[place] != column[target][0]
+                numbers, own = self._numbers[place], int(column[target][0])
+                above, below = np.sort(numbers), np.sort(-numbers)
+                more = len(self) - np.searchsorted(above, numbers, "right")
+                less = len(self) - np.searchsorted(below, -numbers, "right")
+                apart |= ((numbers < own) & (more >= least)) | ((numbers > own) & (less >= least))
                 continue
-            own = set(column[target])
-            apart |= np.fromiter((not own.issuperset(values) for values in column), bool, len(self))
-            for value in own:
-                holders = self._holders[place][value]
-                apart |= ~holders if holders.sum() > 1 else np.zeros(len(self), bool)
+            for value, holders in self._holders[place].items():
+                count = int(holders.sum())
+                if value not in column[target]:
+                    apart |= holders & (len(self) - count >= least)
+                elif count >= max(2, least):
+                    apart |= ~holders
         apart[target] = True
         return bool(apart.all())
 
