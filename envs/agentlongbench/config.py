@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,9 @@ SETTINGS = {
     "kf-v": {"knowledge": "free", "style": "verbose"},
 }
 """The four settings of the benchmark, by the names of its folders."""
-FULL = {name: {**options, "source": "species", "items": SPECIES} for name, options in SETTINGS.items()}
+FULL: Mapping[str, Mapping[str, Any]] = {
+    name: {**options, "source": "species", "items": SPECIES} for name, options in SETTINGS.items()
+}
 """The settings with the items of the benchmark."""
 
 
