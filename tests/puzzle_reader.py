@@ -58,32 +58,32 @@ class Reader:
         """The answer to a question."""
         numbers = [int(n) for n in re.findall(r"(?:round|rounds|to|from) ([0-9]+)", question)]
         quoted = [json.loads(text) for text in re.findall(r'"(?:[^"\\]|\\.)*"', question)]
-        last = max(self.feedback)
+        if label.endswith("(Env)"):
+            return self.from_feedback(label, question, numbers, quoted)
         if label == "Count Frequency(Tool)":
             return sum(names.count(quoted[0]) for names in self.results[numbers[0]])
         if label == "Find Duplicates(Tool)":
-            i, j = (sum(self.results[n], []) for n in numbers[:2])
-            return quoted[0] in i and quoted[0] in j
+            return all(any(quoted[0] in names for names in self.results[n]) for n in numbers[:2])
         if label == "Find Target Offsets(Tool)":
-            for names in self.results[numbers[0]]:
-                for k, name in enumerate(names):
-                    if name == quoted[0]:
-                        return [names[k + 1], names[k + 2]]
+            names = next(names for names in self.results[numbers[0]] if quoted[0] in names)
+            return [names[names.index(quoted[0]) + k] for k in (1, 2)]
+        assert label == "Intersection"
+        if "hidden item" in question:
+            (common,) = set.intersection(*(set(lists[0]) for lists in self.results.values()))
+            return common
+        return sorted(set.intersection(*map(set, self.results[numbers[0]])))
+
+    def from_feedback(self, label: str, question: str, numbers: list[int], quoted: list[str]) -> int:
+        """The answer to a question about the feedback."""
         if label == "Count Correctness(Env)":
             return [mark for _, _, mark in self.feedback[numbers[0]]].count("correct")
         if label == "Count Frequency(Env)":
-            assert numbers[0] == last or last in numbers
-            return sum(marks.count((quoted[1], quoted[0], v)) for marks in self.feedback.values() for v in {"correct", "wrong"})
+            assert numbers[:2] == [1, max(self.feedback)]
+            marks = [mark[:2] for marks in self.feedback.values() for mark in marks]
+            return marks.count((quoted[1], quoted[0]))
         if label == "Find Round with Largest Value(Env)":
             found = {n: int(next(v for s, v, _ in marks if s == quoted[0])) for n, marks in self.feedback.items()}
             return min(n for n in found if found[n] == max(found.values()))
-        if label == "Weighted Summation(Env)":
-            weights = json.loads(question[question.index("{") : question.index("}") + 1])
-            totals = [sum(weights[s] for s, _, mark in self.feedback[n] if mark == "correct") for n in numbers[-2:]]
-            return abs(totals[0] - totals[1])
-        assert label == "Intersection"
-        if "hidden item" in question:
-            common = set.intersection(*(set(lists[0]) for lists in self.results.values()))
-            assert len(common) == 1
-            return common.pop()
-        return sorted(set.intersection(*map(set, self.results[numbers[0]])))
+        weights = json.loads(question[question.index("{") : question.index("}") + 1])
+        totals = [sum(weights[s] for s, _, mark in self.feedback[n] if mark == "correct") for n in numbers[-2:]]
+        return abs(totals[0] - totals[1])

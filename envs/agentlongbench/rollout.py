@@ -24,9 +24,12 @@ RESERVE = 400
 SHORTEST = 4_000
 """Tokens; in less there is no room for the fewest rounds."""
 
+FEWEST = 4
+"""A log that fills a length has so many rounds at least."""
+
 _DECOYS = 2
 _TRIES = 40
-_ATTEMPTS = 6
+_ATTEMPTS = 12
 _CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
 """The cap of rounds in the paper's figures, and the tokens that a round takes at least, about: longer logs get a higher cap."""
 
@@ -42,7 +45,7 @@ class Habits:
         max_mask_sections: At most so many sections are left out, and never all, in [0, 6].
         epsilon: The probability that a random part of the remaining conditions is left out besides.
         min_list: No list has fewer items; conditions that would make one shorter are left out. In [2, 10000].
-        late: In which last share of a log its lists together leave the hidden item alone, where they shall; up to three times that
+        late: In which last share of a log its lists together leave the hidden item alone, where they shall; up to six times that
             where it does not do.
     """
 
@@ -175,7 +178,7 @@ def play(
         isolate: Whether all lists together shall have exactly the hidden item in common, and not before the last `habits.late`.
 
     Raises:
-        ValueError: The lists cannot leave the hidden item alone in so few rounds.
+        ValueError: There is not room enough for the rounds, or for the lists to leave the hidden item alone.
     """
     limit = rounds if rounds is not None else (length or 0) - RESERVE
     if rounds is None:
@@ -190,8 +193,7 @@ def play(
         if game.run(limit, rounds is not None, (1 - late) * limit if isolate else None):
             return game.log()
     unit = "rounds" if rounds else "tokens"
-    remedy = f"take more, or a min_list below {habits.min_list}"
-    raise ValueError(f"the lists of {limit} {unit} do not leave one item alone; {remedy}")
+    raise ValueError(f"no log of {limit} {unit} can be made; take more, or a min_list below {habits.min_list}")
 
 
 class _Game:
@@ -235,21 +237,23 @@ class _Game:
             if by_rounds and used >= limit:
                 return not isolating
             closing = isolating and used >= (close_at or 0)
-            drawn = self._draw(closing, isolating and not closing)
-            if not by_rounds and self.tokens + drawn.tokens > limit:
-                fitting = None if isolating else self._fitting(limit - self.tokens)
-                if fitting is None:
-                    return not isolating and self.tokens >= FILLED * limit
-                drawn = fitting
+            kept = self.decoys if isolating and not closing else np.zeros(len(self.table), bool)
+            drawn = self._draw(closing, kept)
+            room = limit - self.tokens
+            share = room // max(1, FEWEST - len(self.rounds))
+            if not by_rounds and drawn.tokens > share:
+                fitting = self._fitting(share, kept) if not isolating or share < room else None
+                if fitting is None and drawn.tokens > room:
+                    return not isolating and len(self.rounds) >= FEWEST and self.tokens >= FILLED * limit
+                drawn = fitting or drawn
             self._add(drawn)
             if isolating and len(self.rounds) == 2:
                 self._choose_decoys(drawn)
         return False
 
-    def _draw(self, closing: bool, protecting: bool) -> Round:
+    def _draw(self, closing: bool, kept: Mask) -> Round:
         """The next round."""
-        atoms = self._aimed() if closing else self._remembered()
-        query = self._loosened(atoms, self.decoys if protecting else np.zeros(len(self.table), bool))
+        query = self._loosened(self._aimed() if closing else self._remembered(), kept)
         found = self.table.meet(query)
         return self._round(self._guess(found, closing), query)
 
@@ -324,7 +328,7 @@ class _Game:
                     return holders
         return found.copy()
 
-    def _fitting(self, room: int) -> Round | None:
+    def _fitting(self, room: int, kept: Mask) -> Round | None:
         """The largest of some rounds that fit into the room that is left, with fewer or more conditions than usual."""
         best = None
         for attempt in range(_TRIES):
@@ -332,7 +336,7 @@ class _Game:
             if attempt % 2:
                 name = atoms[0][0]
                 atoms = [atom for atom in self.heard if atom[0] == name] if self.style == "verbose" else self._shuffled()
-            query = self._loosened(atoms, np.zeros(len(self.table), bool))
+            query = self._loosened(atoms, kept)
             drawn = self._round(self._guess(self.table.meet(query), closing=False), query)
             if drawn.tokens <= room and (best is None or drawn.tokens > best.tokens):
                 best = drawn

@@ -160,14 +160,10 @@ def _weighted_summation(log: Log, rng: np.random.Generator) -> Question:
     scores = [sum(weights[name] for name, operator, _ in atoms if operator in _CORRECT) for atoms in told]
     most = max(sum(weights[name] for name, _, _ in atoms) for atoms in told)
     asked = Asked("weighted_summation_env", i=first.number, j=second.number, weights=weights)
-    lines = [
-        _line(turn, name)
-        for turn, atoms in zip((first, second), told, strict=True)
-        for name in dict.fromkeys(name for name, operator, _ in atoms if operator in _CORRECT)
-    ]
+    spans = (_sections(first), _sections(second))
     extra = {"i_round": first.number, "j_round": second.number}
     answer = abs(scores[0] - scores[1])
-    return Question(asked, answer, (_sections(first), _sections(second)), tuple(lines), 1 / (1 + most), extra)
+    return Question(asked, answer, spans, spans, 1 / (1 + most), extra)
 
 
 def _intersection(log: Log, rng: np.random.Generator) -> Question:
