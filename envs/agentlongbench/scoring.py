@@ -41,7 +41,7 @@ _TAG = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"-?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)")
 _NUMBERING = re.compile(r"^\s*(?:[0-9]+[.)]\s+|[-*•]\s+)")
 _FENCE = re.compile(r"```[a-z]*\n?|```")
-_PREFIX = re.compile(r"^(?:the )?(?:final )?(?:answer|item|hidden item|target)(?: is|:)\s*", re.IGNORECASE)
+_PREFIX = re.compile(r"^(?:the )?(?:final )?(?:answer|item|hidden item|target)(?: is:?|:)\s*", re.IGNORECASE)
 _BREAK = re.compile(r"\s+and\s+|[,;|\n]|\s+&\s+", re.IGNORECASE)
 _NO = re.compile(r"\b(?:no|false|not|none|neither|doesn't)\b", re.IGNORECASE)
 _YES = re.compile(r"\b(?:yes|true|contains|appears|does|both)\b", re.IGNORECASE)
@@ -120,5 +120,5 @@ def _names(text: str) -> list[str]:
             if isinstance(data, list) and all(isinstance(name, str) for name in data):
                 return [name for name in data if plain(name)]
         text = text[1:-1]
-    parts = (_NUMBERING.sub("", part).strip(" \t\"'`*()") for part in _BREAK.split(text))
+    parts = (_NUMBERING.sub("", part).strip(" \t\"'`*()[]") for part in _BREAK.split(text))
     return [part for part in parts if plain(part)]
