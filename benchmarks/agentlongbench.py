@@ -1,7 +1,7 @@
-"""Cost of a log of AgentLongBench against its length: `python benchmarks/agentlongbench.py [most tokens]` where agentgym is installed.
+"""Cost of a log of AgentLongBench against its length: `python benchmarks/agentlongbench.py [most tokens]`.
 
-Logs of all lengths of the benchmark are generated with the full table of items, each in a process of its own, whose peak of memory is
-shown. Processor time is shown besides the time on the clock, since other work on the machine does not count in it.
+Logs of all lengths of the benchmark are generated with the full table of items, each in a process of its own, whose peak of
+memory is shown. Processor time is shown besides the time on the clock, since other work on the machine does not count in it.
 """
 
 from __future__ import annotations
