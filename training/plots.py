@@ -70,7 +70,7 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
     axes = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
     for panel, setting in zip(axes, settings, strict=True):
         values = np.array([[100 * cells.get((setting, task, length), np.nan) for length in lengths] for task in tasks])
-        image = panel.imshow(values, vmin=0, vmax=100, cmap="RdYlGn", aspect="auto")
+        image = panel.imshow(values, vmin=0, vmax=100, cmap="RdYlGn", aspect="auto", alpha=0.75)
         for row, column in np.argwhere(~np.isnan(values)):
             panel.text(column, row, f"{values[row, column]:.1f}", ha="center", va="center", fontsize=8)
         panel.set_xticks(range(len(lengths)), [_short(length) for length in lengths])

@@ -87,7 +87,8 @@ class LongContextQA(World[QAConfig]):
     """Answer a question about the long log of an agent that looked for a hidden item.
 
     Where the log is read by pages, optimal are the reads of pages that hold evidence and were not read, in any order, and the
-    right answer after them. Where it stands in the task, the only optimal call is the right answer.
+    right answer after them. Where it stands in the task, the only optimal call is the right answer; what stands in the task is no
+    history, so that pruning the history does not remove it.
 
     Attributes:
         log: The log; a world that was read from a chat has none, and no question either.
