@@ -267,6 +267,15 @@ def test_at_horizon_gives_questions_that_take_that_many_turns(steps: int) -> Non
         LongContextQA.at_horizon(1)
 
 
+def test_short_logs_that_isolate_are_drawn_until_one_does() -> None:
+    for seed in range(30):
+        world = LongContextQA(QAConfig(task="intersection", rounds=5), seed)
+        world.generate()
+        assert world.log.survivors[-1] == 1
+    with pytest.raises(ValueError, match=r"no log of 5 rounds can be made; take more, or a min_list below 5"):
+        LongContextQA(QAConfig(task="intersection", rounds=5, late=0.0), 0).generate()
+
+
 def test_menu_features_and_texts_of_other_worlds() -> None:
     env = tool_env(make("LongContextQA"))
     env.reset(seed=1)

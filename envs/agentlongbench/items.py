@@ -184,11 +184,14 @@ class Table:
     def _holders(self) -> tuple[Mapping[Value, Mask], ...]:
         found: list[dict[Value, Mask]] = []
         for section, column in zip(self.sections, self.columns, strict=True):
-            holders: dict[Value, Mask] = {}
+            places: dict[Value, list[int]] = {}
             for place, values in enumerate(() if section.numeric else column):
                 for value in values:
-                    holders.setdefault(value, np.zeros(len(self), bool))[place] = True
-            found.append(holders)
+                    places.setdefault(value, []).append(place)
+            masks = np.zeros((len(places), len(self)), bool)
+            for mask, where in zip(masks, places.values(), strict=True):
+                mask[where] = True
+            found.append(dict(zip(places, masks, strict=True)))
         return tuple(found)
 
     @cached_property

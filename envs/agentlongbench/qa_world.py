@@ -29,6 +29,7 @@ _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
 _STATE = re.compile(r"Pages read: ([0-9, -]+|none)\n(.*?)\n?Turns left: ([0-9]+)", re.DOTALL)
 _READ = re.compile(r"Read page ([0-9]+) of the log\.")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_DRAWS = 20
 _HERE = "The log:\n\n"
 _LOST = "No turn is left to find the answer."
 _UNKNOWN = {"int": "0", "bool": "no", "pair": "unknown and unknown", "list": '["unknown"]', "name": "unknown"}
@@ -73,14 +74,29 @@ class QAConfig(ItemsConfig, Habits, Budget):
         return next(name for name, o in SETTINGS.items() if (o["knowledge"], o["style"]) == (self.knowledge, self.style))
 
 
-def draw_log(config: QAConfig, rng: np.random.Generator, tokens: TokenCounter) -> Log:
-    """A log of items that are drawn for it; a concise one has all lists together leave the hidden item alone."""
-    table = config.table(rng)
-    least = min(config.min_list, max(2, len(table) // 4))
-    target = next(iter(config.targets(table, rng, least)))
-    size = {"length": config.length} if config.length else {"rounds": config.rounds}
-    seed = int(rng.integers(2**63))
-    return play(table, target, config.style, config, seed, counter=tokens, isolate=config.style == "concise", **size)
+def draw_log(config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool) -> Log:
+    """A log of items that are drawn for it.
+
+    Args:
+        config: The items, the habits and the length.
+        rng: What is drawn comes from it.
+        tokens: What counts tokens.
+        isolate: Whether all lists together have to leave the hidden item alone.
+
+    Raises:
+        ValueError: No log can be made so short.
+    """
+    problem = ValueError()
+    for _ in range(_DRAWS):
+        table = config.table(rng)
+        target = next(iter(config.targets(table, rng, min(config.min_list, max(2, len(table) // 4)))))
+        size = {"length": config.length} if config.length else {"rounds": config.rounds}
+        seed = int(rng.integers(2**63))
+        try:
+            return play(table, target, config.style, config, seed, counter=tokens, isolate=isolate, **size)
+        except ValueError as error:  # not with these items; with others it may do
+            problem = error
+    raise problem
 
 
 class LongContextQA(World[QAConfig]):
@@ -106,7 +122,8 @@ class LongContextQA(World[QAConfig]):
 
     def generate(self) -> None:
         """Draw the log and the question, and set the budget."""
-        self.log = draw_log(self.config, self.rng, counter(self.config.counter))
+        isolate = (self.config.task, self.config.style) == ("intersection", "concise")
+        self.log = draw_log(self.config, self.rng, counter(self.config.counter), isolate=isolate)
         self.question = ask(self.config.task, self.log, self.rng)
         self._submitted: str | None = None
         self._begin(self.question.asked, len(self.log.rounds), self.config.page, paged=self.config.delivery == "pages")

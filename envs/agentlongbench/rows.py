@@ -72,7 +72,8 @@ def count(setting: str, length: str, task: str) -> int:
 def make_log(setting: str, tokens: int, sample: int, seed: int, counter: TokenCounter) -> Log:
     """The log of a sample; all tasks ask about the same logs."""
     config = QAConfig(**FULL[setting], length=tokens, min_list=50, counter=counter.name)
-    return draw_log(config, np.random.default_rng((seed, list(FULL).index(setting), tokens, sample)), counter)
+    rng = np.random.default_rng((seed, list(FULL).index(setting), tokens, sample))
+    return draw_log(config, rng, counter, isolate=config.style == "concise")
 
 
 def make_rows(

@@ -37,7 +37,7 @@ _INVENTED = tuple(
 )
 _ONSETS = "bdfgklmnprstvz"
 _SYLLABLES = [onset + vowel for onset in _ONSETS for vowel in "aeiou"]
-_CODE = "BCDFGHJKLMNPQRSTVWXZ"
+_PAIRS = [one + two for one in "BCDFGHJKLMNPQRSTVWXZ" for two in "BCDFGHJKLMNPQRSTVWXZ"]
 
 
 def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator, sections: Sequence[int] = range(6)) -> Table:
@@ -144,29 +144,25 @@ def _some(table: Table, places: Sequence[Any]) -> Table:
 def _coded(table: Table, rng: np.random.Generator) -> Table:
     """The same items under random codes, in random order, with sections in random order and numbers that keep only their order."""
     shuffled = _some(table, rng.permutation(len(table)).tolist())
-    names = _codes("Item_", 4, len(table), rng)
+    names = _codes("Item_", len(table), rng)
     letters = [chr(ord("A") + int(k)) for k in rng.permutation(len(table.sections))]
     sections = [replace(section, name=f"Attr_{letter}") for section, letter in zip(table.sections, letters, strict=True)]
     words = sorted({v for column in shuffled.columns for values in column for v in values if isinstance(v, str)})
     # A text may be a value of two sections; it gets the same code in both, and is told apart by its section.
-    codes = dict(zip(words, _codes("Val_", 3, len(words), rng), strict=True))
+    codes = dict(zip(words, _codes("Val_", len(words), rng), strict=True))
     columns: Columns = []
     for column in shuffled.columns:
         numbers = _stretched(sorted({v for values in column for v in values if isinstance(v, int)}), rng)
-        columns.append([tuple(codes[v] if isinstance(v, str) else numbers[v] for v in values) for values in column])
+        # The order of codes is random, and so is that of the values of an item if they are sorted.
+        columns.append([tuple(sorted(codes[v] if isinstance(v, str) else numbers[v] for v in values)) for values in column])
     order = rng.permutation(len(sections))
-    columns = [[_mixed(values, rng) for values in columns[k]] for k in order]
-    return Table([sections[k] for k in order], names, names, columns)
+    return Table([sections[k] for k in order], names, names, [columns[k] for k in order])
 
 
-def _mixed(values: tuple[Value, ...], rng: np.random.Generator) -> tuple[Value, ...]:
-    return values if len(values) == 1 else tuple(values[k] for k in rng.permutation(len(values)))
-
-
-def _codes(prefix: str, letters: int, count: int, rng: np.random.Generator) -> list[str]:
-    """Different random codes of consonants, which spell no word."""
-    numbers = rng.choice(len(_CODE) ** letters, count, replace=False).tolist()
-    return [prefix + "".join(_CODE[n // len(_CODE) ** k % len(_CODE)] for k in range(letters)) for n in numbers]
+def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
+    """Different random codes of four consonants, which spell no word."""
+    numbers = rng.choice(len(_PAIRS) ** 2, count, replace=False).tolist()
+    return [prefix + _PAIRS[n // len(_PAIRS)] + _PAIRS[n % len(_PAIRS)] for n in numbers]
 
 
 def _stretched(numbers: Sequence[int], rng: np.random.Generator) -> dict[int, int]:
