@@ -95,7 +95,7 @@ def list_worlds() -> None:
     """List the worlds and their presets."""
     for entry in worlds(presets=True):
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
-        typer.echo(f"{entry.id:34}{options or entry.summary}")
+        typer.echo(f"{entry.id:34} {options or entry.summary}")
 
 
 @app.command()

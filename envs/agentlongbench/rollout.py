@@ -261,9 +261,9 @@ class _Game:
         """The conditions that the agent has in mind, in random order: what it remembers, without what it masks or relaxes."""
         newest = len(self.rounds)
         old = [atom for atom, told in self.heard.items() if told <= newest - self.habits.history_window]
-        kept = self.rng.random(len(old)) >= self.habits.forget_history_prob
-        atoms = {atom for atom, keep in zip(old, kept, strict=True) if not keep}
-        constraints = Constraints.of(atom for atom in self.heard if atom not in atoms).atoms()
+        lost = self.rng.random(len(old)) < self.habits.forget_history_prob
+        forgotten = {atom for atom, gone in zip(old, lost, strict=True) if gone}
+        constraints = Constraints.of(atom for atom in self.heard if atom not in forgotten).atoms()
         names = list(dict.fromkeys(atom[0] for atom in constraints))
         masked = [name for name in names if self.rng.random() < self.habits.mask_prob]
         most = min(self.habits.max_mask_sections, len(names) - 1)
