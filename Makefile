@@ -61,6 +61,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/sandboxes.py
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/lore.py
+	$(BIN)/python benchmarks/agentlongbench.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -28,6 +28,7 @@ from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, worlds
 from agentgym.training import cli_train
 from agentgym.training.ablation import PRESETS, Ablation, prepare, results, run
 from agentgym.training.cli_export import add_export
+from agentgym.training.cli_longbench import add_longbench
 from agentgym.training.collectors import ENGINES, CollectionError, Collector
 from agentgym.training.evaluation import Result
 from agentgym.training.policies import PolicyConfig
@@ -96,7 +97,7 @@ def list_worlds() -> None:
     """List the worlds and their presets."""
     for entry in worlds(presets=True):
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
-        typer.echo(f"{entry.id:34}{options or entry.summary}")
+        typer.echo(f"{entry.id:34} {options or entry.summary}")
 
 
 @app.command()
@@ -344,6 +345,7 @@ def _news(chat: Chat, shown: int) -> tuple[Any, ...]:
 
 
 add_export(app, _clear_errors, _parse_options)
+add_longbench(app, _clear_errors, _told_how_to_go_on, console)
 
 if __name__ == "__main__":
     main()

@@ -63,6 +63,41 @@ def plot_lore(results: Sequence[Result], path: Path) -> None:
     _save(lore_figure(results), path)
 
 
+def plot_heatmap(cells: Mapping[tuple[str, str, int], float], path: Path) -> None:
+    """Mean scores by task and length, a panel for each setting (AgentLongBench, figures 3 to 6)."""
+    _save(heatmap_figure(cells), path)
+
+
+def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
+    """The figure that `plot_heatmap` writes.
+
+    Args:
+        cells: The mean score, in [0, 1], by setting, task and length in tokens; tasks are in the order of the mapping.
+    """
+    settings, tasks = list(dict.fromkeys(key[0] for key in cells)), list(dict.fromkeys(key[1] for key in cells))
+    lengths = sorted({key[2] for key in cells})
+    figure = Figure(figsize=(3.2 + (0.6 * len(lengths) + 0.4) * len(settings), 1.4 + 0.4 * len(tasks)), layout="constrained")
+    axes = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
+    for panel, setting in zip(axes, settings, strict=True):
+        values = np.array([[100 * cells.get((setting, task, length), np.nan) for length in lengths] for task in tasks])
+        image = panel.imshow(values, vmin=0, vmax=100, cmap="RdYlGn", aspect="auto", alpha=0.75)
+        for row, column in np.argwhere(~np.isnan(values)):
+            panel.text(column, row, f"{values[row, column]:.1f}", ha="center", va="center", fontsize=8)
+        panel.set_xticks(range(len(lengths)), [_short(length) for length in lengths])
+        panel.set_yticks(range(len(tasks)), tasks)
+        panel.set(title=setting, xlabel="tokens")
+    figure.colorbar(image, ax=axes.tolist(), label="score (%)")
+    return figure
+
+
+def _short(tokens: int) -> str:
+    """A number of tokens as the benchmark writes it: `32k`, `1M`."""
+    for unit, size in (("M", 2**20), ("k", 2**10)):
+        if tokens % size == 0:
+            return f"{tokens // size}{unit}"
+    return f"{tokens:,}"
+
+
 def plot_learning(points: Sequence[Point], path: Path) -> None:
     """Success on held-out episodes against the processor time of the training, with its phases, its teacher and chance."""
     _save(learning_figure(points), path)

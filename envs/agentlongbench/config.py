@@ -1,0 +1,79 @@
+"""The options that both worlds of the benchmark share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agentgym.envs.agentlongbench.engine import STYLES
+from agentgym.envs.agentlongbench.items import Table
+from agentgym.envs.agentlongbench.worlds import KNOWLEDGE, MOST_ITEMS, SOURCES, SPECIES, draw_table
+from agentgym.world import check_choice, check_int
+
+SECTIONS = ("type", "stats", "generation", "abilities", "evolution", "other")
+"""The six sections, as options name them."""
+SETTINGS = {
+    "ki-c": {"knowledge": "intensive", "style": "concise"},
+    "ki-v": {"knowledge": "intensive", "style": "verbose"},
+    "kf-c": {"knowledge": "free", "style": "concise"},
+    "kf-v": {"knowledge": "free", "style": "verbose"},
+}
+"""The four settings of the benchmark, by the names of its folders."""
+FULL: Mapping[str, Mapping[str, Any]] = {
+    name: {**options, "source": "species", "items": SPECIES} for name, options in SETTINGS.items()
+}
+"""The settings with the items of the benchmark."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemsConfig:
+    """Options of the items.
+
+    Attributes:
+        items: How many items there are, in [8, 100000]; of species at most 1025.
+        knowledge: Whether items are shown as they are, the same in every episode (`intensive`), or under new codes each time
+            (`free`).
+        source: `species` or `synthetic`.
+        style: What a query returns: the items that meet all its conditions (`concise`), or a list for each section (`verbose`).
+        sections: Which sections a profile has, of type, stats, generation, abilities, evolution and other, by commas; or `all`.
+    """
+
+    items: int = 60
+    knowledge: str = "free"
+    source: str = "species"
+    style: str = "concise"
+    sections: str = "all"
+
+    def __post_init__(self) -> None:
+        check_choice("source", self.source, SOURCES)
+        check_int("items", self.items, 8, SPECIES if self.source == "species" else MOST_ITEMS)
+        check_choice("knowledge", self.knowledge, KNOWLEDGE)
+        check_choice("style", self.style, STYLES)
+        for name in self._sections():
+            check_choice("sections", name, ("all", *SECTIONS))
+
+    def _sections(self) -> tuple[str, ...]:
+        return SECTIONS if self.sections == "all" else tuple(self.sections.split(","))
+
+    def table(self, rng: np.random.Generator) -> Table:
+        """The items of an episode."""
+        return draw_table(self.knowledge, self.source, self.items, rng, tuple(map(SECTIONS.index, self._sections())))
+
+    def targets(self, table: Table, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
+        """Items that can be told from all others, in random order.
+
+        Args:
+            table: The items.
+            rng: What is drawn comes from it.
+            least: Only lists with so many items count.
+
+        Raises:
+            ValueError: There are no more.
+        """
+        for place in rng.permutation(len(table)).tolist():
+            if table.isolable(place, least):
+                yield place
+        raise ValueError(f"no item can be told from the others by its {self.sections} sections; give more sections or other items")

@@ -1,0 +1,196 @@
+"""The query tool and the feedback on a guess, written and read: what both faces of the benchmark are made of (section 2.1).
+
+Everything here is a function of its arguments: the lists that a query returns depend on the table and the call alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NotRequired
+
+from pydantic import ConfigDict, with_config
+from typing_extensions import TypedDict
+
+from agentgym.envs.agentlongbench.items import OPERATORS, Atom, Operator, Table
+from agentgym.tools import ToolError, echo
+
+STYLES = ("concise", "verbose")
+TOOL = "query_items"
+MOST_CONDITIONS = 1_024
+"""A query may have so many conditions, and a condition so many values."""
+
+_FEEDBACK = re.compile(
+    r"Round (?P<round>[0-9]+): Guess (?P<label>[^\n]+)\nSections:\n(?P<sections>(?:  - [^\n]+\n)+)"
+    r"Result: (?P<result>correct|wrong)\nRemaining rounds: (?P<left>[0-9]+)"
+)
+_LINE = re.compile(r"  - ([^:\n]+): ([^\n]+)")
+_NUMBER = re.compile(r" \(#[0-9]{4}\)$")
+_INTEGER = re.compile(r"-?[0-9]+")
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class Condition(TypedDict):
+    """What items have to meet: type `value` takes values and exclude, type `numeric` takes a comparator and a threshold."""
+
+    type: Literal["value", "numeric"]
+    section: str
+    values: NotRequired[list[str]]
+    exclude: NotRequired[bool]
+    comparator: NotRequired[Literal[">", "<", "=="]]
+    threshold: NotRequired[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What the feedback on a guess says.
+
+    Attributes:
+        round: The number of the round.
+        name: The name of the guess.
+        atoms: What it tells of the target, value by value, in the order of the text.
+        right: Whether the guess was the target.
+        left: The rounds that remain.
+    """
+
+    round: int
+    name: str
+    atoms: tuple[Atom, ...]
+    right: bool
+    left: int
+
+
+def to_atoms(conditions: Sequence[Condition | Mapping[str, Any]]) -> list[Atom]:
+    """The atoms of the conditions of a query.
+
+    Raises:
+        ToolError: There are none or too many, or one lacks what its type needs.
+    """
+    if not 1 <= len(conditions) <= MOST_CONDITIONS:
+        raise ToolError(f"a query takes 1 to {MOST_CONDITIONS} conditions, got {len(conditions)}")
+    return [atom for condition in conditions for atom in _atoms(condition)]
+
+
+def _atoms(condition: Condition | Mapping[str, Any]) -> list[Atom]:
+    section = condition["section"]
+    if condition["type"] == "value":
+        values = condition.get("values") or []
+        if not 1 <= len(values) <= MOST_CONDITIONS or not condition.keys() <= {"type", "section", "values", "exclude"}:
+            raise ToolError(
+                f"a condition of type value takes section, 1 to {MOST_CONDITIONS} values and exclude: {echo(condition)}"
+            )
+        operator: Operator = "lacks" if condition.get("exclude") else "has"
+        return [(section, operator, value) for value in values]
+    if condition.keys() != {"type", "section", "comparator", "threshold"}:
+        raise ToolError(f"a condition of type numeric takes section, comparator and threshold: {echo(condition)}")
+    return [(section, condition["comparator"], condition["threshold"])]
+
+
+def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
+    """Conditions that say the same, section by section."""
+    grouped: dict[str, dict[str, dict[str, Any]]] = {}
+    for section, operator, value in atoms:
+        group = grouped.setdefault(section, {})
+        if operator in (">", "<", "=="):
+            group[operator] = {"type": "numeric", "section": section, "comparator": operator, "threshold": value}
+            continue
+        new: dict[str, Any] = {"type": "value", "section": section, "values": []}
+        group.setdefault(operator, new | ({"exclude": True} if operator == "lacks" else {}))["values"].append(value)
+    return [condition for group in grouped.values() for condition in group.values()]
+
+
+def search(table: Table, conditions: Sequence[Condition | Mapping[str, Any]], style: str) -> str:
+    """The result of a query as JSON text: the items that meet all conditions, or those that meet the conditions of each section.
+
+    Raises:
+        ToolError: A condition is malformed, or names what there is not.
+    """
+    if style == "concise":
+        return dumps({"intersection": table.listed(table.meet(to_atoms(conditions)))})
+    to_atoms(conditions)
+    sections: dict[str, list[Mapping[str, Any]]] = {}
+    for condition in conditions:
+        sections.setdefault(condition["section"], []).append(condition)
+    return dumps({"per_section": [_section(table, name, group) for name, group in sections.items()]})
+
+
+def _section(table: Table, name: str, conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    told = [{key: value for key, value in condition.items() if key != "section"} for condition in conditions]
+    return {"section": name, "conditions": told, "candidates": table.listed(table.meet(to_atoms(conditions)))}
+
+
+def read_lists(conditions: Sequence[Mapping[str, Any]], result: str) -> list[tuple[list[Atom], list[str]]]:
+    """The lists in a result, each with what its items meet.
+
+    Raises:
+        ValueError: The text is not a result; it may have been cut.
+    """
+    try:
+        data = json.loads(result)
+        if "intersection" in data:
+            return [(to_atoms(conditions), list(data["intersection"]))]
+        return [(to_atoms([{**c, "section": p["section"]} for c in p["conditions"]]), p["candidates"]) for p in data["per_section"]]
+    except (json.JSONDecodeError, KeyError, TypeError, ToolError) as error:
+        raise ValueError(f"this is not a result of {TOOL}: {result[:100]!r}") from error
+
+
+def write_feedback(table: Table, number: int, guess: int, target: int, left: int) -> str:
+    """The feedback on a guess: its profile with a verdict on each value (appendix C, figures 13 and 14)."""
+    result = "correct" if guess == target else "wrong"
+    return (
+        f"Round {number}: Guess {table.labels[guess]}\nSections:\n{table.feedback(guess, target)}\n"
+        f"Result: {result}\nRemaining rounds: {left}"
+    )
+
+
+def read_feedback(text: str) -> list[Feedback]:
+    """The feedback that a text holds, in order."""
+    return [
+        Feedback(
+            int(found["round"]),
+            _NUMBER.sub("", found["label"]),
+            tuple(read_verdicts(found["sections"])),
+            found["result"] == "correct",
+            int(found["left"]),
+        )
+        for found in _FEEDBACK.finditer(text)
+    ]
+
+
+def read_verdicts(sections: str) -> list[Atom]:
+    """What the lines on the sections of a guess tell of the target."""
+    atoms: list[Atom] = []
+    for name, marks in _LINE.findall(sections):
+        for mark in marks.split("; "):
+            value, _, verdict = mark.removesuffix(")").rpartition(" (")
+            numeric = bool(_INTEGER.fullmatch(value))
+            operator = OPERATORS[verdict][numeric] if verdict in OPERATORS else "lacks"
+            atoms.append((name, operator, int(value) if numeric else value))
+    return atoms
+
+
+def dumps(data: object) -> str:
+    """JSON on one line, with letters as they are."""
+    return json.dumps(data, ensure_ascii=False)
+
+
+def explain_game(style: str) -> str:
+    """The rules that both faces tell."""
+    lists = (
+        'The result {"intersection": [...]} lists the items that meet all of the conditions.'
+        if style == "concise"
+        else 'The result {"per_section": [...]} has, for each section with a condition, all items that meet the conditions on that '
+        "section. No list combines the sections."
+    )
+    return (
+        "An item is hidden. Each item has a profile of sections; a section holds one number, or one or more values. The hidden "
+        "item is to be found by guessing.\n"
+        "The feedback on a guess shows the profile of the guessed item. A value is marked correct if the hidden item has it too, "
+        "and wrong if not, whether or not the hidden item has other values there. A number is marked correct, too low (that of the "
+        "hidden item is greater) or too high.\n"
+        f"The tool {TOOL} finds items by conditions. A condition of type value is met by items that have all of its values in the "
+        "section or, with exclude, none of them; one of type numeric by items whose number is greater than (>), less than (<) or "
+        f"equal to (==) the threshold. {lists}"
+    )

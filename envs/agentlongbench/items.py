@@ -1,0 +1,229 @@
+"""The items of a puzzle: who they are, what they are like, and which of them meet a condition (AgentLongBench, section 2.1.1)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.tools import ToolError, echo
+
+Operator = Literal["has", "lacks", ">", "<", "=="]
+Value: TypeAlias = str | int
+Atom: TypeAlias = tuple[str, Operator, Value]
+"""One thing that can be true of an item: section, operator, value. A condition of a query is one or several of them."""
+Mask: TypeAlias = NDArray[np.bool_]
+"""bool, shape `(items,)`: which items are meant."""
+
+_DROPPED = str.maketrans("", "", " -_'\"’.:")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the profile of every item.
+
+    Attributes:
+        name: What it is called.
+        numeric: Whether its one value is a number.
+        weight: What a correct value counts in the weighted summation.
+    """
+
+    name: str
+    numeric: bool
+    weight: int
+
+
+class Table:
+    """A closed world of items. The order of the items is that of every list.
+
+    Args:
+        sections: The sections of a profile.
+        names: The names, all different.
+        labels: The names as feedback shows them.
+        columns: For each section, the values of each item: one number, or one or more different texts.
+    """
+
+    def __init__(
+        self,
+        sections: Sequence[Section],
+        names: Sequence[str],
+        labels: Sequence[str],
+        columns: Sequence[Sequence[tuple[Value, ...]]],
+    ) -> None:
+        self.sections, self.names, self.labels = tuple(sections), tuple(names), tuple(labels)
+        self.columns = tuple(tuple(column) for column in columns)
+        self._places = {section.name: place for place, section in enumerate(self.sections)}
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        return type(self), (self.sections, self.names, self.labels, self.columns)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Table) and self.__reduce__()[1] == other.__reduce__()[1])
+
+    __hash__ = None  # type: ignore[assignment]  # tables are compared, and never looked up
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def find(self, name: str) -> int:
+        """The item of a name, whatever its case, spaces, hyphens, accents and the like.
+
+        Raises:
+            ToolError: There is none.
+        """
+        place = self._by_name.get(plain(name))
+        if place is None:
+            raise ToolError(f"there is no item called {echo(name)}")
+        return place
+
+    def mask(self, atom: Atom) -> Mask:
+        """The items of which an atom is true.
+
+        Raises:
+            ToolError: There is no such section or value, or the operator is not one of its kind.
+        """
+        name, operator, value = atom
+        place = self._places.get(name)
+        if place is None:
+            raise ToolError(f"there is no section {echo(name)}; sections: {', '.join(self._places)}")
+        if self.sections[place].numeric != (operator not in ("has", "lacks")):
+            kind = "numeric" if self.sections[place].numeric else "value"
+            raise ToolError(f"section {echo(name)} takes conditions of type {kind!r} only")
+        if isinstance(value, int):
+            return self._compare(place, operator, value)
+        holders = self._holders[place].get(value)
+        if holders is None:
+            raise ToolError(f"section {echo(name)} has no value {echo(value)}")
+        return holders if operator == "has" else ~holders
+
+    def _compare(self, place: int, operator: Operator, value: int) -> Mask:
+        numbers = self._numbers[place]
+        value = max(-(2**62), min(2**62, value))  # numpy compares 64 bits
+        return numbers > value if operator == ">" else numbers < value if operator == "<" else numbers == value
+
+    def meet(self, atoms: Iterable[Atom]) -> Mask:
+        """The items of which all atoms are true."""
+        found = np.ones(len(self), bool)
+        for atom in atoms:
+            found &= self.mask(atom)
+        return found
+
+    def listed(self, mask: Mask) -> list[str]:
+        """The names of items, in the order of the table."""
+        return [self.names[place] for place in np.flatnonzero(mask)]
+
+    def unique(self, place: int) -> bool:
+        """Whether no other item has the same profile."""
+        return self._twins[self._profile(place)] == 1
+
+    def told(self, guess: int, target: int) -> list[Atom]:
+        """What the feedback on a guess tells of the target, in the order of the sections."""
+        atoms: list[Atom] = []
+        for section, column in zip(self.sections, self.columns, strict=True):
+            for value in column[guess]:
+                if section.numeric:
+                    atoms.append((section.name, compare(value, column[target][0]), value))
+                else:
+                    atoms.append((section.name, "has" if value in column[target] else "lacks", value))
+        return atoms
+
+    def feedback(self, guess: int, target: int) -> str:
+        """The lines on each section of a guess, with a verdict on each of its values."""
+        lines: dict[str, list[str]] = {section.name: [] for section in self.sections}
+        for name, operator, value in self.told(guess, target):
+            lines[name].append(f"{value} ({VERDICTS[operator]})")
+        return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
+
+    def isolable(self, target: int, least: int = 1) -> bool:
+        """Whether feedback and lists can tell the target from every other item, which takes more than a profile of its own: a value
+        that only the target has is never heard of, since a guess that had it would be right.
+
+        Args:
+            target: The item.
+            least: Only atoms that so many items meet count.
+        """
+        apart = np.zeros(len(self), bool)
+        for place, (section, column) in enumerate(zip(self.sections, self.columns, strict=True)):
+            if section.numeric:
+                numbers, own = self._numbers[place], int(column[target][0])
+                above, below = np.sort(numbers), np.sort(-numbers)
+                more = len(self) - np.searchsorted(above, numbers, "right")
+                less = len(self) - np.searchsorted(below, -numbers, "right")
+                apart |= ((numbers < own) & (more >= least)) | ((numbers > own) & (less >= least))
+                continue
+            for value, holders in self._holders[place].items():
+                count = int(holders.sum())
+                if value not in column[target]:
+                    apart |= holders & (len(self) - count >= least)
+                elif count >= max(2, least):
+                    apart |= ~holders
+        apart[target] = True
+        return bool(apart.all())
+
+    def _profile(self, place: int) -> tuple[frozenset[Value], ...]:
+        return tuple(frozenset(column[place]) for column in self.columns)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, int]:
+        return {plain(name): place for place, name in enumerate(self.names)}
+
+    @cached_property
+    def _twins(self) -> Counter[tuple[frozenset[Value], ...]]:
+        return Counter(map(self._profile, range(len(self))))
+
+    @cached_property
+    def _holders(self) -> tuple[Mapping[Value, Mask], ...]:
+        found: list[dict[Value, Mask]] = []
+        for section, column in zip(self.sections, self.columns, strict=True):
+            places: dict[Value, list[int]] = {}
+            for place, values in enumerate(() if section.numeric else column):
+                for value in values:
+                    places.setdefault(value, []).append(place)
+            masks = np.zeros((len(places), len(self)), bool)
+            for mask, where in zip(masks, places.values(), strict=True):
+                mask[where] = True
+            found.append(dict(zip(places, masks, strict=True)))
+        return tuple(found)
+
+    @cached_property
+    def _numbers(self) -> tuple[NDArray[np.int64], ...]:
+        numeric = [section.numeric for section in self.sections]
+        pairs = zip(numeric, self.columns, strict=True)
+        return tuple(np.array([v[0] for v in column] if flag else [], np.int64) for flag, column in pairs)
+
+
+VERDICTS: Mapping[Operator, str] = {
+    "has": "correct",
+    "lacks": "wrong",
+    "==": "correct",
+    ">": "wrong, too low",
+    "<": "wrong, too high",
+}
+"""What feedback says of a value, by what it tells of the target."""
+OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
+    "correct": ("has", "=="),
+    "wrong": ("lacks", "lacks"),
+    "wrong, too low": (">", ">"),
+    "wrong, too high": ("<", "<"),
+}
+"""What a verdict tells of the target, of a text and of a number."""
+
+
+def compare(guess: Value, target: Value) -> Operator:
+    """What is true of the target, given a number that was guessed."""
+    return "==" if guess == target else ">" if int(guess) < int(target) else "<"
+
+
+def plain(name: str) -> str:
+    """A name as it is compared: lower case, no accents, spaces or punctuation."""
+    letters = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(letter for letter in letters if not unicodedata.combining(letter)).translate(_DROPPED)

@@ -1,0 +1,367 @@
+"""LongContextQA: one of eight questions about the long log of a puzzle (AgentLongBench, section 2.3.3 and appendix D)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.envs.agentlongbench.config import FULL, SETTINGS, ItemsConfig
+from agentgym.envs.agentlongbench.engine import explain_game
+from agentgym.envs.agentlongbench.evidence import Evidence
+from agentgym.envs.agentlongbench.questions import Asked
+from agentgym.envs.agentlongbench.rollout import SHORTEST, Habits, Log, play
+from agentgym.envs.agentlongbench.scoring import TASKS, as_list, form, last_tag, metric, read, score, told_form
+from agentgym.envs.agentlongbench.tasks import Question, as_json, ask, context_length
+from agentgym.envs.budget import Budget
+from agentgym.messages import Chat, ToolCall
+from agentgym.registry import register
+from agentgym.tokens import TokenCounter, counter
+from agentgym.tools import ToolError, Toolset, echo, tool
+from agentgym.world import OneOf, World, check_choice, check_int
+
+_PAGES = re.compile(r"The log has ([0-9]+) rounds on ([0-9]+) pages of ([0-9]+)\b")
+_BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
+_STATE = re.compile(r"Pages read: ([0-9, -]+|none)\n(.*?)\n?Turns left: ([0-9]+)", re.DOTALL)
+_READ = re.compile(r"Read page ([0-9]+) of the log\.")
+_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_DRAWS = 20
+_HERE = "The log:\n\n"
+_LOST = "No turn is left to find the answer."
+_UNKNOWN = {"int": "0", "bool": "no", "pair": "unknown and unknown", "list": '["unknown"]', "name": "unknown"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class QAConfig(ItemsConfig, Habits, Budget):
+    """Options of LongContextQA.
+
+    Attributes:
+        task: Which of the eight tasks is asked.
+        rounds: How many rounds the log has, in [3, 100000].
+        length: How many tokens the log takes with its question, in place of `rounds`; 0 for `rounds`.
+        counter: What counts them: `cl100k_base`, `heuristic` or `package.module:factory`.
+        delivery: Whether the log stands in the task (`task`) or is read page by page with a tool (`pages`).
+        page: How many rounds a page has, in [1, 1000].
+    """
+
+    task: str = "find_target_offsets_tool"
+    rounds: int = 12
+    length: int = 0
+    counter: str = "cl100k_base"
+    delivery: str = "pages"
+    page: int = 3
+    items: int = 40
+    min_list: int = 5
+
+    def __post_init__(self) -> None:
+        ItemsConfig.__post_init__(self)
+        Habits.__post_init__(self)
+        Budget.__post_init__(self)
+        check_choice("task", self.task, list(TASKS))
+        check_int("rounds", self.rounds, 3, 100_000)
+        if self.length:
+            check_int("length", self.length, SHORTEST, 10**9)
+        check_choice("delivery", self.delivery, ("task", "pages"))
+        check_int("page", self.page, 1, 1_000)
+
+    @property
+    def setting(self) -> str:
+        """The name of the setting, such as `kf-c`."""
+        return next(name for name, o in SETTINGS.items() if (o["knowledge"], o["style"]) == (self.knowledge, self.style))
+
+
+def draw_log(config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool) -> Log:
+    """A log of items that are drawn for it.
+
+    Args:
+        config: The items, the habits and the length.
+        rng: What is drawn comes from it.
+        tokens: What counts tokens.
+        isolate: Whether all lists together have to leave the hidden item alone.
+
+    Raises:
+        ValueError: No log can be made so short.
+    """
+    problem = ValueError()
+    for _ in range(_DRAWS):
+        table = config.table(rng)
+        target = next(iter(config.targets(table, rng, min(config.min_list, max(2, len(table) // 4)))))
+        size = {"length": config.length} if config.length else {"rounds": config.rounds}
+        seed = int(rng.integers(2**63))
+        try:
+            return play(table, target, config.style, config, seed, counter=tokens, isolate=isolate, **size)
+        except ValueError as error:  # not with these items; with others it may do
+            problem = error
+    raise problem
+
+
+class LongContextQA(World[QAConfig]):
+    """Answer a question about the long log of an agent that looked for a hidden item.
+
+    Where the log is read by pages, optimal are the reads of pages that hold evidence and were not read, in any order, and the
+    right answer after them. Where it stands in the task, the only optimal call is the right answer; what stands in the task is no
+    history, so that pruning the history does not remove it.
+
+    Attributes:
+        log: The log; a world that was read from a chat has none, and no question either.
+        question: What is asked of it.
+        evidence: What of the evidence was read.
+        pages: The pages that were read; none where the log stands in the task.
+    """
+
+    Config = QAConfig
+    parallel_calls = False
+    log: Log
+    question: Question
+    evidence: Evidence
+    pages: dict[int, None]
+
+    def generate(self) -> None:
+        """Draw the log and the question, and set the budget."""
+        isolate = (self.config.task, self.config.style) == ("intersection", "concise")
+        self.log = draw_log(self.config, self.rng, counter(self.config.counter), isolate=isolate)
+        self.question = ask(self.config.task, self.log, self.rng)
+        self._submitted: str | None = None
+        self._begin(self.question.asked, len(self.log.rounds), self.config.page, paged=self.config.delivery == "pages")
+        if not self._paged:
+            self.evidence.take(_text(self.log, 1, len(self.log.rounds)))
+        self.max_turns = self.config.budget(len(self._on_page) + 1)
+
+    def _begin(self, asked: Asked, rounds: int, page: int, *, paged: bool) -> None:
+        self.evidence, self.pages, self._paged = Evidence(asked), {}, paged
+        self._count, self._size = -(-rounds // page), page
+        self._on_page: dict[int, list[int]] = {}
+        for number in sorted({*asked.results, *asked.feedback}) if paged else ():
+            self._on_page.setdefault((number - 1) // page + 1, []).append(number)
+
+    def toolsets(self) -> Sequence[object]:
+        """Reading and answering; where the log stands in the task, only answering."""
+        return (_Reader(self), self) if self.config.delivery == "pages" else (self,)
+
+    def rules(self) -> str:
+        """The system message."""
+        where = "is read page by page with read_log" if self.config.delivery == "pages" else "stands in the task"
+        return (
+            "You answer a question about the log of another agent, which plays a game. Its log "
+            f"{where}: calls of the tool and their results, guesses, and the feedback on each guess. The game: "
+            f"{explain_game(self.config.style)}\nYou answer once, with the tool answer or in the form <answer>...</answer>, and "
+            "the task ends."
+        )
+
+    def task(self) -> str:
+        """The question, how long the log is, the log if it stands here, and the budget."""
+        rounds = len(self.log.rounds)
+        size = f"The log has {rounds} rounds on {self._count} pages of {self._size}; page 1 has the rounds from 1 on."
+        here = size if self._paged else f"{_HERE}{_text(self.log, 1, rounds)}"
+        return f"{here}\n\nThe question: {self.question.asked.text()}\nTurn budget: {self.max_turns}"
+
+    def read_page(self, number: int) -> str:
+        """The text of a page."""
+        text = _text(self.log, (number - 1) * self._size + 1, number * self._size)
+        self._take(number, text)
+        return text
+
+    def _take(self, number: int, text: str) -> None:
+        self.evidence.take(text)
+        if self.evidence.seen.issuperset(self._on_page.get(number, ())):
+            self.pages[number] = None
+
+    @tool(final=True)
+    def answer(self, value: str) -> str:
+        """Answer the question. This ends the task.
+
+        Args:
+            value: The answer alone, in the form that the question asks for.
+        """
+        asked = self.question.asked
+        given = read(form(asked.task, asked.style), value)
+        if given is None or (form(asked.task, asked.style) == "pair" and len(as_list(given)) != len(as_list(self.question.answer))):
+            raise ToolError(f"the answer must be {told_form(asked.task, asked.style)}, got {echo(value)}")
+        self._submitted = value
+        return "Your answer has been taken."
+
+    def final_answer(self, text: str) -> ToolCall | None:
+        """The last `<answer>` of a reply without a call."""
+        value = last_tag(text)
+        return None if value is None else ToolCall("answer", {"value": value})
+
+    def score(self) -> float:
+        """The score of the answer, in the task's metric; 0 without one."""
+        kind = form(self.question.asked.task, self.question.asked.style)
+        return score(kind, self.question.answer, None if self._submitted is None else read(kind, self._submitted))
+
+    def report(self) -> Mapping[str, Any]:
+        """What the paper's figures need: setting, task, length, metric, the score of chance, and the two context lengths."""
+        tokens, asked = counter(self.config.counter), self.question.asked
+        return {
+            "setting": self.config.setting,
+            "task": asked.task,
+            "length": self.config.length or self.log.tokens,
+            "tokens": self.log.tokens,
+            "rounds": len(self.log.rounds),
+            "metric": metric(asked.task, asked.style),
+            "chance": self.question.chance,
+            "acl_scan": context_length(self.question.scan, self.log, tokens),
+            "acl_min": context_length(self.question.least, self.log, tokens),
+        }
+
+    @classmethod
+    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """A question about all rounds, on one page less than there are turns."""
+        check_int("horizon", steps, 2, 10_001)
+        return {"task": "find_round_largest_value_env", "rounds": max(3, steps - 1), "page": -(-3 // (steps - 1))}
+
+    # What can be known.
+
+    def optimal_calls(self) -> Sequence[ToolCall]:
+        """The reads that are needed still, or the right answer."""
+        unread = [page for page in self._on_page if page not in self.pages]
+        if self.done or self.turns_left < len(unread) + 1:
+            return ()
+        return OneOf("read_log", "page", unread) if unread else self._right()
+
+    def _right(self) -> Sequence[ToolCall]:
+        if not self.evidence.complete:  # what was read was cut by a context strategy, or cleared
+            return ()
+        return (ToolCall("answer", {"value": as_json(self.evidence.answer())}),)
+
+    def legal_calls(self) -> Sequence[ToolCall]:
+        """A read of every page, and an answer, which is a guess until the evidence was read."""
+        asked = self.evidence.asked
+        answers = self._right() or (ToolCall("answer", {"value": _UNKNOWN[form(asked.task, asked.style)]}),)
+        return (*OneOf("read_log", "page", range(1, self._count + 1) if self._paged else ()), *answers)
+
+    def menu(self) -> Sequence[ToolCall]:
+        """A read of each page, and the answer.
+
+        Raises:
+            ValueError: The log has a number of tokens in place of rounds, so that its pages cannot be told beforehand.
+        """
+        if self.config.length:
+            raise ValueError(f"length={self.config.length} does not tell the number of pages; a menu needs rounds and length=0")
+        return self.legal_calls()
+
+    def features(self) -> NDArray[np.float32]:
+        """Which pages were read and which are needed still, and the turns left.
+
+        Returns:
+            float32, shape `(2 * pages + 1,)`, in [0, 1].
+        """
+        rows = np.zeros((2, self._count), np.float32)
+        rows[0, [page - 1 for page in self.pages]] = 1
+        rows[1, [page - 1 for page in self._on_page if page not in self.pages]] = 1
+        return np.append(rows.ravel(), np.float32(min(self.turns_left / (self._count + 1), 1)))
+
+    def state(self) -> str:
+        """The pages that were read, the evidence on them, word for word but for what cannot matter any more, and the turns left."""
+        return "\n".join([f"Pages read: {_ranges(sorted(self.pages))}", *self.evidence.lines(), f"Turns left: {self.turns_left}"])
+
+    def subtask(self, with_state: bool) -> str:
+        """Read the first page that is needed, or how to get the answer from what was read."""
+        calls = self.optimal_calls()
+        if not calls:
+            return _LOST
+        if calls[0].name == "read_log":
+            return f"Read page {calls[0].arguments['page']} of the log."
+        asked = self.evidence.asked
+        kind, numbers = ("tool result", asked.results) if asked.results else ("feedback", asked.feedback)
+        rounds = f"rounds {numbers[0]} to {numbers[-1]}" if asked.last else " and ".join(f"round {number}" for number in numbers)
+        return f"Use the {kind} of {rounds}. {self.evidence.how()}; then answer."
+
+    def reasoning(self, call: ToolCall) -> str:
+        """The step, and the pages that were read."""
+        return f"Pages read: {_ranges(sorted(self.pages))}. {self.subtask(with_state=False)}"
+
+    # Reading what the hooks above wrote.
+
+    @classmethod
+    def read_task(cls, task: str) -> Self:
+        """Read the question, the number of pages or the log, and the budget."""
+        world = cls(QAConfig(), 0)
+        budget, pages = _BUDGET.search(task), _PAGES.match(task)
+        head, _, question = task.rpartition("\n\nThe question: ")
+        if budget is None or not (pages or head.startswith(_HERE)):
+            raise ValueError(f"this is not a task of LongContextQA: {task[:100]!r}")
+        rounds, page = (int(pages[1]), int(pages[3])) if pages else (1, 1)
+        world._begin(Asked.read(question), rounds, page, paged=pages is not None)
+        if not pages:
+            world.evidence.take(head[len(_HERE) :])
+        world.max_turns = int(budget[1])
+        return world
+
+    def read_result(self, call: ToolCall, result: str) -> None:
+        """Take in a page."""
+        if call.name == "read_log":
+            self._take(call.arguments["page"], result)
+
+    def read_state(self, state: str) -> None:
+        """Take the pages, the evidence and the turns from the text."""
+        found = _STATE.fullmatch(state)
+        if found is None:
+            raise ValueError(f"this is not a state of LongContextQA: {state[:100]!r}")
+        spans = [(int(first), int(last or first)) for first, last in _RANGE.findall(found[1])]
+        self.pages = {page: None for first, last in spans for page in range(first, last + 1)}
+        self.evidence.seen = {number for page in self.pages for number in self._on_page.get(page, ())}
+        if not self._paged:
+            self.evidence.seen = {*self.evidence.asked.results, *self.evidence.asked.feedback}
+        self.evidence.read_lines(found[2])
+        self.turn = (self.max_turns or 0) - int(found[3])
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """Read the page, or answer from the evidence."""
+        page = _READ.fullmatch(subtask)
+        if page:
+            return ToolCall("read_log", {"page": int(page[1])})
+        return next(iter(self._right()), None) if subtask.endswith("then answer.") else None
+
+
+class _Reader(Toolset):
+    """The tool that reads the log."""
+
+    def __init__(self, world: LongContextQA) -> None:
+        self._world = world
+
+    @tool
+    def read_log(self, page: int) -> str:
+        """Read a page of the log.
+
+        Args:
+            page: The number of the page, from 1.
+        """
+        if not 1 <= page <= self._world._count:
+            raise ToolError(f"the log has the pages 1 to {self._world._count}, got {echo(page)}")
+        return self._world.read_page(page)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers in order, as `1-3, 5`."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans) or "none"
+
+
+def _text(log: Log, first: int, last: int) -> str:
+    """Rounds as text."""
+    return Chat(tuple(message for turn in log.rounds[first - 1 : last] for message in turn.messages)).to_text()
+
+
+register(
+    LongContextQA,
+    presets={
+        "easy": {"task": "count_correctness_env", "rounds": 6},
+        "medium": {"task": "count_frequency_env", "rounds": 30},
+        "hard": {"task": "intersection", "rounds": 30, "items": 120, "min_list": 20},
+        "long": {"task": "count_frequency_env", "length": 32_768, **FULL["kf-c"], "min_list": 50},
+        "extreme": {"task": "intersection", "length": 131_072, **FULL["kf-c"], "min_list": 50, "page": 1},
+        **{task.replace("_", "-"): {"task": task} for task in TASKS},
+        **{name: {**options, "task": "intersection", "delivery": "task"} for name, options in SETTINGS.items()},
+    },
+)

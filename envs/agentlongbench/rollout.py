@@ -1,0 +1,383 @@
+"""Long logs of a puzzle, played by a simulated agent that forgets and wanders (AgentLongBench, sections 2.2 and C.1 to C.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.envs.agentlongbench.belief import Constraints
+from agentgym.envs.agentlongbench.engine import TOOL, explain_game, search, to_atoms, to_conditions, write_feedback
+from agentgym.envs.agentlongbench.items import Atom, Mask, Table
+from agentgym.messages import Message, ToolCall
+from agentgym.tokens import TokenCounter
+from agentgym.world import check_float, check_int
+
+FILLED = 0.9
+"""A log takes at least this share of the tokens that it may take."""
+RESERVE = 400
+"""So many tokens of a length are left for the question."""
+SHORTEST = 4_000
+"""Tokens; in less there is no room for the fewest rounds."""
+
+FEWEST = 4
+"""A log that fills a length has so many rounds at least."""
+
+_DECOYS = 2
+_TRIES = 40
+_ATTEMPTS = 12
+_CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
+"""The cap of rounds in the paper's figures, and the tokens that a round takes at least, about: longer logs get a higher cap."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Habits:
+    """How the simulated agent plays (section C.3; the values are ours, the paper gives none).
+
+    Attributes:
+        history_window: Conditions from the feedback of so many newest rounds are always remembered, in [1, 100].
+        forget_history_prob: The probability that an older condition is forgotten, drawn anew for each in each round.
+        mask_prob: The probability that a section is left out of a query.
+        max_mask_sections: At most so many sections are left out, and never all, in [0, 6].
+        epsilon: The probability that a random part of the remaining conditions is left out besides.
+        min_list: No list has fewer items; conditions that would make one shorter are left out. In [2, 10000].
+        late: In which last share of a log its lists together leave the hidden item alone, where they shall; up to six times that
+            where it does not do.
+    """
+
+    history_window: int = 1
+    forget_history_prob: float = 0.98
+    mask_prob: float = 0.35
+    max_mask_sections: int = 3
+    epsilon: float = 0.3
+    min_list: int = 50
+    late: float = 0.15
+
+    def __post_init__(self) -> None:
+        check_int("history_window", self.history_window, 1, 100)
+        check_int("max_mask_sections", self.max_mask_sections, 0, 6)
+        check_int("min_list", self.min_list, 2, 10_000)
+        for name in ("forget_history_prob", "mask_prob", "epsilon", "late"):
+            check_float(name, getattr(self, name), 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """One round of a log.
+
+    Attributes:
+        number: Its number, from 1.
+        guess: The item that was guessed.
+        sections: The section of each list of the tool result; one empty name for a concise one, nothing in round 1.
+        lists: The items of each list, in order.
+        messages: The call, its result, the guess and the feedback; of round 1 the last two.
+        start: The place of the first of them in the log.
+        tokens: What they take.
+    """
+
+    number: int
+    guess: int
+    sections: tuple[str, ...]
+    lists: tuple[NDArray[np.intp], ...]
+    messages: tuple[Message, ...]
+    start: int
+    tokens: int
+
+    @property
+    def result(self) -> Message:
+        """The tool result; rounds from 2 on have one."""
+        return self.messages[1]
+
+    @property
+    def feedback(self) -> Message:
+        """The feedback on the guess."""
+        return self.messages[-1]
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """A log: the messages of a puzzle that is not solved yet.
+
+    Attributes:
+        table: The items.
+        target: The hidden item.
+        style: `concise` or `verbose`.
+        system: The system message.
+        rounds: The rounds.
+        tokens: What all messages take.
+        repeats: How many guesses were guessed before, since nothing else was left in the list.
+    """
+
+    table: Table
+    target: int
+    style: str
+    system: Message
+    rounds: tuple[Round, ...]
+    tokens: int
+    repeats: int
+
+    def __deepcopy__(self, memo: object) -> Log:
+        return self
+
+    @property
+    def messages(self) -> Iterator[Message]:
+        """All messages, in order."""
+        yield self.system
+        for each in self.rounds:
+            yield from each.messages
+
+    @cached_property
+    def survivors(self) -> list[int]:
+        """How many items are in all lists up to each round, from round 2 on; of a verbose result, in all its lists."""
+        left, counts = np.ones(len(self.table), bool), []
+        for each in self.rounds[1:]:
+            left &= within(each.lists, len(self.table))
+            counts.append(int(left.sum()))
+        return counts
+
+
+def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:
+    """The items that are in all lists."""
+    found = np.ones(items, bool)
+    for places in lists:
+        mask = np.zeros(items, bool)
+        mask[places] = True
+        found &= mask
+    return found
+
+
+def play(
+    table: Table,
+    target: int,
+    style: str,
+    habits: Habits,
+    seed: int,
+    *,
+    rounds: int | None = None,
+    length: int | None = None,
+    counter: TokenCounter,
+    isolate: bool = False,
+) -> Log:
+    """Play a puzzle for a number of rounds, or until it fills a length; whole rounds only, and the hidden item is not found.
+
+    Time and memory are linear in the length: what a round costs is bounded by the items and their values.
+
+    Args:
+        table: The items.
+        target: The hidden item.
+        style: `concise` or `verbose`.
+        habits: How the agent plays.
+        seed: Seeds the agent.
+        rounds: The number of rounds, at least 3; or None for `length`.
+        length: The tokens of the log with its question, at least `SHORTEST`. 90 to 100 % of them are filled.
+        counter: What counts the tokens.
+        isolate: Whether all lists together shall have exactly the hidden item in common, and not before the last `habits.late`.
+
+    Raises:
+        ValueError: There is not room enough for the rounds, or for the lists to leave the hidden item alone.
+    """
+    limit = rounds if rounds is not None else (length or 0) - RESERVE
+    if rounds is None:
+        check_int("length", length, SHORTEST, 10**9)
+    else:
+        check_int("rounds", rounds, 3, 100_000)
+    cap, each = _CAPS[style]
+    cap = max(cap, rounds or ceil(limit / each)) + 1
+    for attempt in range(_ATTEMPTS):
+        late = min(0.9, habits.late * (1 + attempt // 2))
+        game = _Game(table, target, style, habits, np.random.default_rng((seed, attempt)), counter, cap)
+        if game.run(limit, rounds is not None, (1 - late) * limit if isolate else None):
+            return game.log()
+    unit = "rounds" if rounds else "tokens"
+    raise ValueError(f"no log of {limit} {unit} can be made; take more, or a min_list below {habits.min_list}")
+
+
+class _Game:
+    """A puzzle in play.
+
+    Attributes:
+        heard: Each atom that feedback told, with the round in which it was told last.
+        left: The items that are in all lists so far.
+        decoys: Items that stay in all lists until the log nears its end.
+    """
+
+    def __init__(
+        self, table: Table, target: int, style: str, habits: Habits, rng: np.random.Generator, counter: TokenCounter, cap: int
+    ) -> None:
+        self.table, self.target, self.style, self.habits = table, target, style, habits
+        self.rng, self.counter, self.cap = rng, counter, cap
+        self.heard: dict[Atom, int] = {}
+        self.left = np.ones(len(table), bool)
+        self.guessed = np.zeros(len(table), bool)
+        self.decoys = np.zeros(len(table), bool)
+        self.rounds: list[Round] = []
+        self.repeats = 0
+        self.system = Message("system", explain_game(style), id="0:0")
+        self.tokens = counter.count(self.system)
+        first = int((target + rng.integers(1, len(table))) % len(table))
+        self._add(self._round(first, None))
+
+    def log(self) -> Log:
+        """The log so far."""
+        return Log(self.table, self.target, self.style, self.system, tuple(self.rounds), self.tokens, self.repeats)
+
+    def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
+        """Play to the limit.
+
+        Returns:
+            Whether it is filled and, from `close_at` on, the hidden item was isolated.
+        """
+        while len(self.rounds) < self.cap:
+            used = len(self.rounds) if by_rounds else self.tokens
+            isolating = close_at is not None and int(self.left.sum()) > 1
+            if by_rounds and used >= limit:
+                return not isolating
+            closing = isolating and used >= (close_at or 0)
+            kept = self.decoys if isolating and not closing else np.zeros(len(self.table), bool)
+            drawn = self._draw(closing, kept)
+            room = limit - self.tokens
+            share = room // max(1, FEWEST - len(self.rounds))
+            if not by_rounds and drawn.tokens > share:
+                fitting = self._fitting(share, kept) if not isolating or share < room else None
+                if fitting is None and drawn.tokens > room:
+                    return not isolating and len(self.rounds) >= FEWEST and self.tokens >= FILLED * limit
+                drawn = fitting or drawn
+            self._add(drawn)
+            if isolating and len(self.rounds) == 2:
+                self._choose_decoys(drawn)
+        return False
+
+    def _draw(self, closing: bool, kept: Mask) -> Round:
+        """The next round."""
+        query = self._loosened(self._aimed() if closing else self._remembered(), kept)
+        found = self.table.meet(query)
+        return self._round(self._guess(found, closing), query)
+
+    def _remembered(self) -> list[Atom]:
+        """The conditions that the agent has in mind, in random order: what it remembers, without what it masks or relaxes."""
+        newest = len(self.rounds)
+        old = [atom for atom, told in self.heard.items() if told <= newest - self.habits.history_window]
+        lost = self.rng.random(len(old)) < self.habits.forget_history_prob
+        forgotten = {atom for atom, gone in zip(old, lost, strict=True) if gone}
+        constraints = Constraints.of(atom for atom in self.heard if atom not in forgotten).atoms()
+        names = list(dict.fromkeys(atom[0] for atom in constraints))
+        masked = [name for name in names if self.rng.random() < self.habits.mask_prob]
+        most = min(self.habits.max_mask_sections, len(names) - 1)
+        out = {masked[k] for k in self.rng.permutation(len(masked))[:most]}
+        shown = [atom for atom in constraints if atom[0] not in out]
+        order = self.rng.permutation(len(shown))
+        if len(shown) > 1 and self.rng.random() < self.habits.epsilon:
+            order = order[: self.rng.integers(1, len(shown))]
+        return [shown[k] for k in order]
+
+    def _aimed(self) -> list[Atom]:
+        """All that was heard, what excludes most of the items first that are still in all lists."""
+        atoms = list(self.heard)
+        excluded = [int((self.left & ~self.table.mask(atom)).sum()) for atom in atoms]
+        return [atoms[k] for k in np.argsort(np.negative(excluded), kind="stable") if excluded[k]]
+
+    def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
+        """As many of the atoms as leave every list long enough, with certain items in it; any other that was heard if none does."""
+        query: list[Atom] = []
+        found = np.ones(len(self.table), bool)
+        sections: dict[str, Mask] = {}
+        for atom in atoms:
+            mask = self.table.mask(atom)
+            listed = found if self.style == "concise" else sections.get(atom[0], np.ones(len(self.table), bool))
+            both = found & mask
+            if (listed & mask).sum() >= self._least and both.sum() > 1 and not (kept & ~mask).any():
+                query.append(atom)
+                found, sections[atom[0]] = both, listed & mask
+        if query:
+            return query
+        return [max(self.heard, key=lambda atom: (not (kept & ~self.table.mask(atom)).any(), int(self.table.mask(atom).sum())))]
+
+    @property
+    def _least(self) -> int:
+        return min(self.habits.min_list, max(2, len(self.table) // 4))
+
+    def _guess(self, found: Mask, closing: bool) -> int:
+        """An item of the list, one that was not guessed before if there is one; never the hidden item or a decoy."""
+        able = found & ~self.decoys
+        if closing:
+            able = self._telling(found)
+        able[self.target] = False
+        fresh = able & ~self.guessed
+        pool = np.flatnonzero(fresh if fresh.any() else able)
+        if not len(pool):
+            pool = np.delete(np.arange(len(self.table)), self.target)
+        return int(self.rng.choice(pool))
+
+    def _telling(self, found: Mask) -> Mask:
+        """Items whose feedback helps to isolate the hidden one: those still in all lists or, if they were all guessed, those that
+        have a value of the hidden item which was not heard of yet.
+        """
+        others = self.left.copy()
+        others[self.target] = False
+        if (others & ~self.guessed).any():
+            return others
+        for section, column in zip(self.table.sections, self.table.columns, strict=True):
+            for value in () if section.numeric else column[self.target]:
+                atom: Atom = (section.name, "has", value)
+                holders = self.table.mask(atom).copy()
+                if atom not in self.heard and holders.sum() > 1:
+                    return holders
+        return found.copy()
+
+    def _fitting(self, room: int, kept: Mask) -> Round | None:
+        """The largest of some rounds that fit into the room that is left, with fewer or more conditions than usual."""
+        best = None
+        for attempt in range(_TRIES):
+            atoms = self._remembered()
+            if attempt % 2:
+                name = atoms[0][0]
+                atoms = [atom for atom in self.heard if atom[0] == name] if self.style == "verbose" else self._shuffled()
+            query = self._loosened(atoms, kept)
+            drawn = self._round(self._guess(self.table.meet(query), closing=False), query)
+            if drawn.tokens <= room and (best is None or drawn.tokens > best.tokens):
+                best = drawn
+        return best
+
+    def _shuffled(self) -> list[Atom]:
+        atoms = list(self.heard)
+        return [atoms[k] for k in self.rng.permutation(len(atoms))]
+
+    def _round(self, guess: int, query: Sequence[Atom] | None) -> Round:
+        """The next round, not added yet."""
+        number = len(self.rounds) + 1
+        start = self.rounds[-1].start + len(self.rounds[-1].messages) if self.rounds else 1
+        messages: list[Message] = []
+        sections: tuple[str, ...] = ()
+        lists: tuple[NDArray[np.intp], ...] = ()
+        if query is not None:
+            conditions = to_conditions(Constraints.of(query).atoms())
+            call = ToolCall(TOOL, {"conditions": conditions}, f"call_{start}")
+            result = search(self.table, conditions, self.style)
+            messages += [Message("assistant", calls=(call,)), Message("tool", result, call_id=call.id)]
+            atoms = to_atoms(conditions)
+            sections = ("",) if self.style == "concise" else tuple(dict.fromkeys(atom[0] for atom in atoms))
+            lists = tuple(np.flatnonzero(self.table.meet(a for a in atoms if name in ("", a[0]))) for name in sections)
+        messages.append(Message("assistant", f"<answer>{self.table.names[guess]}</answer>"))
+        messages.append(Message("user", write_feedback(self.table, number, guess, self.target, self.cap - number)))
+        tokens = sum(map(self.counter.count, messages))
+        return Round(number, guess, sections, lists, tuple(messages), start, tokens)
+
+    def _add(self, drawn: Round) -> None:
+        """Add a round to the log, and take in its feedback."""
+        self.rounds.append(drawn)
+        self.tokens += drawn.tokens
+        if drawn.lists:
+            self.left &= within(drawn.lists, len(self.table))
+        self.repeats += bool(self.guessed[drawn.guess])
+        self.guessed[drawn.guess] = True
+        for atom in self.table.told(drawn.guess, self.target):
+            self.heard[atom] = drawn.number
+
+    def _choose_decoys(self, drawn: Round) -> None:
+        """Items of the first list that stay in all lists until the end is near."""
+        able = [place for place in drawn.lists[0].tolist() if place != self.target and not self.guessed[place]]
+        self.decoys[self.rng.permutation(able)[:_DECOYS]] = True

@@ -1,0 +1,127 @@
+"""The benchmark as rows of its published format (AgentLongBench, appendix B; the data card names the fields).
+
+A row holds the whole log as chat-completions messages, a question, the answer, and what is needed to judge both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from agentgym.envs.agentlongbench.config import FULL
+from agentgym.envs.agentlongbench.qa_world import QAConfig, draw_log
+from agentgym.envs.agentlongbench.rollout import Log
+from agentgym.envs.agentlongbench.scoring import TASKS, metric
+from agentgym.envs.agentlongbench.tasks import Question, ask, context_length
+from agentgym.messages import Chat
+from agentgym.tokens import TokenCounter
+
+K = 1_024
+LENGTHS: Mapping[str, int] = {
+    "32k": 32 * K,
+    "64k": 64 * K,
+    "128k": 128 * K,
+    "256k": 256 * K,
+    "512k": 512 * K,
+    "1M": 1_024 * K,
+    "2M": 2_048 * K,
+    "4M": 4_096 * K,
+}
+"""The lengths of the benchmark in tokens, by the names of its folders."""
+_TOOL, _ENV, _FINAL = "tool_response", "env_response", "final_guess"
+TARGETS: Mapping[str, str] = {
+    task: _TOOL if task.endswith("_tool") else _ENV if task.endswith("_env") else _FINAL for task in TASKS
+}
+"""Which part of a log a task is about: the folder of its file."""
+_25 = (25,) * 8
+COUNTS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    "concise": {
+        "count_frequency_tool": _25,
+        "find_duplicates_tool": _25,
+        "find_target_offsets_tool": _25,
+        "count_correctness_env": _25,
+        "count_frequency_env": (16, 12, 18, 17, 23, 21, 16, 17),
+        "find_round_largest_value_env": (20, 23, 20, 19, 12, 17, 18, 19),
+        "weighted_summation_env": (14, 15, 12, 14, 15, 12, 16, 14),
+        "intersection": (50,) * 8,
+    },
+    "verbose": {
+        "count_frequency_tool": _25,
+        "find_duplicates_tool": (24, *_25[1:]),
+        "find_target_offsets_tool": (26, *_25[1:]),
+        "count_correctness_env": _25,
+        "count_frequency_env": (21, 24, 20, 21, 13, 17, 20, 21),
+        "find_round_largest_value_env": (13, 13, 16, 15, 20, 18, 24, 17),
+        "weighted_summation_env": (16, 13, 14, 14, 17, 15, 6, 12),
+        "intersection": (50,) * 8,
+    },
+}
+"""How many samples each task has at each length (tables 3 to 6), by style."""
+
+_FORM = " Write the answer alone between <answer> and </answer>."
+
+
+def count(setting: str, length: str, task: str) -> int:
+    """How many rows the paper has in a cell."""
+    return COUNTS[FULL[setting]["style"]][task][list(LENGTHS).index(length)]
+
+
+def make_log(setting: str, tokens: int, sample: int, seed: int, counter: TokenCounter) -> Log:
+    """The log of a sample; all tasks ask about the same logs."""
+    config = QAConfig(**FULL[setting], length=tokens, min_list=50, counter=counter.name)
+    rng = np.random.default_rng((seed, list(FULL).index(setting), tokens, sample))
+    return draw_log(config, rng, counter, isolate=config.style == "concise")
+
+
+def make_rows(
+    setting: str, tokens: int, sample: int, tasks: Mapping[str, int], seed: int, counter: TokenCounter
+) -> Iterator[dict[str, Any]]:
+    """The rows of one log: one for each task that has more samples than `sample`.
+
+    Args:
+        setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
+        tokens: The length of the log with its question.
+        sample: The number of the log, from 0.
+        tasks: The tasks, with the number of samples that each has.
+        seed: Seeds all that is drawn.
+        counter: What counts tokens.
+    """
+    asked = [task for task, samples in tasks.items() if sample < samples]
+    if not asked:
+        return
+    log = make_log(setting, tokens, sample, seed, counter)
+    messages = Chat(tuple(log.messages)).to_openai()
+    for task in asked:
+        rng = np.random.default_rng((seed, list(FULL).index(setting), tokens, sample, list(TASKS).index(task)))
+        yield _row(ask(task, log, rng), log, messages, sample, counter) | {"setting": setting, "length": tokens}
+
+
+def _row(question: Question, log: Log, messages: list[dict[str, Any]], sample: int, counter: TokenCounter) -> dict[str, Any]:
+    asked = question.asked
+    rounds = f"_i{asked.i}_j{asked.j}" if asked.j else f"_r{asked.i}" if asked.i else ""
+    return {
+        "id": f"{sample}{rounds}",
+        "sample_id": sample,
+        "question_type": TASKS[asked.task],
+        "messages": messages,
+        "question": asked.text() + _FORM,
+        "answer": question.answer,
+        **question.extra,
+        "task": asked.task,
+        "metric": metric(asked.task, asked.style),
+        "chance": question.chance,
+        "rounds": len(log.rounds),
+        "tokens": log.tokens,
+        "acl_scan": context_length(question.scan, log, counter),
+        "acl_min": context_length(question.least, log, counter),
+        "evidence": [list(asdict(span).values()) for span in question.scan],
+    }
+
+
+def prompt(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a model is to answer: the log, with the question at the end of its last message, so that roles alternate."""
+    *messages, last = row["messages"]
+    return [*messages, {**last, "content": f"{last['content']}\n\n{row['question']}"}]

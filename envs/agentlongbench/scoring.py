@@ -1,0 +1,124 @@
+"""Reading answers and scoring them (AgentLongBench, section 3.1 and the published evaluator, with its slips mended).
+
+A name is right whatever its case, spaces, hyphens and accents; digits of a name are never taken for the numbering of a list; the
+first of two items is worth a half, whatever stands in the second place.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from agentgym.envs.agentlongbench.items import plain
+
+Answer: TypeAlias = int | bool | str | list[str]
+
+TASKS: Mapping[str, str] = {
+    "count_frequency_tool": "Count Frequency(Tool)",
+    "find_duplicates_tool": "Find Duplicates(Tool)",
+    "find_target_offsets_tool": "Find Target Offsets(Tool)",
+    "count_correctness_env": "Count Correctness(Env)",
+    "count_frequency_env": "Count Frequency(Env)",
+    "find_round_largest_value_env": "Find Round with Largest Value(Env)",
+    "weighted_summation_env": "Weighted Summation(Env)",
+    "intersection": "Intersection",
+}
+"""The tasks, with their labels in the published rows."""
+
+_FORMS: Mapping[str, str] = {"find_duplicates_tool": "bool", "find_target_offsets_tool": "pair"}
+_TOLD = {
+    "int": "a whole number",
+    "bool": "yes or no",
+    "pair": "the names of two items, such as: first and second",
+    "list": 'a list of names, such as: ["first", "second"]',
+    "name": "the name of one item",
+}
+_METRICS = {"list": "f1", "pair": "ordered pair"}
+_TAG = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
+_NUMBER = re.compile(r"-?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)")
+_NUMBERING = re.compile(r"^\s*(?:[0-9]+[.)]\s+|[-*•]\s+)")
+_FENCE = re.compile(r"```[a-z]*\n?|```")
+_PREFIX = re.compile(r"^(?:the )?(?:final )?(?:answer|item|hidden item|target)(?: is:?|:)\s*", re.IGNORECASE)
+_BREAK = re.compile(r"\s+and\s+|[,;|\n]|\s+&\s+", re.IGNORECASE)
+_NO = re.compile(r"\b(?:no|false|not|none|neither|doesn't)\b", re.IGNORECASE)
+_YES = re.compile(r"\b(?:yes|true|contains|appears|does|both)\b", re.IGNORECASE)
+_LONGEST = 1_000_000
+_DIGITS = 18
+
+
+def form(task: str, style: str) -> str:
+    """What kind of answer a task takes: `int`, `bool`, `pair`, `list` or `name`."""
+    if task == "intersection":
+        return "name" if style == "concise" else "list"
+    return _FORMS.get(task, "int")
+
+
+def told_form(task: str, style: str) -> str:
+    """The form of an answer in words."""
+    return _TOLD[form(task, style)]
+
+
+def metric(task: str, style: str) -> str:
+    """What the score of a task is: `accuracy`, `ordered pair` (with half credit) or `f1`."""
+    return _METRICS.get(form(task, style), "accuracy")
+
+
+def last_tag(reply: str) -> str | None:
+    """What the last `<answer>` of a reply holds, or None."""
+    found = _TAG.findall(reply[-_LONGEST:])
+    return found[-1].strip() if found else None
+
+
+def read(kind: str, text: str) -> Answer | None:
+    """An answer from its text, or None if it is not of the kind."""
+    text = _FENCE.sub("", text[:_LONGEST]).strip()
+    if kind == "int":
+        numbers = _NUMBER.findall(re.sub(r"([0-9])\.[0-9]+", r"\1", text))
+        return int(numbers[-1].replace(",", "")) if numbers and len(numbers[-1]) <= _DIGITS else None
+    if kind == "bool":
+        return False if _NO.search(text) else True if _YES.search(text) else None
+    names = _names(text)
+    if kind == "name":
+        return names[0] if len(names) == 1 else None
+    if kind == "pair":
+        return names if 1 <= len(names) <= 2 else None
+    return names
+
+
+def score(kind: str, answer: Answer, reply: Answer | None) -> float:
+    """The score of an answer that was read, in [0, 1]: 0 for none."""
+    if reply is None:
+        return 0.0
+    if isinstance(answer, (bool, int)):
+        return float(reply == answer)
+    if isinstance(answer, str):
+        return float(isinstance(reply, str) and plain(reply) == plain(answer))
+    given, right = [plain(name) for name in as_list(reply)], [plain(name) for name in answer]
+    if kind == "pair":
+        return 1.0 if given == right else 0.5 if given[:1] == right[:1] else 0.0
+    common = len(set(given) & set(right))
+    return 2 * common / (len(set(given)) + len(set(right))) if common else 0.0
+
+
+def as_list(reply: Answer) -> Sequence[str]:
+    """An answer of one or several names as names."""
+    return reply if isinstance(reply, list) else [str(reply)]
+
+
+def _names(text: str) -> list[str]:
+    """The names in a text: a list literal, or names separated by commas, `and`, semicolons, bars or line breaks."""
+    text = _PREFIX.sub("", text)
+    if text.startswith("[") and text.endswith("]"):
+        for load in (json.loads, ast.literal_eval):
+            try:
+                data = load(text)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue
+            if isinstance(data, list) and all(isinstance(name, str) for name in data):
+                return [name for name in data if plain(name)]
+        text = text[1:-1]
+    parts = (_NUMBERING.sub("", part).strip(" \t\"'`*()[]") for part in _BREAK.split(text))
+    return [part for part in parts if plain(part)]

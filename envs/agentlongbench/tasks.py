@@ -1,0 +1,280 @@
+"""Questions about a log, with their answers, the evidence that they need and what chance would score (section 2.3.3).
+
+Answers are computed from the log's own data; the tests compute them again from the text of its messages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.envs.agentlongbench.engine import dumps
+from agentgym.envs.agentlongbench.items import Operator
+from agentgym.envs.agentlongbench.questions import Asked
+from agentgym.envs.agentlongbench.rollout import Log, Round, within
+from agentgym.envs.agentlongbench.scoring import Answer
+from agentgym.tokens import TokenCounter
+
+_CORRECT: frozenset[Operator] = frozenset(("has", "=="))
+_SHORT = 100
+"""A verbose intersection is asked where it has at most so many items, if there is such a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of the text of a message: `text[start:end]`."""
+
+    message: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a log.
+
+    Attributes:
+        asked: The question.
+        answer: The answer.
+        scan: What has to be read to be sure of it, without skill: the tool results or the profiles.
+        least: A smallest part of the log that proves it: entries, lines or the heads of lists. For the concise intersection, the
+            results of few rounds that leave the item alone, found greedily.
+        chance: The mean score of the best answer that is drawn without looking at the evidence.
+        extra: More fields of the published row.
+    """
+
+    asked: Asked
+    answer: Answer
+    scan: tuple[Span, ...]
+    least: tuple[Span, ...]
+    chance: float
+    extra: Mapping[str, Any]
+
+
+def ask(task: str, log: Log, rng: np.random.Generator) -> Question:
+    """Draw a question of a task about a log; a log of three rounds has one of each.
+
+    Args:
+        task: The task; for the concise `intersection` the log has to isolate the hidden item.
+        log: The log.
+        rng: What is drawn comes from it.
+    """
+    return _BUILDERS[task](log, rng)
+
+
+def context_length(spans: Iterable[Span], log: Log, counter: TokenCounter) -> int:
+    """The adequate context length: the tokens of the evidence (section 4.3; the formula is ours, the paper gives none)."""
+    messages = list(log.messages)
+    return sum(counter.length(messages[span.message].text[span.start : span.end]) for span in spans)
+
+
+def _count_frequency_tool(log: Log, rng: np.random.Generator) -> Question:
+    turn = _tool_round(log, rng)
+    held = within_any(turn.lists, len(log.table))
+    place = _pick(held if rng.random() < 0.5 or held.all() else ~held, rng)
+    counted = [place in places for places in turn.lists]
+    asked = Asked("count_frequency_tool", i=turn.number, name=log.table.names[place])
+    least = [_entry(turn, k, log.table.names[place]) if held else _list(turn, k) for k, held in enumerate(counted)]
+    extra = {"round": turn.number, "target_name": asked.name}
+    return Question(asked, sum(counted), (_whole(turn),), tuple(least), 1 / (1 + len(counted)), extra)
+
+
+def _find_duplicates(log: Log, rng: np.random.Generator) -> Question:
+    first, second = _two(log.rounds[1:], rng)
+    masks = [within_any(turn.lists, len(log.table)) for turn in (first, second)]
+    both = masks[0] & masks[1]
+    one = masks[0] ^ masks[1]
+    wrong = one if one.any() else ~both
+    place = _pick(both if rng.random() < 0.5 or not wrong.any() else wrong, rng)
+    name, answer = log.table.names[place], bool(both[place])
+    asked = Asked("find_duplicates_tool", i=first.number, j=second.number, name=name)
+    pairs = list(zip((first, second), masks, strict=True))
+    least = [next(_entry(t, k, name) for k, p in enumerate(t.lists) if place in p) for t, mask in pairs if answer and mask[place]]
+    missing = [_whole(turn) for turn, mask in pairs if not mask[place]][:1]
+    extra = {"i_round": first.number, "j_round": second.number, "pokemon_name": name}
+    return Question(asked, answer, (_whole(first), _whole(second)), tuple(least or missing), 0.5, extra)
+
+
+def _find_offsets(log: Log, rng: np.random.Generator) -> Question:
+    able = [turn for turn in log.rounds[1:] if _followed(turn, turn.guess) is not None]
+    if able:
+        turn = able[rng.integers(len(able))]
+        place = turn.guess
+    else:  # no guess has two items after it, so another item is taken
+        turn = _tool_round(log, rng)
+        place = int(rng.choice(turn.lists[0][:-2]))
+    k, at = _followed(turn, place) or (0, 0)
+    names = [log.table.names[p] for p in turn.lists[k][at : at + 3]]
+    asked = Asked("find_target_offsets_tool", i=turn.number, name=names[0])
+    head = Span(turn.start + 1, 0, _entry(turn, k, names[2]).end)
+    extra = {"round": turn.number, "i_round": turn.number, "guess_name": names[0]}
+    return Question(asked, names[1:], (_whole(turn),), (head,), 0.5 / (len(log.table) - 1), extra)
+
+
+def _count_correctness(log: Log, rng: np.random.Generator) -> Question:
+    turn = log.rounds[rng.integers(len(log.rounds))]
+    told = log.table.told(turn.guess, log.target)
+    spans = (_sections(turn),)
+    asked = Asked("count_correctness_env", i=turn.number)
+    answer = sum(operator in _CORRECT for _, operator, _ in told)
+    return Question(asked, answer, spans, spans, 1 / (1 + len(told)), {"round": turn.number})
+
+
+def _count_frequency_env(log: Log, rng: np.random.Generator) -> Question:
+    table = log.table
+    texts = [k for k, section in enumerate(table.sections) if not section.numeric]
+    guess = log.rounds[rng.integers(len(log.rounds))].guess
+    place = int(rng.choice(texts)) if texts else 0
+    value = table.columns[place][guess][int(rng.integers(len(table.columns[place][guess])))]
+    section = table.sections[place].name
+    asked = Asked("count_frequency_env", last=len(log.rounds), name=str(value), section=section)
+    answer = sum(value in table.columns[place][turn.guess] for turn in log.rounds)
+    least = tuple(_line(turn, section) for turn in log.rounds)
+    extra = {"property_value": asked.name}
+    return Question(asked, answer, tuple(map(_sections, log.rounds)), least, 1 / (1 + len(log.rounds)), extra)
+
+
+def _find_largest(log: Log, rng: np.random.Generator) -> Question:
+    table = log.table
+    numeric = [k for k, section in enumerate(table.sections) if section.numeric]
+    place = max(numeric, key=lambda k: len(set(table.columns[k])))
+    section = table.sections[place].name
+    numbers = [int(table.columns[place][turn.guess][0]) for turn in log.rounds]
+    asked = Asked("find_round_largest_value_env", last=len(numbers), section=section)
+    least = tuple(_line(turn, section) for turn in log.rounds)
+    extra = {"base_stats_info": {str(k): number for k, number in enumerate(numbers, 1)}}
+    answer = 1 + numbers.index(max(numbers))
+    return Question(asked, answer, tuple(map(_sections, log.rounds)), least, 1 / len(numbers), extra)
+
+
+def _weighted_summation(log: Log, rng: np.random.Generator) -> Question:
+    first, second = _two(log.rounds, rng)
+    weights = {section.name: section.weight for section in log.table.sections}
+    told = [log.table.told(turn.guess, log.target) for turn in (first, second)]
+    scores = [sum(weights[name] for name, operator, _ in atoms if operator in _CORRECT) for atoms in told]
+    most = max(sum(weights[name] for name, _, _ in atoms) for atoms in told)
+    asked = Asked("weighted_summation_env", i=first.number, j=second.number, weights=weights)
+    spans = (_sections(first), _sections(second))
+    extra = {"i_round": first.number, "j_round": second.number}
+    answer = abs(scores[0] - scores[1])
+    return Question(asked, answer, spans, spans, 1 / (1 + most), extra)
+
+
+def _intersection(log: Log, rng: np.random.Generator) -> Question:
+    return (_hidden if log.style == "concise" else _common)(log, rng)
+
+
+def _hidden(log: Log, rng: np.random.Generator) -> Question:
+    name = log.table.names[log.target]
+    turns = log.rounds[1:]
+    asked = Asked("intersection", last=len(log.rounds), style="concise")
+    least = tuple(_whole(turn) for turn in _cover(turns, len(log.table)))
+    return Question(asked, name, tuple(map(_whole, turns)), least, 1 / len(log.table), {"answer_name": name})
+
+
+def _common(log: Log, rng: np.random.Generator) -> Question:
+    sizes = [(int(within(turn.lists, len(log.table)).sum()), len(turn.lists) == 1) for turn in log.rounds[1:]]
+    several = [k for k, (size, single) in enumerate(sizes) if not single and size <= _SHORT]
+    k = several[rng.integers(len(several))] if several else min(range(len(sizes)), key=lambda k: (sizes[k][1], sizes[k][0]))
+    turn = log.rounds[1 + k]
+    names = sorted(log.table.listed(within(turn.lists, len(log.table))))
+    asked = Asked("intersection", i=turn.number, style="verbose")
+    lists = tuple(_list(turn, k) for k in range(len(turn.lists)))
+    chance = 2 * len(names) / (len(names) + len(log.table))
+    extra = {"round": turn.number, "answer_name": names}
+    return Question(asked, names, (_whole(turn),), lists, chance, extra)
+
+
+_BUILDERS: Mapping[str, Callable[[Log, np.random.Generator], Question]] = {
+    "count_frequency_tool": _count_frequency_tool,
+    "find_duplicates_tool": _find_duplicates,
+    "find_target_offsets_tool": _find_offsets,
+    "count_correctness_env": _count_correctness,
+    "count_frequency_env": _count_frequency_env,
+    "find_round_largest_value_env": _find_largest,
+    "weighted_summation_env": _weighted_summation,
+    "intersection": _intersection,
+}
+
+
+def within_any(lists: Sequence[NDArray[np.intp]], items: int) -> NDArray[np.bool_]:
+    """The items that are in some list."""
+    mask = np.zeros(items, bool)
+    for places in lists:
+        mask[places] = True
+    return mask
+
+
+def _tool_round(log: Log, rng: np.random.Generator) -> Round:
+    return log.rounds[1 + rng.integers(len(log.rounds) - 1)]
+
+
+def _two(turns: Sequence[Round], rng: np.random.Generator) -> tuple[Round, Round]:
+    first, second = sorted(rng.choice(len(turns), 2, replace=False).tolist())
+    return turns[first], turns[second]
+
+
+def _pick(mask: NDArray[np.bool_], rng: np.random.Generator) -> int:
+    return int(rng.choice(np.flatnonzero(mask)))
+
+
+def _followed(turn: Round, place: int) -> tuple[int, int] | None:
+    """The first list that holds an item, and its place there, if two more items come after it."""
+    for k, places in enumerate(turn.lists):
+        at = np.flatnonzero(places == place)
+        if len(at):
+            return (k, int(at[0])) if at[0] + 2 < len(places) else None
+    return None
+
+
+def _cover(turns: Sequence[Round], items: int) -> list[Round]:
+    """Few rounds whose lists have in common what all have: each time the one that excludes the most."""
+    lists = np.array([within(turn.lists, items) for turn in turns])
+    left, last = np.ones(items, bool), int(lists.all(axis=0).sum())
+    chosen: list[int] = []
+    while left.sum() > last:
+        best = int(np.argmin((lists & left).sum(axis=1)))
+        left &= lists[best]
+        chosen.append(best)
+    return [turns[k] for k in sorted(chosen)]
+
+
+def _whole(turn: Round) -> Span:
+    return Span(turn.start + 1, 0, len(turn.result.text))
+
+
+def _sections(turn: Round) -> Span:
+    text = turn.feedback.text
+    return Span(turn.start + len(turn.messages) - 1, text.index("Sections:"), text.index("\nResult: "))
+
+
+def _line(turn: Round, section: str) -> Span:
+    text = turn.feedback.text
+    start = text.index(f"\n  - {section}: ") + 1
+    return Span(turn.start + len(turn.messages) - 1, start, text.index("\n", start))
+
+
+def _list(turn: Round, k: int) -> Span:
+    """The list with the number k in a result."""
+    text, start = turn.result.text, -1
+    for _ in range(k + 1):
+        start = re.compile(r'"(?:intersection|candidates)": \[').search(text, start + 1).end() - 1  # type: ignore[union-attr]
+    return Span(turn.start + 1, start, text.index("]", start) + 1)
+
+
+def _entry(turn: Round, k: int, name: str) -> Span:
+    """A name in the list with the number k."""
+    span, entry = _list(turn, k), dumps(name)
+    start = turn.result.text.index(entry, span.start)
+    return Span(span.message, start, start + len(entry))
+
+
+def as_json(answer: Answer) -> str:
+    """An answer as text that every reader takes."""
+    return json.dumps(answer, ensure_ascii=False) if isinstance(answer, list) else str(answer)

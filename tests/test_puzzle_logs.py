@@ -1,0 +1,190 @@
+"""Generated logs of AgentLongBench: what the behaviour knobs do, whole rounds, filled lengths, isolation, and replay."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentgym.envs.agentlongbench.config import ItemsConfig
+from agentgym.envs.agentlongbench.engine import search
+from agentgym.envs.agentlongbench.rollout import FILLED, RESERVE, SHORTEST, Habits, Log, play
+from agentgym.messages import Chat
+from agentgym.tokens import TokenCounter, counter
+
+HEURISTIC = counter("heuristic")
+SETTINGS = [(k, s) for k in ("intensive", "free") for s in ("concise", "verbose")]
+
+
+def make(knowledge: str = "free", style: str = "concise", seed: int = 0, items: int = 300, **options: Any) -> Log:
+    habits = Habits(**{name: options.pop(name) for name in list(options) if name in Habits.__dataclass_fields__})
+    config = ItemsConfig(knowledge=knowledge, items=items)
+    rng = np.random.default_rng(seed)
+    table = config.table(rng)
+    least = min(habits.min_list, items // 4)
+    target = next(iter(config.targets(table, rng, least)))
+    return play(table, target, style, habits, seed, **{"counter": HEURISTIC, **options})
+
+
+def calls(log: Log) -> list[list[dict[str, Any]]]:
+    """The conditions of each query."""
+    return [each.messages[0].calls[0].arguments["conditions"] for each in log.rounds[1:]]
+
+
+def sections(conditions: list[dict[str, Any]]) -> set[str]:
+    return {condition["section"] for condition in conditions}
+
+
+@pytest.mark.parametrize(("knowledge", "style"), SETTINGS)
+def test_every_list_is_a_function_of_the_call_and_holds_the_hidden_item(knowledge: str, style: str) -> None:
+    for seed in range(4):
+        log = make(knowledge, style, seed, rounds=25)
+        again = make(knowledge, style, seed, rounds=25)
+        assert list(log.messages) == list(again.messages)
+        name = log.table.names[log.target]
+        for each in log.rounds[1:]:
+            conditions = each.messages[0].calls[0].arguments["conditions"]
+            assert search(log.table, conditions, style) == each.result.text
+            data = json.loads(each.result.text)
+            lists = [data["intersection"]] if style == "concise" else [part["candidates"] for part in data["per_section"]]
+            assert [[log.table.names[k] for k in places] for places in each.lists] == lists
+            assert all(name in names and len(names) >= 50 for names in lists)
+            assert each.guess != log.target
+
+
+@pytest.mark.parametrize("style", ["concise", "verbose"])
+def test_the_order_of_messages_and_the_ids_of_calls_are_those_of_the_paper(style: str) -> None:
+    log = make(style=style, rounds=6)
+    messages = Chat(tuple(log.messages)).to_openai()
+    assert [m["role"] for m in messages[:7]] == ["system", "assistant", "user", "assistant", "tool", "assistant", "user"]
+    for place, message in enumerate(messages):
+        for call in message.get("tool_calls", ()):
+            assert call["id"] == f"call_{place}" == messages[place + 1]["tool_call_id"]
+            assert isinstance(call["function"]["arguments"], str)
+    assert messages[3]["tool_calls"][0]["id"] == "call_3"
+    assert messages[1]["content"].startswith("<answer>")
+    assert [m["content"].split(":")[0] for m in messages if m["role"] == "user"] == [f"Round {k}" for k in range(1, 7)]
+    left = [int(m["content"].rsplit(" ", 1)[1]) for m in messages if m["role"] == "user"]
+    assert left == list(range(left[0], left[0] - 6, -1))
+    assert left[0] == (2010 if style == "concise" else 260)
+
+
+@pytest.mark.parametrize(("knowledge", "style"), SETTINGS)
+@pytest.mark.parametrize("length", [SHORTEST, 9_000, 32_768, 150_000])
+def test_lengths_are_filled_with_whole_rounds(knowledge: str, style: str, length: int) -> None:
+    small = length < 30_000
+    log = make(knowledge, style, 3, items=60 if small else 300, length=length, min_list=10 if small else 40)
+    room = length - RESERVE
+    assert FILLED * room <= log.tokens <= room
+    assert log.tokens == sum(map(HEURISTIC.count, log.messages))
+    assert list(log.messages)[-1].text.startswith(f"Round {len(log.rounds)}: ")
+    assert len(log.rounds) >= 4
+    messages = list(log.messages)
+    for each in log.rounds:
+        assert messages[each.start : each.start + len(each.messages)] == list(each.messages)
+
+
+def test_any_tokenizer_counts() -> None:
+    letters = TokenCounter("letters", len)
+    log = make(length=200_000, counter=letters)
+    assert FILLED * (200_000 - RESERVE) <= sum(map(letters.count, log.messages)) <= 200_000 - RESERVE
+
+
+@pytest.mark.parametrize("knowledge", ["intensive", "free"])
+def test_the_lists_together_leave_the_hidden_item_and_only_late(knowledge: str) -> None:
+    for seed in range(6):
+        log = make(knowledge, "concise", seed, length=60_000, isolate=True)
+        common, spent, alone = set(log.table.names), 0, 0
+        for each in log.rounds:
+            spent += each.tokens
+            if each.lists:
+                names = json.loads(each.result.text)["intersection"]
+                assert len(names) >= 50, "no list alone tells it"
+                common &= set(names)
+                alone = alone or (spent if len(common) == 1 else 0)
+        assert common == {log.table.names[log.target]}
+        assert alone / log.tokens > 0.5, "and no early part of the log"
+        assert log.survivors[-1] == 1
+
+
+def test_isolation_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no log of 3 rounds can be made; take more, or a min_list below 75"):
+        make(rounds=3, min_list=75, seed=1, isolate=True)
+
+
+def test_guesses_are_repeated_only_where_the_list_has_no_other() -> None:
+    log = make(items=60, rounds=150, min_list=5)
+    seen: set[int] = set()
+    repeats = 0
+    for each in log.rounds:
+        repeats += each.guess in seen
+        if each.lists and each.guess in seen:
+            assert all(place in seen or place == log.target for place in each.lists[0].tolist())
+        seen.add(each.guess)
+    assert repeats == log.repeats > 0
+
+
+def test_the_window_and_forgetting() -> None:
+    """Without masks and relaxing, a query holds what the newest rounds told, and what is remembered."""
+    quiet: dict[str, Any] = {"mask_prob": 0.0, "epsilon": 0.0, "min_list": 2, "items": 300, "style": "verbose"}
+    log = make(history_window=1, forget_history_prob=1.0, rounds=12, **quiet)
+    for before, conditions in zip(log.rounds, calls(log), strict=False):
+        told = log.table.told(before.guess, log.target)
+        asked = {(c["section"], str(v)) for c in conditions for v in c.get("values", [c.get("threshold")])}
+        assert asked <= {(section, str(value)) for section, _, value in told}
+    sizes = {}
+    for window, forget in ((1, 1.0), (3, 1.0), (1, 0.5), (1, 0.0)):
+        logs = [make(history_window=window, forget_history_prob=forget, rounds=15, seed=seed, **quiet) for seed in range(4)]
+        sizes[window, forget] = np.mean([len(c.get("values", [0])) for each in logs for query in calls(each) for c in query])
+    assert sizes[1, 1.0] < sizes[3, 1.0]
+    assert sizes[1, 1.0] < sizes[1, 0.5] < sizes[1, 0.0]
+
+
+def test_masks_leave_out_sections_but_never_all() -> None:
+    quiet: dict[str, Any] = {"epsilon": 0.0, "min_list": 2, "style": "verbose", "rounds": 30}
+    for most in (0, 2, 6):
+        masked = make(mask_prob=1.0, max_mask_sections=most, **quiet)
+        counts = Counter(len(sections(conditions)) for conditions in calls(masked))
+        assert max(counts) <= 6 - most or most == 6
+        assert min(counts) >= 1
+        if most == 6:
+            assert set(counts) == {1}
+    shares = [np.mean([len(sections(c)) for c in calls(make(mask_prob=p, max_mask_sections=6, **quiet))]) for p in (0.0, 0.5, 1.0)]
+    assert shares[0] > shares[1] > shares[2]
+
+
+def test_epsilon_leaves_out_conditions() -> None:
+    sizes = []
+    for epsilon in (0.0, 1.0):
+        log = make(mask_prob=0.0, epsilon=epsilon, min_list=2, style="verbose", rounds=60)
+        sizes.append(np.mean([sum(len(c.get("values", [0])) for c in conditions) for conditions in calls(log)]))
+    assert sizes[1] < 0.75 * sizes[0]
+
+
+def test_time_and_memory_grow_linearly() -> None:
+    """What a round works on does not grow with the log: conditions and the state of the agent are bounded by the items."""
+    logs = [make(length=length, items=300) for length in (60_000, 600_000)]
+    per_round = [np.mean([len(json.dumps(conditions)) for conditions in calls(log)]) for log in logs]
+    assert per_round[1] < 1.5 * per_round[0]
+    assert len(list(logs[1].messages)) == 1 + 4 * len(logs[1].rounds) - 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rounds": 2}, r"rounds must be an integer in \[3, 100000\], got 2"),
+        ({"length": 100}, r"length must be an integer in \[4000, 1000000000\], got 100"),
+        ({"rounds": 9, "history_window": 0}, r"history_window must be an integer in \[1, 100\], got 0"),
+        ({"rounds": 9, "epsilon": 1.5}, r"epsilon must be a number in \[0.0, 1.0\], got 1.5"),
+        ({"rounds": 9, "forget_history_prob": -1}, r"forget_history_prob must be a number in \[0.0, 1.0\], got -1"),
+        ({"rounds": 9, "mask_prob": "x"}, r"mask_prob must be a number in \[0.0, 1.0\], got 'x'"),
+        ({"rounds": 9, "max_mask_sections": 7}, r"max_mask_sections must be an integer in \[0, 6\], got 7"),
+        ({"rounds": 9, "min_list": 1}, r"min_list must be an integer in \[2, 10000\], got 1"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**options)
