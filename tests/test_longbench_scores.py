@@ -169,6 +169,7 @@ def test_the_report_has_tables_and_a_heat_map(data: Path, tmp_path: Path) -> Non
     assert "| concise | tool | 16,384 | 6 |" in (tmp_path / "summary.md").read_text()
     scores, contexts = tables
     assert len(scores[2]) == 16
+    assert scores[2][0][4] == "100.0 [34.2, 100.0]"
     by_hand = [each.acl_scan for each in outcomes if (each.setting, each.task[-4:]) == ("ki-c", "_env")]
     row = next(line for line in contexts[2] if line[:2] == ["concise", "environment"])
     assert row[4] == f"{sum(by_hand) / len(by_hand):,.1f}"

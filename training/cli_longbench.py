@@ -39,6 +39,12 @@ def add_longbench(app: typer.Typer, clear_errors: Context, goes_on: Context, con
     """
     commands = typer.Typer(help="AgentLongBench: write its rows, answer them, score the answers.", no_args_is_help=True)
     app.add_typer(commands, name="longbench")
+    _add_rows(commands, clear_errors, goes_on, console)
+    _add_reports(commands, clear_errors, console)
+
+
+def _add_rows(commands: typer.Typer, clear_errors: Context, goes_on: Context, console: Console) -> None:
+    """Add the commands that write and answer rows."""
 
     @commands.command()
     def write(
@@ -69,6 +75,10 @@ def add_longbench(app: typer.Typer, clear_errors: Context, goes_on: Context, con
         with clear_errors(), goes_on():
             answered = sum(longbench.answer(folder, out, PolicyConfig(policy).make("LongContextQA")))
         typer.echo(f"answered {answered} rows in {out}; score them: agentgym longbench score {folder} {out}")
+
+
+def _add_reports(commands: typer.Typer, clear_errors: Context, console: Console) -> None:
+    """Add the commands that make tables and figures."""
 
     @commands.command()
     def score(

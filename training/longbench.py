@@ -14,7 +14,8 @@ from agentgym.envs.agentlongbench.scoring import TASKS, form, last_tag, read, sc
 from agentgym.messages import Chat
 from agentgym.policy import Policy
 from agentgym.tokens import TokenCounter
-from agentgym.training.tables import Table, to_markdown
+from agentgym.training.lore import wilson
+from agentgym.training.tables import Table, percent, to_markdown
 from agentgym.training.trajectories import Trajectory
 from agentgym.world import check_choice, check_int
 
@@ -242,9 +243,15 @@ def score_table(outcomes: Sequence[Outcome]) -> Table:
     header = ["setting", "task", "length", "rows", "score", "chance"]
     lines = []
     for (setting, task, length), rows in _by_cell(outcomes).items():
-        shares = [f"{100 * mean(rows, name):.1f}" for name in ("score", "chance")]
-        lines.append([setting, task, f"{length:,}", str(len(rows)), *shares])
-    return "Scores in %", header, lines
+        lines.append([setting, task, f"{length:,}", str(len(rows)), _share(rows), f"{100 * mean(rows, 'chance'):.1f}"])
+    return "Scores in %, of right and wrong answers with Wilson's 95 % interval", header, lines
+
+
+def _share(rows: Sequence[Outcome]) -> str:
+    """The mean score in %, with its interval where every answer is right or wrong."""
+    if all(row.score in (0.0, 1.0) for row in rows):
+        return percent(wilson(round(sum(row.score for row in rows)), len(rows)))
+    return f"{100 * mean(rows, 'score'):.1f}"
 
 
 def mean(rows: Sequence[Outcome], name: str) -> float:

@@ -180,13 +180,7 @@ def play(
     Raises:
         ValueError: There is not room enough for the rounds, or for the lists to leave the hidden item alone.
     """
-    limit = rounds if rounds is not None else (length or 0) - RESERVE
-    if rounds is None:
-        check_int("length", length, SHORTEST, 10**9)
-    else:
-        check_int("rounds", rounds, 3, 100_000)
-    cap, each = _CAPS[style]
-    cap = max(cap, rounds or ceil(limit / each)) + 1
+    limit, cap = _limits(style, rounds, length)
     for attempt in range(_ATTEMPTS):
         late = min(0.9, habits.late * (1 + attempt // 2))
         game = _Game(table, target, style, habits, np.random.default_rng((seed, attempt)), counter, cap)
@@ -194,6 +188,17 @@ def play(
             return game.log()
     unit = "rounds" if rounds else "tokens"
     raise ValueError(f"no log of {limit} {unit} can be made; take more, or a min_list below {habits.min_list}")
+
+
+def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, int]:
+    """The rounds or tokens that are to be filled, and the cap of rounds."""
+    if rounds is None:
+        check_int("length", length, SHORTEST, 10**9)
+    else:
+        check_int("rounds", rounds, 3, 100_000)
+    limit = rounds if rounds is not None else (length or 0) - RESERVE
+    cap, each = _CAPS[style]
+    return limit, max(cap, rounds or ceil(limit / each)) + 1
 
 
 class _Game:
