@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.envs.gsm_agent.facts import Fact, write_fact
-from agentgym.envs.gsm_agent.vocabulary import DOCUMENT_TYPES, MONTHS, ROLES
+from agentgym.envs.gsm_agent.vocabulary import DOCUMENT_TYPES, MONTHS, ROLES, TOPICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,7 @@ def write_document(facts: Sequence[Fact], timestamp: str, town: str, anonymous: 
     headings, fillers = DOCUMENT_TYPES[kind]
     sentences = rng.sample(fillers, rng.randint(2, len(fillers)))
     place = rng.randint(0, len(sentences))
-    sentences[place:place] = [write_fact(fact, rng, names) for fact in facts]
+    topic = rng.choice(TOPICS).format(phrase=facts[-1].target.phrase)
+    sentences[place:place] = [topic, *(write_fact(fact, rng, names) for fact in facts)]
     heading = rng.choice(headings).format(town=town, month=month_name(timestamp))
     return Document("", f"{heading}\n{' '.join(sentences)}", timestamp, ", ".join(people), kind)

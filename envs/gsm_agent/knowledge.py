@@ -140,7 +140,7 @@ class Knowledge:
         missing = ", ".join(map(_write, self.missing()))
         yield f"Still missing: {missing or 'nothing'}"
         yield f"Pages of results seen: {json.dumps(self.pages, ensure_ascii=False)}"
-        yield f"Last search: {json.dumps([self.last, self.cursor], ensure_ascii=False)}"
+        yield f"Looked up last: {json.dumps([self.last, self.cursor], ensure_ascii=False)}"
 
     @classmethod
     def from_lines(cls, question: Question | None, lines: Sequence[str]) -> Knowledge:

@@ -27,7 +27,7 @@ MARK = "####"
 _PROMPTS = ("zero_shot", "few_shot", "cot")
 _TASK = re.compile(r"Question: (?P<question>.*?)\n(?P<documents>.*)\n?Turn budget: (?P<turns>[0-9]+)", re.DOTALL)
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
-_LEFT = re.compile(r"Turns with a search: ([0-9]+)\nTurns left: (-?[0-9]+)")
+_LEFT = re.compile(r"Turns spent looking: ([0-9]+)\nTurns left: (-?[0-9]+)")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,400})(?:\.[0-9]{1,400})?|[-+]?\.[0-9]{1,400}")
 _ANSWER, _LOST = "Give the answer.", "Nothing is left to search for."
 _SEARCH = 'Search for "{}".'
@@ -264,7 +264,7 @@ class SearchWorld(World[SearchConfig]):
 
     def state(self) -> str:
         """What was read, what is missing, and what was searched for."""
-        return "\n".join([*self.known.lines(), f"Turns with a search: {self.rounds}", f"Turns left: {self.turns_left}"])
+        return "\n".join([*self.known.lines(), f"Turns spent looking: {self.rounds}", f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
         """Search for the first missing quantity, turn a page, or answer."""
@@ -320,8 +320,8 @@ class SearchWorld(World[SearchConfig]):
 
     def read_state(self, state: str) -> None:
         """Take what is known from the text, in place of the history."""
-        told, _, ends = state.rpartition("\nTurns with")
-        left = _LEFT.fullmatch(f"Turns with{ends}")
+        told, _, ends = state.rpartition("\nTurns spent")
+        left = _LEFT.fullmatch(f"Turns spent{ends}")
         if left is None:
             raise ValueError(f"this is not a state of SearchWorld: {state[:100]!r}")
         self.known = Knowledge.from_lines(self.known.question, told.split("\n"))

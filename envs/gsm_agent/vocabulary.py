@@ -65,6 +65,15 @@ TOWNS = tuple(
 )
 MONTHS = tuple("January February March April May June July August September October November December".split())
 
+TOPICS = (
+    "People kept asking about the {phrase}.",
+    "This concerns the {phrase}.",
+    "There has been some talk about the {phrase}.",
+    "The matter of the {phrase} is settled herewith.",
+    "Somebody wanted to know about the {phrase}.",
+    "Notes on the {phrase} follow.",
+)
+"""What a record is about, in words without a number."""
 DOCUMENT_TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "inventory sheet": (
         ("Inventory sheet, {town}, {month}", "{month}, {town}: stock on hand"),
