@@ -22,6 +22,7 @@ LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 """The documents of a task as in table 3 of the paper: a rounded log-normal number between 1 and 14."""
 
 _TRIES = 200
+_ROOM = 40  # a quantity is split up only if there is room for so much in each premise, or its parts would have none left
 _CAST = 3
 
 
@@ -101,9 +102,14 @@ class Draft:
         for _ in range(30):
             number = int(low * ((high + 1) / low) ** self.rng.random()) if 0 < low <= high else 0
             if low <= number <= high and number not in self._numbers:
-                self._numbers.add(number)
-                return number
-        raise _DeadEndError
+                break
+        else:
+            left = [number for number in range(low, high + 1) if number not in self._numbers]
+            if not left:
+                raise _DeadEndError
+            number = self.rng.choice(left)
+        self._numbers.add(number)
+        return number
 
     def put(self, fact: Fact, values: Sequence[int] = ()) -> int:
         """Keep a fact; its value."""
@@ -121,7 +127,7 @@ class Draft:
         """Draw a number of things from `budget` premises, at most `most`; `item` if it may be split up."""
         if budget == 1:
             return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
-        splits = [kind for kind in ("sum", "minus", "product") if kind in self.operators and item and most >= 40]
+        splits = [kind for kind in ("sum", "minus", "product") if kind in self.operators and item and most >= _ROOM * budget]
         if not splits or self.rng.random() < 0.55:
             return self.relate(target, budget, most)
         kind = self.rng.choice(splits)
@@ -170,7 +176,7 @@ class Draft:
         """Draw the dollars that somebody is to pay for an item."""
         if budget == 1:
             return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
-        if "product" not in self.operators or self.rng.random() < 0.3:
+        if "product" not in self.operators or most < _ROOM * budget or self.rng.random() < 0.3:
             return self.relate(target, budget, most)
         things, price = Quantity(target.owner, item), Quantity(target.owner, f"price of the {item}")
         whole = self.count(things, budget - 1, max(20, most // 4), item)
