@@ -18,7 +18,7 @@ DEPTHS = (1, 4, PAGES)
 """How many pages of each query for a quantity are looked at before the next depth is tried."""
 
 _SHOWN = re.compile(r"^\[(?P<id>[^\]\n]+)\] date: (?P<date>[^;\n]*); name: (?P<name>[^;\n]*); type: [^\n]*\n", re.MULTILINE)
-_KNOWN = re.compile(r"\((?P<month>[^)]*)\) (?P<target>[^=]+) = (?P<terms>.+)")
+_KNOWN = re.compile(r"(?P<target>[^=]+) = (?P<terms>.+)")
 _QUANTITY = re.compile(r"\[([^|\]]+) \| ([^\]]+)\]")
 _NUMBER = re.compile(r"[0-9]+")
 _FORMS = {
@@ -41,7 +41,8 @@ class Knowledge:
     Attributes:
         question: What is asked; None if the question is not one of the procedural ones.
         month: The month it is about; empty while unknown.
-        facts: What documents told of that month (of any month while it is unknown), in the order of reading.
+        facts: What documents told of that month, and of people whom the question or a fact names: two tasks of a month have nobody
+            in common, so all this is about the question. In the order of reading.
         pages: How many pages of each query were shown, in the order of first use.
         last: The query of the last search.
         cursor: How many pages of it were shown since it was made.
@@ -49,7 +50,7 @@ class Knowledge:
 
     question: Question | None
     month: str = ""
-    facts: dict[tuple[str, Quantity], Fact] = field(default_factory=dict)
+    facts: dict[Quantity, Fact] = field(default_factory=dict)
     pages: dict[str, int] = field(default_factory=dict)
     last: str = ""
     cursor: int = 0
@@ -72,34 +73,32 @@ class Knowledge:
             self.pages[self.last] = max(self.cursor, self.pages[self.last])
 
     def learn(self, shown: str) -> None:
-        """Take in documents as a result shows them."""
+        """Take in documents as a result shows them: what they tell, in the month of the question, of people who matter."""
         if self.question is None:
             return
         heads = list(_SHOWN.finditer(shown))
+        people = {target.owner for target in self.question.targets}
+        told: list[Fact] = []
         for head, after in zip(heads, [*heads[1:], None], strict=False):
             names, month = tuple(head["name"].split(", ")), month_name(head["date"])
-            if not self.month and any(target.owner in names for target in self.question.targets):
-                self._settle(month)
-            if self.month in ("", month):
-                for fact in read_facts(shown[head.end() : after.start() if after else len(shown)], names):
-                    self.facts.setdefault((month, fact.target), fact)
-
-    def _settle(self, month: str) -> None:
-        self.month = month
-        self.facts = {key: fact for key, fact in self.facts.items() if key[0] == month}
-
-    def now(self) -> dict[Quantity, Fact]:
-        """What is known of the month of the question."""
-        return {target: fact for (month, target), fact in self.facts.items() if self.month in ("", month)}
+            if not self.month and people & set(names):
+                self.month = month
+            if self.month == month:
+                told += read_facts(shown[head.end() : after.start() if after else len(shown)].rstrip(), names)
+        people.update(owner for fact in self.facts.values() for owner in fact.owners)
+        while fresh := [fact for fact in told if fact.target not in self.facts and fact.target.owner in people]:
+            for fact in fresh:
+                self.facts.setdefault(fact.target, fact)
+                people.update(fact.owners)
 
     def answer(self) -> str | None:
         """The answer, once it follows from what was read."""
-        value = self.question.answer(self.now()) if self.question else None
+        value = self.question.answer(self.facts) if self.question else None
         return None if value is None else str(value)
 
     def missing(self) -> list[Quantity]:
         """What the answer depends on and nothing tells of yet."""
-        return open_quantities(self.now(), self.question.targets) if self.question else []
+        return open_quantities(self.facts, self.question.targets) if self.question else []
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
         """Ways to ask for a quantity: with the person; without, as a document may leave the name out; with less weight on the month.
@@ -134,9 +133,9 @@ class Knowledge:
     def lines(self) -> Iterator[str]:
         """What is known, in words; `from_lines` reads it."""
         yield f"Month: {self.month or 'not known'}"
-        for (month, target), fact in self.facts.items():
+        for target, fact in self.facts.items():
             parts = [_write(source) for source in fact.sources] + ["", ""]
-            yield f"({month}) {_write(target)} = {_FORMS[fact.kind].format(n=fact.number, a=parts[0], b=parts[1])}"
+            yield f"{_write(target)} = {_FORMS[fact.kind].format(n=fact.number, a=parts[0], b=parts[1])}"
         missing = ", ".join(map(_write, self.missing()))
         yield f"Still missing: {missing or 'nothing'}"
         yield f"Pages of results seen: {json.dumps(self.pages, ensure_ascii=False)}"
@@ -165,7 +164,7 @@ def _write(quantity: Quantity) -> str:
     return f"[{quantity.owner} | {quantity.phrase}]"
 
 
-def _read(line: str) -> tuple[tuple[str, Quantity], Fact]:
+def _read(line: str) -> tuple[Quantity, Fact]:
     found = _KNOWN.fullmatch(line)
     if found is None:
         raise ValueError(f"this is no known fact: {line[:100]!r}")
@@ -174,4 +173,4 @@ def _read(line: str) -> tuple[tuple[str, Quantity], Fact]:
     terms = _QUANTITY.sub("", found["terms"])
     number, sign = _NUMBER.search(terms), terms.strip(" 0123456789")
     kind = "is" if not sources else _SIGNS[sign][number is None]
-    return (found["month"], target), Fact(target, kind, int(number[0]) if number else None, sources)
+    return target, Fact(target, kind, int(number[0]) if number else None, sources)

@@ -17,7 +17,7 @@ from agentgym.envs.gsm_agent.vocabulary import CONTAINERS, EVENTS, MODIFIERS, NO
 from agentgym.world import check_choice, check_int
 
 OPERATORS = ("more", "fewer", "times", "part", "sum", "minus", "product", "gap", "share")
-MOST_PREMISES = 64
+MOST_PREMISES = 128
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 """The documents of a task as in table 3 of the paper: a rounded log-normal number between 1 and 14."""
 
@@ -76,12 +76,14 @@ class Draft:
         cast: The people it may be about.
         operators: What may be used.
         facts: What was drawn so far.
+        largest: The largest number of a quantity so far.
     """
 
     rng: Random
     cast: Sequence[str]
     operators: Sequence[str]
     facts: dict[Quantity, Fact] = field(default_factory=dict)
+    largest: int = 0
     _items: set[str] = field(default_factory=set)
     _numbers: set[int] = field(default_factory=set)
 
@@ -117,6 +119,7 @@ class Draft:
         value = fact.value(values)
         if value is None or value < 1:
             raise _DeadEndError
+        self.largest = max(self.largest, value)
         return value
 
     def other(self, owner: str) -> str:
@@ -143,8 +146,7 @@ class Draft:
         else:
             boxes, box = self.rng.choice(CONTAINERS)
             first, last = Quantity(target.owner, f"{boxes} of {item}"), Quantity(target.owner, f"{item} in each {box}")
-            whole = self.count(first, budget - 1, max(20, most // 4))
-            values = whole, self.put(Fact(last, "is", self.number(2, max(2, min(60, most // whole)))))
+            return self.product(target, (first, last), budget, most)
         return self.put(Fact(target, kind, None, (first, last)), values)
 
     def relate(self, target: Quantity, budget: int, most: int) -> int:
@@ -157,20 +159,39 @@ class Draft:
         kinds = [kind for kind in ("more", "fewer", "times", "part") if kind in self.operators]
         self.rng.shuffle(kinds)
         for kind in kinds:
-            if kind in ("times", "part"):
-                factors = [n for n in (2, 3, 4) if n not in self._numbers]
-                factors = [n for n in factors if (n * value <= most if kind == "times" else value % n == 0 and value > n)]
-                if not factors:
-                    continue
-                number = self.rng.choice(factors)
-                self._numbers.add(number)
-            else:
-                limit = most - value if kind == "more" else value - 2
-                if limit < 5:
-                    continue
-                number = self.number(2, min(limit, 150))
-            return self.put(Fact(target, kind, number, (source,)), [value])
+            number = self.factor(kind, value, most) if kind in ("times", "part") else self.step(kind, value, most)
+            if number is not None:
+                return self.put(Fact(target, kind, number, (source,)), [value])
         raise _DeadEndError
+
+    def factor(self, kind: str, value: int, most: int) -> int | None:
+        """By how much to multiply or divide a value, if that is possible."""
+        factors = [n for n in (2, 3, 4) if n not in self._numbers]
+        factors = [n for n in factors if (n * value <= most if kind == "times" else value % n == 0 and value > n)]
+        number = self.rng.choice(factors) if factors else None
+        self._numbers |= {number} if number else set()
+        return number
+
+    def step(self, kind: str, value: int, most: int) -> int | None:
+        """By how much to raise or lower a value, if that is possible."""
+        limit = most - value if kind == "more" else value - 2
+        return self.spare(2, min(limit, max(150, most // 8))) if limit >= 5 else None
+
+    def spare(self, low: int, high: int) -> int | None:
+        """A number in [low, high] that this problem does not hold yet, if there is one."""
+        try:
+            return self.number(low, high)
+        except _DeadEndError:
+            return None
+
+    def product(self, target: Quantity, sources: tuple[Quantity, Quantity], budget: int, most: int, item: str = "") -> int:
+        """Draw a quantity as so many times a number, which is drawn beforehand as a small one; as a relation if none is left."""
+        each = self.spare(2, min(60, most // (_ROOM // 4 * budget)))
+        if each is None:
+            return self.relate(target, budget, most)
+        whole = self.count(sources[0], budget - 1, most // each, item)
+        values = whole, self.put(Fact(sources[1], "is", each))
+        return self.put(Fact(target, "product", None, sources), values)
 
     def bill(self, target: Quantity, budget: int, most: int, item: str) -> int:
         """Draw the dollars that somebody is to pay for an item."""
@@ -179,9 +200,7 @@ class Draft:
         if "product" not in self.operators or most < _ROOM * budget or self.rng.random() < 0.3:
             return self.relate(target, budget, most)
         things, price = Quantity(target.owner, item), Quantity(target.owner, f"price of the {item}")
-        whole = self.count(things, budget - 1, max(20, most // 4), item)
-        values = whole, self.put(Fact(price, "is", self.number(2, max(2, min(40, most // whole)))))
-        return self.put(Fact(target, "product", None, (things, price)), values)
+        return self.product(target, (things, price), budget, most, item)
 
     def money(self, owner: str, budget: int, most: int) -> Quantity:
         """Draw dollars to ask for: a bill, a payment after a coupon, or a spending on two bills."""
@@ -245,7 +264,7 @@ class ProblemOptions:
     """What problems are like.
 
     Attributes:
-        premises: How many premises each has, in [1, 64]; None for the distribution of the paper (1 to 14, 4.4 in the mean).
+        premises: How many premises each has, in [1, 128]; None for the distribution of the paper (1 to 14, 4.4 in the mean).
         operators: What they may use, of `more`, `fewer`, `times`, `part`, `sum`, `minus`, `product`, `gap`, `share`.
         max_answer: No quantity is larger, in [100, 1000000].
     """
@@ -286,8 +305,7 @@ def draw_problem(rng: Random, people: Sequence[str], options: ProblemOptions) ->
         except _DeadEndError:
             continue
         answer = question.answer(draft.facts)
-        largest = max(solve(draft.facts, target) or 0 for target in draft.facts)
-        if answer and answer > 0 and largest <= options.max_answer:
+        if answer and answer > 0 and draft.largest <= options.max_answer:
             return Problem(question, draft.facts, answer)
     raise ValueError(f"no problem with {budget} premises was found below max_answer={options.max_answer}; raise max_answer")
 

@@ -12,7 +12,6 @@ from typing import Any, Self
 from agentgym.envs.budget import Budget
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.knowledge import PAGES, Knowledge
-from agentgym.envs.gsm_agent.problems import MOST_PREMISES
 from agentgym.envs.gsm_agent.prompts import EXAMPLE, STEP_BY_STEP, TOOL_NOTES, TOOL_SETS, Explore, Revisit, Think, rules
 from agentgym.messages import ToolCall
 from agentgym.registry import register
@@ -24,6 +23,8 @@ PAGE = 5
 MARK = "####"
 """What stands before the answer in a reply in words."""
 
+_PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 24
+"""Turns of the scripted searcher for each premise, and besides, as measured; and the most premises that a horizon asks for."""
 _PROMPTS = ("zero_shot", "few_shot", "cot")
 _TASK = re.compile(r"Question: (?P<question>.*?)\n(?P<documents>.*)\n?Turn budget: (?P<turns>[0-9]+)", re.DOTALL)
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
@@ -230,9 +231,13 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def at_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """As many premises as take, in the mean, one turn each but the last."""
-        check_int("horizon", steps, 2, MOST_PREMISES + 1)
-        return {"premises": steps - 1, "tasks": max(20, 2_000 // steps), "max_rounds": 3 * steps + 20}
+        """As many premises as take the scripted searcher so many turns in the mean (a page often shows several), up to 24 premises;
+        longer episodes have these and as many turns with a search as are asked for.
+        """
+        check_int("horizon", steps, 2, 10_000)
+        premises = min(max(1, round((steps - _ENDS) / _PER_PREMISE)), _LONGEST)
+        sizes = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * steps + 20}
+        return {**sizes, "min_rounds": steps - 1} if premises == _LONGEST else sizes
 
     # What can be known.
 
