@@ -120,9 +120,9 @@ def search_alone(database: Database, question: str, most: int = 400) -> tuple[st
         if calls[0].name == "search":
             query = calls[0].arguments["query"]
             results = database.index.best(query, 100)
-            known.searched(query)
+            known.paged(query, 1)
         else:
-            known.turned()
+            known.paged(known.last, known.cursor + 1)
         places = results[5 * (known.cursor - 1) : 5 * known.cursor]
         documents = [database.documents.document(place) for place in places]
         shown += [document.id for document in documents]

@@ -43,7 +43,7 @@ class Knowledge:
         month: The month it is about; empty while unknown.
         facts: What documents told of that month, and of people whom the question or a fact names: two tasks of a month have nobody
             in common, so all this is about the question. In the order of reading.
-        pages: How many pages of each query were shown, in the order of first use.
+        pages: How many pages were shown of the last query, and of each that asked for something that is still missing.
         last: The query of the last search.
         cursor: How many pages of it were shown since it was made.
     """
@@ -61,16 +61,10 @@ class Knowledge:
         found = read_question(question)
         return cls(*found) if found else cls(None)
 
-    def searched(self, query: str) -> None:
-        """A search has shown its first page."""
-        self.last, self.cursor = query, 1
-        self.pages[query] = max(1, self.pages.get(query, 0))
-
-    def turned(self) -> None:
-        """The next page of the last search was shown."""
-        if self.last:
-            self.cursor += 1
-            self.pages[self.last] = max(self.cursor, self.pages[self.last])
+    def paged(self, query: str, page: int) -> None:
+        """A page of results was shown."""
+        self.last, self.cursor = query, page
+        self.pages[query] = max(page, self.pages.get(query, 0))
 
     def learn(self, shown: str) -> None:
         """Take in documents as a result shows them: what they tell, in the month of the question, of people who matter."""
@@ -90,6 +84,8 @@ class Knowledge:
             for fact in fresh:
                 self.facts.setdefault(fact.target, fact)
                 people.update(fact.owners)
+        open_queries = {query for quantity in self.missing() for query in self.queries(quantity)}
+        self.pages = {query: shown for query, shown in self.pages.items() if query in open_queries or query == self.last}
 
     def answer(self) -> str | None:
         """The answer, once it follows from what was read."""

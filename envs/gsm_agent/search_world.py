@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -23,11 +24,12 @@ PAGE = 5
 MARK = "####"
 """What stands before the answer in a reply in words."""
 
-_PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 24
+_PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
 """Turns of the scripted searcher for each premise, and besides, as measured; and the most premises that a horizon asks for."""
 _PROMPTS = ("zero_shot", "few_shot", "cot")
 _TASK = re.compile(r"Question: (?P<question>.*?)\n(?P<documents>.*)\n?Turn budget: (?P<turns>[0-9]+)", re.DOTALL)
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
+_HEAD = re.compile(r'Page ([0-9]+) of [0-9]+ for (".*")$', re.MULTILINE)
 _LEFT = re.compile(r"Turns spent looking: ([0-9]+)\nTurns left: (-?[0-9]+)")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,400})(?:\.[0-9]{1,400})?|[-+]?\.[0-9]{1,400}")
 _ANSWER, _LOST = "Give the answer.", "Nothing is left to search for."
@@ -182,7 +184,7 @@ class SearchWorld(World[SearchConfig]):
             raise ToolError("there is no search yet whose next page could be shown; call search first")
         if self.known.cursor >= PAGES:
             raise ToolError(f"all {PAGES} pages of this search were shown; search for something else")
-        self.known.turned()
+        self.known.paged(self.known.last, self.known.cursor + 1)
         return self._page("next_page")
 
     def look(self, name: str, query: str) -> str:
@@ -190,7 +192,7 @@ class SearchWorld(World[SearchConfig]):
         if not query.strip():
             raise ToolError("the query is empty; say what to look for")
         self._results = self.database.index.best(query, PAGE * PAGES)
-        self.known.searched(query)
+        self.known.paged(query, 1)
         return self._page(name)
 
     def _page(self, name: str) -> str:
@@ -206,7 +208,8 @@ class SearchWorld(World[SearchConfig]):
         ids = [document.id for document in documents]
         entry = {"turn": self.turn, "tool": name, "query": query, "page": page, "ids": ids, "found": len(found), "label": label}
         self.log = [*self.log, entry]
-        shown = "\n\n".join(document.show() for document in documents) or "No document fits."
+        head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
+        shown = "\n\n".join([head, *(document.show() for document in documents)] if documents else [head, "No document fits."])
         self.known.learn(shown)
         return shown
 
@@ -231,7 +234,7 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def at_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """As many premises as take the scripted searcher so many turns in the mean (a page often shows several), up to 24 premises;
+        """As many premises as take the scripted searcher so many turns in the mean (a page often shows several), up to 12 premises;
         longer episodes have these and as many turns with a search as are asked for.
         """
         check_int("horizon", steps, 2, 10_000)
@@ -315,10 +318,11 @@ class SearchWorld(World[SearchConfig]):
         """Take in a page of results."""
         if call.name not in _SEARCHES:
             return
-        if call.name == "next_page":
-            self.known.turned()
-        else:
-            self.known.searched(call.arguments["query"])
+        head = _HEAD.match(result)
+        if head is None:
+            raise ValueError(f"this is no page of results: {result[:100]!r}")
+        # The page says where it stands, so that nothing has to be counted that a context strategy may have removed.
+        self.known.paged(json.loads(head[2]), int(head[1]))
         self.rounds += self._searched_in != self.turn
         self._searched_in = self.turn
         self.known.learn(result)
