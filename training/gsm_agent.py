@@ -14,7 +14,9 @@ from typing import Any
 
 import gymnasium
 
-from agentgym.envs.gsm_agent.search_world import parse_number
+from agentgym.envs.gsm_agent.loaders import Ask
+from agentgym.envs.gsm_agent.numbers import MARK, parse_number
+from agentgym.messages import Chat, Message
 from agentgym.parsing import NO_CALL, explain, parse
 from agentgym.policy import Policy
 from agentgym.training.report import Table
@@ -89,6 +91,16 @@ def timed(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mappi
     start = time.perf_counter()
     trajectory = rollout(env, policy, seed, labels)
     return replace(trajectory, labels={**trajectory.labels, "seconds": time.perf_counter() - start})
+
+
+def asker(policy: Policy) -> Ask:
+    """A policy, such as one for an endpoint, as the model that the hooks of `agentgym.envs.gsm_agent.loaders` ask."""
+
+    def ask(prompt: str) -> str:
+        (reply,) = policy([Chat((), ()).add(Message("user", prompt, id="ask"))])
+        return reply.text
+
+    return ask
 
 
 def searches(trajectory: Trajectory) -> Mapping[str, Any]:
@@ -195,7 +207,7 @@ def _summing_up(step: Step) -> bool:
 def _stopped(step: Step) -> bool:
     """Whether a reply did not try to call a tool and gave no answer either."""
     text = step.reply.text
-    if parse(text, "auto", step.chat.tools).calls or "####" in text:
+    if parse(text, "auto", step.chat.tools).calls or MARK in text:
         return False
     return (explain(text, "auto", step.chat.tools) or NO_CALL).startswith(NO_CALL) and step.info["detail"]["calls"] == 0
 

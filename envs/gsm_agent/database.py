@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -18,6 +18,7 @@ from random import Random
 import numpy as np
 
 from agentgym.envs.gsm_agent.documents import Document, Shelf, Task, month_name, write_document
+from agentgym.envs.gsm_agent.loaders import load_folder
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem, write_question
 from agentgym.envs.gsm_agent.search import Dense, Index, Lexical, load_embed
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
@@ -42,7 +43,7 @@ class DatabaseOptions(ProblemOptions):
         anonymised: The share of the documents about one person in which a role stands for the name.
         search_by: `words` (BM25), or what turns texts into vectors: `wordllama` or `package.module:function`.
         database_seed: The database is a function of the options and this.
-        data: A folder with tasks and documents to use in place of drawn ones.
+        data: A folder to use in place of drawn tasks: a saved database, or one as `loaders.load_folder` reads it.
     """
 
     tasks: int = 1_000
@@ -88,6 +89,18 @@ class Database:
         texts = [document.content for document in documents]
         index = Lexical.of(texts) if search_by == "words" else Dense.of(texts, load_embed(search_by))
         return cls(Shelf.of(documents), Shelf.of(tasks), index)
+
+    @cached_property
+    def searchable(self) -> list[int]:
+        """The places of the tasks that can be played by searching.
+
+        Raises:
+            ValueError: There is none.
+        """
+        found = [number for number in range(len(self.tasks)) if not self.tasks.task(number).static_only]
+        if not found:
+            raise ValueError(f"none of {len(self.tasks)} tasks can be searched for before a model has decomposed it; use setting='static'")
+        return found
 
     def save(self, folder: Path) -> None:
         """Write the database into a folder, from which `load` maps it into memory."""
@@ -222,7 +235,9 @@ def get_database(options: DatabaseOptions) -> Database:
 def _open(folder: Path, search_by: str) -> Database:
     if (folder / "index").is_dir():
         return Database.load(folder, search_by)
-    raise ValueError(f"data {str(folder)!r} holds no saved database; save one with Database.save")
+    if not folder.is_dir():
+        raise ValueError(f"data {str(folder)!r} is no folder; give one with tasks.jsonl and documents.jsonl, or a saved database")
+    return Database.of(*load_folder(folder), search_by)
 
 
 __all__ = ["Database", "DatabaseOptions", "colour", "draw_tasks", "get_database"]

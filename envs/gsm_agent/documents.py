@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,7 @@ class Task:
         answer: The number, as text.
         documents: The places in the database of the documents that hold its premises.
         premises: The premises in words, if they are known.
+        static_only: Whether its documents make no sense one by one, so that it can be played in the static setting only.
     """
 
     id: str
@@ -55,6 +57,7 @@ class Task:
     answer: str
     documents: tuple[int, ...] = ()
     premises: tuple[str, ...] = ()
+    static_only: bool = False
 
 
 class Shelf:
@@ -87,8 +90,8 @@ class Shelf:
         data = self._read(place)
         return Task(**{**data, "documents": tuple(data["documents"]), "premises": tuple(data["premises"])})
 
-    def _read(self, place: int) -> dict[str, str]:
-        record: dict[str, str] = json.loads(self.block[self.ends[place] : self.ends[place + 1]].tobytes())
+    def _read(self, place: int) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads(self.block[self.ends[place] : self.ends[place + 1]].tobytes())
         return record
 
 

@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import Any, Self
 
 from agentgym.envs.budget import Budget
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.knowledge import PAGES, Knowledge
+from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.envs.gsm_agent.prompts import EXAMPLE, STEP_BY_STEP, TOOL_NOTES, TOOL_SETS, Explore, Revisit, Think, rules
 from agentgym.messages import ToolCall
 from agentgym.registry import register
@@ -21,9 +21,6 @@ from agentgym.world import World, check_choice, check_int
 
 PAGE = 5
 """Documents on a page of results."""
-MARK = "####"
-"""What stands before the answer in a reply in words."""
-
 _PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
 """Turns of the scripted searcher for each premise, and besides, as measured; and the most premises that a horizon asks for."""
 _PROMPTS = ("zero_shot", "few_shot", "cot")
@@ -31,8 +28,8 @@ _TASK = re.compile(r"Question: (?P<question>.*?)\n(?P<documents>.*)\n?Turn budge
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
 _HEAD = re.compile(r'Page ([0-9]+) of [0-9]+ for (".*")$', re.MULTILINE)
 _LEFT = re.compile(r"Turns spent looking: ([0-9]+)\nTurns left: (-?[0-9]+)")
-_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,400})(?:\.[0-9]{1,400})?|[-+]?\.[0-9]{1,400}")
 _ANSWER, _LOST = "Give the answer.", "Nothing is left to search for."
+_OPEN = "Search for something else that the question depends on, or answer it once you know all of that."
 _SEARCH = 'Search for "{}".'
 _NEXT = "Turn to the next page of the last search."
 
@@ -81,21 +78,6 @@ class SearchConfig(DatabaseOptions, Budget):
         return DatabaseOptions(**{item.name: getattr(self, item.name) for item in fields(DatabaseOptions)})
 
 
-def parse_number(text: str) -> Decimal | None:
-    """The number that an answer tells: the text after the last `####`, if there is one, without `$`, `,`, `%`, a unit and a full
-    stop; None if there is none.
-    """
-    told = text.rpartition(MARK)[2].strip().lstrip("$").strip()
-    found = _NUMBER.match(told)
-    rest = told[found.end() :].strip() if found else ""
-    if found is None or not re.fullmatch(r"%?\s*[A-Za-z ]*\.?", rest):
-        return None
-    try:
-        return Decimal(found[0].replace(",", ""))
-    except InvalidOperation:
-        return None
-
-
 class SearchWorld(World[SearchConfig]):
     """Answer a grade-school question whose premises have to be searched for in a database.
 
@@ -134,12 +116,13 @@ class SearchWorld(World[SearchConfig]):
 
     def generate(self) -> None:
         """Choose a task."""
-        tasks = self.database.tasks
-        drawn = int(self.rng.integers(len(tasks)))
+        database = self.database
+        playable = range(len(database.tasks)) if self.static else database.searchable
+        drawn = int(self.rng.integers(len(playable)))
         number = drawn if self.config.task is None else self.config.task
-        if number >= len(tasks):
-            raise ValueError(f"task must be below {len(tasks)}, the number of tasks of this database, got {number}")
-        self.problem = tasks.task(number)
+        if number >= len(playable):
+            raise ValueError(f"task must be below {len(playable)}, the number of tasks of this database, got {number}")
+        self.problem = database.tasks.task(playable[number])
         self.max_turns = self.config.budget(self.config.max_rounds)
         self.known = Knowledge.of(self.problem.question)
         self._missing = set(self.problem.documents)
@@ -244,8 +227,12 @@ class SearchWorld(World[SearchConfig]):
 
     # What can be known.
 
-    def optimal_calls(self) -> Sequence[ToolCall]:
-        """The answer if it follows from what was read, else the next search for each missing quantity."""
+    def optimal_calls(self) -> Sequence[ToolCall] | None:
+        """The answer if it follows from what was read, else the next search for each missing quantity; None if the question is not
+        a drawn one, which alone can be read without a model.
+        """
+        if self.known.question is None:
+            return None
         if self.done or self.turns_left < 1:
             return ()
         answer = self.known.answer()
@@ -278,7 +265,7 @@ class SearchWorld(World[SearchConfig]):
         """Search for the first missing quantity, turn a page, or answer."""
         calls = self.optimal_calls()
         if not calls:
-            return _LOST
+            return _OPEN if calls is None else _LOST
         call = calls[0]
         return {"answer": _ANSWER, "next_page": _NEXT}.get(call.name) or _SEARCH.format(call.arguments["query"])
 
