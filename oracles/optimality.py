@@ -17,8 +17,8 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     `optimal` says whether every call of the reply was carried out and among the optimal ones; a reply without a readable call
     is not optimal. `alive` says whether success was still possible before the reply. Both are None where the world does not
     define optimality, and after a reset. `labels` has the world's word for each call of the reply, and `invalid` for one that
-    failed; a reply is then optimal if all its calls are `optimal` or `neutral`, and at least one is `optimal`, unless the world says
-    that its labels do not decide it (`World.labels_decide`). All this is for the researcher; no view contains it.
+    failed; a reply is then optimal if all its calls are `optimal` or `neutral`, and at least one is `optimal`, unless the world
+    says that its labels do not decide it (`World.labels_decide`). All this is for the researcher; no view contains it.
 
     Example:
         >>> env = StepOptimality(gymnasium.make("agentgym/ListWorld-v0"))

@@ -28,7 +28,9 @@ CLIPS = "Natalia sold clips to 48 of her friends in April. She sold half as many
 
 
 def write(path: Path, *records: Any) -> Path:
-    path.write_text("".join(record if isinstance(record, str) else json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    path.write_text(
+        "".join(record if isinstance(record, str) else json.dumps(record) + "\n" for record in records), encoding="utf-8"
+    )
     return path
 
 
@@ -62,7 +64,9 @@ def test_what_punctuation_does_not_take_apart_needs_decomposition(text: str) -> 
 
 def test_all_mistakes_of_gsm8k_are_told(tmp_path: Path) -> None:
     path = write(tmp_path / "bad.jsonl", {"question": "Q?"}, "{\n", {"question": "Q?", "answer": "42"}, "[1]\n")
-    with pytest.raises(ValueError, match=r"has 4 mistakes: line 1 is no .*; line 2 is no .*; line 3: no number after ####.*; line 4"):
+    with pytest.raises(
+        ValueError, match=r"has 4 mistakes: line 1 is no .*; line 2 is no .*; line 3: no number after ####.*; line 4"
+    ):
         load_gsm8k(path)
 
 
@@ -108,7 +112,7 @@ def test_all_mistakes_of_a_folder_are_told(tmp_path: Path) -> None:
         assert told in str(caught.value)
     with pytest.raises(ValueError, match=r"documents.jsonl is missing; tasks.jsonl is missing"):
         load_folder(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="is no folder; give one with tasks.jsonl"):
+    with pytest.raises(ValueError, match=r"is no folder; give one with tasks\.jsonl"):
         make("SearchWorld", data=str(tmp_path / "nowhere")).reset(seed=0)
 
 
@@ -130,7 +134,9 @@ def test_gsm8k_is_played_in_the_static_setting(tmp_path: Path) -> None:
     chat, *_ = searched.step('<tool_call>{"name": "search", "arguments": {"query": "friends in April"}}</tool_call>')
     assert "Natalia sold clips to 48" in chat.messages[-1].text
     as_folder([hard], tmp_path / "hard")
-    with pytest.raises(ValueError, match="none of 1 tasks can be searched for before a model has decomposed it; use setting='static'"):
+    with pytest.raises(
+        ValueError, match="none of 1 tasks can be searched for before a model has decomposed it; use setting='static'"
+    ):
         make("SearchWorld", data=str(tmp_path / "hard")).reset(seed=0)
 
 
@@ -144,7 +150,9 @@ class Model:
         self.asked += 1
         prompt = chats[0].messages[-1].text
         if prompt.startswith("Take"):
-            text = f"Here it is: {json.dumps({'question': 'How many in all?', 'premises': ['48 in April.', 'Half as many in May.']})}"
+            text = (
+                f"Here it is: {json.dumps({'question': 'How many in all?', 'premises': ['48 in April.', 'Half as many in May.']})}"
+            )
             return [Reply("I cannot." if "broken" in prompt else text)]
         if prompt.startswith("Does"):
             return [Reply("Yes." if "leaky" in prompt else "No, it does not.")]

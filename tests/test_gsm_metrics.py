@@ -58,7 +58,7 @@ def test_steps_are_labelled(nodes: list[int], kinds: list[str], visited: int) ->
 
 def test_figures_of_paths() -> None:
     found = figures([Path.of([1, 1, 1]), Path.of([1, 2, 1]), Path.of([1, 2, 3, 1]), Path.of([4]), Path.of([])])
-    assert found.V == pytest.approx((1 + 2 + 3 + 1) / 4)
+    assert pytest.approx((1 + 2 + 3 + 1) / 4) == found.V
     assert found.hasRvst == 0.5
     assert (found.Expl, found.Expt, found.Rvst) == pytest.approx(((0 + 1 / 2 + 2 / 3) / 3, 1 / 3, (1 / 2 + 1 / 3) / 3))
     assert found.Expl + found.Expt + found.Rvst == pytest.approx(1)
@@ -67,7 +67,7 @@ def test_figures_of_paths() -> None:
     alone = figures([Path.of([4, 4])])
     assert (alone.Expl, alone.Expt) == (0, 1), "as in the tables, where the first step does not count"
     assert isnan(alone.Rvst_V2)
-    title, header, rows = graph_summary({"o3": [Path.of([4, 4])], "none": []})
+    _title, header, rows = graph_summary({"o3": [Path.of([4, 4])], "none": []})
     assert header[-2:] == ["Rvst-V3+", "hasRvst-V3+"]
     assert rows[0][:5] == ["o3", "1.00", "0.00%", "0.00%", "100.00%"]
     assert rows[1] == ["none", *[""] * 12]
@@ -77,7 +77,9 @@ def step(turn: int, text: str = "x", ids: tuple[int, ...] = (), calls: int = 1, 
     return Step(Chat(), Reply(text, ids=ids), 0.0, {"turn": turn, "success": False, "detail": {"calls": calls}, **more})
 
 
-def episode(*steps: Step, log: list[dict[str, Any]], answer: str | None, wanted: list[str], early: int = 0, **labels: Any) -> Trajectory:
+def episode(
+    *steps: Step, log: list[dict[str, Any]], answer: str | None, wanted: list[str], early: int = 0, **labels: Any
+) -> Trajectory:
     report = {"searches": log, "oracle_documents": wanted, "early_stops": early, "answer": answer}
     last = steps[-1]
     info = {**last.info, "success": answer == "5", "detail": {**last.info["detail"], "report": report}}
@@ -129,7 +131,7 @@ def test_means_are_those_of_the_tables() -> None:
     assert (found.ER, found.ER_turns, found.FF, found.PremT) == pytest.approx((3, 1, 2 / 3, 1))
     assert (found.TotTok, found.TotTok_all) == pytest.approx((500 / 3, 200))
     assert found.TokR == pytest.approx((50 + 100) / 2), "the mean of ratios, over episodes with a search; not the ratio of means"
-    title, header, rows = summary({"all": [one, two, none], "lost": [none]})
+    _title, header, rows = summary({"all": [one, two, none], "lost": [none]})
     assert header == ["setting", "Acc", "SR", "Dur (s)", "SC", "ER", "ER_turns", "FF", "PremT", "TotTok", "TotTok_all", "Tok/R"]
     assert rows[0][:6] == ["all", "33.33%", "2.00", "2.00", "33.33%", "3.00"]
     assert (rows[1][5], rows[1][-1]) == ("", "")
@@ -154,7 +156,13 @@ def test_early_answers_are_early_stops() -> None:
 
     def hasty(chats: Any) -> list[Reply]:
         answered = sum(message.role == "assistant" for message in chats[0].messages)
-        texts = ["#### 7", "That is all.", render(ToolCall("search", {"query": "kites"})), render(ToolCall("next_page", {})), "#### 7"]
+        texts = [
+            "#### 7",
+            "That is all.",
+            render(ToolCall("search", {"query": "kites"})),
+            render(ToolCall("next_page", {})),
+            "#### 7",
+        ]
         return [Reply(texts[answered])]
 
     found = outcome(rollout(env, hasty, 0), len)

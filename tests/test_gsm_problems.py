@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import agentgym.envs.gsm_agent.database as drawing
 from agentgym.envs.gsm_agent.checks import CHECKS, search_alone
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, colour, draw_tasks, get_database
 from agentgym.envs.gsm_agent.documents import month_name, write_document
@@ -139,7 +140,14 @@ def test_every_question_is_read_back() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "values", "expected"),
-    [("total", [9], 9), ("gap", [9, 4], 5), ("share", [9, 3], 3), ("share", [9, 4], None), ("gap", [4, None], None), ("gap", [4, 4], 0)],
+    [
+        ("total", [9], 9),
+        ("gap", [9, 4], 5),
+        ("share", [9, 3], 3),
+        ("share", [9, 4], None),
+        ("gap", [4, None], None),
+        ("gap", [4, 4], 0),
+    ],
 )
 def test_what_questions_ask(kind: str, values: list[int | None], expected: int | None) -> None:
     targets = [Quantity("A B", str(k)) for k in range(len(values))]
@@ -158,7 +166,10 @@ def test_facts_in_a_circle_have_no_value() -> None:
 
 def test_documents_are_records_with_a_date_and_anonymous_ones_name_nobody() -> None:
     target = Quantity("Adela Marsh", "tin kites")
-    facts = [Fact(target, "sum", None, (Quantity("Adela Marsh", "red cups"), Quantity("Adela Marsh", "blue cups"))), Fact(target, "is", 7)]
+    facts = [
+        Fact(target, "sum", None, (Quantity("Adela Marsh", "red cups"), Quantity("Adela Marsh", "blue cups"))),
+        Fact(target, "is", 7),
+    ]
     kinds = set()
     for seed in range(60):
         document = write_document(facts[1:], "1990-05", "Dunmere", anonymous=seed % 2 == 0, rng=Random(seed))
@@ -247,18 +258,17 @@ def test_too_many_colours_are_refused() -> None:
 
 
 def crowded(tasks: int) -> None:
-    import agentgym.envs.gsm_agent.database as module
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "FIRST_NAMES", ("Adela", "Bruno"))
-        patch.setattr(module, "LAST_NAMES", ("Marsh", "Novak"))
+        patch.setattr(drawing, "FIRST_NAMES", ("Adela", "Bruno"))
+        patch.setattr(drawing, "LAST_NAMES", ("Marsh", "Novak"))
         draw_tasks(DatabaseOptions(tasks=tasks, premises=1))
 
 
 def test_the_same_options_make_the_same_bytes_in_another_process() -> None:
     code = (
         "import hashlib; from agentgym.envs.gsm_agent.database import *\n"
-        "d = get_database(DatabaseOptions(tasks=30)); print(hashlib.sha256(d.documents.block.tobytes() + d.tasks.block.tobytes()).hexdigest())"
+        "d = get_database(DatabaseOptions(tasks=30))\n"
+        "print(hashlib.sha256(d.documents.block.tobytes() + d.tasks.block.tobytes()).hexdigest())"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7"})
     database = get_database(DatabaseOptions(tasks=30))

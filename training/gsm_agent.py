@@ -1,7 +1,7 @@
 """What GSM-Agent reports (Zhu et al., tables 2 and 7), from trajectories alone.
 
-The paper's text and its tables differ in places; the definitions here are those that its tables bear out, and the others stand beside
-them (`extra_turns`, `tokens_all`).
+The paper's text and its tables differ in places; the definitions here are those that its tables bear out, and the others stand
+beside them (`extra_turns`, `tokens_all`).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def without_leaks(database: Database) -> Violations:
             told = [number_word(fact) for fact in numeric]
             if len(numeric) != 1 or found != _WORDS_OF_NUMBERS.get(told[0], told):
                 yield document.id, f"its premises tell {told}, but it holds the numbers {found}"
-            own += [fact.number for fact in numeric]
+            own += [fact.number for fact in numeric if fact.number is not None]
         if len(set(own)) != len(own):
             yield task.id, f"its premises hold a number twice: {sorted(own)}"
 
@@ -112,7 +112,9 @@ def discoverable(database: Database) -> Violations:
 
 def search_alone(database: Database, question: str, most: int = 400) -> tuple[str | None, list[str]]:
     """Search as the scripted policy does, for at most so many calls: the answer, or None, and the ids of all documents shown."""
-    known, shown, results = Knowledge.of(question), [], ()
+    known = Knowledge.of(question)
+    shown: list[str] = []
+    results: tuple[int, ...] = ()
     for _ in range(most):
         calls = known.useful()
         if known.answer() is not None or not calls:

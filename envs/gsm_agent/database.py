@@ -99,7 +99,9 @@ class Database:
         """
         found = [number for number in range(len(self.tasks)) if not self.tasks.task(number).static_only]
         if not found:
-            raise ValueError(f"none of {len(self.tasks)} tasks can be searched for before a model has decomposed it; use setting='static'")
+            raise ValueError(
+                f"none of {len(self.tasks)} tasks can be searched for before a model has decomposed it; use setting='static'"
+            )
         return found
 
     def save(self, folder: Path) -> None:
@@ -127,8 +129,8 @@ class Database:
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
-    """A colour for each task, such that tasks which share a person differ (Welsh and Powell: by falling degree, the first that fits).
-
+    """A colour for each task, so that tasks that share a person differ (Welsh and Powell: by falling degree, the first that fits).
+    """A colour for each task, so that tasks which share a person differ (Welsh and Powell: by falling degree, the first that fits).
     Args:
         casts: The people of each task.
     """
@@ -185,7 +187,9 @@ def draw_tasks(options: DatabaseOptions) -> Drawn:
     shared = Counter(person for cast in casts for person in cast)
     colours = colour(casts)
     if max(colours) >= 12 * YEARS:
-        raise ValueError(f"tasks={total} need {max(colours) + 1} months to keep people apart, but there are {12 * YEARS}; ask for fewer")
+        raise ValueError(
+            f"tasks={total} need {max(colours) + 1} months to keep people apart, but there are {12 * YEARS}; ask for fewer"
+        )
     months = list(range(12 * YEARS))
     Random(seed + 1).shuffle(months)
     stamps = [f"{FIRST_YEAR + month // 12}-{month % 12 + 1:02d}" for month in months]
@@ -210,7 +214,8 @@ def _with_ids(documents: Sequence[Sequence[Document]], seed: int) -> tuple[tuple
     Random(seed + 2).shuffle(numbers)
     width, left = len(str(len(numbers))), iter(numbers)
     return tuple(
-        tuple(replace(document, id=f"{_TYPE.sub('_', document.type)}_{next(left):0{width}d}") for document in some) for some in documents
+        tuple(replace(document, id=f"{_TYPE.sub('_', document.type)}_{next(left):0{width}d}") for document in some)
+        for some in documents
     )
 
 

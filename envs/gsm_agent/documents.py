@@ -35,7 +35,9 @@ class Document:
 
     def show(self) -> str:
         """The document as a result shows it."""
-        about = "; ".join(f"{key}: {value}" for key, value in (("date", self.timestamp), ("name", self.name), ("type", self.type)) if value)
+        about = "; ".join(
+            f"{key}: {value}" for key, value in (("date", self.timestamp), ("name", self.name), ("type", self.type)) if value
+        )
         return f"[{self.id}] {about}\n{self.content}" if about else f"[{self.id}]\n{self.content}"
 
 

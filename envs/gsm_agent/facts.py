@@ -1,7 +1,7 @@
 """Facts: what a premise says about quantities, how it is put in words, and how words are read back.
 
-A quantity is a noun phrase with its owner. A numeric fact holds the number of a premise; a structural fact says how a quantity is made
-up of others and holds none. Each kind of fact has several wordings; the same table writes them and reads them.
+A quantity is a noun phrase with its owner. A numeric fact holds the number of a premise; a structural fact says how a quantity is
+made up of others and holds none. Each kind of fact has several wordings; the same table writes them and reads them.
 """
 
 from __future__ import annotations
@@ -113,7 +113,10 @@ _MONEY = {
     "more": ("For {w}, the {p} was {n} dollars more than the {a}", "The {p} of {w} lay {n} dollars above the {a}"),
     "more2": ("For {w}, the {p} was {n} dollars more than the {a} of {w2}", "The {p} of {w} lay {n} dollars above the {a} of {w2}"),
     "fewer": ("For {w}, the {p} was {n} dollars less than the {a}", "The {p} of {w} lay {n} dollars below the {a}"),
-    "fewer2": ("For {w}, the {p} was {n} dollars less than the {a} of {w2}", "The {p} of {w} lay {n} dollars below the {a} of {w2}"),
+    "fewer2": (
+        "For {w}, the {p} was {n} dollars less than the {a} of {w2}",
+        "The {p} of {w} lay {n} dollars below the {a} of {w2}",
+    ),
     "times": ("For {w}, the {p} was {f} as much as the {a}", "The {p} of {w} was {f} as high as the {a}"),
     "times2": ("For {w}, the {p} was {f} as much as the {a} of {w2}", "The {p} of {w} was {f} as high as the {a} of {w2}"),
     "sum": (

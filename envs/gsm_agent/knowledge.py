@@ -97,7 +97,7 @@ class Knowledge:
         return open_quantities(self.facts, self.question.targets) if self.question else []
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
-        """Ways to ask for a quantity: with the person; without, as a document may leave the name out; with less weight on the month.
+        """Ways to ask for a quantity: with the person; without, as a document may leave the name out; the month once.
 
         A month that is told twice weighs as much as a phrase that a document repeats.
         """
@@ -144,15 +144,17 @@ class Knowledge:
         Raises:
             ValueError: It is something else.
         """
+        if len(lines) < 4:
+            raise ValueError(f"this is not what a searcher knows: {list(lines)!r}")
+        first, *told, _, pages, last = lines
+        month = first.removeprefix("Month: ")
+        known = cls(question, "" if month == "not known" else month)
+        known.facts = dict(map(_read, told))
         try:
-            first, *told, _, pages, last = lines
-            month = first.removeprefix("Month: ")
-            known = cls(question, "" if month == "not known" else month)
-            known.pages = dict(json.loads(pages.split(": ", 1)[1]))
-            known.last, known.cursor = json.loads(last.split(": ", 1)[1])
-            known.facts = dict(map(_read, told))
-        except (IndexError, TypeError, KeyError) as error:
-            raise ValueError(f"this is not what a searcher knows: {error!r}") from error
+            known.pages = dict(json.loads(pages.partition(": ")[2]))
+            known.last, known.cursor = json.loads(last.partition(": ")[2])
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"this is not what a searcher knows: {error}") from error
         return known
 
 

@@ -1,4 +1,4 @@
-"""Tasks of the user's own: GSM8K as JSON lines, and folders in the manner of GSM-Agent (Zhu et al., section 3.2). Paths only, no network.
+"""Tasks of the user's own: GSM8K as JSON lines, and folders like those of GSM-Agent (Zhu et al., section 3.2). No network.
 
 A folder holds `tasks.jsonl` and `documents.jsonl`, and `fields.json` if its fields have other names; `agentgym.make("SearchWorld",
 data=folder)` plays it. Every violation is told in one error.
@@ -125,7 +125,8 @@ def _independent(story: str, premise: str, premises: Sequence[str], write: Docum
 def as_folder(problems: Iterable[RawProblem], folder: Path) -> None:
     """Write problems as they are, each premise as a document; those that need decomposition are for the static setting only."""
     folder.mkdir(parents=True, exist_ok=True)
-    tasks, documents = [], []
+    tasks: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     for problem in problems:
         texts = (problem.text,) if problem.needs_decomposition else problem.premises
         names = [f"{problem.id}-{k}" for k in range(len(texts))]
@@ -140,8 +141,8 @@ def load_folder(folder: Path, fields: Mapping[str, str] | None = None) -> tuple[
     """Read a folder of tasks and documents.
 
     Args:
-        folder: Holds `tasks.jsonl` (id, question, answer, and documents: their ids) and `documents.jsonl` (id, content, and metadata:
-            timestamp, name, type).
+        folder: Holds `tasks.jsonl` (id, question, answer, and documents: their ids) and `documents.jsonl` (id, content, and
+            metadata: timestamp, name, type).
         fields: What the folder calls these fields, where it calls them otherwise, such as `{"documents": "document_ids"}`; None for
             its `fields.json`, if there is one.
 
@@ -152,7 +153,8 @@ def load_folder(folder: Path, fields: Mapping[str, str] | None = None) -> tuple[
         fields = json.loads((folder / "fields.json").read_text(encoding="utf-8"))
     if unknown := [name for name in fields or {} if name not in FIELDS]:
         raise ValueError(f"fields has no field {unknown[0]!r} to rename; fields: {', '.join(FIELDS)}")
-    names, wrong = {**FIELDS, **(fields or {})}, []
+    names = {**FIELDS, **(fields or {})}
+    wrong: list[str] = []
     documents = sorted(_documents(folder, names, wrong), key=lambda document: document.id)
     place = {document.id: number for number, document in enumerate(documents)}
     tasks = _tasks(folder, names, place, wrong)
@@ -248,8 +250,8 @@ def document_writer(ask: Ask) -> DocumentWriter:
 
     def write(story: str, premise: str) -> str:
         return ask(
-            "Write a short document of everyday life, such as a receipt, a letter or a note, that tells this fact and no other number: "
-            f"{premise}\nIt belongs to this story, of which it must tell nothing else: {story}\nReply with the document only."
+            "Write a short document of everyday life, such as a receipt or a letter, that tells this fact and no other "
+            f"number: {premise}\nIt belongs to this story, of which it tells nothing else: {story}\nReply with the document only."
         ).strip()
 
     return write
@@ -267,4 +269,3 @@ def leak_judge(ask: Ask) -> LeakJudge:
         return not reply.strip().lower().startswith("no")
 
     return leaks
-

@@ -1,7 +1,7 @@
 """Grade-school problems drawn without a model: what is asked, and the premises it follows from, with exact whole numbers.
 
-A problem is a tree of quantities. Each premise is a numeric fact; composites are structural facts, which hold no number. Numbers are
-drawn from the leaves up, each so that what follows from it stays a whole number in range, so nothing has to be thrown away.
+A problem is a tree of quantities. Each premise is a numeric fact; composites are structural facts, which hold no number. Numbers
+are drawn from the leaves up, each so that what follows from it stays a whole number in range, so nothing has to be thrown away.
 """
 
 from __future__ import annotations
@@ -357,7 +357,20 @@ def _question_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
     slots = {key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")} | {key: rf"(?P<{key}>[a-z ]+?)" for key in "ab"}
     slots["m"] = "(?P<m> in [A-Z][a-z]+ [0-9]{4})?"
     wordings = [(kind, wording) for kind, some in sorted(_QUESTIONS.items(), reverse=True) for wording in some]
-    return tuple((kind.removesuffix("$"), re.compile(re.escape(w).replace(r"\{", "{").replace(r"\}", "}").format(**slots))) for kind, w in wordings)
+    return tuple(
+        (kind.removesuffix("$"), re.compile(re.escape(w).replace(r"\{", "{").replace(r"\}", "}").format(**slots)))
+        for kind, w in wordings
+    )
 
 
-__all__ = ["MOST_PREMISES", "OPERATORS", "Problem", "ProblemOptions", "Question", "draw_problem", "open_quantities", "read_question", "write_question"]
+__all__ = [
+    "MOST_PREMISES",
+    "OPERATORS",
+    "Problem",
+    "ProblemOptions",
+    "Question",
+    "draw_problem",
+    "open_quantities",
+    "read_question",
+    "write_question",
+]

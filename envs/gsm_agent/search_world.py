@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Self
@@ -70,7 +70,9 @@ class SearchConfig(DatabaseOptions, Budget):
         if self.task is not None:
             check_int("task", self.task, 0, 999_999)
         if self.setting == "static" and (self.min_rounds or self.tools != "base"):
-            raise ValueError(f"the static setting has no searches, got min_rounds={self.min_rounds}, tools={self.tools!r}; leave them out")
+            raise ValueError(
+                f"the static setting has no searches, got min_rounds={self.min_rounds}, tools={self.tools!r}; leave them out"
+            )
 
     @cached_property
     def database_options(self) -> DatabaseOptions:
@@ -248,7 +250,7 @@ class SearchWorld(World[SearchConfig]):
         return ToolCall("next_page", {}) if turned else ToolCall("search", {"query": self.known.last or "documents"})
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """The next page, the first search for each missing quantity, the last search again, and an answer (0 if it is not known)."""
+        """The next page, the first search for each missing quantity, the last search again, an answer (0 if it is not known)."""
         calls = [ToolCall("answer", {"value": self.known.answer() or "0"})]
         if not self.static:
             calls += [ToolCall("next_page", {})] if 0 < self.known.cursor < PAGES else []
@@ -276,11 +278,14 @@ class SearchWorld(World[SearchConfig]):
         """
         start = len(self.log)
 
+        def label(call: ToolCall, entries: Iterator[Mapping[str, Any]]) -> str:
+            if call.name == "answer":
+                return "early" if self._given is None else "right" if self.score() else "wrong"
+            return str(next(entries)["label"]) if call.name in _SEARCHES else "neutral"
+
         def labels(calls: Sequence[ToolCall]) -> list[str]:
             entries = iter(self.log[start:])
-            answered = "early" if self._given is None else "right" if self.score() else "wrong"
-            names = {"answer": lambda: answered, **dict.fromkeys(_SEARCHES, lambda: str(next(entries)["label"]))}
-            return [names[call.name]() if call.name in names else "neutral" for call in calls]
+            return [label(call, entries) for call in calls]
 
         return labels
 

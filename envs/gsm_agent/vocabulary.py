@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-FIRST_NAMES = tuple(
-    (
-        "Adela Amir Anouk Arlo Aster Basil Bela Bruno Carmen Cato Celia Chidi Clara Cyrus Dalia Dario Delphine Dimitri Edda Elio Elsa "
-        "Emre Esme Farah Felix Fiona Gavin Gemma Goran Greta Hakan Hana Hector Hugo Ida Idris Ines Ivo Jana Jonas Juno Kai Karim "
-        "Keiko Kofi Lara Leif Lena Lucio Magda Malik Marta Milo Mina Nadia Nils Noor Olga Omar Orla Otis Pablo Petra Quentin Rafi "
-        "Ramona Rosa Rufus Sadie Selim Signe Sven Tamar Teo Thora Uma Vera Viktor Wanda Xenia Yara Yusuf Zelda Zoran"
-    ).split()
-)
-LAST_NAMES = tuple(
-    (
-        "Abara Adler Almeida Arslan Bakker Barros Bellini Bergman Castro Chand Corvin Dahl Demir Dobrev Ekman Engel Falk Farrow Ferro "
-        "Fontaine Garrido Gould Haddad Hale Horvat Ibarra Ito Jansen Jovic Kaur Keller Koch Kovac Lindqvist Lopez Lund Maalouf Marsh "
-        "Mensah Moreau Moreno Nagy Novak Oduya Okafor Olsen Pavlov Peretti Pinto Quade Ramos Rasmussen Reyes Rossi Saito Salazar "
-        "Schmid Silva Soto Steiner Takeda Tanner Thorne Toth Ueda Urban Valdez Vance Varga Vogel Weber Winter Yilmaz Zeller Ziegler"
-    ).split()
-)
-NOUNS = tuple(
-    (
-        "lanterns,kites,candles,scarves,puzzles,marbles,notebooks,teacups,postcards,ribbons,baskets,whistles,puppets,bookmarks,seashells,"
-        "muffins,pancakes,pumpkins,lemons,walnuts,tulips,seedlings,buttons,stickers,model ships,toy trains,bird feeders,jam jars,"
-        "flower pots,clay bowls"
-    ).split(",")
-)
-MODIFIERS = tuple(
-    (
-        "copper scarlet speckled striped woven painted amber ivory emerald silver golden wooden velvet paper glazed dotted crimson "
-        "turquoise lavender maroon checkered polished rustic tiny giant braided folded frosted smoky violet orange teal"
-    ).split()
-)
+
+def _list(text: str) -> tuple[str, ...]:
+    """What a text lists, parted by commas."""
+    return tuple(" ".join(item.split()) for item in text.split(","))
+
+
+FIRST_NAMES = _list("""
+    Adela, Amir, Anouk, Arlo, Aster, Basil, Bela, Bruno, Carmen, Cato, Celia, Chidi, Clara, Cyrus, Dalia, Dario, Delphine,
+    Dimitri, Edda, Elio, Elsa, Emre, Esme, Farah, Felix, Fiona, Gavin, Gemma, Goran, Greta, Hakan, Hana, Hector, Hugo, Ida,
+    Idris, Ines, Ivo, Jana, Jonas, Juno, Kai, Karim, Keiko, Kofi, Lara, Leif, Lena, Lucio, Magda, Malik, Marta, Milo, Mina,
+    Nadia, Nils, Noor, Olga, Omar, Orla, Otis, Pablo, Petra, Quentin, Rafi, Ramona, Rosa, Rufus, Sadie, Selim, Signe, Sven,
+    Tamar, Teo, Thora, Uma, Vera, Viktor, Wanda, Xenia, Yara, Yusuf, Zelda, Zoran
+""")
+LAST_NAMES = _list("""
+    Abara, Adler, Almeida, Arslan, Bakker, Barros, Bellini, Bergman, Castro, Chand, Corvin, Dahl, Demir, Dobrev, Ekman,
+    Engel, Falk, Farrow, Ferro, Fontaine, Garrido, Gould, Haddad, Hale, Horvat, Ibarra, Ito, Jansen, Jovic, Kaur, Keller,
+    Koch, Kovac, Lindqvist, Lopez, Lund, Maalouf, Marsh, Mensah, Moreau, Moreno, Nagy, Novak, Oduya, Okafor, Olsen, Pavlov,
+    Peretti, Pinto, Quade, Ramos, Rasmussen, Reyes, Rossi, Saito, Salazar, Schmid, Silva, Soto, Steiner, Takeda, Tanner,
+    Thorne, Toth, Ueda, Urban, Valdez, Vance, Varga, Vogel, Weber, Winter, Yilmaz, Zeller, Ziegler
+""")
+NOUNS = _list("""
+    lanterns, kites, candles, scarves, puzzles, marbles, notebooks, teacups, postcards, ribbons, baskets, whistles, puppets,
+    bookmarks, seashells, muffins, pancakes, pumpkins, lemons, walnuts, tulips, seedlings, buttons, stickers, model ships,
+    toy trains, bird feeders, jam jars, flower pots, clay bowls
+""")
+MODIFIERS = _list("""
+    copper, scarlet, speckled, striped, woven, painted, amber, ivory, emerald, silver, golden, wooden, velvet, paper,
+    glazed, dotted, crimson, turquoise, lavender, maroon, checkered, polished, rustic, tiny, giant, braided, folded,
+    frosted, smoky, violet, orange, teal
+""")
 CONTAINERS = (
     ("crates", "crate"),
     ("boxes", "box"),
@@ -41,15 +42,14 @@ CONTAINERS = (
     ("sacks", "sack"),
     ("cartons", "carton"),
 )
-PLACES = tuple(
-    (
-        "in the attic,in the cellar,in the workshop,on the upper shelf,on the lower shelf,from the morning delivery,"
-        "from the evening delivery,by the front window,in the garden shed,from the weekend market,behind the counter,in the storage room"
-    ).split(",")
-)
-EVENTS = tuple(
-    "harvest fair,spring market,village festival,school bazaar,craft show,charity sale,summer carnival,night market".split(",")
-)
+PLACES = _list("""
+    in the attic, in the cellar, in the workshop, on the upper shelf, on the lower shelf, from the morning delivery, from
+    the evening delivery, by the front window, in the garden shed, from the weekend market, behind the counter, in the
+    storage room
+""")
+EVENTS = _list("""
+    harvest fair, spring market, village festival, school bazaar, craft show, charity sale, summer carnival, night market
+""")
 PARTINGS = (
     ("at the start of the month", "given away"),
     ("before the sale", "sold to visitors"),
@@ -57,13 +57,14 @@ PARTINGS = (
     ("made that month", "handed to neighbours"),
 )
 ROLES = ("organiser", "collector", "shopkeeper", "stallholder", "caretaker", "host", "member in charge", "person responsible")
-TOWNS = tuple(
-    (
-        "Alderwick Brackenford Coldharbour Dunmere Eastvale Fernhollow Glenrock Hartwell Ivybridge Kestrelton Larkspur Millbrook Northgate "
-        "Oakhurst Pinecrest Quarrytown Ravensworth Stonebridge Thistledown Underhill Westbourne Yarrowfield"
-    ).split()
-)
-MONTHS = tuple("January February March April May June July August September October November December".split())
+TOWNS = _list("""
+    Alderwick, Brackenford, Coldharbour, Dunmere, Eastvale, Fernhollow, Glenrock, Hartwell, Ivybridge, Kestrelton, Larkspur,
+    Millbrook, Northgate, Oakhurst, Pinecrest, Quarrytown, Ravensworth, Stonebridge, Thistledown, Underhill, Westbourne,
+    Yarrowfield
+""")
+MONTHS = _list("""
+    January, February, March, April, May, June, July, August, September, October, November, December
+""")
 
 TOPICS = (
     "People kept asking about the {phrase}.",
