@@ -130,7 +130,7 @@ class Database:
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
     """A colour for each task, so that tasks that share a person differ (Welsh and Powell: by falling degree, the first that fits).
-    """A colour for each task, so that tasks which share a person differ (Welsh and Powell: by falling degree, the first that fits).
+
     Args:
         casts: The people of each task.
     """
