@@ -170,6 +170,9 @@ def test_a_model_takes_problems_apart_once(tmp_path: Path) -> None:
     assert [document.content for document in documents] == ["A note. 48 in April.", "A note. Half as many in May."]
     assert tasks[0].premises == ("48 in April.", "Half as many in May.")
     before = model.asked
+    with (tmp_path / "documents.jsonl").open("a") as file:  # what a run leaves that is stopped within a task
+        file.write(json.dumps({"id": "z-0", "content": "Half done."}) + "\n")
     decompose(problems[:1], tmp_path, *hooks)
+    assert load_folder(tmp_path) == (documents, tasks)
     assert model.asked == before
     assert make("SearchWorld", data=str(tmp_path)).reset(seed=0)[0].messages[-1].text.startswith("Question: How many in all?")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from math import isnan, nan
 from pathlib import Path as File
 from typing import Any
@@ -16,7 +18,7 @@ from agentgym.training.gsm_agent import Outcome, metrics, outcome, summary, time
 from agentgym.training.plots import plot_revisits, revisits_figure
 from agentgym.training.reasoning_graph import Path, ReasoningGraph, figures, graph_of, graph_summary, paths_of
 from agentgym.training.rollouts import rollout
-from agentgym.training.trajectories import Step, Trajectory
+from agentgym.training.trajectories import Step, Trajectory, TrajectoryLog
 
 # Appendix C.4: the node of each of the 36 steps of o3, and what the paper calls it.
 CASE = (
@@ -193,6 +195,25 @@ def test_clusters_part_what_is_different() -> None:
     assert graph.node("a cloud") == graph.documents[16]
     with pytest.raises(ValueError, match=r"nodes must be an integer in \[1, 24\], got 25"):
         ReasoningGraph(texts, nodes=25)
+
+
+def test_the_command_writes_tables_and_the_scatter(tmp_path: File) -> None:
+    log = TrajectoryLog(tmp_path / "noisy.jsonl")
+    log.append(*(rollout(make("SearchWorld", tasks=60), NoisyPolicy("SearchWorld", 0.3), seed).to_json() for seed in range(4)))
+    line = [sys.executable, "-m", "agentgym.training.cli", "gsm"]
+    shown = subprocess.run(
+        [*line, f"noisy={log.path}", "--out", str(tmp_path), "--count"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert shown.returncode == 0, shown.stderr
+    written = (tmp_path / "summary.md").read_text()
+    assert "| setting | Acc | SR |" in written
+    assert "| setting | V | hasRvst |" in written
+    assert written.count("| noisy |") == 2
+    assert (tmp_path / "revisits.png").exists()
+    for wrong, message in (("noisy", "a setting is name=FILE, got 'noisy'"), ("no=nowhere", "holds no trajectories")):
+        shown = subprocess.run([*line, wrong], capture_output=True, text=True, timeout=120, check=False)
+        assert shown.returncode != 0
+        assert message in " ".join(shown.stderr.split())
 
 
 def test_the_scatter_shows_each_setting(tmp_path: File) -> None:

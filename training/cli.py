@@ -1,4 +1,4 @@
-"""The command line: list, play, rollout, ablate, train, score."""
+"""The command line: list, play, rollout, ablate, train, score, export, gsm."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, worlds
 from agentgym.training import cli_train
 from agentgym.training.ablation import Ablation, prepare, results, run
 from agentgym.training.cli_export import add_export
+from agentgym.training.cli_gsm import add_gsm
 from agentgym.training.collectors import ENGINES, CollectionError, Collector
 from agentgym.training.evaluation import Result
 from agentgym.training.policies import PolicyConfig
@@ -323,6 +324,7 @@ def _news(chat: Chat, shown: int) -> tuple[Any, ...]:
 
 
 add_export(app, _clear_errors, _parse_options)
+add_gsm(app, _clear_errors)
 
 if __name__ == "__main__":
     main()

@@ -40,7 +40,7 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
     """Write `results.jsonl`, `summary.md` and the figures into a folder."""
     rows = "".join(json.dumps(asdict(row)) + "\n" for row in results)
     (out / "results.jsonl").write_text(rows, encoding="utf-8")
-    (out / "summary.md").write_text("\n\n".join(map(_markdown, tables(results))) + "\n", encoding="utf-8")
+    (out / "summary.md").write_text("\n\n".join(map(markdown, tables(results))) + "\n", encoding="utf-8")
     figures = {"horizons.png": plot_horizons, "arms.png": plot_arms, "interventions.png": plot_interventions}
     if _managed(results):
         figures["contexts.png"] = plot_contexts
@@ -104,7 +104,8 @@ def percent(interval: Interval, signed: bool = False) -> str:
     return form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
 
 
-def _markdown(table: Table) -> str:
+def markdown(table: Table) -> str:
+    """A table in Markdown, under its title."""
     title, header, rows = table
     lines = [header, ["---"] * len(header), *rows]
     return f"### {title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)

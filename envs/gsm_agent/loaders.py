@@ -99,7 +99,12 @@ def decompose(problems: Iterable[RawProblem], folder: Path, split: Decomposer, w
         leaks: Judges a document; a task with a document that tells too much after three tries is left out.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    done = {json.loads(line)["id"] for line in _lines(folder / "tasks.jsonl")}
+    made = [json.loads(line) for line in _lines(folder / "tasks.jsonl")]
+    done = {task["id"] for task in made}
+    # A run that was stopped may have left documents of a task that it did not finish.
+    whole = {name for task in made for name in task["documents"]}
+    kept = [line for line in _lines(folder / "documents.jsonl") if json.loads(line)["id"] in whole]
+    (folder / "documents.jsonl").write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
     for problem in problems:
         if problem.id in done:
             continue
@@ -107,10 +112,11 @@ def decompose(problems: Iterable[RawProblem], folder: Path, split: Decomposer, w
         contents = [_independent(problem.text, premise, premises, write, leaks) for premise in premises]
         if not contents or None in contents:
             continue
-        documents = [{"id": f"{problem.id}-{k}", "content": content, "metadata": {}} for k, content in enumerate(contents)]
+        documents: list[dict[str, Any]] = [
+            {"id": f"{problem.id}-{k}", "content": content, "metadata": {}} for k, content in enumerate(contents)
+        ]
         task = {"id": problem.id, "question": question, "answer": problem.answer, "premises": list(premises)}
         _append(folder / "documents.jsonl", documents)
-        # The task comes last: without its line, a stopped run makes its documents again, under the same ids.
         _append(folder / "tasks.jsonl", [{**task, "documents": [document["id"] for document in documents]}])
 
 
@@ -217,9 +223,8 @@ def _lines(path: Path) -> list[str]:
 
 
 def _append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    known = {json.loads(line)["id"] for line in _lines(path)}
     with path.open("a", encoding="utf-8") as file:
-        file.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records if record["id"] not in known))
+        file.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
 
 
 def _refuse(path: Path, wrong: Sequence[str]) -> None:
