@@ -210,7 +210,8 @@ class SearchWorld(World[SearchConfig]):
         """A reply without a call that holds `####`; any reply without a call if searching is asked for and not done yet."""
         if MARK not in text and (not text.strip() or self.static or self.rounds >= self.min_rounds):
             return None
-        return ToolCall("answer", {"value": text[-400:]})
+        told = MARK + text.rpartition(MARK)[2] if MARK in text else text
+        return ToolCall("answer", {"value": told[:400]})
 
     def score(self) -> float:
         """1 if the right number was given, else 0."""
