@@ -25,6 +25,7 @@ class World(Generic[ConfigT]):
     Attributes:
         Config: A frozen dataclass, the keyword arguments of `gymnasium.make`. It checks itself in `__post_init__`.
         parallel_calls: Whether one reply may hold several calls. Worlds whose optimal sets are over single calls say no.
+        labels_decide: Whether the labels of `judge` say if a reply is optimal; if not, `optimal_calls` does.
         prose_fails: Whether a reply that does not try to call a tool counts as a failed round, as one does whose calls all fail.
         max_failed_rounds: The failed round in a row that ends the episode, unless the user asks for another; None for none.
         config: The configuration of this instance.
@@ -37,6 +38,7 @@ class World(Generic[ConfigT]):
 
     Config: ClassVar[type[Any]]
     parallel_calls: ClassVar[bool] = True
+    labels_decide: ClassVar[bool] = True
     prose_fails: ClassVar[bool] = True
     max_failed_rounds: ClassVar[int | None] = None
 
@@ -115,7 +117,8 @@ class World(Generic[ConfigT]):
 
     def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
         """A function that labels the calls of the next reply after it was played, by the moment before; None where a call is
-        optimal or not, and no more is to be said. A reply is optimal if some label is `optimal` and the rest are that or `neutral`.
+        optimal or not, and no more is to be said. Where `labels_decide`, a reply is optimal if some label is `optimal` and the
+        rest are that or `neutral`.
         """
         return None
 

@@ -17,8 +17,8 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     `optimal` says whether every call of the reply was carried out and among the optimal ones; a reply without a readable call
     is not optimal. `alive` says whether success was still possible before the reply. Both are None where the world does not
     define optimality, and after a reset. `labels` has the world's word for each call of the reply, and `invalid` for one that
-    failed; a reply is then optimal if all its calls are `optimal` or `neutral`, and at least one is `optimal`. All this is for the
-    researcher; no view contains it.
+    failed; a reply is then optimal if all its calls are `optimal` or `neutral`, and at least one is `optimal`, unless the world
+    says that its labels do not decide it (`World.labels_decide`). All this is for the researcher; no view contains it.
 
     Example:
         >>> env = StepOptimality(gymnasium.make("agentgym/ListWorld-v0"))
@@ -44,11 +44,11 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         if best is None:
             return chat, reward, terminated, truncated, {**info, "optimal": None, "alive": None}
         reply, *answers = self.world_env.chat.messages[start:]
+        chosen = info["valid"] and bool(reply.calls) and all(call in best for call in reply.calls)
         if judge is None:
-            optimal = info["valid"] and bool(reply.calls) and all(call in best for call in reply.calls)
-            return chat, reward, terminated, truncated, {**info, "optimal": optimal, "alive": bool(best)}
+            return chat, reward, terminated, truncated, {**info, "optimal": chosen, "alive": bool(best)}
         played = [not answer.text.startswith("error:") for answer in answers]
         judged = iter(judge([call for call, ran in zip(reply.calls, played, strict=False) if ran]))
         labels = tuple(next(judged) if ran else "invalid" for _, ran in zip(reply.calls, played, strict=False))
-        optimal = "optimal" in labels and set(labels) <= {"optimal", "neutral"}
+        optimal = "optimal" in labels and set(labels) <= {"optimal", "neutral"} if world.labels_decide else chosen
         return chat, reward, terminated, truncated, {**info, "optimal": optimal, "alive": bool(best), "labels": labels}

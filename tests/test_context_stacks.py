@@ -155,7 +155,10 @@ def test_with_room_enough_the_oracle_policy_solves_every_world(env_id: str, cont
 def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     """With compaction it solves what does not fit the window."""
     sizes = next(entry.world for entry in worlds() if entry.id == env_id).at_horizon(64)
-    env = tight(env_id, "compaction", room=2_000, context_options={"compaction": {"max_summary": 10**6}}, **sizes)
+    # What does not fit beside the newest results is trimmed before it can be summed up: the window has to hold a few of them.
+    steps = rollout(make(env_id, window=10**6, **sizes), OraclePolicy(env_id), 0).steps
+    room = max(2_000, 6 * max(step.info["context"]["appended"] for step in steps))
+    env = tight(env_id, "compaction", room=room, context_options={"compaction": {"max_summary": 10**6}}, **sizes)
     summaries = 0
     for seed in range(4):
         trajectory = rollout(env, OraclePolicy(env_id), seed)

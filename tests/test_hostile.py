@@ -105,10 +105,11 @@ def tools(env_id: str) -> list[str]:
 
 @pytest.mark.parametrize(("env_id", "tool"), [(env_id, tool) for env_id in IDS for tool in tools(env_id)])
 def test_hostile_replies_change_nothing_and_explain_themselves(env_id: str, tool: str) -> None:
-    replies = hostile(tool)
-    assert len(replies) >= 60
     env = tool_env(make(env_id, budget_slack=1_000, max_failed_rounds=None))
     chat, _ = env.reset(seed=1)
+    # What a world takes as an answer in prose is no hostile reply there.
+    replies = [reply for reply in hostile(tool) if env.world.final_answer(reply) is None]
+    assert len(replies) >= 60
     before = public_state(env)
     for turn, reply in enumerate(replies, 1):
         chat, reward, terminated, truncated, info = env.step(reply)

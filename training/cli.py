@@ -1,4 +1,4 @@
-"""The command line: list, play, rollout, ablate, train, score, export."""
+"""The command line: list, play, rollout, ablate, train, score, export, longbench, gsm."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, worlds
 from agentgym.training import cli_train
 from agentgym.training.ablation import PRESETS, Ablation, prepare, results, run
 from agentgym.training.cli_export import add_export
+from agentgym.training.cli_gsm import add_gsm
 from agentgym.training.cli_longbench import add_longbench
 from agentgym.training.collectors import ENGINES, CollectionError, Collector
 from agentgym.training.evaluation import Result
@@ -346,6 +347,7 @@ def _news(chat: Chat, shown: int) -> tuple[Any, ...]:
 
 add_export(app, _clear_errors, _parse_options)
 add_longbench(app, _clear_errors, _told_how_to_go_on, console)
+add_gsm(app, _clear_errors)
 
 if __name__ == "__main__":
     main()

@@ -103,6 +103,29 @@ def plot_learning(points: Sequence[Point], path: Path) -> None:
     _save(learning_figure(points), path)
 
 
+def plot_revisits(points: Mapping[str, tuple[float, float]], path: Path) -> None:
+    """Accuracy against the revisit ratio, a point for each setting (GSM-Agent, figure 4).
+
+    Args:
+        points: The revisit ratio and the accuracy of each setting, as shares.
+        path: Where to write the figure.
+    """
+    _save(revisits_figure(points), path)
+
+
+def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
+    """The figure that `plot_revisits` writes."""
+    figure = Figure(figsize=(5.4, 4.0), layout="constrained")
+    panel = figure.subplots()
+    known = {name: pair for name, pair in points.items() if not any(np.isnan(pair))}
+    for name, (revisit, accuracy) in known.items():
+        panel.scatter(100 * revisit, 100 * accuracy, color="#0072B2", zorder=3)
+        panel.annotate(name, (100 * revisit, 100 * accuracy), (4, 4), textcoords="offset points", fontsize=8)
+    panel.set(xlabel="revisit ratio (%)", ylabel="accuracy (%)", ylim=(-3, 103))
+    panel.grid(alpha=0.3)
+    return figure
+
+
 def learning_figure(points: Sequence[Point]) -> Figure:
     """The figure that `plot_learning` writes."""
     figure = Figure(figsize=(7.2, 3.8), layout="constrained")

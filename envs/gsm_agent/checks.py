@@ -1,0 +1,147 @@
+"""Whether tasks are well posed: seven checks that read the texts, as an agent does, and not what they were made from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from agentgym.envs.gsm_agent.database import Database
+from agentgym.envs.gsm_agent.documents import Document, Task, month_name
+from agentgym.envs.gsm_agent.facts import NUMBER_WORDS, Fact, Quantity, number_word, read_facts
+from agentgym.envs.gsm_agent.knowledge import Knowledge
+from agentgym.envs.gsm_agent.problems import read_question
+
+Violations = Iterator[tuple[str, str]]
+"""What is wrong: the id of the task or document, and a sentence."""
+
+_WORDS_OF_NUMBERS = {"three times": ["three"], "four times": ["four"], "a third": ["third"], "a quarter": ["quarter"]}
+
+
+def facts_of(documents: Sequence[Document]) -> dict[Quantity, Fact]:
+    """What documents tell, names taken from their metadata where they are left out."""
+    return {fact.target: fact for document in documents for fact in read_facts(document.content, tuple(document.name.split(", ")))}
+
+
+def solve_from_text(task: Task, documents: Sequence[Document]) -> int | None:
+    """The answer as far as the texts of the question and of documents tell it."""
+    found = read_question(task.question)
+    return found[0].answer(facts_of(documents)) if found else None
+
+
+def solvable(database: Database) -> Violations:
+    """Check 1: question and documents give the answer."""
+    for task, documents in _tasks(database):
+        value = solve_from_text(task, documents)
+        if str(value) != task.answer:
+            yield task.id, f"its documents give {value}, its answer is {task.answer}"
+
+
+def necessary(database: Database) -> Violations:
+    """Check 2: without any one of its documents a task cannot be solved."""
+    for task, documents in _tasks(database):
+        for left_out in documents:
+            if solve_from_text(task, [document for document in documents if document is not left_out]) is not None:
+                yield task.id, f"it can be solved without {left_out.id}"
+
+
+def unambiguous(database: Database) -> Violations:
+    """Check 3: in the whole database no phrase of a person has two definitions in the same month."""
+    seen: dict[tuple[str, Quantity], str] = {}
+    for document in _documents(database):
+        for target in facts_of([document]):
+            first = seen.setdefault((document.timestamp, target), document.id)
+            if first != document.id:
+                yield document.id, f"it defines {target.phrase!r} of {target.owner} in {document.timestamp}, as {first} does"
+
+
+def without_leaks(database: Database) -> Violations:
+    """Check 4: but for its date, a document holds one number, that of its premise, and no task holds a number twice."""
+    for task, documents in _tasks(database):
+        own = []
+        for document in documents:
+            numeric = [fact for fact in facts_of([document]).values() if fact.number is not None]
+            text = document.content.replace(month_name(document.timestamp), "")
+            found = [*re.findall(r"[0-9]+", text), *NUMBER_WORDS.findall(text.lower())]
+            told = [number_word(fact) for fact in numeric]
+            if len(numeric) != 1 or found != _WORDS_OF_NUMBERS.get(told[0], told):
+                yield document.id, f"its premises tell {told}, but it holds the numbers {found}"
+            own += [fact.number for fact in numeric if fact.number is not None]
+        if len(set(own)) != len(own):
+            yield task.id, f"its premises hold a number twice: {sorted(own)}"
+
+
+def unique(database: Database) -> Violations:
+    """Check 5: contents and ids are unique, and documents stand in the order of their ids."""
+    contents: dict[str, str] = {}
+    last = ""
+    for document in _documents(database):
+        if document.id <= last:
+            yield document.id, f"it stands after {last}"
+        last = document.id
+        first = contents.setdefault(document.content, document.id)
+        if first != document.id:
+            yield document.id, f"its content is that of {first}"
+
+
+def apart(database: Database) -> Violations:
+    """Check 6: no two tasks that name the same person are of the same month; a task that shares a person tells its month."""
+    tasks_of: dict[str, dict[str, str]] = {}
+    asked = {}
+    for task, documents in _tasks(database):
+        asked[task.id] = task.question
+        for person in {name for document in documents for name in document.name.split(", ")}:
+            months = tasks_of.setdefault(person, {})
+            if documents[0].timestamp in months:
+                yield task.id, f"{person} is in {months[documents[0].timestamp]} too, in the same month"
+            months[documents[0].timestamp] = task.id
+    for person, months in tasks_of.items():
+        for stamp, name in months.items():
+            if len(months) > 1 and month_name(stamp) not in asked[name]:
+                yield name, f"it shares {person} with another task, but its question tells no month"
+
+
+def discoverable(database: Database) -> Violations:
+    """Check 7: a searcher that begins with the question, and knows only what it was shown, finds all documents within 20 pages of
+    each query, and with them the answer.
+    """
+    for task, documents in _tasks(database):
+        missing = {document.id for document in documents} - set(search_alone(database, task.question)[1])
+        if missing:
+            yield task.id, f"searching does not find {sorted(missing)}"
+
+
+def search_alone(database: Database, question: str, most: int = 400) -> tuple[str | None, list[str]]:
+    """Search as the scripted policy does, for at most so many calls: the answer, or None, and the ids of all documents shown."""
+    known = Knowledge.of(question)
+    shown: list[str] = []
+    results: tuple[int, ...] = ()
+    for _ in range(most):
+        calls = known.useful()
+        if known.answer() is not None or not calls:
+            break
+        if calls[0].name == "search":
+            query = calls[0].arguments["query"]
+            results = database.index.best(query, 100)
+            known.paged(query, 1)
+        else:
+            known.paged(known.last, known.cursor + 1)
+        places = results[5 * (known.cursor - 1) : 5 * known.cursor]
+        documents = [database.documents.document(place) for place in places]
+        shown += [document.id for document in documents]
+        known.learn("\n\n".join(document.show() for document in documents))
+    return known.answer(), shown
+
+
+CHECKS: Mapping[str, Callable[[Database], Violations]] = {
+    check.__name__: check for check in (solvable, necessary, unambiguous, without_leaks, unique, apart, discoverable)
+}
+
+
+def _tasks(database: Database) -> Iterator[tuple[Task, list[Document]]]:
+    for number in range(len(database.tasks)):
+        task = database.tasks.task(number)
+        yield task, [database.documents.document(place) for place in task.documents]
+
+
+def _documents(database: Database) -> Iterator[Document]:
+    return (database.documents.document(place) for place in range(len(database.documents)))

@@ -1,0 +1,125 @@
+"""Documents and tasks: a premise told in a record of some kind, and what holds a problem together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.envs.gsm_agent.facts import Fact, write_fact
+from agentgym.envs.gsm_agent.vocabulary import DOCUMENT_TYPES, MONTHS, ROLES, TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document of the database. Only its content is searched; a result shows the rest too.
+
+    Attributes:
+        id: Unique in the database.
+        content: The text.
+        timestamp: Year and month, such as `1990-05`.
+        name: The people it speaks of, joined by commas; for an anonymised one, the only place where the name stands.
+        type: The kind of record.
+    """
+
+    id: str
+    content: str
+    timestamp: str = ""
+    name: str = ""
+    type: str = ""
+
+    def show(self) -> str:
+        """The document as a result shows it."""
+        about = "; ".join(
+            f"{key}: {value}" for key, value in (("date", self.timestamp), ("name", self.name), ("type", self.type)) if value
+        )
+        return f"[{self.id}] {about}\n{self.content}" if about else f"[{self.id}]\n{self.content}"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A problem whose premises stand in documents.
+
+    Attributes:
+        id: Unique in the database.
+        question: What the agent is asked.
+        answer: The number, as text.
+        documents: The places in the database of the documents that hold its premises.
+        premises: The premises in words, if they are known.
+        static_only: Whether its documents make no sense one by one, so that it can be played in the static setting only.
+    """
+
+    id: str
+    question: str
+    answer: str
+    documents: tuple[int, ...] = ()
+    premises: tuple[str, ...] = ()
+    static_only: bool = False
+
+
+class Shelf:
+    """Records in one block of bytes, so that processes share them whatever they read: nothing is written to them.
+
+    Args:
+        block: The records as JSON, one after the other; uint8, shape `(bytes,)`.
+        ends: Where each begins, and the last ends; int64, shape `(records + 1,)`.
+    """
+
+    def __init__(self, block: NDArray[np.uint8], ends: NDArray[np.int64]) -> None:
+        self.block, self.ends = block, ends
+
+    @classmethod
+    def of(cls, records: Iterable[Document | Task]) -> Shelf:
+        """Put records on a shelf."""
+        lines = [json.dumps(asdict(record), ensure_ascii=False).encode() for record in records]
+        ends = np.cumsum([0, *map(len, lines)], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(lines), np.uint8), ends)
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def document(self, place: int) -> Document:
+        """The document at a place."""
+        return Document(**self._read(place))
+
+    def task(self, place: int) -> Task:
+        """The task at a place."""
+        data = self._read(place)
+        return Task(**{**data, "documents": tuple(data["documents"]), "premises": tuple(data["premises"])})
+
+    def _read(self, place: int) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads(self.block[self.ends[place] : self.ends[place + 1]].tobytes())
+        return record
+
+
+def month_name(timestamp: str) -> str:
+    """`May 1990` for `1990-05`; as it is if it is no such text."""
+    year, _, month = timestamp.partition("-")
+    return f"{MONTHS[int(month) - 1]} {year}" if month.isdigit() and 0 < int(month) <= len(MONTHS) else timestamp
+
+
+def write_document(facts: Sequence[Fact], timestamp: str, town: str, anonymous: bool, rng: Random) -> Document:
+    """Tell the facts of one premise in a record; the id is given later.
+
+    Args:
+        facts: The facts, the one with a number last.
+        timestamp: The month of the task.
+        town: The place of the story that all documents of the task share.
+        anonymous: Whether a role stands for the name, if the facts are about one person.
+        rng: Draws the kind of record and the wording.
+    """
+    people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
+    names = {people[0]: f"the {rng.choice(ROLES)}"} if anonymous and len(people) == 1 else None
+    kind = rng.choice(tuple(DOCUMENT_TYPES))
+    headings, fillers = DOCUMENT_TYPES[kind]
+    sentences = rng.sample(fillers, rng.randint(2, len(fillers)))
+    place = rng.randint(0, len(sentences))
+    topic = rng.choice(TOPICS).format(phrase=facts[-1].target.phrase)
+    sentences[place:place] = [topic, *(write_fact(fact, rng, names) for fact in facts)]
+    heading = rng.choice(headings).format(town=town, month=month_name(timestamp))
+    return Document("", f"{heading}\n{' '.join(sentences)}", timestamp, ", ".join(people), kind)

@@ -1,0 +1,247 @@
+"""Facts: what a premise says about quantities, how it is put in words, and how words are read back.
+
+A quantity is a noun phrase with its owner. A numeric fact holds the number of a premise; a structural fact says how a quantity is
+made up of others and holds none. Each kind of fact has several wordings; the same table writes them and reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from random import Random
+from typing import NamedTuple
+
+from agentgym.envs.gsm_agent.vocabulary import ROLES
+
+
+class Quantity(NamedTuple):
+    """What can have a number: a noun phrase and whose it is."""
+
+    owner: str
+    phrase: str
+
+    @property
+    def money(self) -> bool:
+        """Whether it is in dollars."""
+        return self.phrase.startswith(("bill for", "price of", "payment for", "coupon for", "spending at"))
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """How a quantity follows from a number and other quantities.
+
+    Attributes:
+        target: The quantity.
+        kind: `is`, `more`, `fewer`, `times`, `part` (numeric; all but `is` refer to one quantity), or `sum`, `minus`, `product`.
+        number: The number of a numeric fact, None in a structural one.
+        sources: The quantities it refers to.
+    """
+
+    target: Quantity
+    kind: str
+    number: int | None = None
+    sources: tuple[Quantity, ...] = ()
+
+    def value(self, values: Sequence[int]) -> int | None:
+        """The number of the target, given those of the sources; None if it would not be a whole number."""
+        number = self.number or 0
+        if self.kind == "is":
+            return number
+        first, last = values[0], values[-1]
+        if self.kind == "part":
+            return first // number if number and first % number == 0 else None
+        results = {"more": first + number, "fewer": first - number, "times": first * number}
+        return {**results, "sum": first + last, "minus": first - last, "product": first * last}[self.kind]
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Whose quantities it speaks of, the target's first."""
+        return tuple(dict.fromkeys((self.target.owner, *(source.owner for source in self.sources))))
+
+
+RELATIONS = ("more", "fewer", "times", "part")
+_WORDS = {("times", 2): "twice", ("times", 3): "three times", ("times", 4): "four times"}
+_WORDS |= {("part", 2): "half", ("part", 3): "a third", ("part", 4): "a quarter"}
+NUMBER_WORDS = re.compile(
+    r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen"
+    r"|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|dozen|once|twice|thrice|double|triple|half"
+    r"|third|thirds|quarter|quarters|single|pair|couple|first|second|both|percent)\b",
+    re.IGNORECASE,
+)
+"""Words that tell a number."""
+
+# {w} the owner, {w2} the owner of a source, {p} {a} {b} phrases, {n} a number, {f} a factor in words.
+_COUNTS = {
+    "is": (
+        "{w} counted {n} {p}",
+        "{w} had {n} {p} in all",
+        "The tally for {w} shows {n} {p}",
+        "According to this record, {w} was left with {n} {p}",
+        "It turned out that {w} could point to {n} {p}",
+    ),
+    "more": ("{w} counted {n} more {p} than {a}", "For {w} there were {n} more {p} than {a}"),
+    "more2": ("{w} counted {n} more {p} than {w2} counted {a}", "Compared with the {a} of {w2}, {w} had {n} more {p}"),
+    "fewer": ("{w} counted {n} fewer {p} than {a}", "For {w} there were {n} fewer {p} than {a}"),
+    "fewer2": ("{w} counted {n} fewer {p} than {w2} counted {a}", "Compared with the {a} of {w2}, {w} had {n} fewer {p}"),
+    "times": ("{w} counted {f} as many {p} as {a}", "For {w} there were {f} as many {p} as {a}"),
+    "times2": ("{w} counted {f} as many {p} as {w2} counted {a}", "Next to the {a} of {w2}, {w} had {f} as many {p}"),
+    "sum": (
+        "The {p} of {w} are made up of the {a} and the {b}",
+        "To arrive at the {p} of {w}, put together the {a} and the {b}",
+        "Taken together, the {a} and the {b} are all the {p} that {w} has",
+    ),
+    "minus": (
+        "The {p} of {w} are what remains of the {a} without the {b}",
+        "To arrive at the {p} of {w}, take the {a} and leave out the {b}",
+        "With the {b} taken off the {a}, what remains are the {p} of {w}",
+    ),
+    "product": (
+        "The {p} of {w} came packed as {a}, always with the same number of {b}",
+        "To arrive at the {p} of {w}, take the {a} and multiply by the {b}",
+        "All {p} of {w} were kept as {a}, each filled alike with the {b}",
+    ),
+}
+_MONEY = {
+    "is": (
+        "The {p} of {w} came to {n} dollars",
+        "{w} noted {n} dollars as the {p}",
+        "For {w}, the {p} was {n} dollars",
+        "A figure of {n} dollars was written down for {w} as the {p}",
+    ),
+    "more": ("For {w}, the {p} was {n} dollars more than the {a}", "The {p} of {w} lay {n} dollars above the {a}"),
+    "more2": ("For {w}, the {p} was {n} dollars more than the {a} of {w2}", "The {p} of {w} lay {n} dollars above the {a} of {w2}"),
+    "fewer": ("For {w}, the {p} was {n} dollars less than the {a}", "The {p} of {w} lay {n} dollars below the {a}"),
+    "fewer2": (
+        "For {w}, the {p} was {n} dollars less than the {a} of {w2}",
+        "The {p} of {w} lay {n} dollars below the {a} of {w2}",
+    ),
+    "times": ("For {w}, the {p} was {f} as much as the {a}", "The {p} of {w} was {f} as high as the {a}"),
+    "times2": ("For {w}, the {p} was {f} as much as the {a} of {w2}", "The {p} of {w} was {f} as high as the {a} of {w2}"),
+    "sum": (
+        "The {p} of {w} consists of the {a} and the {b}",
+        "To arrive at the {p} of {w}, add the {a} to the {b}",
+        "{w} says that the {p} is the {a} together with the {b}",
+    ),
+    "minus": (
+        "The {p} of {w} is the {a} less the {b}",
+        "To arrive at the {p} of {w}, take the {b} off the {a}",
+        "{w} says that the {p} is what is left of the {a} after the {b}",
+    ),
+    "product": (
+        "The {p} of {w} is the number of {a} times the {b}",
+        "To arrive at the {p} of {w}, multiply the number of {a} by the {b}",
+        "{w} paid for each of the {a} alike, so the {p} follows from their number and the {b}",
+    ),
+}
+_SOMEBODY = re.compile(rf"(?:[A-Z][a-z]+ [A-Z][a-z]+|[Tt]he (?:{'|'.join(ROLES)}))")
+_FACTORS = {word: key for key, word in _WORDS.items()}
+
+
+def number_word(fact: Fact) -> str:
+    """How the number of a fact is written: digits, or a word such as `twice`."""
+    return _WORDS.get((fact.kind, fact.number or 0), str(fact.number))
+
+
+def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) -> str:
+    """A sentence that says it.
+
+    Args:
+        fact: The fact.
+        rng: Draws the wording.
+        names: What to call an owner, where it is not by name.
+    """
+    names = names or {}
+    called = [names.get(owner, owner) for owner in fact.owners]
+    kind = {"part": "times"}.get(fact.kind, fact.kind)
+    table = _MONEY if fact.target.money else _COUNTS
+    pattern = rng.choice(table[f"{kind}2" if len(called) == 2 else kind])
+    phrases = [source.phrase for source in fact.sources] + ["", ""]
+    text = pattern.format(
+        w=called[0], w2=called[-1], p=fact.target.phrase, a=phrases[0], b=phrases[1], n=fact.number, f=number_word(fact)
+    )
+    return f"{text[0].upper()}{text[1:]}."
+
+
+@lru_cache(maxsize=4096)  # scripted policies read the same documents again at every step
+def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
+    """The facts that a document tells.
+
+    Args:
+        text: Its content.
+        names: The people its metadata name; a role stands for the first of them.
+    """
+    sentences = [sentence for sentence in re.split(r"(?<=\.)\s+|\n", text) if _SOMEBODY.search(sentence)]
+    return tuple(fact for sentence in sentences if (fact := _read_sentence(sentence, names)))
+
+
+def _read_sentence(sentence: str, names: Sequence[str]) -> Fact | None:
+    for kind, money, pattern in _patterns():
+        found = pattern.search(sentence)
+        if found is None:
+            continue
+        parts = found.groupdict()
+        owner, other = (_owner(parts.get(key, ""), names) for key in ("w", "w2"))
+        sources = [Quantity(other or owner, parts[key]) for key in ("a", "b") if key in parts]
+        target = Quantity(owner, parts["p"])
+        if target.money != money or not owner:
+            continue
+        if "f" in parts:
+            factor, number = _FACTORS[parts["f"]]
+            return Fact(target, factor, number, tuple(sources))
+        return Fact(target, kind, int(parts["n"]) if "n" in parts else None, tuple(sources))
+    return None
+
+
+def _owner(text: str, names: Sequence[str]) -> str:
+    role = text.removeprefix("the ").removeprefix("The ")
+    return names[0] if names and role in ROLES else text
+
+
+@cache
+def _patterns() -> tuple[tuple[str, bool, re.Pattern[str]], ...]:
+    """The wordings as patterns; those that say more come first, since a shorter one may be a part of a longer."""
+    slots = {key: rf"(?P<{key}>{_SOMEBODY.pattern})" for key in ("w", "w2")} | {key: rf"(?P<{key}>[a-z ]+?)" for key in "pab"}
+    slots |= {"n": "(?P<n>[0-9]+)", "f": f"(?P<f>{'|'.join(_FACTORS)})"}
+    order = ("more2", "fewer2", "times2", "more", "fewer", "times", "sum", "minus", "product", "is")
+    found = []
+    for money, table in ((True, _MONEY), (False, _COUNTS)):
+        for kind in order:
+            for wording in table[kind]:
+                begun = wording.replace("The ", "[Tt]he ", 1) if wording.startswith("The ") else wording
+                found.append((kind.removesuffix("2"), money, re.compile(rf"^{begun.format(**slots)}\.$")))
+    return tuple(sorted(found, key=lambda item: order.index(item[0]) if item[0] in order else 0))
+
+
+def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
+    """The number of a quantity as far as facts tell it; None if something is missing."""
+    values: dict[Quantity, int | None] = {}
+    pending = [target]
+    while pending:
+        quantity = pending[-1]
+        fact = facts.get(quantity)
+        if quantity in values:
+            pending.pop()
+        elif fact is None:
+            values[quantity] = None
+        elif missing := [source for source in fact.sources if source not in values and source not in pending]:
+            pending.append(missing[0])
+        else:
+            known = [values.get(source) for source in fact.sources]
+            values[quantity] = None if None in known else fact.value([number for number in known if number is not None])
+    return values[target]
+
+
+def open_quantities(facts: Mapping[Quantity, Fact], targets: Sequence[Quantity]) -> list[Quantity]:
+    """What nothing tells of yet, among all that the targets follow from: in the order in which it is met, depth first."""
+    seen: dict[Quantity, bool] = {}
+    pending = list(reversed(targets))
+    while pending:
+        quantity = pending.pop()
+        if quantity in seen:
+            continue
+        fact = facts.get(quantity)
+        seen[quantity] = fact is None
+        pending.extend(reversed(fact.sources if fact else ()))
+    return [quantity for quantity, missing in seen.items() if missing]

@@ -1,0 +1,276 @@
+"""Tasks of the user's own: GSM8K as JSON lines, and folders like those of GSM-Agent (Zhu et al., section 3.2). No network.
+
+A folder holds `tasks.jsonl` and `documents.jsonl`, and `fields.json` if its fields have other names; `agentgym.make("SearchWorld",
+data=folder)` plays it. Every violation is told in one error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym.envs.gsm_agent.documents import Document, Task
+from agentgym.envs.gsm_agent.numbers import parse_number
+
+Ask = Callable[[str], str]
+"""A model: a prompt in, its reply out."""
+Decomposer = Callable[[str], tuple[str, Sequence[str]]]
+"""From a problem to a question and premises, each of which makes sense by itself."""
+DocumentWriter = Callable[[str, str], str]
+"""From the whole problem and one premise to the content of a document."""
+LeakJudge = Callable[[str, str, Sequence[str]], bool]
+"""Whether a document tells more than its premise: the document, the premise, the other premises."""
+
+FIELDS = {name: name for name in ("id", "question", "answer", "documents", "premises", "static_only", "content", "metadata")}
+"""The names of the fields of a folder; a map renames some of them."""
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_MOST_TOLD = 50
+
+
+@dataclass(frozen=True, slots=True)
+class RawProblem:
+    """A problem of GSM8K, taken apart by its punctuation.
+
+    Attributes:
+        id: The name of the file and the line, such as `test-17`.
+        text: The whole problem.
+        question: Its last sentence that ends in a question mark.
+        premises: The other sentences.
+        answer: The number, as text.
+        needs_decomposition: Whether the question holds a number or a condition, or no question was found: its premises then do
+            not say everything.
+    """
+
+    id: str
+    text: str
+    question: str
+    premises: tuple[str, ...]
+    answer: str
+    needs_decomposition: bool
+
+
+def load_gsm8k(path: Path) -> list[RawProblem]:
+    """Read GSM8K: a JSON object with `question` and `answer` in each line; the number stands after the last `####`.
+
+    Raises:
+        ValueError: Lines are not of this form; all of them are told.
+    """
+    problems, wrong = [], []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            text, told = str(record["question"]).strip(), str(record["answer"])
+        except (ValueError, KeyError, TypeError) as error:
+            wrong.append(f"line {number} is no JSON object with question and answer ({error!r})")
+            continue
+        value = parse_number(told) if "####" in told else None
+        if value is None:
+            wrong.append(f"line {number}: no number after #### in the answer {told[-60:]!r}")
+        else:
+            problems.append(take_apart(f"{path.stem}-{number}", text, str(value)))
+    _refuse(path, wrong)
+    return problems
+
+
+def take_apart(name: str, text: str, answer: str) -> RawProblem:
+    """Split a problem into its question and its premises, by punctuation."""
+    sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
+    asked = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
+    question = sentences.pop(asked[-1]) if asked else ""
+    unclear = not question or bool(re.search(r"[0-9]|\bif\b", question, re.IGNORECASE)) or not sentences
+    return RawProblem(name, text, question or text, tuple(sentences), answer, unclear)
+
+
+def decompose(problems: Iterable[RawProblem], folder: Path, split: Decomposer, write: DocumentWriter, leaks: LeakJudge) -> None:
+    """Make a folder of tasks and documents with the help of a model; it goes on where it was stopped.
+
+    Args:
+        problems: What to turn into tasks.
+        folder: Gets `tasks.jsonl` and `documents.jsonl`; tasks that it holds are not made again.
+        split: Takes a problem apart.
+        write: Writes a document for a premise.
+        leaks: Judges a document; a task with a document that tells too much after three tries is left out.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    made = [json.loads(line) for line in _lines(folder / "tasks.jsonl")]
+    done = {task["id"] for task in made}
+    # A run that was stopped may have left documents of a task that it did not finish.
+    whole = {name for task in made for name in task["documents"]}
+    kept = [line for line in _lines(folder / "documents.jsonl") if json.loads(line)["id"] in whole]
+    (folder / "documents.jsonl").write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+    for problem in problems:
+        if problem.id in done:
+            continue
+        question, premises = split(problem.text)
+        contents = [_independent(problem.text, premise, premises, write, leaks) for premise in premises]
+        if not contents or None in contents:
+            continue
+        documents: list[dict[str, Any]] = [
+            {"id": f"{problem.id}-{k}", "content": content, "metadata": {}} for k, content in enumerate(contents)
+        ]
+        task = {"id": problem.id, "question": question, "answer": problem.answer, "premises": list(premises)}
+        _append(folder / "documents.jsonl", documents)
+        _append(folder / "tasks.jsonl", [{**task, "documents": [document["id"] for document in documents]}])
+
+
+def _independent(story: str, premise: str, premises: Sequence[str], write: DocumentWriter, leaks: LeakJudge) -> str | None:
+    for _ in range(3):
+        content = write(story, premise)
+        if not leaks(content, premise, [other for other in premises if other != premise]):
+            return content
+    return None
+
+
+def as_folder(problems: Iterable[RawProblem], folder: Path) -> None:
+    """Write problems as they are, each premise as a document; those that need decomposition are for the static setting only."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
+    for problem in problems:
+        texts = (problem.text,) if problem.needs_decomposition else problem.premises
+        names = [f"{problem.id}-{k}" for k in range(len(texts))]
+        documents += [{"id": name, "content": text, "metadata": {}} for name, text in zip(names, texts, strict=True)]
+        record = {"id": problem.id, "question": problem.question, "answer": problem.answer, "documents": names}
+        tasks.append({**record, "static_only": problem.needs_decomposition})
+    for name, records in (("tasks", tasks), ("documents", documents)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def load_folder(folder: Path, fields: Mapping[str, str] | None = None) -> tuple[list[Document], list[Task]]:
+    """Read a folder of tasks and documents.
+
+    Args:
+        folder: Holds `tasks.jsonl` (id, question, answer, and documents: their ids) and `documents.jsonl` (id, content, and
+            metadata: timestamp, name, type).
+        fields: What the folder calls these fields, where it calls them otherwise, such as `{"documents": "document_ids"}`; None for
+            its `fields.json`, if there is one.
+
+    Raises:
+        ValueError: Fields are missing, ids are doubled or lead nowhere, or an answer is no number; all of it is told.
+    """
+    if fields is None and (folder / "fields.json").exists():
+        fields = json.loads((folder / "fields.json").read_text(encoding="utf-8"))
+    if unknown := [name for name in fields or {} if name not in FIELDS]:
+        raise ValueError(f"fields has no field {unknown[0]!r} to rename; fields: {', '.join(FIELDS)}")
+    names = {**FIELDS, **(fields or {})}
+    wrong: list[str] = []
+    documents = sorted(_documents(folder, names, wrong), key=lambda document: document.id)
+    place = {document.id: number for number, document in enumerate(documents)}
+    tasks = _tasks(folder, names, place, wrong)
+    _refuse(folder, wrong)
+    return documents, tasks
+
+
+def _documents(folder: Path, names: Mapping[str, str], wrong: list[str]) -> list[Document]:
+    found: dict[str, Document] = {}
+    for where, record in _records(folder / "documents.jsonl", (names["id"], names["content"]), wrong):
+        about = record.get(names["metadata"]) or {}
+        name = str(record[names["id"]])
+        if name in found:
+            wrong.append(f"{where}: the id {name!r} is there already")
+        texts = (str(about.get(key, "")) for key in ("timestamp", "name", "type"))
+        found[name] = Document(name, str(record[names["content"]]), *texts)
+    return list(found.values())
+
+
+def _tasks(folder: Path, names: Mapping[str, str], place: Mapping[str, int], wrong: list[str]) -> list[Task]:
+    found: dict[str, Task] = {}
+    wanted = tuple(names[key] for key in ("id", "question", "answer", "documents"))
+    for where, record in _records(folder / "tasks.jsonl", wanted, wrong):
+        name, ids = str(record[wanted[0]]), record[wanted[3]]
+        if name in found:
+            wrong.append(f"{where}: the id {name!r} is there already")
+        if parse_number(str(record[wanted[2]])) is None:
+            wrong.append(f"{where}: the answer {record[wanted[2]]!r} is no number")
+        if not isinstance(ids, list) or not ids:
+            wrong.append(f"{where}: {wanted[3]} must be a list of ids, got {ids!r}")
+            ids = []
+        wrong += [f"{where}: there is no document {each!r}" for each in ids if str(each) not in place]
+        places = tuple(place[str(each)] for each in ids if str(each) in place)
+        premises = tuple(map(str, record.get(names["premises"]) or ()))
+        static = bool(record.get(names["static_only"], False))
+        found[name] = Task(name, str(record[wanted[1]]), str(record[wanted[2]]), places, premises, static)
+    return list(found.values())
+
+
+def _records(path: Path, wanted: Sequence[str], wrong: list[str]) -> Iterable[tuple[str, dict[str, Any]]]:
+    if not path.exists():
+        wrong.append(f"{path.name} is missing")
+    for number, line in enumerate(_lines(path), 1):
+        where = f"{path.name}, line {number}"
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            wrong.append(f"{where}: no JSON ({error})")
+            continue
+        if not isinstance(record, dict):
+            wrong.append(f"{where}: no JSON object")
+        elif missing := [name for name in wanted if name not in record]:
+            wrong.append(f"{where}: the field {', '.join(missing)} is missing")
+        else:
+            yield where, record
+
+
+def _lines(path: Path) -> list[str]:
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()] if path.exists() else []
+
+
+def _append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+
+
+def _refuse(path: Path, wrong: Sequence[str]) -> None:
+    if wrong:
+        more = f"; and {len(wrong) - _MOST_TOLD} more" if len(wrong) > _MOST_TOLD else ""
+        raise ValueError(f"{path} has {len(wrong)} mistakes: {'; '.join(wrong[:_MOST_TOLD])}{more}")
+
+
+def decomposer(ask: Ask) -> Decomposer:
+    """Let a model take problems apart."""
+
+    def split(problem: str) -> tuple[str, Sequence[str]]:
+        reply = ask(
+            "Take this problem apart. Reply with a JSON object only: 'question', the question alone without any number, and "
+            f"'premises', a list of sentences, each of which tells one fact and makes sense by itself.\n\n{problem}"
+        )
+        try:
+            found = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
+            return str(found["question"]), [str(premise) for premise in found["premises"]]
+        except (ValueError, KeyError, TypeError):
+            return problem, []
+
+    return split
+
+
+def document_writer(ask: Ask) -> DocumentWriter:
+    """Let a model write documents."""
+
+    def write(story: str, premise: str) -> str:
+        return ask(
+            "Write a short document of everyday life, such as a receipt or a letter, that tells this fact and no other "
+            f"number: {premise}\nIt belongs to this story, of which it tells nothing else: {story}\nReply with the document only."
+        ).strip()
+
+    return write
+
+
+def leak_judge(ask: Ask) -> LeakJudge:
+    """Let a model judge documents."""
+
+    def leaks(document: str, premise: str, others: Sequence[str]) -> bool:
+        listed = "\n".join(f"- {other}" for other in others)
+        reply = ask(
+            f"Does this document tell any of the facts in the list? Reply with yes or no.\n\nDocument: {document}\n\nIt may tell: "
+            f"{premise}\n\nFacts that it must not tell:\n{listed}"
+        )
+        return not reply.strip().lower().startswith("no")
+
+    return leaks

@@ -1,0 +1,376 @@
+"""Grade-school problems drawn without a model: what is asked, and the premises it follows from, with exact whole numbers.
+
+A problem is a tree of quantities. Each premise is a numeric fact; composites are structural facts, which hold no number. Numbers
+are drawn from the leaves up, each so that what follows from it stays a whole number in range, so nothing has to be thrown away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+
+from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, solve
+from agentgym.envs.gsm_agent.vocabulary import CONTAINERS, EVENTS, MODIFIERS, NOUNS, PARTINGS, PLACES
+from agentgym.world import check_choice, check_int
+
+OPERATORS = ("more", "fewer", "times", "part", "sum", "minus", "product", "gap", "share")
+MOST_PREMISES = 128
+LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
+"""The documents of a task as in table 3 of the paper: a rounded log-normal number between 1 and 14."""
+
+_TRIES = 200
+_ROOM = 40  # a quantity is split up only if there is room for so much in each premise, or its parts would have none left
+_CAST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a problem asks: a quantity, the gap between two, or an even share of one among another."""
+
+    kind: str
+    targets: tuple[Quantity, ...]
+
+    def answer(self, facts: Mapping[Quantity, Fact]) -> int | None:
+        """The answer as far as facts tell it."""
+        values = [solve(facts, target) for target in self.targets]
+        if None in values:
+            return None
+        first, last = values[0] or 0, values[-1] or 0
+        if self.kind == "share":
+            return first // last if last and first % last == 0 else None
+        return first - last if self.kind == "gap" else first
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A question with all that its answer follows from."""
+
+    question: Question
+    facts: Mapping[Quantity, Fact]
+    answer: int
+
+    def premises(self) -> list[tuple[Fact, ...]]:
+        """The facts of each document: one with a number, after the structural ones that lead to it."""
+        order: list[tuple[Fact, ...]] = []
+        carried: list[Fact] = []
+        pending = list(reversed(self.question.targets))
+        while pending:
+            fact = self.facts[pending.pop()]
+            carried.append(fact)
+            if fact.number is not None:
+                order.append(tuple(carried))
+                carried = []
+            pending.extend(reversed(fact.sources))
+        return order
+
+
+@dataclass
+class Draft:
+    """A problem that is being drawn.
+
+    Attributes:
+        rng: Draws everything.
+        cast: The people it may be about.
+        operators: What may be used.
+        facts: What was drawn so far.
+        largest: The largest number of a quantity so far.
+    """
+
+    rng: Random
+    cast: Sequence[str]
+    operators: Sequence[str]
+    facts: dict[Quantity, Fact] = field(default_factory=dict)
+    largest: int = 0
+    _items: set[str] = field(default_factory=set)
+    _numbers: set[int] = field(default_factory=set)
+
+    def item(self) -> str:
+        """A thing that this problem has not spoken of."""
+        while True:
+            item = f"{self.rng.choice(MODIFIERS)} {self.rng.choice(NOUNS)}"
+            if item not in self._items:
+                self._items.add(item)
+                return item
+
+    def number(self, low: int, high: int) -> int:
+        """A number in [low, high] that this problem does not hold yet, a smaller one more often.
+
+        Raises:
+            _DeadEndError: There is none.
+        """
+        for _ in range(30):
+            number = int(low * ((high + 1) / low) ** self.rng.random()) if 0 < low <= high else 0
+            if low <= number <= high and number not in self._numbers:
+                break
+        else:
+            left = [number for number in range(low, high + 1) if number not in self._numbers]
+            if not left:
+                raise _DeadEndError
+            number = self.rng.choice(left)
+        self._numbers.add(number)
+        return number
+
+    def put(self, fact: Fact, values: Sequence[int] = ()) -> int:
+        """Keep a fact; its value."""
+        self.facts[fact.target] = fact
+        value = fact.value(values)
+        if value is None or value < 1:
+            raise _DeadEndError
+        self.largest = max(self.largest, value)
+        return value
+
+    def other(self, owner: str) -> str:
+        """Somebody whose quantity may be compared with one of the owner's; often the owner."""
+        return self.rng.choice(self.cast) if self.rng.random() < 0.5 else owner
+
+    def count(self, target: Quantity, budget: int, most: int, item: str = "") -> int:
+        """Draw a number of things from `budget` premises, at most `most`; `item` if it may be split up."""
+        if budget == 1:
+            return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
+        splits = [kind for kind in ("sum", "minus", "product") if kind in self.operators and item and most >= _ROOM * budget]
+        if not splits or self.rng.random() < 0.55:
+            return self.relate(target, budget, most)
+        kind = self.rng.choice(splits)
+        if kind == "sum":
+            first, last = (Quantity(target.owner, f"{item} {place}") for place in self.rng.sample(PLACES, 2))
+            part = self.rng.randint(1, budget - 1)
+            room = max(20, most * part // budget), max(20, most * (budget - part) // budget)
+            values = self.count(first, part, room[0]), self.count(last, budget - part, room[1])
+        elif kind == "minus":
+            first, last = (Quantity(target.owner, f"{item} {words}") for words in self.rng.choice(PARTINGS))
+            whole = self.count(first, budget - 1, most)
+            values = whole, self.put(Fact(last, "is", self.number(2, whole - 1)))
+        else:
+            boxes, box = self.rng.choice(CONTAINERS)
+            first, last = Quantity(target.owner, f"{boxes} of {item}"), Quantity(target.owner, f"{item} in each {box}")
+            return self.product(target, (first, last), budget, most)
+        return self.put(Fact(target, kind, None, (first, last)), values)
+
+    def relate(self, target: Quantity, budget: int, most: int) -> int:
+        """Draw a quantity as more, fewer, a multiple or a part of another one, which takes the other premises."""
+        item = self.item()
+        phrase = f"bill for the {item}" if target.money else item
+        source = Quantity(self.other(target.owner), phrase)
+        draw = self.bill if target.money else self.count
+        value = draw(source, budget - 1, most - 10, item)
+        kinds = [kind for kind in ("more", "fewer", "times", "part") if kind in self.operators]
+        self.rng.shuffle(kinds)
+        for kind in kinds:
+            number = self.factor(kind, value, most) if kind in ("times", "part") else self.step(kind, value, most)
+            if number is not None:
+                return self.put(Fact(target, kind, number, (source,)), [value])
+        raise _DeadEndError
+
+    def factor(self, kind: str, value: int, most: int) -> int | None:
+        """By how much to multiply or divide a value, if that is possible."""
+        factors = [n for n in (2, 3, 4) if n not in self._numbers]
+        factors = [n for n in factors if (n * value <= most if kind == "times" else value % n == 0 and value > n)]
+        number = self.rng.choice(factors) if factors else None
+        self._numbers |= {number} if number else set()
+        return number
+
+    def step(self, kind: str, value: int, most: int) -> int | None:
+        """By how much to raise or lower a value, if that is possible."""
+        limit = most - value if kind == "more" else value - 2
+        return self.spare(2, min(limit, max(150, most // 8))) if limit >= 5 else None
+
+    def spare(self, low: int, high: int) -> int | None:
+        """A number in [low, high] that this problem does not hold yet, if there is one."""
+        try:
+            return self.number(low, high)
+        except _DeadEndError:
+            return None
+
+    def product(self, target: Quantity, sources: tuple[Quantity, Quantity], budget: int, most: int, item: str = "") -> int:
+        """Draw a quantity as so many times a number, which is drawn beforehand as a small one; as a relation if none is left."""
+        each = self.spare(2, min(60, most // (_ROOM // 4 * budget)))
+        if each is None:
+            return self.relate(target, budget, most)
+        whole = self.count(sources[0], budget - 1, most // each, item)
+        values = whole, self.put(Fact(sources[1], "is", each))
+        return self.put(Fact(target, "product", None, sources), values)
+
+    def bill(self, target: Quantity, budget: int, most: int, item: str) -> int:
+        """Draw the dollars that somebody is to pay for an item."""
+        if budget == 1:
+            return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
+        if "product" not in self.operators or most < _ROOM * budget or self.rng.random() < 0.3:
+            return self.relate(target, budget, most)
+        things, price = Quantity(target.owner, item), Quantity(target.owner, f"price of the {item}")
+        return self.product(target, (things, price), budget, most, item)
+
+    def money(self, owner: str, budget: int, most: int) -> Quantity:
+        """Draw dollars to ask for: a bill, a payment after a coupon, or a spending on two bills."""
+        kinds = ["bill", *(["minus"] if "minus" in self.operators else []), *(["sum"] if "sum" in self.operators else [])]
+        kind = self.rng.choice(kinds) if budget > 1 else "bill"
+        item = self.item()
+        bill = Quantity(owner, f"bill for the {item}")
+        if kind == "bill":
+            self.bill(bill, budget, most, item)
+            return bill
+        if kind == "minus":
+            target, last = (Quantity(owner, f"{word} for the {item}") for word in ("payment", "coupon"))
+            whole = self.bill(bill, budget - 1, most, item)
+            values = whole, self.put(Fact(last, "is", self.number(2, whole - 1)))
+        else:
+            second = self.item()
+            target, last = Quantity(owner, f"spending at the {self.rng.choice(EVENTS)}"), Quantity(owner, f"bill for the {second}")
+            part = self.rng.randint(1, budget - 1)
+            values = self.bill(bill, part, most // 2, item), self.bill(last, budget - part, most // 2, second)
+        self.put(Fact(target, kind, None, (bill, last)), values)
+        return target
+
+    def asked(self, owner: str, budget: int, most: int, dollars: bool) -> Quantity:
+        """Draw a quantity that a question may ask for."""
+        if dollars:
+            return self.money(owner, budget, most)
+        item = self.item()
+        target = Quantity(owner, item)
+        self.count(target, budget, most, item)
+        return target
+
+    def question(self, budget: int, most: int) -> Question:
+        """Draw what is asked, with all it follows from."""
+        kinds = ["total", "total"] + [kind for kind in ("gap", "share") if kind in self.operators]
+        kind = self.rng.choice(kinds) if budget > 1 else "total"
+        owner, dollars = self.cast[0], self.rng.random() < 0.35 and kind != "share"
+        if kind == "total":
+            return Question(kind, (self.asked(owner, budget, most, dollars),))
+        if kind == "gap":
+            other = self.cast[-1]
+            part = self.rng.randint(1, budget - 1)
+            targets = [self.asked(owner, part, most, dollars), self.asked(other, budget - part, most, dollars)]
+            targets.sort(key=lambda target: -(solve(self.facts, target) or 0))
+            return Question(kind, tuple(targets))
+        target = self.asked(owner, budget - 1, most, dollars=False)
+        value = solve(self.facts, target) or 0
+        shares = [n for n in range(2, 31) if value % n == 0 and value > n and n not in self._numbers]
+        if not shares:
+            raise _DeadEndError
+        helpers = Quantity(owner, f"helpers sharing the {target.phrase}")
+        self.put(Fact(helpers, "is", self.rng.choice(shares)))
+        return Question(kind, (target, helpers))
+
+
+class _DeadEndError(Exception):
+    """What was drawn so far leaves no number in range."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemOptions:
+    """What problems are like.
+
+    Attributes:
+        premises: How many premises each has, in [1, 128]; None for the distribution of the paper (1 to 14, 4.4 in the mean).
+        operators: What they may use, of `more`, `fewer`, `times`, `part`, `sum`, `minus`, `product`, `gap`, `share`.
+        max_answer: No quantity is larger, in [100, 1000000].
+    """
+
+    premises: int | None = None
+    operators: tuple[str, ...] = OPERATORS
+    max_answer: int = 2_000
+
+    def __post_init__(self) -> None:
+        if self.premises is not None:
+            check_int("premises", self.premises, 1, MOST_PREMISES)
+        # Specs are kept as JSON, which has lists only.
+        object.__setattr__(self, "operators", tuple(self.operators))
+        for name in self.operators:
+            check_choice("operators", name, OPERATORS)
+        if "more" not in self.operators:
+            raise ValueError(f"operators must hold 'more', which is always possible, got {list(self.operators)}")
+        check_int("max_answer", self.max_answer, 100, 1_000_000)
+
+
+def draw_problem(rng: Random, people: Sequence[str], options: ProblemOptions) -> Problem:
+    """Draw a problem.
+
+    Args:
+        rng: Draws everything.
+        people: Names to choose from.
+        options: What it is like.
+
+    Raises:
+        ValueError: No numbers were found for problems like that.
+    """
+    budget = options.premises or min(max(round(rng.lognormvariate(LOG_MEAN, LOG_SIGMA)), 1), MOST_DRAWN)
+    cast = rng.sample(people, min(rng.choice((1, 2, 2, _CAST)), len(people)))
+    for _ in range(_TRIES):
+        draft = Draft(rng, cast, options.operators)
+        try:
+            question = draft.question(budget, options.max_answer)
+        except _DeadEndError:
+            continue
+        answer = question.answer(draft.facts)
+        if answer and answer > 0 and draft.largest <= options.max_answer:
+            return Problem(question, draft.facts, answer)
+    raise ValueError(f"no problem with {budget} premises was found below max_answer={options.max_answer}; raise max_answer")
+
+
+# What is asked, in words: {w} {w2} owners, {a} {b} phrases, {m} the month.
+_QUESTIONS = {
+    "total": (
+        "How many {a} did {w} count{m}?",
+        "What was the number of {a} that {w} had{m}?",
+        "Looking at the records{m}, how many {a} belonged to {w}?",
+    ),
+    "total$": ("How many dollars was the {a} of {w}{m}?", "What did the {a} of {w} come to{m}, in dollars?"),
+    "gap": (
+        "How many more {a} did {w} count than {w2} counted {b}{m}?",
+        "By how many did the {a} of {w} exceed the {b} of {w2}{m}?",
+    ),
+    "gap$": (
+        "By how many dollars did the {a} of {w} exceed the {b} of {w2}{m}?",
+        "How many dollars lie between the {a} of {w} and the lower {b} of {w2}{m}?",
+    ),
+    "share": ("If the {a} of {w} are split evenly among the {b}{m}, how many does each of them get?",),
+}
+
+
+def write_question(question: Question, month: str, rng: Random) -> str:
+    """The question in words; `month` is empty if no month is told."""
+    first, last = question.targets[0], question.targets[-1]
+    wording = rng.choice(_QUESTIONS[question.kind + ("$" if first.money else "")])
+    month = f" in {month}" if month else ""
+    return wording.format(a=first.phrase, w=first.owner, b=last.phrase, w2=last.owner, m=month)
+
+
+def read_question(text: str) -> tuple[Question, str] | None:
+    """What a text of `write_question` asks, and its month; None if it is no such text."""
+    for kind, pattern in _question_patterns():
+        found = pattern.fullmatch(text)
+        if found is None:
+            continue
+        parts = found.groupdict()
+        targets = [Quantity(parts["w"], parts["a"])]
+        if kind != "total":
+            targets.append(Quantity(parts.get("w2") or parts["w"], parts["b"]))
+        return Question(kind, tuple(targets)), (parts["m"] or "").removeprefix(" in ")
+    return None
+
+
+@cache
+def _question_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    slots = {key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")} | {key: rf"(?P<{key}>[a-z ]+?)" for key in "ab"}
+    slots["m"] = "(?P<m> in [A-Z][a-z]+ [0-9]{4})?"
+    wordings = [(kind, wording) for kind, some in sorted(_QUESTIONS.items(), reverse=True) for wording in some]
+    return tuple(
+        (kind.removesuffix("$"), re.compile(re.escape(w).replace(r"\{", "{").replace(r"\}", "}").format(**slots)))
+        for kind, w in wordings
+    )
+
+
+__all__ = [
+    "MOST_PREMISES",
+    "OPERATORS",
+    "Problem",
+    "ProblemOptions",
+    "Question",
+    "draw_problem",
+    "open_quantities",
+    "read_question",
+    "write_question",
+]

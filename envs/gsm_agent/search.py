@@ -1,0 +1,146 @@
+"""Search over the contents of documents: BM25 by default, or any function that turns texts into vectors.
+
+Results are deterministic: of documents with equal scores, the one with the smaller place comes first, and places go by document id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+Embed = Callable[[list[str]], NDArray[np.floating[Any]]]
+"""Vectors of texts: float, shape `(texts, dimensions)`."""
+
+_TOKEN = re.compile(r"[a-z0-9]+")
+_BATCH = 1024
+
+
+class Index(Protocol):
+    """What finds documents."""
+
+    def best(self, query: str, count: int) -> tuple[int, ...]:
+        """The places of at most `count` documents that fit a query, best first."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write the index into a folder."""
+        ...
+
+
+class Lexical:
+    """BM25 (the library bm25s; Lucene's variant, k1 = 1.5, b = 0.75) over lower-case words and numbers.
+
+    Args:
+        model: A `bm25s.BM25` that was given the documents.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Lexical:
+        """Index texts."""
+        vocabulary: dict[str, int] = {}
+        ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in _TOKEN.findall(text.lower())] for text in texts]
+        # Imported here, since it loads scipy and importing agentgym is to stay quick.
+        model = import_module("bm25s").BM25()
+        model.index((ids, vocabulary), create_empty_token=False, show_progress=False)
+        return cls(model)
+
+    @classmethod
+    def load(cls, folder: Path) -> Lexical:
+        """Open a saved index; its arrays stay in the file, which processes share."""
+        return cls(import_module("bm25s").BM25.load(str(folder), mmap=True))
+
+    def save(self, folder: Path) -> None:
+        """Write the index into a folder."""
+        self.model.save(str(folder), show_progress=False)
+
+    def best(self, query: str, count: int) -> tuple[int, ...]:
+        """The places of at most `count` documents that share a word with a query, best first."""
+        vocabulary = self.model.vocab_dict
+        ids = [vocabulary[word] for word in _TOKEN.findall(query.lower()) if word in vocabulary]
+        return rank(self.model.get_scores_from_ids(ids), count, positive=True) if ids else ()
+
+
+class Dense:
+    """Cosine similarity of vectors.
+
+    Args:
+        vectors: Of the documents, of length 1; float32, shape `(documents, dimensions)`.
+        embed: What turns a query into one.
+    """
+
+    def __init__(self, vectors: NDArray[np.float32], embed: Embed) -> None:
+        self.vectors, self.embed = vectors, embed
+
+    @classmethod
+    def of(cls, texts: Sequence[str], embed: Embed) -> Dense:
+        """Embed texts."""
+        parts = [unit(embed(list(texts[start : start + _BATCH]))) for start in range(0, len(texts), _BATCH)]
+        return cls(np.concatenate(parts), embed)
+
+    @classmethod
+    def load(cls, folder: Path, embed: Embed) -> Dense:
+        """Open saved vectors, which stay in the file."""
+        return cls(np.load(folder / "vectors.npy", mmap_mode="r"), embed)
+
+    def save(self, folder: Path) -> None:
+        """Write the vectors into a folder."""
+        np.save(folder / "vectors.npy", self.vectors)
+
+    def best(self, query: str, count: int) -> tuple[int, ...]:
+        """The places of the `count` documents whose vectors are nearest to that of a query."""
+        return rank(self.vectors @ unit(self.embed([query]))[0], count, positive=False)
+
+
+def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
+    """The places of the `count` highest scores, equal ones in the order of their places; only scores above 0 if `positive`."""
+    count = min(count, len(scores))
+    least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
+    places = np.flatnonzero((scores >= least) & (scores > 0) if positive else scores >= least)
+    order = np.lexsort((places, -scores[places]))[:count]
+    return tuple(int(place) for place in places[order])
+
+
+def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """Vectors of length 1; zero vectors stay zero."""
+    found = np.asarray(vectors, np.float32)
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    return cast("NDArray[np.float32]", found / np.where(lengths > 0, lengths, 1))
+
+
+def load_embed(name: str) -> Embed:
+    """The function that turns texts into vectors.
+
+    Args:
+        name: `wordllama` for the vectors that the package of that name ships (extra `embed`, no download), or
+            `package.module:function` for any other.
+
+    Raises:
+        ValueError: There is no such function, or its package is not installed.
+    """
+    if name == "wordllama":
+        return _wordllama()
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"embed {name!r} cannot be imported ({error}); write 'wordllama' or 'package.module:function'") from error
+    return cast("Embed", found)
+
+
+def _wordllama() -> Embed:
+    try:
+        package = import_module("wordllama")
+    except ImportError as error:
+        raise ValueError("embed 'wordllama' needs its extra: pip install 'agentgym[embed]'") from error
+    # Its own folder holds weights and tokenizer as a cache would; otherwise it would look for them on the network.
+    model = package.WordLlama.load(cache_dir=Path(str(package.__file__)).parent, disable_download=True)
+    return cast("Embed", model.embed)

@@ -1,0 +1,399 @@
+"""SearchWorld: a grade-school problem whose premises have to be searched for (GSM-Agent, Zhu et al., section 3)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Self
+
+from agentgym.envs.budget import Budget
+from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
+from agentgym.envs.gsm_agent.knowledge import PAGES, Knowledge
+from agentgym.envs.gsm_agent.numbers import MARK, parse_number
+from agentgym.envs.gsm_agent.prompts import EXAMPLE, STEP_BY_STEP, TOOL_NOTES, TOOL_SETS, Explore, Revisit, Think, rules
+from agentgym.messages import ToolCall
+from agentgym.registry import register
+from agentgym.tools import ToolError, tool
+from agentgym.world import World, check_choice, check_int
+
+PAGE = 5
+"""Documents on a page of results."""
+_PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
+"""Turns of the scripted searcher for each premise, and besides, as measured; and the most premises that a horizon asks for."""
+_PROMPTS = ("zero_shot", "few_shot", "cot")
+_TASK = re.compile(r"Question: (?P<question>.*?)\n(?P<documents>.*)\n?Turn budget: (?P<turns>[0-9]+)", re.DOTALL)
+_ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
+_HEAD = re.compile(r'Page ([0-9]+) of [0-9]+ for (".*")$', re.MULTILINE)
+_LEFT = re.compile(r"Turns spent looking: ([0-9]+)\nTurns left: (-?[0-9]+)")
+_ANSWER, _LOST = "Give the answer.", "Nothing is left to search for."
+_OPEN = "Search for something else that the question depends on, or answer it once you know all of that."
+_SEARCH = 'Search for "{}".'
+_NEXT = "Turn to the next page of the last search."
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig(DatabaseOptions, Budget):
+    """Options of SearchWorld.
+
+    Attributes:
+        setting: `agentic`, or `static`: all documents of the task stand in its text, and there is nothing to search for.
+        tools: What there is beside `search` and `next_page`: `base` (nothing), `think`, `explore`, `revisit`, `explore_revisit`.
+        prompt: How the agent is instructed: `zero_shot`, `few_shot`, `cot`.
+        min_rounds: An answer before this many turns with a search is answered with a request to search on, in [0, 10000].
+        max_rounds: The turns of an episode, in [1, 100000]; `budget_factor` and `budget_slack` are applied to it.
+        max_calls_per_turn: How many calls one reply may hold, in [1, 128].
+        task: The number of the task to play; None for one that the seed draws.
+    """
+
+    setting: str = "agentic"
+    tools: str = "base"
+    prompt: str = "zero_shot"
+    min_rounds: int = 0
+    max_rounds: int = 50
+    max_calls_per_turn: int = 16
+    task: int | None = None
+    budget_factor: float = 1.0
+    budget_slack: int = 0
+
+    def __post_init__(self) -> None:
+        DatabaseOptions.__post_init__(self)
+        Budget.__post_init__(self)
+        check_choice("setting", self.setting, ("agentic", "static"))
+        check_choice("tools", self.tools, tuple(TOOL_SETS))
+        check_choice("prompt", self.prompt, _PROMPTS)
+        check_int("min_rounds", self.min_rounds, 0, 10_000)
+        check_int("max_rounds", self.max_rounds, 1, 100_000)
+        check_int("max_calls_per_turn", self.max_calls_per_turn, 1, 128)
+        if self.task is not None:
+            check_int("task", self.task, 0, 999_999)
+        if self.setting == "static" and (self.min_rounds or self.tools != "base"):
+            raise ValueError(
+                f"the static setting has no searches, got min_rounds={self.min_rounds}, tools={self.tools!r}; leave them out"
+            )
+
+    @cached_property
+    def database_options(self) -> DatabaseOptions:
+        """What the database is a function of."""
+        return DatabaseOptions(**{item.name: getattr(self, item.name) for item in fields(DatabaseOptions)})
+
+
+class SearchWorld(World[SearchConfig]):
+    """Answer a grade-school question whose premises have to be searched for in a database.
+
+    Optimal play over free queries cannot be enumerated. `optimal_calls` are those of a searcher that knows only what was shown: for
+    each quantity that is missing, the next query or page for it; then the answer. `judge` says what a search turned out to be.
+
+    Attributes:
+        known: What was found out so far.
+        log: The searches that were carried out: turn, tool, query, page, ids, how many missing documents it found, and its label.
+    """
+
+    Config = SearchConfig
+    prose_fails = False
+    labels_decide = False
+
+    def __init__(self, config: SearchConfig, seed: int) -> None:
+        super().__init__(config, seed)
+        self.max_calls = config.max_calls_per_turn
+        self.known = Knowledge(None)
+        self.log: list[dict[str, Any]] = []
+        self.rounds = 0
+        self.min_rounds = config.min_rounds
+        self.static = config.setting == "static"
+        self._results: tuple[int, ...] = ()
+        self._searched_in = 0
+        self._missing: set[int] = set()
+        self._early_stops = 0
+        self._given: str | None = None
+
+    @property
+    def database(self) -> Database:
+        """The database of this configuration, which all worlds of the process share."""
+        return get_database(self.config.database_options)
+
+    # The episode.
+
+    def generate(self) -> None:
+        """Choose a task."""
+        database = self.database
+        playable = range(len(database.tasks)) if self.static else database.searchable
+        drawn = int(self.rng.integers(len(playable)))
+        number = drawn if self.config.task is None else self.config.task
+        if number >= len(playable):
+            raise ValueError(f"task must be below {len(playable)}, the number of tasks of this database, got {number}")
+        self.problem = database.tasks.task(playable[number])
+        self.max_turns = self.config.budget(self.config.max_rounds)
+        self.known = Knowledge.of(self.problem.question)
+        self._missing = set(self.problem.documents)
+        if self.static:
+            self.known.learn(self._told())
+
+    def _told(self) -> str:
+        return "\n\n".join(self.database.documents.document(place).show() for place in self.problem.documents)
+
+    def rules(self) -> str:
+        """The system message."""
+        notes = [TOOL_NOTES[name] for name in TOOL_SETS[self.config.tools]]
+        style = {"cot": [STEP_BY_STEP], "few_shot": [EXAMPLE]}.get(self.config.prompt, [])
+        return "\n".join([rules(self.static), *notes, *style])
+
+    def task(self) -> str:
+        """The question, the documents in the static setting, and the budget."""
+        told = f"Documents:\n\n{self._told()}\n" if self.static else ""
+        rounds = f"Search for at least {self.min_rounds} turns before you answer.\n" if self.min_rounds else ""
+        return f"Question: {self.problem.question}\n{told}{rounds}Turn budget: {self.max_turns}"
+
+    def toolsets(self) -> Sequence[object]:
+        """The tools of the set that was asked for."""
+        if self.static:
+            return (Answering(self),)
+        extras: dict[str, Callable[[SearchWorld], object]] = {"think": lambda _: Think(), "explore": Explore, "revisit": Revisit}
+        return (self, Answering(self), *(extras[name](self) for name in TOOL_SETS[self.config.tools]))
+
+    @tool
+    def search(self, query: str) -> str:
+        """Search the database; shows the five documents that fit best.
+
+        Args:
+            query: What to look for: a sentence or words.
+        """
+        return self.look("search", query)
+
+    @tool
+    def next_page(self) -> str:
+        """Show the next five documents of your last search; up to 19 times for each search."""
+        if not self.known.last:
+            raise ToolError("there is no search yet whose next page could be shown; call search first")
+        if self.known.cursor >= PAGES:
+            raise ToolError(f"all {PAGES} pages of this search were shown; search for something else")
+        self.known.paged(self.known.last, self.known.cursor + 1)
+        return self._page("next_page")
+
+    def look(self, name: str, query: str) -> str:
+        """Carry out a search by a tool of that name."""
+        if not query.strip():
+            raise ToolError("the query is empty; say what to look for")
+        self._results = self.database.index.best(query, PAGE * PAGES)
+        self.known.paged(query, 1)
+        return self._page(name)
+
+    def _page(self, name: str) -> str:
+        query, page = self.known.last, self.known.cursor
+        places = self._results[PAGE * (page - 1) : PAGE * page]
+        documents = [self.database.documents.document(place) for place in places]
+        found = self._missing & set(places)
+        again = any((entry["query"], entry["page"]) == (query, page) for entry in self.log)
+        label = "repeat" if again else "productive" if found else "barren"
+        self._missing = self._missing - found
+        self.rounds += self._searched_in != self.turn
+        self._searched_in = self.turn
+        ids = [document.id for document in documents]
+        entry = {"turn": self.turn, "tool": name, "query": query, "page": page, "ids": ids, "found": len(found), "label": label}
+        self.log = [*self.log, entry]
+        head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
+        shown = "\n\n".join([head, *(document.show() for document in documents)] if documents else [head, "No document fits."])
+        self.known.learn(shown)
+        return shown
+
+    def answer(self, value: str) -> str:
+        """Take an answer; too early a one is answered with a request to search on."""
+        if not self.static and self.rounds < self.min_rounds:
+            self._early_stops += 1
+            return "Keep searching: there may be more to find. Look again before you answer."
+        self._given, self.done = value, True
+        return "Your answer has been taken."
+
+    def final_answer(self, text: str) -> ToolCall | None:
+        """A reply without a call that holds `####`; any reply without a call if searching is asked for and not done yet."""
+        if MARK not in text and (not text.strip() or self.static or self.rounds >= self.min_rounds):
+            return None
+        told = MARK + text.rpartition(MARK)[2] if MARK in text else text
+        return ToolCall("answer", {"value": told[:400]})
+
+    def score(self) -> float:
+        """1 if the right number was given, else 0."""
+        given = None if self._given is None else parse_number(self._given)
+        return float(given is not None and given == parse_number(self.problem.answer))
+
+    @classmethod
+    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """As many premises as take the scripted searcher so many turns in the mean (a page often shows several), up to 12 premises;
+        longer episodes have these and as many turns with a search as are asked for.
+        """
+        check_int("horizon", steps, 2, 10_000)
+        premises = min(max(1, round((steps - _ENDS) / _PER_PREMISE)), _LONGEST)
+        sizes = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * steps + 20}
+        return {**sizes, "min_rounds": steps - 1} if premises == _LONGEST else sizes
+
+    # What can be known.
+
+    def optimal_calls(self) -> Sequence[ToolCall] | None:
+        """The answer if it follows from what was read, else the next search for each missing quantity; None if the question is not
+        a drawn one, which alone can be read without a model.
+        """
+        if self.known.question is None:
+            return None
+        if self.done or self.turns_left < 1:
+            return ()
+        answer = self.known.answer()
+        if answer is None:
+            return self.known.useful() if self.turns_left > 1 and not self.static else ()
+        if not self.static and self.rounds < self.min_rounds and self.turns_left > 1:
+            return (self._more(),)
+        return (ToolCall("answer", {"value": answer}),)
+
+    def _more(self) -> ToolCall:
+        """A search in place of an answer that would come too early."""
+        turned = 0 < self.known.cursor < PAGES
+        return ToolCall("next_page", {}) if turned else ToolCall("search", {"query": self.known.last or "documents"})
+
+    def legal_calls(self) -> Sequence[ToolCall]:
+        """The next page, the first search for each missing quantity, the last search again, an answer (0 if it is not known)."""
+        calls = [ToolCall("answer", {"value": self.known.answer() or "0"})]
+        if not self.static:
+            calls += [ToolCall("next_page", {})] if 0 < self.known.cursor < PAGES else []
+            queries = [query for quantity in self.known.missing() for query in self.known.queries(quantity)[:2]]
+            queries = list(dict.fromkeys([*queries, self.known.last or "what was counted"]))
+            calls += [ToolCall("search", {"query": query}) for query in queries]
+        return calls
+
+    def state(self) -> str:
+        """What was read, what is missing, and what was searched for."""
+        return "\n".join([*self.known.lines(), f"Turns spent looking: {self.rounds}", f"Turns left: {self.turns_left}"])
+
+    def subtask(self, with_state: bool) -> str:
+        """Search for the first missing quantity, turn a page, or answer."""
+        calls = self.optimal_calls()
+        if not calls:
+            return _OPEN if calls is None else _LOST
+        call = calls[0]
+        return {"answer": _ANSWER, "next_page": _NEXT}.get(call.name) or _SEARCH.format(call.arguments["query"])
+
+    def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
+        """Labels for the calls of the next reply: a search is `productive` if it showed a document of the task that no result had
+        shown before, `repeat` if the same page had been shown before, else `barren`; an answer is `right`, `wrong` or `early`;
+        other tools are `neutral`. They do not decide whether a step is optimal: that is, whether it is one of `optimal_calls`.
+        """
+        start = len(self.log)
+
+        def label(call: ToolCall, entries: Iterator[Mapping[str, Any]]) -> str:
+            if call.name == "answer":
+                return "early" if self._given is None else "right" if self.score() else "wrong"
+            return str(next(entries)["label"]) if call.name in _SEARCHES else "neutral"
+
+        def labels(calls: Sequence[ToolCall]) -> list[str]:
+            entries = iter(self.log[start:])
+            return [label(call, entries) for call in calls]
+
+        return labels
+
+    # Reading what the hooks above wrote.
+
+    @classmethod
+    def read_task(cls, task: str) -> Self:
+        """Read the question, the documents if there are some, and the budget."""
+        found = _TASK.fullmatch(task)
+        if found is None:
+            raise ValueError(f"this is not a task of SearchWorld: {task[:100]!r}")
+        world = cls(cls.Config(), 0)
+        world.known = Knowledge.of(found["question"])
+        world.static = found["documents"].startswith("Documents:\n")
+        rounds = _ROUNDS.search(found["documents"])
+        world.min_rounds, world.max_turns = int(rounds[1]) if rounds else 0, int(found["turns"])
+        if world.static:
+            world.known.learn(found["documents"])
+        return world
+
+    def read_result(self, call: ToolCall, result: str) -> None:
+        """Take in a page of results."""
+        if call.name not in _SEARCHES:
+            return
+        head = _HEAD.match(result)
+        if head is None:
+            raise ValueError(f"this is no page of results: {result[:100]!r}")
+        # The page says where it stands, so that nothing has to be counted that a context strategy may have removed.
+        self.known.paged(json.loads(head[2]), int(head[1]))
+        self.rounds += self._searched_in != self.turn
+        self._searched_in = self.turn
+        self.known.learn(result)
+
+    def read_state(self, state: str) -> None:
+        """Take what is known from the text, in place of the history."""
+        told, _, ends = state.rpartition("\nTurns spent")
+        left = _LEFT.fullmatch(f"Turns spent{ends}")
+        if left is None:
+            raise ValueError(f"this is not a state of SearchWorld: {state[:100]!r}")
+        self.known = Knowledge.from_lines(self.known.question, told.split("\n"))
+        self.rounds = int(left[1])
+        self.turn = (self.max_turns or 0) - int(left[2])
+        self._searched_in = self.turn
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """The call it names."""
+        if subtask == _ANSWER:
+            answer = self.known.answer()
+            return None if answer is None else ToolCall("answer", {"value": answer})
+        if subtask == _NEXT:
+            return ToolCall("next_page", {})
+        start, end = _SEARCH.split("{}")
+        return ToolCall("search", {"query": subtask[len(start) : -len(end)]}) if subtask.startswith(start) else None
+
+    # What the researcher is told.
+
+    def report(self) -> Mapping[str, Any]:
+        """The documents of the task and whether all were shown, the searches (`log`), and how the answer came about."""
+        documents = self.database.documents
+        return {
+            "task": self.problem.id,
+            "setting": "static" if self.static else "agentic",
+            "oracle_documents": [documents.document(place).id for place in self.problem.documents],
+            "search_complete": not self.static and not self._missing,
+            "searches": self.log,
+            "early_stops": self._early_stops,
+            "answer": self._given,
+        }
+
+
+_SEARCHES = ("search", "next_page", "explore", "revisit")
+
+
+class Answering:
+    """The tool that ends a task, in every setting."""
+
+    def __init__(self, world: SearchWorld) -> None:
+        self._world = world
+
+    @tool
+    def answer(self, value: str) -> str:
+        """Give the answer. This ends the task.
+
+        Args:
+            value: The number.
+        """
+        return self._world.answer(value)
+
+
+_RULE = {"max_failed_rounds": 3}
+_FULL = {"tasks": 7_000}
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "easy": {"premises": 2, "tasks": 100},
+    "hard": {"premises": 10, "tasks": 300, "anonymised": 0.6, "distractors": 1.0},
+    "long": {"premises": 40, "tasks": 60, "max_rounds": 200},
+    "small": {**_FULL, "size": "small", **_RULE},
+    "medium": {**_FULL, "size": "medium", **_RULE},
+    "full": {**_FULL, **_RULE},
+    "static": {"setting": "static"},
+    "think": {"tools": "think"},
+    "explore": {"tools": "explore"},
+    "revisit": {"tools": "revisit"},
+    "explore_revisit": {"tools": "explore_revisit"},
+    "few_shot": {"prompt": "few_shot"},
+    "cot": {"prompt": "cot"},
+    "scaling": {"min_rounds": 10},
+}
+"""Sizes, the databases of the paper, and its tool sets and prompts."""
+
+register(SearchWorld, presets=PRESETS)
