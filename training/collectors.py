@@ -87,7 +87,7 @@ class Collector:
             if not self._engine.isolates:
                 raise ValueError("lockstep cannot give up a slot that hangs, so it takes no timeout; use another engine")
         self._replicate = self._engine.replicates if replicate is None else replicate
-        self._answers: Answers = queue.SimpleQueue()
+        self._answers: Answers = queue.Queue()
         self._idle: list[Slot] = []
         self._runs: dict[Slot, _Run] = {}
         self._broken = self._asked = self._begun = 0

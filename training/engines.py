@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Queue, SimpleQueue
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
@@ -91,7 +91,8 @@ class Slot:
         raise NotImplementedError
 
 
-Answers = SimpleQueue[tuple[Slot, Answer]]
+Answers = Queue[tuple[Slot, Answer]]
+"""No `SimpleQueue`: in CPython 3.11 one may wait for ever if a timeout of microseconds runs out before it has begun to wait."""
 
 
 class Engine:
