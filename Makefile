@@ -62,6 +62,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/lore.py
 	$(BIN)/python benchmarks/agentlongbench.py
+	$(BIN)/python benchmarks/gsm_agent.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
