@@ -121,7 +121,8 @@ def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
     for name, (revisit, accuracy) in known.items():
         panel.scatter(100 * revisit, 100 * accuracy, color="#0072B2", zorder=3)
         panel.annotate(name, (100 * revisit, 100 * accuracy), (4, 4), textcoords="offset points", fontsize=8)
-    panel.set(xlabel="revisit ratio (%)", ylabel="accuracy (%)", ylim=(-3, 103))
+    most = max((100 * revisit for revisit, _ in known.values()), default=0.0)
+    panel.set(xlabel="revisit ratio (%)", ylabel="accuracy (%)", xlim=(-1, 1.15 * most + 5), ylim=(-3, 103))
     panel.grid(alpha=0.3)
     return figure
 
