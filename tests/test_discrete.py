@@ -127,7 +127,7 @@ def test_a_choice_that_cannot_be_carried_out_costs_its_turn(env_id: str, options
                 assert (info["turn"], info["valid"], reward, truncated) == (world.turn + 1, False, 0.0, False)
                 assert list(again.world_env.world.legal_calls()) == list(world.legal_calls())
                 refused += 1
-    assert refused or options.get("nodes") == 1, "a tree of one node is the only case here in which all is legal"
+    assert refused or options.get("nodes") == 1 or env_id == "LongContextQA", "all is legal in a tree of one node and in a log only"
 
 
 @pytest.mark.parametrize("choice", [-1, 5, 1.0, "up", None, np.array([1, 2])])

@@ -180,10 +180,9 @@ class PuzzleWorld(World[PuzzleConfig]):
         return _Queries(self.belief)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Queries of all that is known and of each condition alone, and a guess of each candidate."""
-        conditions = self.belief.conditions()
-        asked = [conditions, *([condition] for condition in conditions)]
-        return (*(ToolCall(TOOL, {"conditions": each}) for each in asked), *OneOf("guess", "name", self.belief.pool or ()))
+        """The query of all that is known, and a guess of each candidate."""
+        query = ToolCall(TOOL, {"conditions": self.belief.conditions()})
+        return (query, *OneOf("guess", "name", self.belief.pool or ()))
 
     def menu(self) -> Sequence[ToolCall]:
         """The query of all that is known, and a guess of each candidate in order: `items + 1` calls. A candidate that there is not
