@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -155,13 +154,9 @@ def test_the_tools_are_those_of_the_world(world: str, options: dict[str, Any]) -
     for each in tools:
         method = getattr(environment, each.name)
         assert method.__name__ == each.name
-        shown, asked = get_json_schema(method)["function"], plain(each.to_openai())["function"]
-        if definitions := each.parameters.get("$defs"):  # no annotation says them, so the description does
-            told = json.dumps(shown["parameters"])
-            assert shown["parameters"]["properties"].keys() == asked["parameters"]["properties"].keys()
-            assert all(field in told for definition in definitions.values() for field in definition["properties"])
-            continue
-        assert shown == asked
+        shown, nested = get_json_schema(method), each.parameters.get("$defs", {}).values()  # no annotation says what is nested
+        fields = [field for definition in nested for field in definition["properties"]]
+        assert shown == plain(each.to_openai()) or (fields and all(field in str(shown) for field in fields))
 
 
 @pytest.mark.usefixtures("typed")
