@@ -5,12 +5,14 @@ Name, docstring and annotations of a `@tool` method are its schema, and every ca
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 
 from docstring_parser import DocstringStyle
@@ -84,9 +86,11 @@ class Toolset:
 
     Attributes:
         episode_state: Names of the attributes that belong to the episode, and so to a snapshot of the env.
+        renamed: Names that some tools are offered under in place of their own.
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ()
+    renamed: Mapping[str, str] = MappingProxyType({})
 
     def begin(self) -> None:
         """Get ready for an episode; called at each reset of the env."""
@@ -133,6 +137,12 @@ class _ArgumentCheck:
         if "$defs" in self.schema:
             self.validate = lambda arguments: validator.validate_json(json.dumps(arguments))
 
+    def under(self, name: str) -> _ArgumentCheck:
+        """The same checks of a tool of another name."""
+        other = copy.copy(self)
+        other._name = name
+        return other
+
     def explain(self, error: ValidationError) -> str:
         problem = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(part) for part in problem["loc"])[:_ECHO_CHARS]
@@ -169,10 +179,21 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
 
 def tools_of(owner: Any) -> dict[str, BoundTool]:
     """The tools of an object by name, in the order of definition, each bound to the object."""
-    return {
-        schema.name: BoundTool(schema, checks, getattr(owner, attribute))
-        for attribute, schema, checks in _class_tools(owner.__class__)
-    }
+    kind: Any = owner.__class__
+    renamed = owner.renamed if isinstance(owner, Toolset) else {}
+    tools = _rename(kind, tuple(renamed.items())) if renamed else _class_tools(kind)
+    return {schema.name: BoundTool(schema, checks, getattr(owner, attribute)) for attribute, schema, checks in tools}
+
+
+@functools.cache
+def _rename(owner: Any, names: tuple[tuple[str, str], ...]) -> tuple[tuple[str, Tool, _ArgumentCheck], ...]:
+    """The tools of a class under other names; cached, so that the same tool is the same object in all envs."""
+    new = dict(names)
+    renamed = []
+    for attribute, schema, checks in _class_tools(owner):
+        name = new.get(schema.name, schema.name)
+        renamed.append((attribute, replace(schema, name=name), checks.under(name)))
+    return tuple(renamed)
 
 
 @functools.cache

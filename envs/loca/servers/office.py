@@ -1,0 +1,93 @@
+"""An office: some servers at one desk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from importlib import import_module
+from typing import TypeVar, cast
+
+from agentgym.envs.loca.servers.desk import START, Desk
+from agentgym.envs.loca.servers.server import Server
+from agentgym.tools import tools_of
+from agentgym.world import check_choice
+
+ServerT = TypeVar("ServerT", bound=Server)
+
+SERVERS = {
+    "filesystem": "filesystem:Filesystem",
+    "terminal": "terminal:Terminal",
+    "python_execute": "python_execute:PythonExecute",
+    "pdf_tools": "pdf_tools:PdfTools",
+    "excel": "excel:Excel",
+    "memory": "memory:KnowledgeGraph",
+    "email": "email:Email",
+    "calendar": "calendar:Calendar",
+    "canvas": "canvas:Canvas",
+    "google_cloud": "google_cloud:GoogleCloud",
+    "google_sheet": "google_sheet:GoogleSheet",
+    "snowflake": "snowflake:Snowflake",
+    "woocommerce": "woocommerce:WooCommerce",
+    "claim_done": "claim_done:ClaimDone",
+}
+"""Where the server of each name is, as module and class in this package."""
+
+
+class Office:
+    """Servers that share clock, identifiers and files. It pickles and deep-copies in mid-episode.
+
+    A tool whose name an earlier server has too is offered as `<server>_<tool>`.
+
+    Args:
+        servers: Names out of `SERVERS`, in the order in which their tools are listed.
+        start: When the episode begins.
+
+    Attributes:
+        desk: What the servers share.
+
+    Raises:
+        ValueError: There is no server of a name.
+
+    Example:
+        >>> office = Office(["filesystem", "terminal", "claim_done"])
+    """
+
+    def __init__(self, servers: Iterable[str], start: datetime = START) -> None:
+        self.desk = Desk(start)
+        self._servers: dict[type[Server], Server] = {}
+        taken: set[str] = set()
+        for name in servers:
+            kind = server_class(name)
+            server = self._servers[kind] = kind(self.desk)
+            names = tools_of(server)
+            server.renamed = {tool: f"{name}_{tool}" for tool in names if tool in taken}
+            taken |= names.keys()
+
+    def get(self, kind: type[ServerT]) -> ServerT:
+        """The server of a class.
+
+        Raises:
+            KeyError: The office has none.
+        """
+        return cast("ServerT", self._servers[kind])
+
+    def toolsets(self) -> Sequence[Server]:
+        """The servers in order."""
+        return tuple(self._servers.values())
+
+    def close(self) -> None:
+        """Let go of what the servers hold outside of this process's memory."""
+        for server in self._servers.values():
+            server.close()
+
+
+def server_class(name: str) -> type[Server]:
+    """The class of a server.
+
+    Raises:
+        ValueError: There is no server of that name.
+    """
+    check_choice("server", name, list(SERVERS))
+    module, _, attribute = SERVERS[name].partition(":")
+    package = import_module(f"agentgym.envs.loca.servers.{module}")
+    return cast("type[Server]", getattr(package, attribute))

@@ -1,0 +1,74 @@
+"""What every server of an office is: `@tool` methods over a store, at a desk."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from agentgym.envs.loca.servers.desk import Desk
+from agentgym.envs.loca.servers.store import Store
+from agentgym.tools import ToolError, Toolset
+
+ItemT = TypeVar("ItemT")
+
+
+class Server(Toolset):
+    """A service of the office. It stands for itself: mount it on any env, or serve it over MCP.
+
+    A server fills `schema` and offers `@tool` methods. They return text, `Content` or JSON-able data, take the time from
+    `self.desk.clock`, and refuse a call with `ToolError` before anything has changed (or inside `self.store.change()`).
+
+    Args:
+        desk: Clock, identifiers and files; servers of one office share it. A desk of its own by default.
+
+    Attributes:
+        name: How the office calls it; also what a tool is prefixed with whose name another server has too.
+        schema: SQL that makes its tables.
+        desk: Its desk.
+        store: Its records.
+        session: What belongs to the connection, such as who is logged in.
+        renamed: Names that some tools are offered under in place of their own.
+    """
+
+    name: ClassVar[str]
+    schema: ClassVar[str] = ""
+    episode_state: ClassVar[tuple[str, ...]] = ("desk", "store", "session")
+
+    def __init__(self, desk: Desk | None = None) -> None:
+        self.desk = Desk() if desk is None else desk
+        self.store = Store(self.schema)
+        self.session: dict[str, Any] = {}
+        self.renamed: Mapping[str, str] = {}
+        self._opening: dict[str, Any] | None = None
+
+    def begin(self) -> None:
+        """Return to the state at which it was first mounted."""
+        self.desk.begin()
+        held = [name for name in self.episode_state if name != "desk"]
+        if self._opening is None:
+            self._opening = copy.deepcopy({name: getattr(self, name) for name in held})
+        else:
+            vars(self).update(copy.deepcopy(self._opening))
+
+    def close(self) -> None:
+        """Let go of what the server holds outside of this process's memory; most hold nothing."""
+
+
+def page_of(items: Sequence[ItemT], page: int, size: int, most: int = 100) -> list[ItemT]:
+    """One page of a listing.
+
+    Args:
+        items: All of it.
+        page: Which page, from 1 on; one after the last is empty.
+        size: Items a page.
+        most: The most items a page may have.
+
+    Raises:
+        ToolError: The page or its size is out of range.
+    """
+    if page < 1:
+        raise ToolError(f"invalid argument: page must be at least 1, got {page}")
+    if not 1 <= size <= most:
+        raise ToolError(f"invalid argument: a page holds 1 to {most} items, got {size}")
+    return list(items[(page - 1) * size : page * size])

@@ -1,0 +1,163 @@
+"""The records of a server: an SQLite database in memory that pickles."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from agentgym.tools import ToolError, echo
+
+Row: TypeAlias = dict[str, Any]
+
+
+class Store:
+    """Tables of records. A column whose declared type is JSON holds any JSON value, one of type BOOL a truth value.
+
+    A column name has one type in all tables of a schema. Every table whose records have an `id` declares it as primary key.
+
+    Args:
+        schema: SQL that makes the tables.
+    """
+
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+        self._open(_empty(schema))
+
+    def _open(self, image: bytes) -> None:
+        self._db = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        self._db.deserialize(image)
+        self._db.execute("PRAGMA foreign_keys = ON")
+        self._kinds, self._columns = _columns(self._schema)
+        self._depth = 0
+
+    def rows(self, sql: str, *values: Any) -> list[Row]:
+        """The records that a SELECT gives, each as a dict in the order of its columns."""
+        cursor = self._db.execute(sql, values)
+        names = [column[0] for column in cursor.description]
+        kinds = [(k, self._kinds[name]) for k, name in enumerate(names) if name in self._kinds]
+        found = []
+        for values_ in cursor:
+            record = dict(zip(names, values_, strict=True))
+            for k, kind in kinds:
+                if values_[k] is not None:
+                    record[names[k]] = bool(values_[k]) if kind == "BOOL" else json.loads(values_[k])
+            found.append(record)
+        return found
+
+    def row(self, sql: str, *values: Any) -> Row | None:
+        """The first record that a SELECT gives, or None."""
+        found = self.rows(sql, *values)
+        return found[0] if found else None
+
+    def value(self, sql: str, *values: Any) -> Any:
+        """The first column of the first record that a SELECT gives, or None."""
+        found = self._db.execute(sql, values).fetchone()
+        return found[0] if found else None
+
+    def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
+        """The records of a table whose columns have these values, in an order."""
+        where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
+        return self.rows(f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}', *map(_encode, equal.values()))
+
+    def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
+        """The record with an id.
+
+        Args:
+            table: Its table.
+            id: Its id.
+            kind: What to call such a record in the error; the name of the table without its last letter by default.
+            **equal: Columns that must have these values besides; the id alone is not found otherwise.
+
+        Raises:
+            ToolError: There is none.
+        """
+        found = self.find(table, id=id, **equal)
+        if not found:
+            raise ToolError(f"not found: there is no {kind or table[:-1].replace('_', ' ')} with id {echo(id)}")
+        return found[0]
+
+    def insert(self, table: str, **record: Any) -> int:
+        """Add a record; its rowid, which is its id where that is an integer."""
+        names = ", ".join(f'"{name}"' for name in record)
+        marks = ", ".join("?" * len(record))
+        made = self._db.execute(f'INSERT INTO "{table}" ({names}) VALUES ({marks})', [_encode(v) for v in record.values()])
+        return int(made.lastrowid or 0)
+
+    def insert_all(self, table: str, records: Iterable[Mapping[str, Any]]) -> None:
+        """Add records that have the same columns."""
+        rows = list(records)
+        if not rows:
+            return
+        names = ", ".join(f'"{name}"' for name in rows[0])
+        marks = ", ".join("?" * len(rows[0]))
+        values = [[_encode(value) for value in record.values()] for record in rows]
+        with self.change():
+            self._db.executemany(f'INSERT INTO "{table}" ({names}) VALUES ({marks})', values)
+
+    def update(self, table: str, id: int | float | str, **changes: Any) -> None:
+        """Change columns of the record with an id."""
+        if changes:
+            names = ", ".join(f'"{name}" = ?' for name in changes)
+            self._db.execute(f'UPDATE "{table}" SET {names} WHERE id = ?', [*map(_encode, changes.values()), id])
+
+    def delete(self, table: str, **equal: Any) -> int:
+        """Remove the records whose columns have these values; how many there were."""
+        where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
+        return self._db.execute(f'DELETE FROM "{table}" WHERE {where}', list(map(_encode, equal.values()))).rowcount
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """The names of the columns of a table."""
+        return self._columns[table]
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """Several changes that are made all or, when something is raised, not at all."""
+        name = f"change_{self._depth}"
+        self._db.execute(f"SAVEPOINT {name}")
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            self._db.execute(f"ROLLBACK TO {name}")
+            raise
+        finally:
+            self._depth -= 1
+            self._db.execute(f"RELEASE {name}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"schema": self._schema, "image": self._db.serialize()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._schema = state["schema"]
+        self._open(state["image"])
+
+
+def _encode(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list, tuple)) else value
+
+
+@functools.cache
+def _empty(schema: str) -> bytes:
+    with sqlite3.connect(":memory:") as made:
+        # Setting a version makes the first page, without which there is nothing to serialise.
+        made.executescript(f"PRAGMA page_size = 1024; PRAGMA user_version = 1; {schema}")
+        return made.serialize()
+
+
+@functools.cache
+def _columns(schema: str) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """The columns that need decoding, with their type, and the columns of each table."""
+    made = sqlite3.connect(":memory:")
+    made.executescript(schema)
+    kinds: dict[str, str] = {}
+    columns: dict[str, tuple[str, ...]] = {}
+    for (table,) in made.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        listed = made.execute(f'PRAGMA table_info("{table}")').fetchall()
+        columns[table] = tuple(column[1] for column in listed)
+        kinds |= {name: kind for _, name, kind, *_ in listed if kind in ("JSON", "BOOL")}
+    made.close()
+    return kinds, columns

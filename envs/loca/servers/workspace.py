@@ -1,0 +1,276 @@
+"""The files of an office: a file system in memory, which no path leads out of, with quotas.
+
+It has files and directories and nothing else, so no symlink, device or mount can be in it. Code that needs real files gets a copy
+in a directory of the host (`export_to`) and the copy is read back (`import_from`), regular files only.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agentgym.tools import ToolError, echo
+
+ROOT = "/workspace"
+"""Where the files are, as a policy sees it; relative paths start here."""
+
+MAX_FILES = 5_000
+MAX_FILE_BYTES = 32 * 2**20
+MAX_TOTAL_BYTES = 128 * 2**20
+MAX_PATH_CHARS = 1_024
+MAX_NAME_BYTES = 255
+MAX_DEPTH = 32
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file: its bytes and when it was made and last written (UTC)."""
+
+    data: bytes
+    created: datetime
+    modified: datetime
+
+
+def _epoch() -> datetime:
+    return _EPOCH
+
+
+class Workspace:
+    """Files by path. All methods take a path as a policy may write it, and refuse with `ToolError` before anything changes.
+
+    Attributes:
+        clock: Tells the time that files are stamped with.
+    """
+
+    def __init__(self) -> None:
+        self.clock: Callable[[], datetime] = _epoch
+        self._files: dict[str, File] = {}
+        self._folders: dict[str, datetime] = {ROOT: _EPOCH}
+        self._bytes = 0
+
+    def resolve(self, path: str) -> str:
+        """The canonical form of a path, which begins with `/workspace`.
+
+        Raises:
+            ToolError: It leads elsewhere, or no file can be called that.
+        """
+        if "\0" in path or len(path) > MAX_PATH_CHARS or any("\ud800" <= sign <= "\udfff" for sign in path):
+            raise ToolError(f"{echo(path)} is no path: at most {MAX_PATH_CHARS} characters, no NUL, no lone surrogate")
+        full = posixpath.normpath(posixpath.join(ROOT, path))
+        full = f"/{full.lstrip('/')}"
+        if full != ROOT and not full.startswith(f"{ROOT}/"):
+            raise ToolError(f"{echo(path)} is outside of {ROOT}; only paths in it can be used")
+        names = full.split("/")
+        if len(names) > MAX_DEPTH + 2 or any(len(name.encode()) > MAX_NAME_BYTES for name in names):
+            raise ToolError(f"{echo(path)} is too deep or has a name that is too long")
+        return full
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or a directory."""
+        full = self.resolve(path)
+        return full in self._files or full in self._folders
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a file."""
+        return self.resolve(path) in self._files
+
+    def is_dir(self, path: str) -> bool:
+        """Whether there is a directory."""
+        return self.resolve(path) in self._folders
+
+    def file(self, path: str) -> File:
+        """A file with its times.
+
+        Raises:
+            ToolError: There is no file at the path.
+        """
+        full = self.resolve(path)
+        if full in self._files:
+            return self._files[full]
+        if full in self._folders:
+            raise ToolError(f"{echo(path)} is a directory, not a file")
+        raise ToolError(f"there is no file {echo(path)}")
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file."""
+        return self.file(path).data
+
+    def read_text(self, path: str) -> str:
+        """The text of a file in UTF-8.
+
+        Raises:
+            ToolError: There is no file at the path, or it is not text.
+        """
+        try:
+            return self.read(path).decode("utf-8")
+        except UnicodeDecodeError:
+            raise ToolError(f"{echo(path)} is not a text file in UTF-8") from None
+
+    def write(self, path: str, data: bytes | str) -> str:
+        """Make or replace a file, with the directories above it; the canonical path."""
+        full = self.resolve(path)
+        content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
+        if full in self._folders:
+            raise ToolError(f"{echo(path)} is a directory; it cannot be written as a file")
+        held = self._files.get(full)
+        total = self._bytes + len(content) - (len(held.data) if held else 0)
+        if len(content) > MAX_FILE_BYTES or total > MAX_TOTAL_BYTES:
+            raise ToolError(f"no room for {len(content)} bytes: {MAX_FILE_BYTES} a file and {MAX_TOTAL_BYTES} in all are allowed")
+        above = self._missing_above(full)
+        self._check_count(len(above) + (held is None))
+        now = self.clock()
+        self._folders.update(dict.fromkeys(above, now))
+        self._files[full] = File(content, held.created if held else now, now)
+        self._bytes = total
+        return full
+
+    def mkdir(self, path: str) -> str:
+        """Make a directory with those above it; one that is there stays. The canonical path."""
+        full = self.resolve(path)
+        if full in self._files:
+            raise ToolError(f"{echo(path)} is a file; it cannot be made a directory")
+        made = [*self._missing_above(full), *([] if full in self._folders else [full])]
+        self._check_count(len(made))
+        self._folders.update(dict.fromkeys(made, self.clock()))
+        return full
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all in it."""
+        full = self._there(path)
+        if full == ROOT:
+            raise ToolError(f"{ROOT} itself cannot be removed")
+        for name in [name for name in self._files if _within(name, full)]:
+            self._bytes -= len(self._files.pop(name).data)
+        for name in [name for name in self._folders if _within(name, full)]:
+            del self._folders[name]
+
+    def move(self, path: str, target: str) -> str:
+        """Give a file or directory another path, at which there is nothing; the new canonical path."""
+        full, there = self._there(path), self._free(target)
+        if _within(there, full):
+            raise ToolError(f"{echo(path)} cannot be moved into itself")
+        above = self._missing_above(there)
+        self._check_count(len(above))
+        self._folders.update(dict.fromkeys(above, self.clock()))
+        tables: tuple[dict[str, Any], ...] = (self._files, self._folders)
+        for table in tables:
+            for name in [name for name in table if _within(name, full)]:
+                table[there + name[len(full) :]] = table.pop(name)
+        return there
+
+    def copy(self, path: str, target: str) -> str:
+        """Copy a file to a path at which there is nothing; the new canonical path."""
+        data = self.file(path).data
+        return self.write(self._free(target), data)
+
+    def names(self, path: str = ROOT) -> list[str]:
+        """The names in a directory, in order of their characters.
+
+        Raises:
+            ToolError: There is no directory at the path.
+        """
+        full = self.resolve(path)
+        if full not in self._folders:
+            raise ToolError(f"there is no directory {echo(path)}")
+        start = len(full) + 1
+        below = (name for held in (self._files, self._folders) for name in held if name.startswith(f"{full}/"))
+        return sorted(name[start:] for name in below if "/" not in name[start:])
+
+    def walk(self, path: str = ROOT) -> Iterator[str]:
+        """The canonical paths of all files under a directory (or of the file itself), in order."""
+        full = self._there(path)
+        return iter(sorted(name for name in self._files if _within(name, full)))
+
+    def folders(self, path: str = ROOT) -> Iterator[str]:
+        """The canonical paths of a directory and of all directories under it, in order."""
+        full = self._there(path)
+        return iter(sorted(name for name in self._folders if _within(name, full)))
+
+    def modified(self, path: str) -> datetime:
+        """When a file was last written, or a directory was made."""
+        full = self._there(path)
+        return self._files[full].modified if full in self._files else self._folders[full]
+
+    def size(self, path: str = ROOT) -> int:
+        """The bytes of a file, or of all files under a directory."""
+        full = self._there(path)
+        return sum(len(self._files[name].data) for name in self._files if _within(name, full))
+
+    def export_to(self, directory: Path) -> None:
+        """Write all files and directories into an empty directory of the host."""
+        for name in sorted(self._folders):
+            (directory / name[len(ROOT) + 1 :]).mkdir(exist_ok=True)
+        for name, file in self._files.items():
+            (directory / name[len(ROOT) + 1 :]).write_bytes(file.data)
+
+    def import_from(self, directory: Path) -> list[str]:
+        """Become what a directory of the host holds, regular files and directories only; what was left out, as canonical paths.
+
+        A file with the same bytes keeps its times. Symlinks, devices, names that are no UTF-8 and what is over quota are left out.
+        """
+        fresh, skipped = Workspace(), []
+        fresh.clock = self.clock
+        for host, name in _entries(directory):
+            try:
+                data = None if host.is_dir() else host.read_bytes()
+                full = fresh.mkdir(name) if data is None else fresh.write(name, data)
+            except (ToolError, OSError, UnicodeError):
+                skipped.append(name)
+                continue
+            held = self._files.get(full)
+            if held is not None and data == held.data:
+                fresh._files[full] = replace(held)
+            elif held is not None and data is not None:
+                fresh._files[full] = File(data, held.created, self.clock())
+        self._files, self._bytes = fresh._files, fresh._bytes
+        self._folders = {name: self._folders.get(name, made) for name, made in fresh._folders.items()}
+        return skipped
+
+    def _there(self, path: str) -> str:
+        full = self.resolve(path)
+        if full not in self._files and full not in self._folders:
+            raise ToolError(f"there is no file or directory {echo(path)}")
+        return full
+
+    def _free(self, path: str) -> str:
+        full = self.resolve(path)
+        if full in self._files or full in self._folders:
+            raise ToolError(f"there is something at {echo(path)} already")
+        return full
+
+    def _missing_above(self, full: str) -> list[str]:
+        missing = []
+        above = posixpath.dirname(full)
+        while above not in self._folders and len(above) >= len(ROOT):
+            if above in self._files:
+                raise ToolError(f"{echo(above)} is a file, so nothing can be in it")
+            missing.append(above)
+            above = posixpath.dirname(above)
+        return missing[::-1]
+
+    def _check_count(self, more: int) -> None:
+        if len(self._files) + len(self._folders) + more > MAX_FILES:
+            raise ToolError(f"no room for more than {MAX_FILES} files and directories")
+
+
+def _within(name: str, full: str) -> bool:
+    return name == full or name.startswith(f"{full}/")
+
+
+def _entries(directory: Path) -> Iterator[tuple[Path, str]]:
+    """Regular files and directories under a directory of the host, those above first; symlinks are neither followed nor given."""
+    for folder, folders, files in os.walk(directory):
+        folders.sort()
+        for name in [*folders, *sorted(files)]:
+            host = Path(folder, name)
+            mode = host.lstat().st_mode
+            if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+                yield host, f"{ROOT}/{host.relative_to(directory).as_posix()}"

@@ -1,0 +1,200 @@
+"""What all servers of an office share: clock, identifiers, files, records, names of tools."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.servers import ROOT, Clock, Desk, Office, Server, Workspace
+from agentgym.envs.loca.servers.desk import iso
+from agentgym.envs.loca.servers.office import SERVERS
+from agentgym.envs.loca.servers.server import page_of
+from agentgym.envs.loca.servers.store import Store
+from agentgym.tools import ToolError, tool, tools_of
+
+SCHEMA = """
+CREATE TABLE owners (id INTEGER PRIMARY KEY, name TEXT);
+CREATE TABLE cats (id INTEGER PRIMARY KEY, owner INTEGER REFERENCES owners(id), name TEXT UNIQUE, tags JSON, tame BOOL);
+"""
+
+
+class Cats(Server):
+    """A server of the tests."""
+
+    name = "cats"
+    schema = SCHEMA
+
+    @tool
+    def read_file(self, path: str) -> str:
+        """Read."""
+        return path
+
+
+def test_the_clock_goes_on_only_when_something_happens() -> None:
+    clock = Clock(datetime(2025, 1, 15, 9, tzinfo=UTC))
+    assert iso(clock.now()) == iso(clock.now()) == "2025-01-15T09:00:00Z"
+    assert [iso(clock.tick()) for _ in range(2)] == ["2025-01-15T09:00:01Z", "2025-01-15T09:00:02Z"]
+    assert iso(clock.now()) == "2025-01-15T09:00:02Z"
+    with pytest.raises(ValueError, match="start must have a time zone"):
+        Clock(datetime(2025, 1, 15))
+
+
+def test_records_keep_json_and_truth_values() -> None:
+    store = Store(SCHEMA)
+    first = store.insert("cats", name="Mia", tags=["a", {"b": None}], tame=True)
+    assert store.get("cats", first) == {"id": 1, "owner": None, "name": "Mia", "tags": ["a", {"b": None}], "tame": True}
+    store.update("cats", first, tags={}, tame=False)
+    assert store.find("cats", tame=False, owner=None) == [{**store.get("cats", 1), "tags": {}, "tame": False}]
+    assert store.find("cats", tame=True) == []
+    assert store.value("SELECT count(*) FROM cats") == 1
+    with pytest.raises(ToolError, match="not found: there is no cat with id 7"):
+        store.get("cats", 7)
+    store.insert_all("cats", [{"name": "Bo", "tags": []}, {"name": "Di", "tags": []}])
+    assert [row["name"] for row in store.find("cats", order="name")] == ["Bo", "Di", "Mia"]
+    assert store.delete("cats", name="Bo") == 1
+
+
+def test_a_change_is_made_whole_or_not_at_all() -> None:
+    store = Store(SCHEMA)
+
+    def fail() -> None:
+        with store.change():
+            store.insert("cats", name="Mia")
+            with store.change():
+                store.insert("cats", name="Bo")
+            raise ToolError("no")
+
+    with pytest.raises(ToolError, match="no"):
+        fail()
+    assert store.find("cats") == []
+    with pytest.raises(Exception, match="FOREIGN KEY"):
+        store.insert("cats", name="Mia", owner=9)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_servers_copy_with_their_records(copied: Any) -> None:
+    server = Cats()
+    server.store.insert("cats", name="Mia")
+    server.desk.files.write("a.txt", "x")
+    other = copied(server)
+    other.store.insert("cats", name="Bo")
+    other.desk.files.write("b.txt", "x")
+    other.desk.clock.tick()
+    assert len(server.store.find("cats")) == 1
+    assert server.desk.files.names() == ["a.txt"]
+    assert server.desk.clock.now() < other.desk.clock.now() == other.desk.files.clock()
+    assert server.desk.new_id("cat") == other.desk.new_id("cat") != server.desk.new_id("cat")
+
+
+def test_an_episode_begins_as_the_server_was_first_mounted() -> None:
+    server = Cats(Desk())
+    server.store.insert("cats", name="Mia")
+    for _ in range(3):
+        server.begin()
+        assert [row["name"] for row in server.store.find("cats")] == ["Mia"]
+        assert (server.desk.files.names(), iso(server.desk.clock.now())) == ([], "2025-01-15T09:00:00Z")
+        server.store.insert("cats", name="Bo")
+        server.desk.clock.tick()
+        server.desk.files.write("a", "x")
+        assert server.desk.files.clock() == server.desk.clock.now()
+
+
+def test_a_name_that_is_taken_gets_the_name_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentgym.envs.loca.servers.office.server_class", lambda name: {"cats": Cats, "dogs": Dogs}[name])
+    office = Office(["cats", "dogs"])
+    assert [list(tools_of(server)) for server in office.toolsets()] == [["read_file"], ["dogs_read_file", "bark"]]
+    assert tools_of(office.get(Dogs))["dogs_read_file"].schema.name == "dogs_read_file"
+    with pytest.raises(ToolError, match="dogs_read_file: argument 'path' is missing"):
+        tools_of(office.get(Dogs))["dogs_read_file"]({})
+    assert office.get(Cats).desk is office.get(Dogs).desk
+    assert [list(tools_of(server)) for server in copy.deepcopy(office).toolsets()] == [["read_file"], ["dogs_read_file", "bark"]]
+
+
+class Dogs(Cats):
+    """Another."""
+
+    name = "dogs"
+
+    @tool
+    def bark(self) -> str:
+        """Bark."""
+        return "wow"
+
+
+def test_an_unknown_server_is_refused() -> None:
+    with pytest.raises(ValueError, match=rf"server must be one of {', '.join(SERVERS)}, got 'fax'"):
+        Office(["fax"])
+
+
+def test_pages() -> None:
+    assert [page_of(range(5), page, 2) for page in (1, 2, 3, 4)] == [[0, 1], [2, 3], [4], []]
+    for page, size in ((0, 2), (-1, 2), (1, 0), (1, 101)):
+        with pytest.raises(ToolError, match="invalid argument"):
+            page_of(range(5), page, size)
+
+
+@pytest.mark.parametrize(
+    "path", ["..", "/", "/etc/x", "a/../../b", f"{ROOT}x", f"{ROOT}/../x", "//etc", "a\0b", "\ud800", "x" * 300, "a/" * 40, "/.."]
+)
+def test_no_path_leads_out(path: str) -> None:
+    files = Workspace()
+    for method in (files.read, files.mkdir, files.remove, files.names, lambda p: files.write(p, b""), lambda p: files.move(p, "b")):
+        with pytest.raises(ToolError):
+            method(path)
+    assert list(files.walk()) == []
+
+
+def test_files_and_directories() -> None:
+    files = Workspace()
+    assert files.write("a/b.txt", "é") == files.resolve(f"{ROOT}/a//b.txt") == f"{ROOT}/a/b.txt"
+    assert (files.read_text("a/b.txt"), files.size(), files.names(), files.names("a")) == ("é", 2, ["a"], ["b.txt"])
+    files.copy("a/b.txt", "c.txt")
+    files.move("a", "d/e")
+    assert list(files.walk()) == [f"{ROOT}/c.txt", f"{ROOT}/d/e/b.txt"]
+    assert list(files.folders("d")) == [f"{ROOT}/d", f"{ROOT}/d/e"]
+    for refused in (
+        lambda: files.move("d", "d/e/f"),
+        lambda: files.move("c.txt", "d"),
+        lambda: files.write("d", "x"),
+        lambda: files.write("c.txt/x", "x"),
+        lambda: files.mkdir("c.txt"),
+        lambda: files.read("d"),
+        lambda: files.copy("c.txt", "d/e/b.txt"),
+        lambda: files.remove(ROOT),
+        lambda: files.write("big", b"x" * (32 * 2**20 + 1)),
+    ):
+        with pytest.raises(ToolError):
+            refused()
+    files.remove("d")
+    assert (list(files.walk()), files.size(), list(files.folders())) == ([f"{ROOT}/c.txt"], 2, [ROOT])
+
+
+def test_only_regular_files_come_back_from_the_host(tmp_path: Path) -> None:
+    files = Workspace()
+    files.write("keep.txt", "same")
+    files.write("gone.txt", "x")
+    files.mkdir("empty")
+    files.export_to(tmp_path)
+    files.clock = lambda: datetime(2030, 1, 1, tzinfo=UTC)
+    before = files.file("keep.txt")
+    (tmp_path / "gone.txt").unlink()
+    (tmp_path / "new.txt").write_text("new")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    (tmp_path / "folder").symlink_to("/etc")
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        (tmp_path / "x").mkdir()
+        (tmp_path / "x" / ("y" * 200)).write_text("deep")
+        assert files.import_from(tmp_path) == []
+    assert [name[len(ROOT) + 1 :] for name in files.walk()] == ["keep.txt", "new.txt", "x/" + "y" * 200]
+    assert files.file("keep.txt") == before
+    assert files.modified("new.txt").year == 2030
+    assert f"{ROOT}/empty" in list(files.folders())
