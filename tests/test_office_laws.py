@@ -16,7 +16,8 @@ from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import ToolError, tools_of
 
 HOSTILE: tuple[Any, ...] = (
-    "", " ", "x" * 20_000, "'; DROP TABLE users; --", "../../etc/passwd", "/etc/passwd", "%s%n{0}", "\u202e\ufeff", "null", "0", "é" * 300,
+    "", " ", "x" * 20_000, "0",
+    "'; DROP TABLE users; --", "../../etc/passwd", "/etc/passwd", "%s%n{0}", "\u202e\ufeff", "null", "é" * 300,
     -1, 0, 1, 2**63, 10**30, 1e308, 0.5, True, None, [], [[]], [""], [None], {}, {"": None}, {"a": {"b": [1]}}, [{"a": 1}] * 50,
 )  # fmt: skip
 
