@@ -11,7 +11,7 @@ from typing import Any, Literal, SupportsFloat
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
+from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, ToolCall
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.spaces import ActionSpace, ChatSpace
@@ -308,7 +308,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         result = bound(arguments)
         if bound.schema.final:
             world.done = True
-        return result if isinstance(result, (str, Content)) else json.dumps(result, ensure_ascii=False)
+        told = result if isinstance(result, (str, Content)) else json.dumps(result, ensure_ascii=False)
+        if world.observes:
+            world.read_result(ToolCall(name, arguments), told if isinstance(told, str) else told.text)
+        return told
 
     def _ended(self, world: World[Any]) -> str:
         if world.done:

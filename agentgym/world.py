@@ -28,6 +28,8 @@ class World(Generic[ConfigT]):
         labels_decide: Whether the labels of `judge` say if a reply is optimal; if not, `optimal_calls` does.
         prose_fails: Whether a reply that does not try to call a tool counts as a failed round, as one does whose calls all fail.
         max_failed_rounds: The failed round in a row that ends the episode, unless the user asks for another; None for none.
+        observes: Whether the env gives `read_result` each call that was carried out, with what it told: for worlds whose tools
+            are not their own methods.
         config: The configuration of this instance.
         rng: The only source of randomness.
         done: Whether the world has ended by itself.
@@ -41,6 +43,7 @@ class World(Generic[ConfigT]):
     labels_decide: ClassVar[bool] = True
     prose_fails: ClassVar[bool] = True
     max_failed_rounds: ClassVar[int | None] = None
+    observes: ClassVar[bool] = False
 
     def __init__(self, config: ConfigT, seed: int) -> None:
         self.config = config

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from agentgym.envs.loca.servers.desk import START, Desk
 from agentgym.envs.loca.servers.server import Server
-from agentgym.tools import tools_of
+from agentgym.tools import BoundTool, tools_of
 from agentgym.world import check_choice
 
 ServerT = TypeVar("ServerT", bound=Server)
@@ -55,6 +56,7 @@ class Office:
     def __init__(self, servers: Iterable[str], start: datetime = START) -> None:
         self.desk = Desk(start)
         self._servers: dict[type[Server], Server] = {}
+        self._tools: dict[str, BoundTool] = {}
         taken: set[str] = set()
         for name in servers:
             kind = server_class(name)
@@ -74,6 +76,21 @@ class Office:
     def toolsets(self) -> Sequence[Server]:
         """The servers in order."""
         return tuple(self._servers.values())
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Run one call without an env; what it tells, as a policy would be shown it.
+
+        Raises:
+            KeyError: No server has such a tool.
+            ToolError: The call was refused.
+        """
+        if name not in self._tools:
+            self._tools = {name: bound for server in self.toolsets() for name, bound in tools_of(server).items()}
+        result = self._tools[name](arguments)
+        return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_tools": {}}
 
     def close(self) -> None:
         """Let go of what the servers hold outside of this process's memory."""

@@ -1,0 +1,152 @@
+"""How final states are compared: in both directions, nothing missing and nothing extra, with a sentence for each fault."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from typing import Any, TypeAlias
+
+from agentgym.envs.loca.servers.workspace import Workspace
+from agentgym.tools import ToolError, echo
+
+Same: TypeAlias = Callable[[Any, Any], bool]
+"""Whether a cell that was found (first) is the one that is wanted (second)."""
+
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+
+
+def exact(found: Any, wanted: Any) -> bool:
+    """The same text, but for blanks around it."""
+    return as_text(found) == as_text(wanted)
+
+
+def loose(found: Any, wanted: Any) -> bool:
+    """The same text, whatever its case and blanks."""
+    return " ".join(as_text(found).split()).casefold() == " ".join(as_text(wanted).split()).casefold()
+
+
+def number(tolerance: float = 0.0, unit: str = "") -> Same:
+    """The same number within a tolerance; a text may hold it, with the unit after it and commas between thousands."""
+
+    def same(found: Any, wanted: Any) -> bool:
+        value = as_number(found, unit)
+        return value is not None and abs(value - float(wanted)) <= tolerance + 1e-9
+
+    return same
+
+
+def as_number(value: Any, unit: str = "") -> float | None:
+    """The number that a cell holds, or None; truth values are none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return float(value)
+    text = as_text(value).removesuffix(unit).strip() if unit else as_text(value)
+    text = text.replace(",", "") if re.fullmatch(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?", text) else text
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def as_text(value: Any) -> str:
+    """A cell as text: dates and times in ISO, whole numbers without a point, nothing as the empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def set_faults(what: str, found: Iterable[Hashable], wanted: Iterable[Hashable]) -> Iterator[str]:
+    """What is missing and what is too much, duplicates counted."""
+    there, asked = Counter(found), Counter(wanted)
+    yield from (f"{what}: {echo(item)} is missing" for item in sorted((asked - there).elements(), key=str))
+    yield from (f"{what}: {echo(item)} should not be there" for item in sorted((there - asked).elements(), key=str))
+
+
+def row_faults(
+    what: str,
+    found: Sequence[Mapping[str, Any]],
+    wanted: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Same],
+    key: Sequence[str],
+    ordered: bool = False,
+) -> Iterator[str]:
+    """Where rows differ from those that are wanted.
+
+    Args:
+        what: What to call the table.
+        found: Its rows.
+        wanted: The rows that it should have.
+        columns: The columns that are compared, and how.
+        key: The columns that tell rows apart, compared as text; several wanted rows may share a key.
+        ordered: Whether the order of the rows counts.
+    """
+    there, asked = ([tuple(as_text(row.get(name)) for name in key) for row in rows] for rows in (found, wanted))
+    missing = list(set_faults(what, (" / ".join(k) for k in there), (" / ".join(k) for k in asked)))
+    yield from missing
+    left: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for name, row in zip(there, found, strict=True):
+        left.setdefault(name, []).append(row)
+    for name, row in zip(asked, wanted, strict=True):
+        if not (rows := left.get(name)):
+            continue
+        best = min(rows, key=lambda each: sum(not same(each.get(c), row[c]) for c, same in columns.items()))
+        rows.remove(best)
+        for column, same in columns.items():
+            if not same(best.get(column), row[column]):
+                place = f"{what}: {column} of {' / '.join(name)}"
+                yield f"{place} is {echo(as_text(best.get(column)))}, it should be {echo(as_text(row[column]))}"
+    if ordered and not missing and there != asked:
+        yield f"{what}: the rows are not in the order that was asked for"
+
+
+def csv_rows(files: Workspace, path: str, columns: Sequence[str]) -> tuple[list[dict[str, str]], list[str]]:
+    """The rows of a CSV file, and what is wrong with the file as such: it is missing, is no CSV, or has other columns.
+
+    Args:
+        files: Where it is.
+        path: Its path.
+        columns: The columns that it should have, in order.
+    """
+    try:
+        text = files.read_text(path).removeprefix("\ufeff")
+        records = [record for record in csv.reader(io.StringIO(text, newline=""), strict=True) if record]
+    except ToolError as error:
+        return [], [f"{path}: {error}"]
+    except csv.Error as error:
+        return [], [f"{path} is no CSV: {error}"]
+    header = [name.strip() for name in records[0]] if records else []
+    if header != list(columns):
+        return [], [f"{path} has the columns {echo(header)}, it should have {echo(list(columns))}"]
+    if bad := [k for k, record in enumerate(records, 1) if len(record) != len(header)]:
+        return [], [f"{path} has {len(records[bad[0] - 1])} cells in row {bad[0]}, it should have {len(header)}"]
+    return [dict(zip(header, record, strict=True)) for record in records[1:]], []
+
+
+def file_faults(
+    files: Workspace, before: Mapping[str, bytes], changed: Iterable[str], folders: Iterable[str] = ()
+) -> Iterator[str]:
+    """Files of the start that were changed or removed though the task does not ask for it.
+
+    Args:
+        files: The workspace.
+        before: What it held, by canonical path.
+        changed: The paths that may be changed.
+        folders: Paths under which anything may be done.
+    """
+    free = {files.resolve(path) for path in changed}
+    under = tuple(f"{files.resolve(path)}/" for path in folders)
+    for path, data in before.items():
+        if path in free or (under and path.startswith(under)):
+            continue
+        if not files.is_file(path):
+            yield f"the file {path} is gone"
+        elif files.read(path) != data:
+            yield f"the file {path} was changed"

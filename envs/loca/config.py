@@ -1,0 +1,37 @@
+"""What all office tasks can be asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentgym.envs.budget import Budget
+from agentgym.world import check_int
+
+LENGTHS = {"8k": 8_000, "16k": 16_000, "32k": 32_000, "64k": 64_000, "96k": 96_000, "128k": 128_000, "256k": 256_000}
+"""The environment description lengths of the paper (section 2.3), in tokens."""
+
+MIN_LENGTH, MAX_LENGTH = 4_000, 4_000_000
+MAX_SIZE = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfficeConfig(Budget):
+    """A task at an environment description length; each task adds its own knobs.
+
+    Attributes:
+        length: The description length to draw the state for, in tokens of cl100k.
+        size: How many of what the task is about (courses, students, …), in place of a length; None to solve for the length.
+        budget_factor: See `Budget`.
+        budget_slack: See `Budget`.
+    """
+
+    length: int = LENGTHS["8k"]
+    size: int | None = None
+    budget_factor: float = 2.0
+    budget_slack: int = 30
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_int("length", self.length, MIN_LENGTH, MAX_LENGTH)
+        if self.size is not None:
+            check_int("size", self.size, 1, MAX_SIZE)
