@@ -17,8 +17,10 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from agentgym.envs.loca.config import LENGTHS
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.lore.config import DIFFICULTIES, GRID
-from agentgym.registry import ARMS, WINDOW, check_arm, check_context, resolve, spec
+from agentgym.registry import ARMS, WINDOW, check_arm, check_context, resolve, spec, worlds
 from agentgym.training.evaluation import Result, score
 from agentgym.training.policies import PolicyConfig
 from agentgym.training.remote import follow_the_parent
@@ -42,8 +44,16 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         }
         for difficulty in DIFFICULTIES
     },
+    "loca": {
+        "worlds": tuple(entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)),
+        "arms": ("",),
+        "axis": "length",
+        "horizons": tuple(LENGTHS.values()),
+        "seeds": 5,
+        "window": WINDOW,
+    },
 }
-"""What the papers have run, as arguments of `Ablation`: LUMINA's figure 3, TaskWeaver's figures 3 and 4."""
+"""What the papers have run, as arguments of `Ablation`: LUMINA's figure 3, TaskWeaver's figures 3 and 4, LOCA-bench's table 1."""
 
 Cell = tuple[str, str, str, int, int]
 """World, arm, context strategies, horizon and seed of one episode."""

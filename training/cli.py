@@ -20,6 +20,7 @@ except ImportError:
 
 import gymnasium
 
+from agentgym.envs.loca.config import LENGTHS
 from agentgym.messages import Chat
 from agentgym.oracles.control import Deficits
 from agentgym.parsing import parse
@@ -48,7 +49,8 @@ app = typer.Typer(
 console = Console(width=None if sys.stdout.isatty() else 140)
 _STRATEGIES = ", ".join(STRATEGIES)
 _ARMS = ",".join(arm or "none" for arm in ARMS)
-_SIZES = "Sizes, separated by commas: turns of an optimal policy, or operations in the presets of LORE."
+_PRESET = f"What the next four are unless given: {', '.join(PRESETS)}."
+_SIZES = "Sizes, by commas: turns of an optimal policy; operations (presets of LORE); tokens, such as 8k (loca)."
 _EXAMPLE = "an option of the world as name=value, e.g. items=20"
 
 Oracles = Annotated[str, typer.Option(help="Which oracles help: letters of P (plan), S (state), H (history).")]
@@ -177,10 +179,10 @@ def _in_a_line(trajectory: Trajectory) -> str:
 
 @app.command()
 def ablate(
-    preset: Annotated[str, typer.Option(help=f"What the next four are unless given: {', '.join(PRESETS)}.")] = "lumina",
+    preset: Annotated[str, typer.Option("--preset", "--suite", help=_PRESET)] = "lumina",
     world: Annotated[str | None, typer.Option(help="Worlds, separated by commas.")] = None,
     arms: Annotated[str | None, typer.Option(help=f"Oracle arms, separated by commas; all: {_ARMS}.")] = None,
-    horizons: Annotated[str | None, typer.Option(help=_SIZES)] = None,
+    horizons: Annotated[str | None, typer.Option("--horizons", "--lengths", help=_SIZES)] = None,
     seeds: Annotated[int | None, typer.Option(help="Instances per world and horizon.")] = None,
     policy: PolicyName = "control",
     planning: Planning = 0.02,
@@ -198,12 +200,11 @@ def ablate(
     """Run the ablation of oracles and context strategies; started again, it goes on where it was stopped."""
     with _clear_errors():
         ablation = Ablation(
-            **_of_preset(preset, world, arms, horizons, seeds, options),
+            **_of_preset(preset, world, arms, horizons, seeds, window, options),
             policy=PolicyConfig(policy, noise=noise, deficits=Deficits(planning, tracking, distraction)),
             hint_scope=hint_scope,
             shots=shots,
             contexts=_split(context),
-            window=window,
         )
         prepare(ablation, out)
     with _progress() as progress, _told_how_to_go_on():
@@ -213,7 +214,7 @@ def ablate(
 
 
 def _of_preset(
-    preset: str, world: str | None, arms: str | None, horizons: str | None, seeds: int | None, options: list[str]
+    preset: str, world: str | None, arms: str | None, sizes: str | None, seeds: int | None, window: int | None, options: list[str]
 ) -> dict[str, Any]:
     """What a preset leaves to an ablation, with what the user has given in its place or, for options, besides."""
     check_choice("preset", preset, list(PRESETS))
@@ -222,10 +223,9 @@ def _of_preset(
         chosen["worlds"] = _split(world)
     if arms is not None:
         chosen["arms"] = ["" if arm == "none" else arm for arm in _split(arms)]
-    if horizons is not None:
-        chosen["horizons"] = [_integer("horizons", text) for text in _split(horizons)]
-    if seeds is not None:
-        chosen["seeds"] = seeds
+    if sizes is not None:
+        chosen["horizons"] = [LENGTHS.get(text.lower()) or _integer("horizons", text) for text in _split(sizes)]
+    chosen |= {name: value for name, value in (("seeds", seeds), ("window", window)) if value is not None}
     given, held = _options_by_world(options), chosen.get("options", {})
     return {**chosen, "options": {name: {**held.get(name, {}), **given.get(name, {})} for name in {**held, **given}}}
 

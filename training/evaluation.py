@@ -29,6 +29,7 @@ class Result:
         usage: The tokens of the episode, if context wrappers counted them.
         report: What the world reported at the end; None if it reports nothing.
         axis: What sets the sizes: `horizon`, or an option of the world.
+        calls: Calls of tools, those made by code included.
     """
 
     world: str
@@ -44,6 +45,7 @@ class Result:
     usage: Usage | None = None
     report: Mapping[str, Any] | None = None
     axis: str = "horizon"
+    calls: int = 0
 
 
 def score(trajectory: Trajectory) -> Result:
@@ -75,6 +77,7 @@ def score(trajectory: Trajectory) -> Result:
         usage=usage(trajectory),
         report=trajectory.steps[-1].info["detail"].get("report"),
         axis=labels.get("axis", "horizon"),
+        calls=sum(detail["calls"] + len(detail.get("nested", ())) for detail in (step.info["detail"] for step in trajectory.steps)),
     )
 
 

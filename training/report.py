@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agentgym.registry import ARMS
 from agentgym.training.evaluation import Result, ordered_contexts
+from agentgym.training.loca_report import loca_tables
 from agentgym.training.lore import is_lore
 from agentgym.training.lore_report import lore_tables, write_curves
 from agentgym.training.plots import plot_arms, plot_contexts, plot_horizons, plot_interventions, plot_lore
@@ -29,11 +30,11 @@ _INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
-    """Arms per world, the effect of each intervention where arms differ in it alone, and the curves of worlds of LORE."""
+    """The tables of office tasks; arms per world; effects of single interventions; the curves of worlds of LORE."""
     worlds = list(dict.fromkeys(row.world for row in results))
     arms = [_arms_table(world, results) for world in worlds if not _managed(results) or len({row.arm for row in results}) > 1]
     contexts = [_contexts_table(world, results) for world in worlds if _managed(results)]
-    return [*arms, *contexts, *_effects_table(results), *lore_tables(results)]
+    return [*loca_tables(results), *arms, *contexts, *_effects_table(results), *lore_tables(results)]
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
