@@ -195,4 +195,7 @@ def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) ->
     assert (settings["axis"], settings["horizons"], settings["arms"]) == ("operations", [2, 8], ["", "SP"])
     assert (out / "lore.csv").read_text().startswith("world,oracles,context,by,from,to,episodes,solved,accuracy,low,high\nCode")
     shown = subprocess.run([*whole[:4], "--preset", "lore"], capture_output=True, text=True, timeout=120, check=False)
-    assert (shown.returncode, "preset must be one of lumina, lore-standard, lore-hard, got 'lore'" in shown.stderr) == (2, True)
+    assert (shown.returncode, "preset must be one of lumina, lore-standard, lore-hard, loca, got 'lore'" in shown.stderr) == (
+        2,
+        True,
+    )

@@ -48,7 +48,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         start: When the episode begins.
         outputs: What has to be made, in words.
         unit_tokens: About how many tokens of description one unit of size takes: the first guess in solving for the length.
-        office: The servers with their state.
         truth: What the generator knows of the right final state.
         tokens: The description length of the state, in tokens of cl100k.
     """
@@ -63,10 +62,14 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def __init__(self, config: OfficeT, seed: int) -> None:
         super().__init__(config, seed)
-        self.office = Office(self.servers, self.start)
         self.truth: Any = None
         self.tokens = 0
         self.progress = Progress(self.plan)
+
+    @functools.cached_property
+    def office(self) -> Office:
+        """The servers with their state; empty until `generate`. A world that was read from a chat never asks for it."""
+        return Office(self.servers, self.start)
 
     # What a task fills.
 
