@@ -11,6 +11,7 @@ from agentgym.envs.loca.servers.email_actions import MailActions, summary
 from agentgym.envs.loca.servers.email_boxes import SYSTEM_FOLDERS, columns_of
 from agentgym.envs.loca.servers.email_files import read_export, read_mbox, write_export, write_mbox
 from agentgym.envs.loca.servers.email_messages import Mail, addresses, content_type, moment, render, spell
+from agentgym.envs.loca.servers.server import page_of
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -98,8 +99,7 @@ class Email(MailActions):
     @tool
     def get_emails(self, folder: str = "INBOX", page: int = 1, page_size: int = 20) -> Row:
         """List the emails of a folder, newest first, at most 100 on a page."""
-        name = self._folder(self._me()["id"], folder)
-        return self._listing(self._ids(name), page, page_size, folder=name)
+        return self._listing(folder, page, page_size)
 
     @tool
     def read_email(self, email_id: str) -> Row:
@@ -128,7 +128,8 @@ class Email(MailActions):
         quotation marks are one phrase. A word after from:, to:, subject: or body: is searched there only.
         """
         name = self._folder(self._me()["id"], folder)
-        return self._listing(self._search(query, name), page, page_size, query=query, folder=name)
+        found = self._search(query, name)
+        return {"folder": name, **self._page(page_of(found, page, page_size), len(found), page, page_size)}
 
     @tool
     def send_email(
@@ -233,7 +234,7 @@ class Email(MailActions):
     @tool
     def get_drafts(self, page: int = 1, page_size: int = 20) -> Row:
         """List the drafts, newest first, at most 100 on a page."""
-        return self._listing(self._ids("Drafts"), page, page_size, folder="Drafts")
+        return self._listing("Drafts", page, page_size)
 
     @tool
     def update_draft(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from agentgym.envs.loca.servers.email_boxes import Mailboxes
 from agentgym.envs.loca.servers.email_messages import Mail, file_name, moment, spell
@@ -24,10 +23,10 @@ _TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGN
 class MailActions(Mailboxes):
     """Actions of who is logged in."""
 
-    def _ids(self, folder: str) -> list[int]:
+    def _ids(self, folder: str, limit: int = -1, skipped: int = 0) -> list[int]:
         """The mails of a folder, newest first."""
-        sql = "SELECT id FROM mails WHERE user = ? AND folder = ? ORDER BY at DESC, id DESC"
-        return [row["id"] for row in self.store.rows(sql, self._me()["id"], folder)]
+        sql = "SELECT id FROM mails WHERE user = ? AND folder = ? ORDER BY at DESC, id DESC LIMIT ? OFFSET ?"
+        return [row["id"] for row in self.store.rows(sql, self._me()["id"], folder, limit, skipped)]
 
     def _search(self, query: str, folder: str) -> list[int]:
         """The mails of a folder that all terms of a query are in, newest first."""
@@ -47,18 +46,18 @@ class MailActions(Mailboxes):
             if all(not name or any(term in text for text in part[_FIELDS[name]]) for name, term in terms)
         ]
 
-    def _listing(self, ids: Sequence[int], page: int, page_size: int, **head: Any) -> Row:
+    def _listing(self, name: str, page: int, page_size: int) -> Row:
+        """A page of a folder."""
+        folder = self._folder(self._me()["id"], name)
+        total = self.store.value("SELECT count(*) FROM mails WHERE user = ? AND folder = ?", self._me()["id"], folder)
+        places = page_of(range(total), page, page_size)
+        ids = self._ids(folder, len(places), places[0] if places else 0)
+        return {"folder": folder, **self._page(ids, total, page, page_size)}
+
+    def _page(self, ids: Sequence[int], total: int, page: int, page_size: int) -> Row:
         """A page of a listing, as the tools give it."""
-        shown = self._rows(page_of(ids, page, page_size))
-        pages = -(-len(ids) // page_size)
-        return {
-            **head,
-            "total": len(ids),
-            "page": page,
-            "page_size": page_size,
-            "total_pages": pages,
-            "emails": [summary(row) for row in shown],
-        }
+        shown = [summary(row) for row in self._rows(ids)]
+        return {"total": total, "page": page, "page_size": page_size, "total_pages": -(-total // page_size), "emails": shown}
 
     def _counts(self, folder: str) -> Row:
         """How many mails a folder holds."""
