@@ -9,6 +9,7 @@ import copy
 import functools
 import inspect
 import json
+import keyword
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -66,7 +67,7 @@ def tool(method: MethodT | None = None, *, final: bool = False, name: str | None
 
     The method needs a docstring (Google style, with an `Args:` section) and type annotations: `str`, `int`, `float`, `bool`,
     `Literal`, an enum, `list`, `dict`, `Optional`, a dataclass or a `TypedDict`. It returns text, `Content` or JSON-able data,
-    and raises `ToolError` before it changes anything.
+    and raises `ToolError` before it changes anything. A parameter `class_` is offered as `class`, and so on.
 
     Args:
         method: The method, when used without parentheses.
@@ -117,6 +118,8 @@ class BoundTool:
             checked = self._validate(arguments)
         except ValidationError as error:
             raise ToolError(self._checks.explain(error)) from None
+        for word in self._checks.keywords & checked.keys():
+            checked[f"{word}_"] = checked.pop(word)
         return self._method(**checked)
 
 
@@ -130,6 +133,7 @@ class _ArgumentCheck:
         self.schema = _without_titles(adapter.json_schema())
         self._name = name
         self._names = ", ".join(fields) or "none"
+        self.keywords = {field for field in fields if keyword.iskeyword(field)}
         # In Python mode strict pydantic wants instances of enums and dataclasses, in JSON mode it builds them; the
         # latter costs a serialisation, so it is used only for schemas that name such types.
         validator = adapter.validator
@@ -212,8 +216,12 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
     texts = {parameter.arg_name: parameter.description or "" for parameter in document.params}
     hints = get_type_hints(method, include_extras=True)
     parameters = list(inspect.signature(method).parameters.values())[1:]
-    checks = _build_check(method, name, {p.name: _field(method, p, hints, texts) for p in parameters})
+    checks = _build_check(method, name, {_shown(p.name): _field(method, p, hints, texts) for p in parameters})
     return Tool(name, description, checks.schema, final), checks
+
+
+def _shown(name: str) -> str:
+    return name[:-1] if name.endswith("_") and keyword.iskeyword(name[:-1]) else name
 
 
 def _build_check(method: Callable[..., Any], name: str, fields: Mapping[str, Any]) -> _ArgumentCheck:

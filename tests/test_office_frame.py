@@ -61,6 +61,21 @@ def test_records_keep_json_and_truth_values() -> None:
     assert store.delete("cats", name="Bo") == 1
 
 
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+def test_integers_that_no_column_holds_are_refused(number: int) -> None:
+    store = Store(SCHEMA)
+    for call in (
+        lambda: store.get("cats", number),
+        lambda: store.update("cats", number, name="Mia"),
+        lambda: store.insert("cats", name=number),
+        lambda: store.value("SELECT ?", number),
+        lambda: store.rows("SELECT ?", number),
+    ):
+        with pytest.raises(ToolError, match=r"invalid argument: -?\d+ is beyond the integers of 64 bits"):
+            call()
+    assert store.value("SELECT ?", 2**63 - 1) == 2**63 - 1
+
+
 def test_a_change_is_made_whole_or_not_at_all() -> None:
     store = Store(SCHEMA)
 

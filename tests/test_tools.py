@@ -158,6 +158,25 @@ def test_numbers_are_finite(ratio: float) -> None:
         tools_of(Box())["every_type"]({**RIGHT, "ratio": ratio})
 
 
+class Rates:
+    @tool
+    def rate(self, class_: str = "standard") -> str:
+        """Rate.
+
+        Args:
+            class_: Which class.
+        """
+        return class_
+
+
+def test_a_keyword_of_python_is_a_parameter_without_the_underscore() -> None:
+    bound = tools_of(Rates())["rate"]
+    assert bound.schema.parameters["properties"] == {"class": {"type": "string", "description": "Which class."}}
+    assert [bound({}), bound({"class": "reduced"})] == ["standard", "reduced"]
+    with pytest.raises(ToolError, match="rate: no argument is called 'class_'; arguments: class"):
+        bound({"class_": "reduced"})
+
+
 def test_tools_that_cannot_be_described_are_refused_when_they_are_collected() -> None:
     class NoDocstring:
         @tool

@@ -36,7 +36,7 @@ class Store:
 
     def rows(self, sql: str, *values: Any) -> list[Row]:
         """The records that a SELECT gives, each as a dict in the order of its columns."""
-        cursor = self._db.execute(sql, values)
+        cursor = self._db.execute(sql, list(map(_encode, values)))
         names = [column[0] for column in cursor.description]
         kinds = [(k, self._kinds[name]) for k, name in enumerate(names) if name in self._kinds]
         found = []
@@ -55,13 +55,13 @@ class Store:
 
     def value(self, sql: str, *values: Any) -> Any:
         """The first column of the first record that a SELECT gives, or None."""
-        found = self._db.execute(sql, values).fetchone()
+        found = self._db.execute(sql, list(map(_encode, values))).fetchone()
         return found[0] if found else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
         """The records of a table whose columns have these values, in an order."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
-        return self.rows(f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}', *map(_encode, equal.values()))
+        return self.rows(f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}', *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
         """The record with an id.
@@ -102,7 +102,7 @@ class Store:
         """Change columns of the record with an id."""
         if changes:
             names = ", ".join(f'"{name}" = ?' for name in changes)
-            self._db.execute(f'UPDATE "{table}" SET {names} WHERE id = ?', [*map(_encode, changes.values()), id])
+            self._db.execute(f'UPDATE "{table}" SET {names} WHERE id = ?', list(map(_encode, [*changes.values(), id])))
 
     def delete(self, table: str, **equal: Any) -> int:
         """Remove the records whose columns have these values; how many there were."""
@@ -137,6 +137,8 @@ class Store:
 
 
 def _encode(value: Any) -> Any:
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ToolError(f"invalid argument: {echo(value)} is beyond the integers of 64 bits")
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list, tuple)) else value
 
 

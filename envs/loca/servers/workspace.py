@@ -63,14 +63,16 @@ class Workspace:
             ToolError: It leads elsewhere, or no file can be called that.
         """
         if "\0" in path or len(path) > MAX_PATH_CHARS or any("\ud800" <= sign <= "\udfff" for sign in path):
-            raise ToolError(f"{echo(path)} is no path: at most {MAX_PATH_CHARS} characters, no NUL, no lone surrogate")
+            raise ToolError(
+                f"invalid argument: {echo(path)} is no path: at most {MAX_PATH_CHARS} characters, no NUL, no lone surrogate"
+            )
         full = posixpath.normpath(posixpath.join(ROOT, path))
         full = f"/{full.lstrip('/')}"
         if full != ROOT and not full.startswith(f"{ROOT}/"):
-            raise ToolError(f"{echo(path)} is outside of {ROOT}; only paths in it can be used")
+            raise ToolError(f"permission denied: {echo(path)} is outside of {ROOT}; only paths in it can be used")
         names = full.split("/")
         if len(names) > MAX_DEPTH + 2 or any(len(name.encode()) > MAX_NAME_BYTES for name in names):
-            raise ToolError(f"{echo(path)} is too deep or has a name that is too long")
+            raise ToolError(f"invalid argument: {echo(path)} is too deep or has a name that is too long")
         return full
 
     def exists(self, path: str) -> bool:
@@ -96,8 +98,8 @@ class Workspace:
         if full in self._files:
             return self._files[full]
         if full in self._folders:
-            raise ToolError(f"{echo(path)} is a directory, not a file")
-        raise ToolError(f"there is no file {echo(path)}")
+            raise ToolError(f"invalid argument: {echo(path)} is a directory, not a file")
+        raise ToolError(f"not found: there is no file {echo(path)}")
 
     def read(self, path: str) -> bytes:
         """The bytes of a file."""
@@ -112,18 +114,19 @@ class Workspace:
         try:
             return self.read(path).decode("utf-8")
         except UnicodeDecodeError:
-            raise ToolError(f"{echo(path)} is not a text file in UTF-8") from None
+            raise ToolError(f"invalid argument: {echo(path)} is not a text file in UTF-8") from None
 
     def write(self, path: str, data: bytes | str) -> str:
         """Make or replace a file, with the directories above it; the canonical path."""
         full = self.resolve(path)
         content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
         if full in self._folders:
-            raise ToolError(f"{echo(path)} is a directory; it cannot be written as a file")
+            raise ToolError(f"conflict: {echo(path)} is a directory; it cannot be written as a file")
         held = self._files.get(full)
         total = self._bytes + len(content) - (len(held.data) if held else 0)
         if len(content) > MAX_FILE_BYTES or total > MAX_TOTAL_BYTES:
-            raise ToolError(f"no room for {len(content)} bytes: {MAX_FILE_BYTES} a file and {MAX_TOTAL_BYTES} in all are allowed")
+            most = f"{MAX_FILE_BYTES} a file and {MAX_TOTAL_BYTES} in all are allowed"
+            raise ToolError(f"limit exceeded: no room for {len(content)} bytes: {most}")
         above = self._missing_above(full)
         self._check_count(len(above) + (held is None))
         now = self.clock()
@@ -136,7 +139,7 @@ class Workspace:
         """Make a directory with those above it; one that is there stays. The canonical path."""
         full = self.resolve(path)
         if full in self._files:
-            raise ToolError(f"{echo(path)} is a file; it cannot be made a directory")
+            raise ToolError(f"conflict: {echo(path)} is a file; it cannot be made a directory")
         made = [*self._missing_above(full), *([] if full in self._folders else [full])]
         self._check_count(len(made))
         self._folders.update(dict.fromkeys(made, self.clock()))
@@ -146,7 +149,7 @@ class Workspace:
         """Remove a file, or a directory with all in it."""
         full = self._there(path)
         if full == ROOT:
-            raise ToolError(f"{ROOT} itself cannot be removed")
+            raise ToolError(f"permission denied: {ROOT} itself cannot be removed")
         for name in [name for name in self._files if _within(name, full)]:
             self._bytes -= len(self._files.pop(name).data)
         for name in [name for name in self._folders if _within(name, full)]:
@@ -156,7 +159,7 @@ class Workspace:
         """Give a file or directory another path, at which there is nothing; the new canonical path."""
         full, there = self._there(path), self._free(target)
         if _within(there, full):
-            raise ToolError(f"{echo(path)} cannot be moved into itself")
+            raise ToolError(f"invalid argument: {echo(path)} cannot be moved into itself")
         above = self._missing_above(there)
         self._check_count(len(above))
         self._folders.update(dict.fromkeys(above, self.clock()))
@@ -179,7 +182,7 @@ class Workspace:
         """
         full = self.resolve(path)
         if full not in self._folders:
-            raise ToolError(f"there is no directory {echo(path)}")
+            raise ToolError(f"not found: there is no directory {echo(path)}")
         start = len(full) + 1
         below = (name for held in (self._files, self._folders) for name in held if name.startswith(f"{full}/"))
         return sorted(name[start:] for name in below if "/" not in name[start:])
@@ -237,13 +240,13 @@ class Workspace:
     def _there(self, path: str) -> str:
         full = self.resolve(path)
         if full not in self._files and full not in self._folders:
-            raise ToolError(f"there is no file or directory {echo(path)}")
+            raise ToolError(f"not found: there is no file or directory {echo(path)}")
         return full
 
     def _free(self, path: str) -> str:
         full = self.resolve(path)
         if full in self._files or full in self._folders:
-            raise ToolError(f"there is something at {echo(path)} already")
+            raise ToolError(f"conflict: there is something at {echo(path)} already")
         return full
 
     def _missing_above(self, full: str) -> list[str]:
@@ -251,14 +254,14 @@ class Workspace:
         above = posixpath.dirname(full)
         while above not in self._folders and len(above) >= len(ROOT):
             if above in self._files:
-                raise ToolError(f"{echo(above)} is a file, so nothing can be in it")
+                raise ToolError(f"conflict: {echo(above)} is a file, so nothing can be in it")
             missing.append(above)
             above = posixpath.dirname(above)
         return missing[::-1]
 
     def _check_count(self, more: int) -> None:
         if len(self._files) + len(self._folders) + more > MAX_FILES:
-            raise ToolError(f"no room for more than {MAX_FILES} files and directories")
+            raise ToolError(f"limit exceeded: no room for more than {MAX_FILES} files and directories")
 
 
 def _within(name: str, full: str) -> bool:

@@ -30,8 +30,8 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired, run
 from typing import Any, ClassVar, Self
 
+from agentgym.sandbox import DEFAULT_LIMITS, Account, Execution, Functions, Kind, Limits, Stopped
 from agentgym.tools import MAX_CALL_CHARS, ToolError
-from agentgym.wrappers.sandbox import DEFAULT_LIMITS, Account, Execution, Functions, Kind, Limits, Stopped
 
 _HOME = "/python"
 _LIBRARIES = f"{_HOME}/libraries"

@@ -106,7 +106,7 @@ def make_sandbox(name: str) -> Sandbox:
     check_choice("sandbox", name, SANDBOXES)
     if name == "monty":
         return MontySandbox()
-    from agentgym.wrappers.bubblewrap import BubblewrapSandbox  # noqa: PLC0415 - it imports this module
+    from agentgym.bubblewrap import BubblewrapSandbox  # noqa: PLC0415 - it imports this module
 
     return BubblewrapSandbox()
 
