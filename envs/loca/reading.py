@@ -1,0 +1,40 @@
+"""Pieces of plans that several tasks share: reading what comes in pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from agentgym.envs.loca.plan import Step, read
+
+Piece = Generator[Step | Sequence[Step], Any, list[Any]]
+"""A part of a plan that gives a list; use it with `yield from`."""
+
+_PAGE = 100
+
+
+def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
+    """Read all mails of a folder of the mail server.
+
+    Args:
+        keep: What is to be kept of a mail, given what `read_email` tells of it; None if it does not matter.
+        folder: The folder.
+
+    Returns:
+        What was kept, newest mail first, without None.
+    """
+
+    def listing(page: int) -> Step:
+        return read(f"List page {page} of {folder}.", _ids, "get_emails", folder=folder, page=page, page_size=_PAGE)
+
+    first = yield listing(1)
+    others = yield [listing(page) for page in range(2, first["pages"] + 1)]
+    ids = [mail for page in (first, *others) for mail in page["ids"]]
+    kept = yield [read(f"Read mail {mail}.", lambda text: keep(json.loads(text)), "read_email", email_id=mail) for mail in ids]
+    return [fact for fact in kept if fact is not None]
+
+
+def _ids(text: str) -> dict[str, Any]:
+    listed = json.loads(text)
+    return {"pages": listed["total_pages"], "ids": [mail["id"] for mail in listed["emails"]]}

@@ -1,0 +1,1 @@
+"""The tasks of LOCA-bench, one in each file."""
