@@ -29,10 +29,10 @@ OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 LASTING = frozenset({"send_email", "reply_email", "forward_email", "logging_write_log"})
 """Tools whose effect no other call undoes."""
 
-TOLERANCE = 0.05
+TOLERANCE = 0.08
 """How far, as a share, the length of a drawn state may be from the one asked for before another size is tried."""
 
-_TRIES = 6
+_TRIES = 12
 _FACTS, _MISSING = "Known so far:", "Outputs still missing: "
 
 
@@ -220,32 +220,31 @@ class _Drawn:
 def _draw(task: type[OfficeTask[Any]], config: OfficeConfig, seed: int) -> _Drawn:
     """Draw a state of the length that a configuration asks for, from sizes that are ever better guesses."""
     if config.size is not None:
-        return _draw_size(task, config, seed, config.size)
+        return _draw_size(task, config, (seed, config.size), config.size)
     size = max(1, round(config.length / task.unit_tokens))
-    best = _draw_size(task, config, seed, size)
-    tried = {size: best}
-    while abs(best.tokens - config.length) > TOLERANCE * config.length and len(tried) < _TRIES:
-        size = _better(config.length, {size: drawn.tokens for size, drawn in tried.items()})
-        if size in tried:
-            break
-        tried[size] = _draw_size(task, config, seed, size)
-        best = min(tried.values(), key=lambda drawn: abs(drawn.tokens - config.length))
-    return best
+    drawn = [_draw_size(task, config, (seed, 0), size)]
+    sizes = [size]
+    while len(drawn) < _TRIES and min(abs(each.tokens - config.length) for each in drawn) > TOLERANCE * config.length:
+        # A size that was tried already is drawn anew: where one unit more is too much, another state of as many may fit.
+        sizes.append(_better(config.length, [(n, each.tokens) for n, each in zip(sizes, drawn, strict=True)]))
+        drawn.append(_draw_size(task, config, (seed, len(drawn)), sizes[-1]))
+    return min(drawn, key=lambda each: abs(each.tokens - config.length))
 
 
-def _better(length: int, tried: Mapping[int, int]) -> int:
-    """The size at which a line through the two sizes nearest to a length has that length."""
-    (near, tokens), *others = sorted(tried.items(), key=lambda item: abs(item[1] - length))
-    slope = tokens / near
-    if others and others[0][1] != tokens:
-        slope = (others[0][1] - tokens) / (others[0][0] - near)
-    step = round((length - tokens) / slope) if slope > 0 else 0
-    return min(MAX_SIZE, max(1, near + (step or (1 if length > tokens else -1))))
+def _better(length: int, tried: Sequence[tuple[int, int]]) -> int:
+    """The size at which a state should have a length, by the mean tokens a unit took where it came nearest."""
+    size, tokens = min(tried, key=lambda item: abs(item[1] - length))
+    others = [(n, found) for n, found in tried if n != size]
+    slope = tokens / size
+    if others:
+        other, found = min(others, key=lambda item: abs(item[1] - length))
+        slope = max((found - tokens) / (other - size), slope / 4)
+    return min(MAX_SIZE, max(1, size + round((length - tokens) / slope)))
 
 
-def _draw_size(task: type[OfficeTask[Any]], config: OfficeConfig, seed: int, size: int) -> _Drawn:
+def _draw_size(task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[int, int], size: int) -> _Drawn:
     world = task(config, 0)
-    world.rng = np.random.default_rng((seed, size))
+    world.rng = np.random.default_rng(seed)
     world.draw(size)
     filled = pickle.dumps((world.office, world.truth))
     told = []
