@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import pytest
+
 import agentgym
-from agentgym import ToolCall, ToolEnv
+from agentgym import ToolCall, ToolEnv, worlds
+from agentgym.envs.loca.task import OfficeTask
+from agentgym.registry import resolve
+
+OFFICE = frozenset(entry.id for entry in worlds(presets=True) if issubclass(entry.world, OfficeTask))
+"""The office tasks, whose episodes are long; the laws over all worlds take a sample of them, and all with `-m exhaustive`."""
+
+
+def spread(law: str, ids: Sequence[str]) -> list[Any]:
+    """Ids as parameters of a test, with three quarters of the office tasks left to `-m exhaustive`; each law leaves out others."""
+    left_out = {env_id for env_id in ids if resolve(env_id) in OFFICE and zlib.crc32(f"{law} {env_id}".encode()) % 4}
+    return [pytest.param(env_id, marks=pytest.mark.exhaustive) if env_id in left_out else env_id for env_id in ids]
+
+
+def few(env_id: str, count: int) -> range:
+    """Seeds: so many, or a fifth for office tasks."""
+    return range(max(1, count // 5) if env_id in OFFICE else count)
 
 
 class Outcome(NamedTuple):

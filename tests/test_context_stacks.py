@@ -28,6 +28,7 @@ from agentgym.wrappers import (
 )
 from tests.context_checks import check_form
 from tests.context_worlds import Env, ToolBox
+from tests.helpers import spread
 
 IDS = [entry.id for entry in worlds()]
 ALL = "+".join(STRATEGIES)
@@ -130,7 +131,7 @@ def check(trajectory: Trajectory) -> None:
 
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("arm", ARMS)
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("every_strategy_works", IDS))
 def test_every_strategy_works_on_every_world_and_arm(env_id: str, arm: str, context: str) -> None:
     scope = "ephemeral" if len(context) % 2 else "persistent"
     env = tight(env_id, context, oracles=arm, hint_scope=scope, labels=True, shots=len(arm) % 2)
@@ -144,14 +145,14 @@ def test_every_strategy_works_on_every_world_and_arm(env_id: str, arm: str, cont
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("with_room_enough_the", IDS))
 def test_with_room_enough_the_oracle_policy_solves_every_world(env_id: str, context: str) -> None:
     for arm in ("", "SPH"):
         env = make(env_id, context=context, oracles=arm)
         assert all(rollout(env, OraclePolicy(env_id), seed).reward == 1.0 for seed in range(3))
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("the_oracle_policy_su", IDS))
 def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     """With compaction it solves what does not fit the window."""
     sizes = next(entry.world for entry in worlds() if entry.id == env_id).at_horizon(64)

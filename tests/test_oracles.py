@@ -15,6 +15,7 @@ from agentgym.oracles import HistoryOracle, NoisyPolicy, OraclePolicy, PlanOracl
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import Reading, best_call
 from agentgym.training.rollouts import rollout
+from tests.helpers import spread
 
 IDS = [entry.id for entry in worlds()]
 SCOPES = ["persistent", "ephemeral"]
@@ -50,7 +51,7 @@ def test_letters_may_come_in_any_order() -> None:
     assert make("ListWorld", oracles="HPS").reset(seed=1) == make("ListWorld", oracles="SPH").reset(seed=1)
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("hints_stand_at_the_e", IDS))
 @pytest.mark.parametrize("arm", ARMS)
 def test_hints_stand_at_the_end_of_the_newest_message(env_id: str, arm: str) -> None:
     for scope in SCOPES:
@@ -61,13 +62,13 @@ def test_hints_stand_at_the_end_of_the_newest_message(env_id: str, arm: str) -> 
         assert tags(last.messages[-1].text) == [], "nothing is told after the end"
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("persistent_hints_onl", IDS))
 def test_persistent_hints_only_add_to_the_chat(env_id: str) -> None:
     for before, after in zip(chats := views(env_id, "SP"), chats[1:], strict=False):
         assert after.shared_prefix(before) == len(before.messages)
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("ephemeral_hints_leav", IDS))
 @pytest.mark.parametrize("arm", ["S", "P", "SP"])
 def test_ephemeral_hints_leave_no_trace(env_id: str, arm: str) -> None:
     hinted = views(env_id, arm, "ephemeral")
@@ -76,7 +77,7 @@ def test_ephemeral_hints_leave_no_trace(env_id: str, arm: str) -> None:
         assert split_hints(chat.messages[-1].text)[0] == hinted[-1].messages[len(chat.messages) - 1].text
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("pruning_leaves_the_s", IDS))
 @pytest.mark.parametrize("arm", ["SH", "SPH"])
 @pytest.mark.parametrize("scope", SCOPES)
 def test_pruning_leaves_the_system_message_the_task_and_the_hints(env_id: str, arm: str, scope: str) -> None:
@@ -100,7 +101,7 @@ def test_the_last_error_is_dropped_unless_it_is_asked_for(keep: bool) -> None:
     assert "error:" not in chat.messages[-1].text
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("the_state_names_no_a", IDS))
 def test_the_state_names_no_action_and_tells_what_is_left(env_id: str) -> None:
     env = make(env_id)
     names = "|".join(tool.name for tool in tool_env(env).tools)
@@ -122,7 +123,7 @@ def test_the_lock_is_told() -> None:
     assert f"below {world.locked}" in chat.messages[-1].text
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("the_state_suffices", IDS))
 @pytest.mark.parametrize("arm", ["SH", "SPH"])
 def test_the_state_suffices(env_id: str, arm: str) -> None:
     """A player that is given the system message, the task and the state text, and nothing else, plays optimally."""
@@ -197,7 +198,7 @@ def test_sets_of_calls_are_as_strict_as_the_checks() -> None:
     assert not OneOf("pop", "id", ())
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("examples_look_like_t", IDS))
 @pytest.mark.parametrize("arm", ARMS)
 def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
     for scope in SCOPES:

@@ -26,11 +26,15 @@ from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import Reading, ScriptedPolicy
 from agentgym.training.rollouts import rollout
 from agentgym.training.trajectories import Trajectory
+from tests.helpers import OFFICE, few, spread
 
 IDS = [entry.id for entry in worlds()]
-QUICK = [entry.id for entry in worlds(presets=True) if "long" not in entry.id and "extreme" not in entry.id]
+LONG = {entry.id for entry in worlds(presets=True) if entry.id in OFFICE and entry.options}
+QUICK = [e.id for e in worlds(presets=True) if "long" not in e.id and "extreme" not in e.id and e.id not in LONG]
 SLOW = [entry.id for entry in worlds(presets=True) if entry.id not in QUICK]
-ALL = [*QUICK, *(pytest.param(env_id, marks=pytest.mark.exhaustive) for env_id in SLOW)]
+ALL = [*spread("spaces", QUICK), *(pytest.param(env_id, marks=pytest.mark.exhaustive) for env_id in SLOW)]
+
+ONE_OFFICE = [env_id for env_id in IDS if env_id not in OFFICE or env_id == min(OFFICE)]
 
 DIGEST = """
 import sys, agentgym
@@ -57,17 +61,17 @@ def test_same_seed_same_bytes_in_another_process() -> None:
     outputs = set()
     for hash_seed in ("0", "4242"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        shown = subprocess.run([sys.executable, "-c", DIGEST, *IDS], capture_output=True, check=True, env=environment)
+        shown = subprocess.run([sys.executable, "-c", DIGEST, *ONE_OFFICE], capture_output=True, check=True, env=environment)
         outputs.add(hashlib.sha256(shown.stdout).hexdigest())
     lines = []
-    for env_id in IDS:
+    for env_id in ONE_OFFICE:
         env = make(env_id, oracles="SP", labels=True)
         lines += [rollout(env, NoisyPolicy(env_id, 0.2), seed).to_json() for seed in range(3)]
     outputs.add(hashlib.sha256("".join(line + "\n" for line in lines).encode()).hexdigest())
     assert len(outputs) == 1
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("envs_do_not_disturb_", IDS))
 def test_envs_do_not_disturb_each_other(env_id: str) -> None:
     alone = noisy(env_id, 3)
     other = make(env_id)
@@ -80,7 +84,7 @@ def test_envs_do_not_disturb_each_other(env_id: str) -> None:
     assert rollout(make(env_id, labels=True), meddling, 3) == alone
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("the_global_generator", IDS))
 def test_the_global_generators_are_not_touched(env_id: str) -> None:
     before = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002 - it is what must not change
     for arm in ARMS:
@@ -89,7 +93,7 @@ def test_the_global_generators_are_not_touched(env_id: str) -> None:
     assert (random.getstate(), pickle.dumps(np.random.get_state())) == before  # noqa: NPY002
 
 
-@pytest.mark.parametrize("env_id", QUICK)
+@pytest.mark.parametrize("env_id", spread("legal_random_walks_s", QUICK))
 def test_legal_random_walks_stay_in_the_spaces(env_id: str) -> None:
     env = make(env_id)
     policy = RandomPolicy(env_id)
@@ -112,17 +116,17 @@ def test_legal_random_walks_stay_in_the_spaces(env_id: str) -> None:
 
 @pytest.mark.parametrize("arm", ARMS)
 @pytest.mark.parametrize("scope", ["persistent", "ephemeral"])
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("the_oracle_policy_so", IDS))
 def test_the_oracle_policy_solves_every_instance_from_the_chat_alone(env_id: str, arm: str, scope: str) -> None:
     env = make(env_id, oracles=arm, hint_scope=scope, labels=True)
-    for seed in range(10):
+    for seed in few(env_id, 10):
         trajectory = rollout(env, OraclePolicy(env_id), seed)
         assert trajectory.reward == 1.0
         assert trajectory.terminated
         assert all(step.info["optimal"] and step.info["alive"] and step.info["valid"] for step in trajectory.steps)
 
 
-@pytest.mark.parametrize("env_id", [*QUICK, *SLOW])
+@pytest.mark.parametrize("env_id", spread("presets", [env_id for env_id in (*QUICK, *SLOW) if env_id not in LONG]))
 def test_every_preset_is_solved_within_a_budget_without_slack(env_id: str) -> None:
     env = make(env_id, labels=True, budget_factor=1.0, budget_slack=0)
     inner = tool_env(env)
@@ -138,13 +142,13 @@ def test_every_preset_is_solved_within_a_budget_without_slack(env_id: str) -> No
 
 
 @pytest.mark.parametrize("dialect", ["auto", "json", "python"])
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("every_dialect_is_pla", IDS))
 def test_every_dialect_is_played(env_id: str, dialect: Any) -> None:
     env = make(env_id, dialect=dialect)
     assert rollout(env, OraclePolicy(env_id, dialect=dialect), 0).reward == 1.0
 
 
-@pytest.mark.parametrize("env_id", QUICK)
+@pytest.mark.parametrize("env_id", spread("doing_nothing_scores", QUICK))
 def test_doing_nothing_scores_0(env_id: str) -> None:
     for seed in range(3):
         trajectory = rollout(make(env_id), lambda chats: [Reply("I would rather not.") for _ in chats], seed)
@@ -153,7 +157,7 @@ def test_doing_nothing_scores_0(env_id: str) -> None:
         assert not trajectory.terminated
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("copies_in_mid_episod", IDS))
 def test_copies_in_mid_episode_go_on_alike(env_id: str) -> None:
     policy = NoisyPolicy(env_id, 0.3)
     for arm in ("", "SP", "SPH"):
@@ -192,7 +196,7 @@ def reachable(value: object) -> Iterator[object]:
         yield from reachable(child)
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("observations_are_pla", IDS))
 def test_observations_are_plain_data(env_id: str) -> None:
     for step in noisy(env_id, 2, oracles="SP", shots=1).steps:
         plain = (str, int, float, bytes, bool, type(None), dict, list, tuple)
@@ -214,13 +218,13 @@ def test_the_hidden_part_of_a_tree_is_not_in_the_chat() -> None:
             chat, *_ = env.step(RandomPolicy("TreeWorld", seed)([chat])[0].text)
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("hints_are_functions_", IDS))
 def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
     """A world rebuilt from the text of the chat alone gives the same hints as the hidden one, so hints use nothing hidden."""
     policy = RandomPolicy(env_id)
     env = make(env_id, budget_slack=5)
     compared = 0
-    for seed in range(25):
+    for seed in few(env_id, 25):
         chat, _ = env.reset(seed=seed)
         mixed = NoisyPolicy(env_id, 0.4, seed)
         while not tool_env(env).over:
@@ -232,7 +236,7 @@ def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
             compared += 1
             unreadable = seed % 5 == 0 and compared % 3 == 0
             chat, *_ = env.step("hm" if unreadable else mixed([chat])[0].text)
-    assert compared > 60
+    assert compared > 60 or env_id in OFFICE
 
 
 def compare(hidden: Any, seen: Any) -> None:
@@ -245,7 +249,7 @@ def compare(hidden: Any, seen: Any) -> None:
         assert call in hidden.optimal_calls() if hidden.optimal_calls() else call is None
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("hints_change_nothing", IDS))
 def test_hints_change_nothing(env_id: str) -> None:
     env = make(env_id)
     env.reset(seed=4)
@@ -256,7 +260,7 @@ def test_hints_change_nothing(env_id: str) -> None:
     assert pickle.dumps(world) == before
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("vector_envs_give_wha", IDS))
 def test_vector_envs_give_what_single_envs_give(env_id: str) -> None:
     count, policy = 3, NoisyPolicy(env_id, 0.2)
     singles = [gymnasium.make(env_id) for _ in range(count)]
@@ -289,7 +293,7 @@ def test_shared_memory_is_refused_with_a_clear_error() -> None:
 
 
 @pytest.mark.parametrize("arm", ARMS)
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("a_spec_in_json_rebui", IDS))
 def test_a_spec_in_json_rebuilds_the_whole_stack(env_id: str, arm: str) -> None:
     env = make(env_id, oracles=arm, hint_scope="ephemeral", shots=1, labels=True, dialect="python", budget_slack=7)
     assert env.spec is not None
@@ -303,7 +307,7 @@ def stack(env: Any) -> list[str]:
     return [type(env).__name__, *(stack(env.env) if isinstance(env, gymnasium.Wrapper) else [])]
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("options_are_checked", IDS))
 def test_options_are_checked(env_id: str) -> None:
     with pytest.raises(ValueError, match=r"has no option 'itmes'; options: .*budget_factor"):
         gymnasium.make(env_id, itmes=3)
