@@ -143,7 +143,9 @@ class Email(MailActions):
         attachments: list[str] | None = None,
     ) -> Row:
         """Send an email to addresses with commas between, with files of the workspace (paths) attached as they are now."""
-        return self._send(self._written(to, subject, body, html_body, cc, bcc, attachments=self._attached(attachments or [])))
+        return self._send(
+            replace(self._written(to, subject, body, html_body, cc, bcc), attachments=self._attached(attachments or []))
+        )
 
     @tool
     def reply_email(
@@ -164,8 +166,8 @@ class Email(MailActions):
             known = {me, *(address.casefold() for _, address in addresses(to))}
             others = [entry for entry in addresses(f"{old.to}, {old.cc}".strip(", ")) if entry[1].casefold() not in known]
             copies = ", ".join([*filter(None, [copies]), *(spell(*entry) for entry in others)])
-        thread = {"in_reply_to": old.message_id, "references": f"{old.references} {old.message_id}"}
-        return self._send(self._written(to, _prefixed("Re: ", old.subject), body, html_body, copies, bcc, **thread))
+        mail = self._written(to, _prefixed("Re: ", old.subject), body, html_body, copies, bcc)
+        return self._send(replace(mail, in_reply_to=old.message_id, references=f"{old.references} {old.message_id}"))
 
     @tool
     def forward_email(
@@ -182,7 +184,8 @@ class Email(MailActions):
         head = f"From: {old.sender}\nDate: {moment(old.date)}\nSubject: {old.subject}\nTo: {old.to}"
         text = f"{body}\n\n" if body else ""
         text += f"---------- Forwarded message ----------\n{head}\n\n{old.text}"
-        return self._send(self._written(to, _prefixed("Fwd: ", old.subject), text, html_body, cc, bcc, attachments=old.attachments))
+        mail = self._written(to, _prefixed("Fwd: ", old.subject), text, html_body, cc, bcc)
+        return self._send(replace(mail, attachments=old.attachments))
 
     @tool
     def delete_email(self, email_id: str) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agentgym.envs.loca.servers.email_boxes import Mailboxes
@@ -66,22 +66,12 @@ class MailActions(Mailboxes):
             FROM mails JOIN messages ON messages.id = message WHERE user = ? AND folder = ?"""
         return self.store.rows(sql, folder, self._me()["id"], folder)[0]
 
-    def _written(
-        self,
-        to: str | None,
-        subject: str,
-        body: str,
-        html: str | None,
-        cc: str | None,
-        bcc: str | None,
-        attachments: Mapping[str, bytes] | None = None,
-        **thread: str,
-    ) -> Mail:
+    def _written(self, to: str | None, subject: str, body: str, html: str | None, cc: str | None, bcc: str | None) -> Mail:
         """A mail by who is logged in, of now."""
         me = self._me()
-        now = self.desk.clock.now()
-        sender = spell(me["name"], me["email"])
-        return Mail(sender, to or "", subject, body, now, html or None, cc or "", bcc or "", attachments or {}, **thread)
+        return Mail(
+            spell(me["name"], me["email"]), to or "", subject, body, self.desk.clock.now(), html or None, cc or "", bcc or ""
+        )
 
     def _send(self, mail: Mail) -> Row:
         """Send a mail: a copy into Sent and one into the INBOX of each recipient here, or an error and nothing."""

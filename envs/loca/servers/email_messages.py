@@ -19,6 +19,7 @@ from email.mime.application import MIMEApplication
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 from email.utils import format_datetime, formataddr, getaddresses, parsedate_to_datetime
+from typing import Any
 
 from agentgym.tools import ToolError, echo
 
@@ -152,7 +153,7 @@ def render(mail: Mail) -> bytes:
     if mail.html is not None:
         texts.append(_text(mail.html, "html"))
     seed = f"{mail.message_id}\n{mail.body}\n{mail.html}"
-    root = texts[0] if len(texts) == 1 else _multipart("alternative", texts, seed)
+    root: Any = texts[0] if len(texts) == 1 else _multipart("alternative", texts, seed)
     if mail.attachments:
         root = _multipart("mixed", [root, *(_attachment(name, data) for name, data in mail.attachments.items())], seed)
     del root["MIME-Version"]

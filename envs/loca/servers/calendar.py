@@ -1,0 +1,307 @@
+"""The calendar server: events as Google Calendar gives them, kept so that each is an event of RFC 5545 too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from importlib import import_module
+from typing import Any, ClassVar, Literal
+from zoneinfo import ZoneInfo
+
+from agentgym.envs.loca.servers.desk import iso
+from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.store import Row
+from agentgym.tools import ToolError, echo, tool
+
+MAX_LISTED = 2_500
+MAX_EVENTS = 20_000
+_LISTED = 250
+_LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_OF_THE_MACHINE = ("localtime", "posixrules", "Factory")
+_YEARS = range(1900, 9999)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event.
+
+    Attributes:
+        summary: Its title.
+        start: When it begins: a moment with a time zone, or a day.
+        end: When it ends: a moment, or the day after its last one.
+        description: What it is about.
+        location: Where it is.
+        id: Its id.
+    """
+
+    summary: str
+    start: datetime | date
+    end: datetime | date
+    description: str = ""
+    location: str = ""
+    id: str = ""
+
+
+class Calendar(Server):
+    """One calendar in UTC."""
+
+    name: ClassVar[str] = "calendar"
+    schema: ClassVar[str] = """
+        CREATE TABLE events (
+            id TEXT PRIMARY KEY, created TEXT NOT NULL, updated TEXT NOT NULL, summary TEXT NOT NULL, description TEXT NOT NULL,
+            location TEXT NOT NULL, start JSON NOT NULL, "end" JSON NOT NULL, starts INTEGER NOT NULL, ends INTEGER NOT NULL,
+            sequence INTEGER NOT NULL
+        );
+        CREATE INDEX events_by_start ON events (starts);
+    """
+
+    @tool
+    def create_event(
+        self,
+        summary: str,
+        start: dict[str, Any],
+        end: dict[str, Any],
+        description: str | None = None,
+        location: str | None = None,
+    ) -> Row:
+        """Make an event.
+
+        Times are objects: {"dateTime": "2025-01-15T09:00:00-05:00"}, or {"dateTime": "2025-01-15T09:00:00", "timeZone":
+        "America/New_York"}, or {"date": "2025-01-15"} for whole days, of which the end is the day after the last.
+        """
+        record = _record({"summary": summary, "description": description or "", "location": location or ""}, start, end)
+        return self._shown(self._put(record, iso(self.desk.clock.tick())))
+
+    @tool
+    def get_event(self, eventId: str) -> Row:
+        """Give an event."""
+        return self._shown(eventId)
+
+    @tool
+    def update_event(
+        self,
+        eventId: str,
+        summary: str | None = None,
+        start: dict[str, Any] | None = None,
+        end: dict[str, Any] | None = None,
+        description: str | None = None,
+        location: str | None = None,
+    ) -> Row:
+        """Change what is given of an event; the rest stays."""
+        held = self.store.get("events", eventId)
+        given = {"summary": summary, "description": description, "location": location}
+        texts = {name: held[name] if text is None else text for name, text in given.items()}
+        record = _record(texts, held["start"] if start is None else start, held["end"] if end is None else end)
+        self.store.update("events", eventId, **record, sequence=held["sequence"] + 1, updated=iso(self.desk.clock.tick()))
+        return self._shown(eventId)
+
+    @tool
+    def delete_event(self, eventId: str) -> Row:
+        """Remove an event."""
+        self.store.get("events", eventId)
+        self.store.delete("events", id=eventId)
+        return {"id": eventId, "status": "cancelled"}
+
+    @tool
+    def list_events(
+        self,
+        timeMin: str,
+        timeMax: str,
+        maxResults: int | None = None,
+        orderBy: Literal["startTime", "updated"] | None = None,
+    ) -> Row:
+        """List the events that end after timeMin and start before timeMax.
+
+        Args:
+            timeMin: A time with its offset, such as 2025-01-15T09:00:00Z.
+            timeMax: Such a time, later.
+            maxResults: At most 2500; 250 by default.
+            orderBy: startTime by default.
+        """
+        low, high = _bound("timeMin", timeMin), _bound("timeMax", timeMax)
+        most = _LISTED if maxResults is None else maxResults
+        if low >= high:
+            raise ToolError(f"invalid argument: timeMax must be later than timeMin, got {echo(timeMin)} to {echo(timeMax)}")
+        if not 1 <= most <= MAX_LISTED:
+            raise ToolError(f"invalid argument: maxResults must be 1 to {MAX_LISTED}, got {most}")
+        order = "updated, rowid" if orderBy == "updated" else "starts, rowid"
+        rows = self.store.rows(f"SELECT * FROM events WHERE ends > ? AND starts < ? ORDER BY {order} LIMIT ?", low, high, most + 1)
+        shown = [_resource(row) for row in rows[:most]]
+        return {"kind": "calendar#events", "timeZone": "UTC", "items": shown, "truncated": len(rows) > most}
+
+    def add(self, events: Event | Iterable[Event]) -> list[str]:
+        """Put events into the calendar; their ids.
+
+        Raises:
+            ToolError: One cannot be kept.
+        """
+        now = iso(self.desk.clock.now())
+        with self.store.change():
+            return [
+                self._put(_record({name: getattr(event, name) for name in _LIMITS}, _time(event.start), _time(event.end)), now)
+                for event in ([events] if isinstance(events, Event) else events)
+            ]
+
+    def events(self) -> list[Event]:
+        """All events, in order of their starts."""
+        rows = self.store.rows("SELECT * FROM events ORDER BY starts, rowid")
+        same = ("summary", "description", "location", "id")
+        return [Event(**{name: row[name] for name in same}, start=_read(row["start"]), end=_read(row["end"])) for row in rows]
+
+    def ics(self) -> str:
+        """The calendar as an iCalendar file (RFC 5545).
+
+        Raises:
+            ImportError: The library for it is not installed.
+        """
+        try:
+            icalendar = import_module("icalendar")
+        except ImportError as error:
+            raise ImportError("iCalendar files need icalendar: pip install 'agentgym[office]'") from error
+        made = icalendar.Calendar()
+        made.add("prodid", "-//agentgym//office//EN")
+        made.add("version", "2.0")
+        for row in self.store.rows("SELECT * FROM events ORDER BY starts, rowid"):
+            made.add_component(_component(icalendar.Event(), row))
+        made.add_missing_timezones()
+        return str(made.to_ical(), "utf-8")
+
+    def _put(self, record: Row, now: str) -> str:
+        if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
+            raise ToolError(f"limit exceeded: a calendar has at most {MAX_EVENTS} events")
+        made = self.desk.new_id("event", 26)
+        self.store.insert("events", id=made, created=now, updated=now, sequence=0, **record)
+        return made
+
+    def _shown(self, event: str) -> Row:
+        return _resource(self.store.get("events", event))
+
+
+def _resource(row: Row) -> Row:
+    """An event as the API gives it; texts that are empty are left out."""
+    texts = {name: row[name] for name in _LIMITS if row[name]}
+    head = {"kind": "calendar#event", "id": row["id"], "status": "confirmed", "created": row["created"], "updated": row["updated"]}
+    tail = {"start": row["start"], "end": row["end"], "iCalUID": f"{row['id']}@calendar", "sequence": row["sequence"]}
+    return {**head, **texts, **tail}
+
+
+def _record(given: Mapping[str, str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Row:
+    """The columns of an event.
+
+    Raises:
+        ToolError: A text is too long, a time is none, or the event ends before it begins.
+    """
+    texts = {name: text.replace("\r\n", "\n").replace("\r", "\n") for name, text in given.items()}
+    for name, text in texts.items():
+        if _CONTROL.search(text) or len(text) > _LIMITS[name]:
+            raise ToolError(f"invalid argument: {name} has at most {_LIMITS[name]} characters and no control characters")
+    first, last = _checked("start", start), _checked("end", end)
+    if ("date" in first) != ("date" in last):
+        raise ToolError("invalid argument: start and end must both have a date or both a dateTime")
+    starts, ends = _seconds(first), _seconds(last)
+    if ends < starts or (ends == starts and "date" in first):
+        raise ToolError(
+            f"invalid argument: the event must end after it starts, got {echo(first)} to {echo(last)}; an end date is the day after"
+        )
+    return {**texts, "start": first, "end": last, "starts": starts, "ends": ends}
+
+
+def _checked(name: str, given: Mapping[str, Any]) -> dict[str, str]:
+    """A time as it is kept: a date, or a dateTime with its offset."""
+    held = {key: value for key, value in given.items() if value is not None}
+    strange = [key for key, value in held.items() if key not in ("date", "dateTime", "timeZone") or not isinstance(value, str)]
+    if strange or ("date" in held) == ("dateTime" in held):
+        raise ToolError(
+            f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": "…"}}, got {echo(given)}'
+        )
+    zone = None if "timeZone" not in held else _zone(held["timeZone"])
+    if "date" in held:
+        return {"date": _day(name, held["date"]).isoformat()}
+    moment = _moment(name, held["dateTime"])
+    if moment.tzinfo is None:
+        if zone is None:
+            raise ToolError(f"invalid argument: {name}.dateTime needs an offset or {name} a timeZone, got {echo(held['dateTime'])}")
+        # By way of UTC, so that an hour which the zone skips becomes one that it has.
+        moment = moment.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
+    return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | ({} if zone is None else {"timeZone": zone.key})
+
+
+def _zone(key: str) -> ZoneInfo:
+    try:
+        if key in _OF_THE_MACHINE or key.startswith(("posix/", "right/")):
+            raise ValueError(key)
+        return ZoneInfo(key)
+    except (ValueError, KeyError, OSError):
+        raise ToolError(f"invalid argument: there is no time zone {echo(key)}; use an IANA name such as Europe/Berlin") from None
+
+
+def _day(name: str, text: str) -> date:
+    try:
+        day = date.fromisoformat(text) if _DAY.fullmatch(text) else None
+    except ValueError:
+        day = None
+    if day is None or day.year not in _YEARS:
+        raise ToolError(f"invalid argument: {name}.date must be a day such as 2025-01-15, got {echo(text)}")
+    return day
+
+
+def _moment(name: str, text: str) -> datetime:
+    parts = _MOMENT.fullmatch(text)
+    try:
+        moment = datetime.fromisoformat(f"{parts[1]}T{parts[2]}{'Z' if parts[3] else parts[4] or ''}") if parts else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.year not in _YEARS:
+        raise ToolError(f"invalid argument: {name} must be a time such as 2025-01-15T09:00:00Z, got {echo(text)}")
+    return moment
+
+
+def _bound(name: str, text: str) -> int:
+    moment = _moment(name, text)
+    if moment.tzinfo is None:
+        raise ToolError(f"invalid argument: {name} needs an offset, as in 2025-01-15T09:00:00Z, got {echo(text)}")
+    return int(moment.timestamp())
+
+
+def _read(held: Mapping[str, str]) -> datetime | date:
+    """A time that is kept, in its time zone if it names one."""
+    if "date" in held:
+        return date.fromisoformat(held["date"])
+    moment = datetime.fromisoformat(held["dateTime"])
+    return moment.astimezone(ZoneInfo(held["timeZone"])) if "timeZone" in held else moment
+
+
+def _seconds(held: Mapping[str, str]) -> int:
+    """The seconds since 1970 at a time; a day begins in UTC."""
+    when = _read(held)
+    moment = when if isinstance(when, datetime) else datetime.combine(when, time(), UTC)
+    return int(moment.timestamp())
+
+
+def _time(when: datetime | date) -> dict[str, str]:
+    """A time as the API takes it."""
+    if not isinstance(when, datetime):
+        return {"date": when.isoformat()}
+    if isinstance(when.tzinfo, ZoneInfo):
+        return {"dateTime": when.replace(microsecond=0).isoformat(), "timeZone": when.tzinfo.key}
+    return {"dateTime": when.replace(microsecond=0).isoformat()}
+
+
+def _component(made: Any, row: Row) -> Any:
+    """A row as a VEVENT; what lasts no time has no DTEND (RFC 5545, section 3.6.1)."""
+    made.add("uid", f"{row['id']}@calendar")
+    made.add("dtstamp", datetime.fromisoformat(row["updated"]))
+    made.add("created", datetime.fromisoformat(row["created"]))
+    for name in _LIMITS:
+        if row[name]:
+            made.add(name, row[name])
+    for name, held in (("dtstart", row["start"]), ("dtend", row["end"]))[: 1 + (row["ends"] > row["starts"])]:
+        when = _read(held)
+        made.add(name, when.astimezone(UTC) if isinstance(when, datetime) and "timeZone" not in held else when)
+    made.add("sequence", row["sequence"])
+    return made

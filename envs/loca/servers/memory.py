@@ -1,0 +1,206 @@
+"""The memory server: a graph of entities and relations in a file of the workspace, one JSON object a line.
+
+It keeps the file as the Model Context Protocol's own memory server does, so tools that work on files see the same graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any, ClassVar, Literal
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from agentgym.envs.loca.servers.desk import Desk
+from agentgym.envs.loca.servers.server import Server
+from agentgym.tools import ToolError, echo, tool
+
+
+class Entity(TypedDict):
+    """A node of the graph."""
+
+    name: str
+    entityType: str
+    observations: list[str]
+
+
+Relation = TypedDict("Relation", {"from": str, "to": str, "relationType": str})
+"""An edge of the graph."""
+
+
+class Added(TypedDict):
+    """What to add to an entity."""
+
+    entityName: str
+    contents: list[str]
+
+
+class Deleted(TypedDict):
+    """What to take from an entity."""
+
+    entityName: str
+    observations: list[str]
+
+
+class Graph(TypedDict):
+    """A graph or a part of one."""
+
+    entities: list[Entity]
+    relations: list[Relation]
+
+
+class KnowledgeGraph(Server):
+    """What is remembered of the world, as a graph.
+
+    Args:
+        desk: Clock, identifiers and files. A desk of its own by default.
+
+    Attributes:
+        path: The file of the graph; a task may set another before the episode.
+    """
+
+    name: ClassVar[str] = "memory"
+    episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "path")
+
+    def __init__(self, desk: Desk | None = None) -> None:
+        super().__init__(desk)
+        self.path = "memory/memory.json"
+
+    @tool
+    def create_entities(self, entities: list[Entity]) -> list[Entity]:
+        """Add entities; those whose name is there already are left as they are. What was added is given."""
+        graph = self.load()
+        known = {entity["name"] for entity in graph["entities"]}
+        new = [entity for name, entity in {entity["name"]: entity for entity in reversed(entities)}.items() if name not in known][
+            ::-1
+        ]
+        graph["entities"] += new
+        self.save(graph)
+        return new
+
+    @tool
+    def create_relations(self, relations: list[Relation]) -> list[Relation]:
+        """Add relations between entities, in the active voice; those that are there already are left. What was added is given."""
+        graph = self.load()
+        new: list[Relation] = []
+        for relation in relations:
+            if relation not in graph["relations"]:
+                graph["relations"].append(relation)
+                new.append(relation)
+        self.save(graph)
+        return new
+
+    @tool
+    def add_observations(self, observations: list[Added]) -> list[dict[str, Any]]:
+        """Add observations to entities; what was new is given."""
+        graph = self.load()
+        done = []
+        for item in observations:
+            entity = _named(graph, item["entityName"])
+            if entity is None:
+                raise ToolError(f"not found: there is no entity called {echo(item['entityName'])}")
+            new = [content for content in dict.fromkeys(item["contents"]) if content not in entity["observations"]]
+            entity["observations"] += new
+            done.append({"entityName": item["entityName"], "addedObservations": new})
+        self.save(graph)
+        return done
+
+    @tool
+    def delete_entities(self, entityNames: list[str]) -> str:
+        """Remove entities with their relations."""
+        graph, gone = self.load(), set(entityNames)
+        graph["entities"] = [entity for entity in graph["entities"] if entity["name"] not in gone]
+        graph["relations"] = [relation for relation in graph["relations"] if not {relation["from"], relation["to"]} & gone]
+        self.save(graph)
+        return "Entities deleted successfully"
+
+    @tool
+    def delete_observations(self, deletions: list[Deleted]) -> str:
+        """Remove observations from entities."""
+        graph = self.load()
+        for item in deletions:
+            entity = _named(graph, item["entityName"])
+            if entity is not None:
+                entity["observations"] = [held for held in entity["observations"] if held not in item["observations"]]
+        self.save(graph)
+        return "Observations deleted successfully"
+
+    @tool
+    def delete_relations(self, relations: list[Relation]) -> str:
+        """Remove relations."""
+        graph = self.load()
+        graph["relations"] = [relation for relation in graph["relations"] if relation not in relations]
+        self.save(graph)
+        return "Relations deleted successfully"
+
+    @tool
+    def read_graph(self) -> Graph:
+        """Give the whole graph."""
+        return self.load()
+
+    @tool
+    def search_nodes(self, query: str) -> Graph:
+        """Give the entities that have a text in their name, type or observations, upper or lower case, with all their relations."""
+        graph, wanted = self.load(), query.lower()
+        hits = [
+            e for e in graph["entities"] if any(wanted in text.lower() for text in (e["name"], e["entityType"], *e["observations"]))
+        ]
+        return _around(graph, hits)
+
+    @tool
+    def open_nodes(self, names: list[str]) -> Graph:
+        """Give the entities of some names, with all their relations."""
+        graph = self.load()
+        return _around(graph, [entity for entity in graph["entities"] if entity["name"] in names])
+
+    def load(self) -> Graph:
+        """The graph; an empty one where there is no file.
+
+        Raises:
+            ToolError: The file is something else.
+        """
+        graph = Graph(entities=[], relations=[])
+        if not self.desk.files.exists(self.path):
+            return graph
+        for number, line in enumerate(self.desk.files.read_text(self.path).split("\n"), 1):
+            if line.strip():
+                try:
+                    item = _line().validate_json(line)
+                except ValidationError:
+                    raise ToolError(f"conflict: line {number} of {self.path} is no entity and no relation: {echo(line)}") from None
+                kind = item.pop("type")
+                graph["entities" if kind == "entity" else "relations"].append(item)
+        return graph
+
+    def save(self, graph: Graph) -> None:
+        """Write the graph into the file."""
+        entities = [{"type": "entity", **entity} for entity in graph["entities"]]
+        relations = [{"type": "relation", **relation} for relation in graph["relations"]]
+        lines = [json.dumps(line, ensure_ascii=False, separators=(",", ":")) for line in [*entities, *relations]]
+        self.desk.files.write(self.path, "\n".join(lines))
+
+
+def _named(graph: Graph, name: str) -> Entity | None:
+    return next((entity for entity in graph["entities"] if entity["name"] == name), None)
+
+
+def _around(graph: Graph, entities: list[Entity]) -> Graph:
+    """Entities with all relations that one of them has."""
+    names = {entity["name"] for entity in entities}
+    relations = [relation for relation in graph["relations"] if {relation["from"], relation["to"]} & names]
+    return Graph(entities=entities, relations=relations)
+
+
+class _EntityLine(Entity):
+    type: Literal["entity"]
+
+
+class _RelationLine(Relation):
+    type: Literal["relation"]
+
+
+@functools.cache
+def _line() -> TypeAdapter[Any]:
+    """What a line of the file may be."""
+    return TypeAdapter(_EntityLine | _RelationLine)
