@@ -178,7 +178,8 @@ def _unquote(token: str) -> str:
 def _value(token: str) -> str:
     """A value as text, quoted or not."""
     if token in ("", "AND", "OR", "NOT", ",", ":") or token[0] in "=<>!()":
-        raise _bad(f"a value is missing {f'before {echo(token)}' if token else 'at the end'}")
+        where = f"before {echo(token)} (text with such signs stands in double quotes)" if token else "at the end"
+        raise _bad(f"a value is missing {where}")
     return _unquote(token) if token[0] in "\"'" else token
 
 

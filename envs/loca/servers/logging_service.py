@@ -207,12 +207,13 @@ class Logging(Storage):
             if service == _STORAGE:
                 self._export(place, [shown[k] for k in taken])
             else:
-                kept = self._log_bucket(place)["id"]
-                routes |= dict.fromkeys((start + k, kept) for k in taken)
-        self.store.insert_all("log_routes", [{"entry": entry, "log_bucket": bucket} for entry, bucket in routes])
-        for record in range(start, start + len(records)):
-            if not self.store.value("SELECT 1 FROM log_routes WHERE entry = ?", record):
-                self.store.delete("log_entries", id=record)
+                bucket = self._log_bucket(place)["id"]
+                routes |= dict.fromkeys((start + k, bucket) for k in taken)
+        self.store.insert_all("log_routes", [{"entry": entry, "log_bucket": into} for entry, into in routes])
+        kept = {entry for entry, _ in routes}
+        for entry in range(start, start + len(records)):
+            if entry not in kept:
+                self.store.delete("log_entries", id=entry)
 
     def _export(self, bucket: str, entries: Sequence[Row]) -> None:
         """Append entries to the objects of their logs and hours, one a line; what there is no room for is dropped."""
@@ -264,7 +265,7 @@ def _log(name: str) -> str:
 
 def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
     """The record of an entry, without its id."""
-    if len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES or _nesting(payload) > _MAX_NESTING:
+    if _nesting(payload) > _MAX_NESTING or len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
         raise ToolError(f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes in at most {_MAX_NESTING} levels")
     held = {"textPayload" if isinstance(payload, str) else "jsonPayload": payload}
     return {"log": _log(log), "timestamp": when, "received": when, "severity": severity, "payload": held}
