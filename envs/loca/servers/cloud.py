@@ -1,0 +1,77 @@
+"""What the services of Google Cloud share: the project, the places, and checks of arguments."""
+
+from __future__ import annotations
+
+import re
+
+from agentgym.tools import ToolError, echo
+
+PROJECT = "office-project"
+"""The one project of an office."""
+
+REGIONS = {
+    "africa-south1": "abc", "asia-east1": "abc", "asia-east2": "abc", "asia-northeast1": "abc", "asia-northeast2": "abc",
+    "asia-northeast3": "abc", "asia-south1": "abc", "asia-south2": "abc", "asia-southeast1": "abc", "asia-southeast2": "abc",
+    "australia-southeast1": "abc", "australia-southeast2": "abc", "europe-central2": "abc", "europe-north1": "abc",
+    "europe-southwest1": "abc", "europe-west1": "bcd", "europe-west10": "abc", "europe-west12": "abc", "europe-west2": "abc",
+    "europe-west3": "abc", "europe-west4": "abc", "europe-west6": "abc", "europe-west8": "abc", "europe-west9": "abc",
+    "me-central1": "abc", "me-central2": "abc", "me-west1": "abc", "northamerica-northeast1": "abc",
+    "northamerica-northeast2": "abc", "southamerica-east1": "abc", "southamerica-west1": "abc", "us-central1": "abcf",
+    "us-east1": "bcd", "us-east4": "abc", "us-east5": "abc", "us-south1": "abc", "us-west1": "abc", "us-west2": "abc",
+    "us-west3": "abc", "us-west4": "abc",
+}  # fmt: skip
+"""The letters of the zones of each region."""
+
+ZONES = {f"{region}-{letter}": region for region, letters in REGIONS.items() for letter in letters}
+"""The region of each zone."""
+
+
+def check_name(kind: str, name: str, pattern: str, rule: str) -> str:
+    """A name that follows the rule of its kind.
+
+    Raises:
+        ToolError: It does not.
+    """
+    if not re.fullmatch(pattern, name):
+        raise ToolError(f"invalid argument: {echo(name)} is no name of a {kind}: {rule}")
+    return name
+
+
+def check_range(name: str, value: int, least: int, most: int) -> int:
+    """A number in a range.
+
+    Raises:
+        ToolError: It is out of it.
+    """
+    if not least <= value <= most:
+        raise ToolError(f"invalid argument: {name} must be in [{least}, {most}], got {value}")
+    return value
+
+
+def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
+    """One of the given words, as it stands there, whatever the case it was written in.
+
+    Raises:
+        ToolError: It is another.
+    """
+    for choice in choices:
+        if choice.lower() == value.lower():
+            return choice
+    raise ToolError(f"invalid argument: {name} must be one of {', '.join(choices)}, got {echo(value)}")
+
+
+def read_token(token: str) -> tuple[str, int]:
+    """Where a page begins: after this text and number; `page_token` writes it.
+
+    Raises:
+        ToolError: It is not a token that was given out.
+    """
+    number, slash, text = token.partition("/")
+    if not slash or not re.fullmatch(r"[0-9]{1,18}", number):
+        raise ToolError(f"invalid argument: {echo(token)} is not a token of a page; take nextPageToken of the page before")
+    return text, int(number)
+
+
+def page_token(text: str, number: int) -> str:
+    """The token of the page that begins after a record, told by a text and a number."""
+    return f"{number}/{text}"

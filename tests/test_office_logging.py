@@ -1,0 +1,291 @@
+"""Cloud Logging: writing, reading by filters, routing; against facts and an evaluation of its own."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentgym.envs.loca.servers import START
+from agentgym.envs.loca.servers.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.log_filter import read_filter
+from agentgym.tools import ToolError
+
+LOGS = "projects/office-project/logs"
+LATER = [START + timedelta(hours=k) for k in range(6)]
+
+
+@pytest.fixture
+def cloud() -> GoogleCloud:
+    """Six entries, told by their number: 0 to 5, an hour apart, all in the past."""
+    made = GoogleCloud()
+    past = [when - timedelta(days=1) for when in LATER]
+    made.log_all("app", [(past[0], "DEBUG", "Start of S001"), (past[1], "ERROR", 'disk "full"')])
+    made.log_all("db/slow", [(past[2], "WARNING", {"query": "SELECT 1", "ms": 250, "tags": ["a", "B"], "ok": True})])
+    made.log_all("app", [(past[3], "CRITICAL", {"student": {"id": "S001", "name": "Ann"}, "drop": 0.5})])
+    made.log_all("audit", [(past[4], "DEFAULT", "error 42"), (past[5], "EMERGENCY", {"k8s.io/app": "x", "none": None, "ms": "30"})])
+    return made
+
+
+def found(cloud: GoogleCloud, log_filter: str) -> list[int]:
+    """The numbers of the entries that a filter lets through."""
+    entries = cloud.logging_read_logs(log_filter)["entries"]
+    return sorted(int(entry["timestamp"][11:13]) - 9 for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("log_filter", "numbers"),
+    [
+        ("", [0, 1, 2, 3, 4, 5]),
+        ("  -- nothing\n", [0, 1, 2, 3, 4, 5]),
+        ('LOG_ID("app")', [0, 1, 3]),
+        ('log_id("db/slow")', [2]),
+        (f'logName="{LOGS}/app"', [0, 1, 3]),
+        (f'logName="{LOGS}/db%2Fslow"', [2]),
+        ("logName=app", [0, 1, 3]),
+        ('logName:"-PROJECT"', [0, 1, 2, 3, 4, 5]),
+        ("logName:audit", [4, 5]),
+        ("severity>=ERROR", [1, 3, 5]),
+        ("severity>error", [3, 5]),
+        ("severity=500", [1]),
+        ("severity<=DEBUG", [0, 4]),
+        ("severity!=DEFAULT", [0, 1, 2, 3, 5]),
+        ("severity=(ERROR OR CRITICAL)", [1, 3]),
+        ('timestamp>="2025-01-14T11:00:00Z" timestamp<"2025-01-14T15:00:00+01:00"', [2, 3, 4]),
+        ('timestamp<"2025-01-15"', [0, 1, 2, 3, 4, 5]),
+        ("textPayload:s001", [0]),
+        ('textPayload="START OF s001"', [0]),
+        ('textPayload="Start"', []),
+        (r'textPayload:"\"full\""', [1]),
+        ("textPayload:(disk full)", [1]),
+        ("textPayload:(disk OR start)", [0, 1]),
+        ("textPayload:*", [0, 1, 4]),
+        ("jsonPayload:*", [2, 3, 5]),
+        ("jsonPayload.ms>30", [2]),
+        ('jsonPayload.ms="30"', [5]),
+        ("jsonPayload.ms=250.0", [2]),
+        ("jsonPayload.drop=0.5", [3]),
+        ("jsonPayload.tags=b", [2]),
+        ("jsonPayload.ok=true", [2]),
+        ("jsonPayload.none=null", [5]),
+        ("jsonPayload.student.name=ann", [3]),
+        ('jsonPayload."student"."id":"00"', [3]),
+        ('jsonPayload."k8s.io/app"=x', [5]),
+        ("jsonPayload:ann", [3]),
+        ("jsonPayload.student=ann", []),
+        ("jsonPayload.gone!=1", []),
+        ("NOT jsonPayload.gone=1", [0, 1, 2, 3, 4, 5]),
+        ("jsonPayload.student.name!=ann", []),
+        ("S001", [0, 3]),
+        ('-"s001" -ERROR', [2, 5]),
+        ("NOT NOT S001", [0, 3]),
+        ('textPayload=~"^[a-z]+ [0-9]+$"', [4]),
+        ('textPayload!~"^[a-z]+ [0-9]+$"', [0, 1]),
+        ("textPayload=~s001", []),
+        ('jsonPayload.student.id=~"S0+1"', [3]),
+        ('resource.type="global"', [0, 1, 2, 3, 4, 5]),
+        ("LOG_ID(app) OR LOG_ID(audit) AND severity=DEFAULT OR severity=DEBUG", [0, 4]),
+        ("(LOG_ID(app) AND severity=DEBUG) OR LOG_ID(audit)", [0, 4, 5]),
+        ("LOG_ID(app)\nseverity>=ERROR -- both\n", [1, 3]),
+        ("error (42 OR 43)", [4]),
+        ("-(LOG_ID(app) OR LOG_ID(audit))", [2]),
+    ],
+)
+def test_filters(cloud: GoogleCloud, log_filter: str, numbers: list[int]) -> None:
+    assert found(cloud, log_filter) == numbers
+
+
+@pytest.mark.parametrize(
+    ("log_filter", "problem"),
+    [
+        ("foo=1", 'no field "foo"; its fields are logName'),
+        ("severity>=LOUD", '"LOUD" is no severity; use one of DEFAULT'),
+        ("timestamp>yesterday", '"yesterday" is no time'),
+        ("timestamp>2025-01-15T09:00:00Z", "a value is missing before .* stands in double quotes"),
+        ("a AND", "a value is missing at the end"),
+        ("AND a", "a value is missing before"),
+        ("severity=", "a value is missing at the end"),
+        ("(a", "a parenthesis is not closed"),
+        ("a)", r'"\)" stands where'),
+        ('"a', "cannot read"),
+        ('SEARCH("a")', 'the function "SEARCH" is not supported'),
+        ("LOG_ID(a, b)", "LOG_ID has one argument"),
+        ('textPayload=~"("', "is no regular expression of RE2"),
+        ("(" * 50 + "a" + ")" * 50, "nested at most 20 deep"),
+        ("a " * 101, "at most 100 comparisons"),
+        ("a" * 20_001, "at most 20000 characters"),
+        ("NOT " * 4000, "a value is missing"),
+    ],
+)
+def test_what_is_no_filter_is_refused(cloud: GoogleCloud, log_filter: str, problem: str) -> None:
+    with pytest.raises(ToolError, match=problem):
+        cloud.logging_read_logs(log_filter)
+    with pytest.raises(ToolError, match=problem):
+        cloud.logging_create_log_sink("sink", "logging.googleapis.com/_Default", log_filter)
+    assert len(cloud.logging_list_log_sinks()["sinks"]) == 2
+
+
+def test_random_filters_agree_with_python() -> None:
+    rng = np.random.default_rng(4)
+    letters = "abcd"
+    entries = [{"textPayload": "".join(letters[k] for k in range(4) if mask >> k & 1)} for mask in range(16)]
+
+    def draw(depth: int) -> tuple[str, str]:
+        """A filter and the same in Python, which wants parentheses where the filter need not have them."""
+        act = rng.integers(4) if depth else 0
+        if act == 0:
+            letter = letters[rng.integers(4)]
+            return f"textPayload:{letter}", f"('{letter}' in text)"
+        if act == 1:
+            mine, its = draw(depth - 1)
+            return f"{('NOT ', '-')[rng.integers(2)]}({mine})", f"(not {its})"
+        parts = [draw(depth - 1) for _ in range(3)]
+        if act == 2:
+            return " OR ".join(f"({mine})" for mine, _ in parts), "(" + " or ".join(its for _, its in parts) + ")"
+        groups = [draw(0) for _ in range(6)]
+        mine = [" OR ".join(each[0] for each in groups[k : k + 2]) for k in (0, 2, 4)]
+        its = ["(" + " or ".join(each[1] for each in groups[k : k + 2]) + ")" for k in (0, 2, 4)]
+        return (" AND ", " ", "\n")[rng.integers(3)].join(mine), "(" + " and ".join(its) + ")"
+
+    for _ in range(300):
+        mine, its = draw(3)
+        assert read_filter(mine)(entries) == [eval(its, {"text": entry["textPayload"]}) for entry in entries], mine
+
+
+def test_a_hard_regular_expression_takes_no_time(cloud: GoogleCloud) -> None:
+    cloud.log("app", "a" * 50_000)
+    begin = time.perf_counter()
+    assert found(cloud, 'textPayload=~"(a+a+)+b"') == []
+    assert time.perf_counter() - begin < 2
+
+
+def test_entries_are_written_and_read_back() -> None:
+    cloud = GoogleCloud()
+    made = cloud.logging_write_log("exam_log", "Ann (S001) fell", "critical")
+    assert made == {
+        "logName": f"{LOGS}/exam_log", "insertId": made["insertId"], "timestamp": "2025-01-15T09:00:01Z",
+        "receiveTimestamp": "2025-01-15T09:00:01Z", "severity": "CRITICAL", "textPayload": "Ann (S001) fell",
+        "resource": {"type": "global", "labels": {"project_id": "office-project"}},
+    }  # fmt: skip
+    payload = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
+    other = cloud.logging_write_log(f"{LOGS}/abtesting_logging", payload)
+    assert (other["severity"], other["jsonPayload"]) == ("INFO", payload)
+    assert cloud.logging_read_logs()["entries"] == [other, made]
+    assert (cloud.log_entries("exam_log"), cloud.log_entries("abtesting_logging"), cloud.log_entries("x")) == ([made], [other], [])
+    assert cloud.logging_list_logs() == {"logNames": [f"{LOGS}/abtesting_logging", f"{LOGS}/exam_log"]}
+    assert cloud.logging_delete_log("exam_log") == {"deleted": f"{LOGS}/exam_log", "entries": 1}
+    assert cloud.logging_list_logs() == {"logNames": [f"{LOGS}/abtesting_logging"]}
+    nested: Any = 1
+    for _ in range(60):
+        nested = {"a": nested}
+    for arguments in (("", "x"), ("a b", "x"), ("x" * 513, "x"), ("projects/other/logs/x", "x"), ("a", "x", "LOUD")):
+        with pytest.raises(ToolError, match="invalid argument"):
+            cloud.logging_write_log(*arguments)
+    for payload in ("é" * 131_073, nested):
+        with pytest.raises(ToolError, match="limit exceeded: an entry has at most 262144 bytes"):
+            cloud.logging_write_log("a", payload)
+    with pytest.raises(ToolError, match="not found: the log"):
+        cloud.logging_delete_log("exam_log")
+
+
+def test_pages_end() -> None:
+    cloud = GoogleCloud()
+    cloud.log_all("app", [(START - timedelta(seconds=k // 3), "INFO", f"{k} {'odd' * (k % 2)}") for k in range(1300)])
+    for log_filter, count in (("", 1300), ("odd", 650)):
+        seen: list[str] = []
+        token, pages = "", 0
+        while pages == 0 or token:
+            page = cloud.logging_read_logs(log_filter, 130, page_token=token)
+            seen += [entry["insertId"] for entry in page["entries"]]
+            token, pages = page.get("nextPageToken", ""), pages + 1
+        assert (len(set(seen)), len(seen), pages) == (count, count, count // 130)
+    for arguments in (("", 0), ("", 1001), ("", 5, "", "x")):
+        with pytest.raises(ToolError, match="invalid argument"):
+            cloud.logging_read_logs(*arguments)
+
+
+def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
+    bucket = "logging.googleapis.com/projects/office-project/locations/europe-west1/buckets/errors"
+    with pytest.raises(ToolError, match="not found: there is no log bucket"):
+        cloud.logging_create_log_sink("hot", bucket)
+    cloud.logging_create_log_bucket("errors", "europe-west1", 7)
+    assert cloud.logging_create_log_sink("hot", bucket, "severity>=ERROR")["destination"] == bucket
+    cloud.logging_create_log_sink("twice", bucket, "severity>=CRITICAL")
+    for severity in ("INFO", "ERROR", "CRITICAL"):
+        cloud.logging_write_log("app", severity, severity)
+    kept = cloud.logging_read_logs(log_bucket="europe-west1/errors")["entries"]
+    assert [entry["textPayload"] for entry in kept] == ["CRITICAL", "ERROR"]
+    cloud.logging_delete_log("app")
+    assert cloud.logging_read_logs("LOG_ID(app)")["entries"] == []
+    assert cloud.logging_read_logs("LOG_ID(app)", log_bucket="europe-west1/errors")["entries"] == kept
+    assert cloud.log_entries("app", "europe-west1/errors") == kept[::-1]
+    assert cloud.store.value("SELECT count(*) FROM log_entries WHERE id NOT IN (SELECT entry FROM log_routes)") == 0
+    cloud.desk.clock._now += timedelta(days=7, seconds=10)
+    assert cloud.logging_read_logs(log_bucket="europe-west1/errors")["entries"] == []
+    assert cloud.logging_delete_log_sink("hot") == {"deleted": "hot"}
+    cloud.logging_write_log("app", "x", "ERROR")
+    assert cloud.logging_read_logs(log_bucket="europe-west1/errors")["entries"] == []
+    for refused in ("_Default", "_Required", "hot"):
+        with pytest.raises(ToolError, match=r"permission denied|not found"):
+            cloud.logging_delete_log_sink(refused)
+    assert cloud.store.rows("PRAGMA foreign_key_check") == []
+
+
+def test_audit_logs_are_kept_apart() -> None:
+    cloud = GoogleCloud()
+    cloud.logging_write_log("cloudaudit.googleapis.com/activity", "x")
+    assert len(cloud.logging_read_logs()["entries"]) == len(cloud.logging_read_logs(log_bucket="_Required")["entries"]) == 1
+    assert cloud.logging_read_logs(log_bucket="_Default")["entries"] == []
+    with pytest.raises(ToolError, match=r"not found: the log .* has no entries in _Default"):
+        cloud.logging_delete_log("cloudaudit.googleapis.com/activity")
+
+
+def test_sinks_write_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = GoogleCloud()
+    cloud.add_bucket("archive")
+    assert cloud.logging_create_log_sink("s", "storage://archive", "LOG_ID(app)")["destination"] == "storage.googleapis.com/archive"
+    written = [cloud.logging_write_log("app", text) for text in ("one", "two")]
+    cloud.logging_write_log("other", "three")
+    name = "app/2025/01/15/09:00:00_09:59:59_S0.json"
+    assert cloud.objects("archive") == [name]
+    assert [json.loads(line) for line in cloud.read_object("archive", name).splitlines()] == written
+    monkeypatch.setattr("agentgym.envs.loca.servers.storage.MAX_BYTES", 10)
+    cloud.logging_write_log("app", "no room")
+    assert len(cloud.read_object("archive", name).splitlines()) == 2
+    for destination in ("storage.googleapis.com/none", "bigquery.googleapis.com/projects/p/datasets/d", "", "pubsub"):
+        with pytest.raises(ToolError, match=r"not found|invalid argument"):
+            cloud.logging_create_log_sink("t", destination)
+    with pytest.raises(ToolError, match="conflict: there is a sink"):
+        cloud.logging_create_log_sink("s", "storage://archive")
+
+
+def test_log_buckets() -> None:
+    cloud = GoogleCloud()
+    cloud.logging_create_log_bucket("mine", "US-east1")
+    shown = {item["name"]: item["retentionDays"] for item in cloud.logging_list_log_buckets()["buckets"]}
+    where = "projects/office-project/locations"
+    assert shown == {
+        f"{where}/global/buckets/_Default": 30,
+        f"{where}/global/buckets/_Required": 400,
+        f"{where}/us-east1/buckets/mine": 30,
+    }
+    with pytest.raises(ToolError, match="conflict: there is a log bucket"):
+        cloud.logging_create_log_bucket("mine", "us-east1")
+    for arguments in (("_x",), ("x", "mars"), ("x", "global", 0), ("x", "global", 3651)):
+        with pytest.raises(ToolError, match="invalid argument"):
+            cloud.logging_create_log_bucket(*arguments)
+
+
+def test_filling_is_fast() -> None:
+    cloud = GoogleCloud()
+    begin = time.process_time()
+    cloud.log_all("app", [(START, "INFO", {"n": k}) for k in range(3000)])
+    cloud.add_bucket("box")
+    for k in range(2000):
+        cloud.put_object("box", f"{k}.txt", f"{k}")
+    assert time.process_time() - begin < 2
+    assert (len(cloud.log_entries("app")), len(cloud.objects("box"))) == (3000, 2000)
