@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
+
+import pytest
 
 import agentgym
 from agentgym import ToolCall, ToolEnv
@@ -50,3 +53,13 @@ def play_optimally(env: ToolEnv) -> Outcome:
     while outcome.going_on and (calls := env.world.optimal_calls()):
         outcome = play(env, calls[0])
     return outcome
+
+
+@functools.cache
+def needs_workbench() -> None:
+    """Skip a test whose programs this host cannot run."""
+    workbench = pytest.importorskip("agentgym.workbench")
+    try:
+        workbench.run(["/usr/bin/bash", "-c", "true"], {})
+    except RuntimeError as error:
+        pytest.skip(str(error))
