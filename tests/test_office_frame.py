@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
-import socket
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -191,25 +188,19 @@ def test_files_and_directories() -> None:
     assert (list(files.walk()), files.size(), list(files.folders())) == ([f"{ROOT}/c.txt"], 2, [ROOT])
 
 
-def test_only_regular_files_come_back_from_the_host(tmp_path: Path) -> None:
+def test_files_become_what_a_program_left() -> None:
     files = Workspace()
     files.write("keep.txt", "same")
+    files.write("change.txt", "old")
     files.write("gone.txt", "x")
-    files.mkdir("empty")
-    files.export_to(tmp_path)
     files.clock = lambda: datetime(2030, 1, 1, tzinfo=UTC)
-    before = files.file("keep.txt")
-    (tmp_path / "gone.txt").unlink()
-    (tmp_path / "new.txt").write_text("new")
-    (tmp_path / "link").symlink_to("/etc/passwd")
-    (tmp_path / "folder").symlink_to("/etc")
-    os.mkfifo(tmp_path / "pipe")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "socket"))
-        (tmp_path / "x").mkdir()
-        (tmp_path / "x" / ("y" * 200)).write_text("deep")
-        assert files.import_from(tmp_path) == []
-    assert [name[len(ROOT) + 1 :] for name in files.walk()] == ["keep.txt", "new.txt", "x/" + "y" * 200]
-    assert files.file("keep.txt") == before
-    assert files.modified("new.txt").year == 2030
-    assert f"{ROOT}/empty" in list(files.folders())
+    kept, changed = files.file("keep.txt"), files.file("change.txt")
+    odd = {"../up": b"", "/etc/passwd": b"", "a\udcff": b"", "x" * 300: b"", "big": b"x" * (32 * 2**20 + 1), "keep.txt/x": b""}
+    entries = {"keep.txt": b"same", "change.txt": b"new", "x": None, "x/y": b"1", **odd}
+    assert files.become(entries) == list(odd)
+    assert [name[len(ROOT) + 1 :] for name in files.walk()] == ["change.txt", "keep.txt", "x/y"]
+    assert (list(files.folders()), files.size()) == ([ROOT, f"{ROOT}/x"], 8)
+    assert files.file("keep.txt") == kept
+    assert (files.modified("change.txt").year, files.file("change.txt").created) == (2030, changed.created)
+    assert files.become({}) == []
+    assert (list(files.walk()), files.size(), files.exists("x")) == ([], 0, False)

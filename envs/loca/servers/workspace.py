@@ -1,18 +1,15 @@
 """The files of an office: a file system in memory, which no path leads out of, with quotas.
 
 It has files and directories and nothing else, so no symlink, device or mount can be in it. Code that needs real files gets a copy
-in a directory of the host (`export_to`) and the copy is read back (`import_from`), regular files only.
+in a sandbox, and what is there in the end comes back (`become`), regular files and directories only.
 """
 
 from __future__ import annotations
 
-import os
 import posixpath
-import stat
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from agentgym.tools import ToolError, echo
@@ -207,32 +204,26 @@ class Workspace:
         full = self._there(path)
         return sum(len(self._files[name].data) for name in self._files if _within(name, full))
 
-    def export_to(self, directory: Path) -> None:
-        """Write all files and directories into an empty directory of the host."""
-        for name in sorted(self._folders):
-            (directory / name[len(ROOT) + 1 :]).mkdir(exist_ok=True)
-        for name, file in self._files.items():
-            (directory / name[len(ROOT) + 1 :]).write_bytes(file.data)
+    def become(self, entries: Mapping[str, bytes | None]) -> list[str]:
+        """Hold these files and nothing else. A file with the same bytes keeps its times.
 
-    def import_from(self, directory: Path) -> list[str]:
-        """Become what a directory of the host holds, regular files and directories only; what was left out, as canonical paths.
+        Args:
+            entries: The bytes of each file by its path, None for a directory.
 
-        A file with the same bytes keeps its times. Symlinks, devices, names that are no UTF-8 and what is over quota are left out.
+        Returns:
+            The paths of what was left out, because no file can be called that or for want of room.
         """
         fresh, skipped = Workspace(), []
         fresh.clock = self.clock
-        for host, name in _entries(directory):
+        for name, data in entries.items():
             try:
-                data = None if host.is_dir() else host.read_bytes()
                 full = fresh.mkdir(name) if data is None else fresh.write(name, data)
-            except (ToolError, OSError, UnicodeError):
+            except (ToolError, UnicodeError):
                 skipped.append(name)
                 continue
             held = self._files.get(full)
-            if held is not None and data == held.data:
-                fresh._files[full] = replace(held)
-            elif held is not None and data is not None:
-                fresh._files[full] = File(data, held.created, self.clock())
+            if held is not None and data is not None:
+                fresh._files[full] = held if data == held.data else File(data, held.created, self.clock())
         self._files, self._bytes = fresh._files, fresh._bytes
         self._folders = {name: self._folders.get(name, made) for name, made in fresh._folders.items()}
         return skipped
@@ -266,14 +257,3 @@ class Workspace:
 
 def _within(name: str, full: str) -> bool:
     return name == full or name.startswith(f"{full}/")
-
-
-def _entries(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Regular files and directories under a directory of the host, those above first; symlinks are neither followed nor given."""
-    for folder, folders, files in os.walk(directory):
-        folders.sort()
-        for name in [*folders, *sorted(files)]:
-            host = Path(folder, name)
-            mode = host.lstat().st_mode
-            if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-                yield host, f"{ROOT}/{host.relative_to(directory).as_posix()}"

@@ -1,0 +1,138 @@
+"""The first process in a workbench: lays out the files, starts the program, ends all that it left running, gives back the files.
+
+Its source is sent inside; it uses the standard library only. The host trusts nothing it says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import stat
+import sys
+from typing import Any
+
+_TICK_MS = 100
+
+
+def lay_out(top: str, stream: Any) -> Any:
+    """Read a job from the host and write its files; the job."""
+    job = json.loads(stream.readline())
+    for name, size, modified in job["files"]:
+        path = os.path.join(top, name)  # noqa: PTH118 - pathlib takes as long to load as the rest
+        if size is None:
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103
+            continue
+        with open(path, "wb") as file:  # noqa: PTH123
+            file.write(stream.read(size))
+        os.utime(path, (modified, modified))
+    return job
+
+
+def start(job: Any) -> None:
+    """Become the program."""
+    try:
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        os.nice(5)  # what watches over it goes first
+        for limit, most in job["limits"].items():
+            resource.setrlimit(getattr(resource, limit), (most, most))
+        os.chdir(job["cwd"])
+        os.execv(job["arguments"][0], job["arguments"])
+    except OSError as error:
+        os.write(2, f"{error}\n".encode())
+    os._exit(127)
+
+
+def wait(channel: int, child: int, tops: list[str], most: int) -> tuple[int | None, str]:
+    """The exit status of the program, or None with the reason if it has to end before."""
+    poll = select.poll()
+    handle = os.pidfd_open(child)
+    poll.register(handle, select.POLLIN)
+    poll.register(channel, select.POLLIN | select.POLLRDHUP)
+    ended = None
+    while ended is None:
+        ready = [number for number, _ in poll.poll(_TICK_MS)]
+        if channel in ready and handle not in ready:
+            return None, "stop"
+        if any((room := os.statvfs(top)).f_files - room.f_ffree > most for top in tops):
+            return None, "files"
+        while (found := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            if found[0] == child:
+                ended = os.waitstatus_to_exitcode(found[1])
+                break
+    return ended, ""
+
+
+def end_all() -> None:
+    """End every process but this one."""
+    with contextlib.suppress(OSError):
+        os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+
+
+def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str]]:
+    """Names and sizes of the regular files below a directory, and the names of the directories; symlinks are not followed."""
+    files: list[tuple[str, int]] = []
+    folders: list[str] = []
+    waiting = [""]
+    while waiting and len(files) + len(folders) < most:
+        folder = waiting.pop()
+        with contextlib.suppress(OSError):
+            os.chmod(top + folder, 0o700)  # noqa: PTH101
+            for name in sorted(os.listdir(top + folder)):  # noqa: PTH208
+                found = os.lstat(top + folder + name)
+                if stat.S_ISDIR(found.st_mode):
+                    folders.append(folder + name)
+                    waiting.append(f"{folder}{name}/")
+                elif stat.S_ISREG(found.st_mode):
+                    files.append((folder + name, found.st_size))
+    return files, folders
+
+
+def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> None:
+    """Send the end of the program and the files, as many as there is room for."""
+    files, folders = collect(top, job["most_files"])
+    kept, parts, left_out, room = [], [], [], job["most_bytes"]
+    for name, size in files:
+        try:
+            if size > min(room, job["most_file_bytes"]):
+                raise OSError("no room")
+            os.chmod(top + name, 0o600)  # noqa: PTH101
+            with open(top + name, "rb") as file:  # noqa: PTH123
+                data = file.read()
+        except OSError:
+            left_out.append(name)
+            continue
+        kept.append((name, len(data)))
+        parts.append(data)
+        room -= len(data)
+    header = {"code": end[0], "reason": end[1], "files": kept, "folders": folders, "left_out": left_out}
+    for part in [json.dumps(header).encode() + b"\n", *parts]:
+        view = memoryview(part)
+        while view:
+            view = view[os.write(channel, view) :]
+
+
+def main(channel: int, top: str) -> None:
+    """Do one job."""
+    os.write(channel, b"ready\n")
+    os.set_inheritable(channel, False)  # noqa: FBT003 - it has no name
+    with open(channel, "rb", closefd=False) as stream:
+        job = lay_out(top, stream)
+    child = os.fork()
+    if child == 0:
+        start(job)
+    end = wait(channel, child, [top, "/tmp"], job["most_inodes"])
+    end_all()
+    give_back(channel, top, job, end)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
