@@ -1,0 +1,112 @@
+"""The values of cells, as formulas work on them.
+
+A value is a number, a text, a truth value, `None` for an empty cell, a `Fault`, a `Moment` (a date as a number of days) or a
+`Grid`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+DAY_ZERO = datetime(1899, 12, 30)
+MAX_TEXT = 50_000
+
+
+class Fault(str):
+    """An error as the value of a cell, such as `#DIV/0!`."""
+
+    __slots__ = ()
+
+
+class Moment(float):
+    """A date and time: days since 30 December 1899."""
+
+    __slots__ = ()
+
+
+DIVISION, VALUE, NAME, NUMBER = Fault("#DIV/0!"), Fault("#VALUE!"), Fault("#NAME?"), Fault("#NUM!")
+NOT_AVAILABLE, NO_REFERENCE, SYNTAX = Fault("#N/A"), Fault("#REF!"), Fault("#ERROR!")
+CYCLE = NO_REFERENCE
+"""What a formula that depends on itself gives."""
+
+
+@dataclass(slots=True)
+class Grid:
+    """The values of a range; `cells` holds the filled ones by row and column from 0."""
+
+    height: int
+    width: int
+    cells: dict[tuple[int, int], Any] = field(default_factory=dict)
+
+    def line(self, *, down: bool, at: int = 0) -> list[Any]:
+        """A column (`down`) or a row."""
+        if down:
+            return [self.cells.get((k, at)) for k in range(self.height)]
+        return [self.cells.get((at, k)) for k in range(self.width)]
+
+
+def serial(moment: datetime) -> float:
+    """A moment as a number of days; its zone does not matter."""
+    return (moment.replace(tzinfo=None) - DAY_ZERO) / timedelta(days=1)
+
+
+def scalar(value: Any) -> Any:
+    """The one value that a range of one cell stands for; a larger range has none."""
+    if isinstance(value, Grid):
+        return value.cells.get((0, 0)) if (value.height, value.width) == (1, 1) else VALUE
+    return value
+
+
+def number(value: Any) -> Any:
+    """A value as a number, or a fault."""
+    value = scalar(value)
+    if value is None:
+        return 0.0
+    if isinstance(value, Fault):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return float(value)
+    try:
+        return float(value) if re.fullmatch(r"\s*[-+]?[0-9.]+(?:[eE][-+]?[0-9]{1,3})?\s*", value) else VALUE
+    except ValueError:
+        return VALUE
+
+
+def text_of(value: Any) -> str:
+    """A value as a cell shows it."""
+    value = scalar(value)
+    if isinstance(value, Moment):
+        return _date_text(value)
+    if isinstance(value, str):
+        return str(value)
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "TRUE", False: "FALSE"}[value]
+    whole = float(value)
+    if whole.is_integer() and abs(whole) < 1e15:
+        return str(int(whole))
+    shown = f"{whole:.10g}"
+    return shown if "e" not in shown else re.sub(r"e([+-])0*", r"E\1", shown)
+
+
+def _date_text(value: float) -> str:
+    try:
+        moment = DAY_ZERO + timedelta(days=float(value))
+    except OverflowError:
+        return str(float(value))
+    shown = f"{moment.month}/{moment.day}/{moment.year}"
+    return shown if float(value).is_integer() else f"{shown} {moment.hour}:{moment:%M:%S}"
+
+
+def ordering(value: Any, other: Any) -> tuple[int, Any]:
+    """What a value is compared by: numbers come before texts, texts before truth values; capitals do not count.
+
+    An empty cell is what the other value makes of it: 0, no text or FALSE.
+    """
+    if value is None:
+        value = "" if isinstance(other, str) else False if isinstance(other, bool) else 0
+    if isinstance(value, bool):
+        return 2, value
+    return (1, value.lower()) if isinstance(value, str) else (0, float(value))
