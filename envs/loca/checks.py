@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import re
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from datetime import date, datetime, time
 from typing import Any, TypeAlias
 
+from agentgym.envs.loca.servers.store import Store
 from agentgym.envs.loca.servers.workspace import Workspace
 from agentgym.tools import ToolError, echo
 
@@ -130,6 +132,12 @@ def csv_rows(files: Workspace, path: str, columns: Sequence[str]) -> tuple[list[
     return [dict(zip(header, record, strict=True)) for record in records[1:]], []
 
 
+def digest(store: Store, *tables: str) -> str:
+    """A hash of all records of some tables of a server, to see whether anything in them was changed."""
+    records = [store.rows(f'SELECT * FROM "{table}" ORDER BY rowid') for table in tables]
+    return hashlib.sha256(repr(records).encode()).hexdigest()
+
+
 def file_faults(
     files: Workspace, before: Mapping[str, bytes], changed: Iterable[str], folders: Iterable[str] = ()
 ) -> Iterator[str]:
@@ -150,3 +158,12 @@ def file_faults(
             yield f"the file {path} is gone"
         elif files.read(path) != data:
             yield f"the file {path} was changed"
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as a CSV file with these columns."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([as_text(row[name]) for name in columns] for row in rows)
+    return text.getvalue()

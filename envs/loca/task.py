@@ -232,14 +232,12 @@ def _draw(task: type[OfficeTask[Any]], config: OfficeConfig, seed: int) -> _Draw
 
 
 def _better(length: int, tried: Sequence[tuple[int, int]]) -> int:
-    """The size at which a state should have a length, by the mean tokens a unit took where it came nearest."""
+    """The size to try after sizes with the tokens that they took: the nearest, corrected by most of what its share is off.
+
+    The exponent makes this converge for lengths that grow with the size, with its square, or with anything between.
+    """
     size, tokens = min(tried, key=lambda item: abs(item[1] - length))
-    others = [(n, found) for n, found in tried if n != size]
-    slope = tokens / size
-    if others:
-        other, found = min(others, key=lambda item: abs(item[1] - length))
-        slope = max((found - tokens) / (other - size), slope / 4)
-    return min(MAX_SIZE, max(1, size + round((length - tokens) / slope)))
+    return min(MAX_SIZE, max(1, round(size * (length / max(1, tokens)) ** 0.75)))
 
 
 def _draw_size(task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[int, int], size: int) -> _Drawn:

@@ -68,7 +68,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     """Find the latest camera-ready deadlines in the mail, and set a calendar reminder for each."""
 
     Config = SetConfCrDdlConfig
-    servers = ("filesystem", "email", "calendar", "claim_done")
+    servers = ("filesystem", "python_execute", "email", "calendar", "claim_done")
     start = datetime(2025, 9, 15, 9, tzinfo=UTC)
     outputs = ("calendar reminders",)
     unit_tokens = 3_270.0

@@ -1,0 +1,270 @@
+"""All quizzes and assignments of a student that are still to be done, out of many courses (LOCA-bench, table 7)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, number, row_faults, write_csv
+from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.names import people
+from agentgym.envs.loca.plan import Plan, Step, read, write
+from agentgym.envs.loca.servers.canvas import Canvas
+from agentgym.envs.loca.servers.desk import iso
+from agentgym.envs.loca.servers.memory import KnowledgeGraph
+from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.world import check_float
+
+ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
+QUIZ_FILE, ASSIGNMENT_FILE = "quiz_info.csv", "assignment_info.csv"
+QUIZ = ("course_code", "course_name", "credits", "quiz_title", "number_of_questions", "time_limit", "allowed_attempts",
+        "scoring_policy", "points_possible", "deadline")  # fmt: skip
+ASSIGNMENT = ("course_code", "assignment_title", "description", "deadline", "course_name", "points_possible")
+NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
+SUBJECTS = {
+    "CS": "Algorithms|Compilers|Operating Systems|Computer Graphics|Software Testing|Programming Languages",
+    "AI": "Machine Learning|Computer Vision|Natural Language Processing|Planning|Probabilistic Models|Robotics",
+    "MATH": "Linear Algebra|Graph Theory|Number Theory|Real Analysis|Statistics|Topology",
+    "DB": "Database Systems|Data Warehousing|Query Processing|Stream Processing",
+    "NET": "Computer Networks|Wireless Systems|Network Security|Distributed Systems",
+    "ENG": "Academic Writing|Modern Poetry|Rhetoric|Technical English",
+}
+TALK = (
+    "Office hours move to room {n} from next week on. Please write to {teacher} if you cannot come.",
+    "The slides of lecture {n} are online. Thanks to everybody who found mistakes in the last ones.",
+    "There will be no traditional final exam in this course; the grade follows from what you hand in.",
+    "The final exam takes place in hall {n}. Bring your student card. This changes nothing about quizzes and assignments.",
+    "A guest from industry talks about the subject in week {n}; attendance is welcome and not graded.",
+)
+POLICY = "Whoever has at least {score} points in the entrance assessment of {code} is exempt from all its quizzes and assignments."
+KEPT = ("courses", "assignments", "submissions", "quizzes", "quiz_submissions", "topics", "entries", "messages", "enrollments")
+_POLICY = re.compile(r"at least (\d+) points in the entrance assessment of (\S+) is exempt")
+_SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
+NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanvasListTestConfig(OfficeConfig):
+    """The size is the number of courses.
+
+    Attributes:
+        quiz_rate: How often a course has a quiz; half as often, a second one.
+        assignment_rate: The same for assignments.
+        submission_rate: How often an assignment is handed in already.
+        exemption_rate: How often a course exempts by the entrance assessment.
+        past_rate: How often a deadline is over.
+    """
+
+    quiz_rate: float = 0.8
+    assignment_rate: float = 0.7
+    submission_rate: float = 0.3
+    exemption_rate: float = 0.3
+    past_rate: float = 0.15
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("quiz_rate", "assignment_rate", "submission_rate", "exemption_rate", "past_rate"):
+            check_float(name, getattr(self, name), 0.0, 1.0)
+
+
+class CanvasListTest(OfficeTask[CanvasListTestConfig]):
+    """List the quizzes and assignments that a student still has to do, from Canvas and personal notes."""
+
+    Config = CanvasListTestConfig
+    servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
+    start = NOW
+    outputs = (QUIZ_FILE, ASSIGNMENT_FILE)
+    unit_tokens = 790.0
+
+    def draw(self, size: int) -> None:
+        """Draw courses with quizzes, assignments and announcements, the notes of the student, and the files to fill in."""
+        canvas = self.office.get(Canvas)
+        canvas.add_user(ME, LOGIN, "brown-2025")
+        teachers = [canvas.add_user(name, f"t{k}@mcp.com", f"pw-{k}") for k, name in enumerate(people(self.rng, 5))]
+        self.truth = {"quizzes": [], "assignments": []}
+        notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
+        open_course = int(self.rng.integers(size))  # in which there is surely something to do
+        for k in range(size):
+            group = str(self.rng.choice(list(SUBJECTS)))
+            name = str(self.rng.choice(SUBJECTS[group].split("|")))
+            code = f"{group}{int(self.rng.integers(1, 5))}0{int(self.rng.integers(1, 9))}-{k + 1}"
+            teacher = teachers[int(self.rng.integers(5))]
+            course = {"course_code": code, "course_name": name, "credits": int(self.rng.integers(2, 6))}
+            course_id = canvas.add_course(name, code, teacher, students=[1], credits=course["credits"])
+            exempt = self._announce(canvas, course_id, code, notes, never=k == open_course)
+            for done, tasks in (("quizzes", self._quizzes), ("assignments", self._assignments)):
+                self.truth[done] += [task for task in tasks(canvas, course_id, course, sure=k == open_course) if not exempt]
+        canvas.login_as(LOGIN)
+        self._write_files(notes)
+        for name, title in (("quizzes", "quiz_title"), ("assignments", "assignment_title")):
+            self.truth[name].sort(key=lambda row, title=title: _order(row, title))  # type: ignore[misc]
+        self.truth["canvas"] = digest(canvas.store, *KEPT)
+        files = self.office.desk.files
+        self.truth["files"] = {path: files.read(path) for path in files.walk()}
+
+    def _announce(self, canvas: Canvas, course_id: int, code: str, notes: list[str], never: bool) -> bool:
+        """Draw the announcements of a course and the assessment of the student; whether the student is exempt."""
+        posts = [str(self.rng.choice(TALK)).format(n=int(self.rng.integers(1, 90)), teacher="the teacher") for _ in range(2)]
+        need, score = None, int(self.rng.integers(70, 100))
+        if self.rng.random() < self.config.exemption_rate:
+            limits = [int(limit) for limit in self.rng.choice([80, 85, 90, 95], 1 + int(self.rng.random() < 0.3), replace=False)]
+            posts += [f"{'A correction: ' if k else ''}{POLICY.format(score=limit, code=code)}" for k, limit in enumerate(limits)]
+            need = limits[-1]
+            # As often as not the score is one that decides: the threshold itself, or a point below it.
+            score = int(self.rng.choice([need, need - 1, score, score]))
+            score = min(score, need - 1) if never else score
+        if need is not None or self.rng.random() < 0.5:
+            notes.append(f"My entrance assessment of {code}: {score} points.")
+        first = NOW - timedelta(days=20)
+        for k, post in enumerate(posts):
+            canvas.add_announcement(course_id, f"Announcement {k + 1}", post, posted_at=first + timedelta(days=4 * k))
+        return need is not None and score >= need
+
+    def _due(self, sure: bool) -> tuple[str, bool]:
+        """A deadline, of which few differ, so that many tie; and whether it is still ahead."""
+        past = not sure and self.rng.random() < self.config.past_rate
+        days = -int(self.rng.integers(1, 9)) if past else int(self.rng.integers(3, 15))
+        return iso((NOW + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
+
+    def _count(self, rate: float, sure: bool) -> int:
+        return 1 if sure else int(self.rng.random() < rate) * (1 + int(self.rng.random() < rate / 2))
+
+    def _quizzes(self, canvas: Canvas, course_id: int, course: dict[str, Any], sure: bool) -> Iterator[dict[str, Any]]:
+        for k in range(self._count(self.config.quiz_rate, sure)):
+            due, ahead = self._due(sure)
+            kind = str(self.rng.choice(["Midterm", "Chapter", "Unit"]))
+            count, attempts = int(self.rng.integers(2, 12)), int(self.rng.integers(1, 4))
+            fields = {"time_limit": int(self.rng.choice([30, 45, 60, 90])), "allowed_attempts": attempts}
+            fields |= {"points_possible": 10 * count, "scoring_policy": str(self.rng.choice(["keep_highest", "keep_latest"]))}
+            title = f"{course['course_code']} {kind} Quiz {k + 1}"
+            canvas.add_quiz(course_id, title, due_at=due, question_count=count, **fields)  # type: ignore[arg-type]
+            if ahead:
+                yield {**course, "quiz_title": title, "number_of_questions": count, **fields, "deadline": due}
+
+    def _assignments(self, canvas: Canvas, course_id: int, course: dict[str, Any], sure: bool) -> Iterator[dict[str, Any]]:
+        for k in range(self._count(self.config.assignment_rate, sure)):
+            due, ahead = self._due(sure)
+            title = f"{course['course_code']} {self.rng.choice(['Homework', 'Project', 'Essay'])} {k + 1}"
+            about = f"Hand in part {k + 1}, on {course['course_name']}, as text of at most {int(self.rng.integers(1, 20))} pages."
+            points = int(self.rng.choice([50, 100, 150]))
+            made = canvas.add_assignment(course_id, title, description=about, points_possible=points, due_at=due)
+            if not sure and self.rng.random() < self.config.submission_rate:
+                canvas.add_submission(made, 1, submitted_at=NOW - timedelta(days=int(self.rng.integers(1, 6))), body="Attached.")
+            elif ahead:
+                named = {"course_code": course["course_code"], "course_name": course["course_name"]}
+                yield {**named, "assignment_title": title, "description": about, "deadline": due, "points_possible": points}
+
+    def _write_files(self, notes: list[str]) -> None:
+        entity = {"name": ME, "entityType": "person", "observations": [notes[0], *map(str, self.rng.permutation(notes[1:]))]}
+        files = self.office.desk.files
+        files.write(self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n")
+        example = {"course_code": "CS401-0", "course_name": "Example Course", "deadline": "2024-06-30T23:59:00Z", "credits": 3}
+        example |= {"quiz_title": "CS401-0 Unit Quiz 1", "number_of_questions": 5, "time_limit": 45, "allowed_attempts": 2}
+        example |= {"scoring_policy": "keep_highest", "assignment_title": "CS401-0 Homework 1", "description": "Hand in part 1."}
+        for name, columns in ((QUIZ_FILE, QUIZ), (ASSIGNMENT_FILE, ASSIGNMENT)):
+            files.write(name, write_csv(columns, [{**example, "points_possible": 100}]))
+
+    def task(self) -> str:
+        """The same for all instances."""
+        return (
+            "It is 15 January 2025, 09:00 UTC. Find all quizzes and assignments in Canvas that I still have to do, and put them "
+            f"into {QUIZ_FILE} and {ASSIGNMENT_FILE} in the workspace. What you need to know about me is in the memory.\n"
+            "I have to do what is due in the future, unless I have handed it in already (assignments), or am exempt: teachers may "
+            "have announced that an entrance assessment exempts from a course's quizzes and assignments; of several such "
+            "announcements in a course the newest counts. My points are in the memory.\n"
+            "Keep the header of each file and write one row for each item, in the form of the example row, which has to go: "
+            "numbers as Canvas gives them, deadlines like 2025-01-20T23:59:00Z, texts as they are in Canvas. Sort the rows by "
+            "deadline, those with the same deadline by course code (in the order of the characters), and those of one course by "
+            "title. Change nothing in Canvas."
+        )
+
+    def plan(self) -> Plan:
+        """Read the notes; read courses, announcements, quizzes, assignments and submissions; write both files."""
+        scores = yield read("Read the memory.", _read_scores, "read_graph")
+        courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
+        parts = yield [step for course in courses for step in _read_parts(course)]
+        quizzes: list[dict[str, Any]] = []
+        ahead: list[dict[str, Any]] = []
+        for k, course in enumerate(courses):
+            need, found, given = parts[3 * k : 3 * k + 3]
+            if need is None or scores.get(course["course_code"], -1) < need:
+                quizzes += [{**course, **quiz} for quiz in found]
+                ahead += [{**course, **assignment} for assignment in given]
+        states = yield [_read_state(assignment) for assignment in ahead]
+        assignments = [row for row, state in zip(ahead, states, strict=True) if state == "unsubmitted"]
+        quizzes.sort(key=lambda row: _order(row, "quiz_title"))
+        assignments.sort(key=lambda row: _order(row, "assignment_title"))
+        yield [
+            write(f"Write {QUIZ_FILE}.", QUIZ_FILE, "write_file", same=("path",), path=QUIZ_FILE, content=write_csv(QUIZ, quizzes)),
+            write(f"Write {ASSIGNMENT_FILE}.", ASSIGNMENT_FILE, "write_file", same=("path",), path=ASSIGNMENT_FILE,
+                  content=write_csv(ASSIGNMENT, assignments)),
+        ]  # fmt: skip
+
+    def faults(self) -> Iterator[str]:
+        """Both files hold exactly the rows that they should, in order; Canvas and the other files are as they were."""
+        files = self.office.desk.files
+        for name, columns, title, kind in (
+            (QUIZ_FILE, QUIZ, "quiz_title", "quizzes"),
+            (ASSIGNMENT_FILE, ASSIGNMENT, "assignment_title", "assignments"),
+        ):
+            rows, broken = csv_rows(files, name, columns)
+            yield from broken
+            cells = {column: number() if column in NUMBERS else exact for column in columns}
+            yield from row_faults(name, rows, self.truth[kind], cells, ("course_code", title), ordered=True)
+        if digest(self.office.get(Canvas).store, *KEPT) != self.truth["canvas"]:
+            yield "something in Canvas was changed"
+        yield from file_faults(files, self.truth["files"], [QUIZ_FILE, ASSIGNMENT_FILE])
+
+
+def _order(row: dict[str, Any], title: str) -> tuple[str, str, str]:
+    return row["deadline"], row["course_code"], row[title]
+
+
+def _read_scores(text: str) -> dict[str, int]:
+    return {code: int(score) for code, score in _SCORE.findall(text)}
+
+
+def _read_courses(text: str) -> list[dict[str, Any]]:
+    names = {"course_code": "course_code", "name": "course_name", "credits": "credits", "id": "id"}
+    return [{new: course[old] for old, new in names.items()} for course in json.loads(text)]
+
+
+def _read_parts(course: dict[str, Any]) -> list[Step]:
+    """The steps that read the announcements, quizzes and assignments of a course."""
+    tools = {"announcements": _read_policy, "quizzes": _read_quizzes, "assignments": _read_assignments}
+    code = course["course_code"]
+    return [
+        read(f"List the {name} of {code}.", learn, f"canvas_list_{name}", course_id=course["id"]) for name, learn in tools.items()
+    ]
+
+
+def _read_policy(text: str) -> int | None:
+    """The points that exempt, by the newest announcement that says so; announcements are listed newest first."""
+    found = (_POLICY.search(post["message"]) for post in json.loads(text))
+    return next((int(policy[1]) for policy in found if policy), None)
+
+
+def _read_quizzes(text: str) -> list[dict[str, Any]]:
+    kept = ("time_limit", "allowed_attempts", "scoring_policy", "points_possible")
+    named = {"quiz_title": "title", "number_of_questions": "question_count", "deadline": "due_at"}
+    found = [quiz for quiz in json.loads(text) if quiz["due_at"] > iso(NOW)]
+    return [{name: quiz[named.get(name, name)] for name in (*kept, *named)} for quiz in found]
+
+
+def _read_assignments(text: str) -> list[dict[str, Any]]:
+    named = {"assignment_id": "id", "course_id": "course_id", "assignment_title": "name", "deadline": "due_at"}
+    found = [each for each in json.loads(text) if each["due_at"] > iso(NOW)]
+    return [{name: each[named.get(name, name)] for name in (*named, "description", "points_possible")} for each in found]
+
+
+def _read_state(assignment: dict[str, Any]) -> Step:
+    ids = {name: assignment[name] for name in ("course_id", "assignment_id")}
+    label = f"Look whether {assignment['assignment_title']} was handed in."
+    return read(label, lambda text: json.loads(text)["workflow_state"], "canvas_get_submission", **ids)
+
+
+register_task(CanvasListTest)
