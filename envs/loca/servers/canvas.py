@@ -7,7 +7,7 @@ import io
 from typing import Any, Literal
 
 from agentgym.envs.loca.servers.canvas_quizzes import CanvasQuizzes
-from agentgym.envs.loca.servers.canvas_records import STUDENT, TEACHER, line, shown
+from agentgym.envs.loca.servers.canvas_records import STUDENT, TEACHER, Text, line, shown
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -47,7 +47,8 @@ _REPORTED = {
     "users": f"SELECT id AS canvas_user_id, sis_user_id AS user_id, login_id, name, email FROM ({USERS})",
     "courses": f"SELECT id AS canvas_course_id, sis_course_id AS course_id, course_code, name, workflow_state FROM ({COURSES})",
     "enrollments": f"""
-        SELECT course_id, user_id, type, enrollment_state FROM enrollments WHERE course_id IN (SELECT id FROM ({COURSES})) ORDER BY id""",
+        SELECT course_id, user_id, type, enrollment_state FROM enrollments
+        WHERE course_id IN (SELECT id FROM ({COURSES})) ORDER BY id""",
     "grades": f"""
         SELECT u.name AS student, u.id AS student_id, c.name AS course, c.id AS course_id, round(100 * sum(s.score)
           / nullif(sum(CASE WHEN s.score IS NOT NULL THEN a.points_possible END), 0), 2) AS current_score
@@ -85,7 +86,8 @@ class Canvas(CanvasQuizzes):
         if not 0 < conversation_id < 2**63 or not self.store.find("participants", "1", conversation_id=conversation_id, user_id=me):
             raise ToolError(f"not found: you have no conversation with id {echo(conversation_id)}")
         with self.store.change():
-            self._mark(conversation_id, me, "read")
+            self.store.delete("participants", conversation_id=conversation_id, user_id=me)
+            self.store.insert("participants", conversation_id=conversation_id, user_id=me, workflow_state="read")
         messages = self.store.find("messages", "id DESC", conversation_id=conversation_id)
         return self._show_conversation(conversation_id) | {"messages": [shown(row, "conversation_id") for row in messages]}
 
@@ -96,7 +98,7 @@ class Canvas(CanvasQuizzes):
         A recipient is the id of a user, such as "7", or "course_3" for all in a course.
         """
         me = self._me()
-        text, title = line("body", body, 64_000), line("subject", subject)
+        text, title = line("body", body, 64_000), line("subject", subject or "(No Subject)")
         people = [user for user in self._recipients(recipients) if user != me["id"]]
         if not people:
             raise ToolError("invalid argument: recipients must name a user other than yourself")
@@ -125,9 +127,8 @@ class Canvas(CanvasQuizzes):
     @tool
     def canvas_list_account_courses(
         self, account_id: int, with_enrollments: bool | None = None, published: bool | None = None, completed: bool | None = None,
-        sort: Literal["course_name", "sis_course_id", "teacher", "account_name"] = "course_name", order: Literal["asc",
-        "desc"] = "asc",
-        search_term: str | None = None,
+        sort: Literal["course_name", "sis_course_id", "teacher", "account_name"] = "course_name",
+        order: Literal["asc", "desc"] = "asc", search_term: Text = None,
     ) -> list[Row]:  # fmt: skip
         """The courses of an account and of those below it: only those with enrollments, published, over (or not so), as asked.
 
@@ -149,7 +150,7 @@ class Canvas(CanvasQuizzes):
     @tool
     def canvas_list_account_users(
         self, account_id: int, sort: Literal["username", "email", "sis_id", "last_login"] = "username",
-        order: Literal["asc", "desc"] = "asc", search_term: str | None = None,
+        order: Literal["asc", "desc"] = "asc", search_term: Text = None,
     ) -> list[Row]:  # fmt: skip
         """The users of an account and of those below it.
 
@@ -227,19 +228,13 @@ class Canvas(CanvasQuizzes):
                 raise ToolError(f'invalid argument: a recipient is like "7" or "course_3", got {echo(each)}')
             if digits != each:
                 self._course(int(digits))
-                people |= {
-                    row["user_id"]: None for row in self.store.find("enrollments", course_id=int(digits), enrollment_state="active")
-                }
+                members = self.store.find("enrollments", course_id=int(digits), enrollment_state="active")
+                people |= {row["user_id"]: None for row in members}
             else:
                 people[int(digits)] = None
         if unknown := [user for user in people if user not in known]:
             raise ToolError(f"permission denied: you are in no course with user {unknown[0]}")
         return list(people)
-
-    def _mark(self, conversation_id: int, user_id: int, state: str) -> None:
-        """Say whether a user has read a conversation."""
-        self.store.delete("participants", conversation_id=conversation_id, user_id=user_id)
-        self.store.insert("participants", conversation_id=conversation_id, user_id=user_id, workflow_state=state)
 
     def _show_conversation(self, id: int) -> Row:
         sql = "SELECT u.id, u.name, p.workflow_state FROM participants p JOIN users u ON u.id = p.user_id "
@@ -273,9 +268,7 @@ def _term(search_term: str | None) -> str:
 def _texts(what: str, fields: dict[str, Any], needed: list[str], also: list[str]) -> Row:
     """Fields of an object, all of which are texts."""
     if not set(needed) <= set(fields) or not set(fields) <= {*needed, *also}:
-        raise ToolError(
-            f"invalid argument: {what} needs {', '.join(needed)} and may have {', '.join(also)}, got {echo(list(fields))}"
-        )
+        raise ToolError(f"invalid argument: {what} needs {', '.join(needed)}; may have {', '.join(also)}; got {echo(list(fields))}")
     for key, value in fields.items():
         if not isinstance(value, str):
             raise ToolError(f"invalid argument: {what}.{key} must be a text")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from agentgym.envs.loca.servers.canvas_courses import CanvasCourses, show_assignment
-from agentgym.envs.loca.servers.canvas_records import ROLES, STATES, STUDENT, choice, line, moment, shown, whole
+from agentgym.envs.loca.servers.canvas_records import ROLES, STATES, STUDENT, Text, choice, line, moment, shown, whole
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
 
@@ -82,7 +82,7 @@ class CanvasContent(CanvasCourses):
         return _show_page(found[0])
 
     @tool
-    def canvas_list_calendar_events(self, start_date: str | None = None, end_date: str | None = None) -> list[Row]:
+    def canvas_list_calendar_events(self, start_date: Text = None, end_date: Text = None) -> list[Row]:
         """Your events and those of your courses, and when assignments are due, by time: from today on by default, with no end.
 
         An end_date without a time means all of that day.
@@ -190,7 +190,7 @@ class CanvasContent(CanvasCourses):
 
     @tool
     def canvas_create_module(
-        self, course_id: int, name: str, position: int | None = None, unlock_at: str | None = None,
+        self, course_id: int, name: str, position: int | None = None, unlock_at: Text = None,
         require_sequential_progress: bool = False, prerequisite_module_ids: list[int] | None = None, published: bool = False,
     ) -> Row:  # fmt: skip
         """Create a module in a course that you teach. Positions count from 1; it is the last by default."""
@@ -203,8 +203,8 @@ class CanvasContent(CanvasCourses):
     def canvas_create_module_item(
         self, course_id: int, module_id: int, title: str,
         type: Literal["Assignment", "Quiz", "File", "Page", "Discussion", "ExternalUrl", "ExternalTool"],
-        content_id: int | None = None,
-        html_url: str | None = None, url: str | None = None, position: int | None = None, indent: int = 0, published: bool = False,
+        content_id: int | None = None, html_url: Text = None, url: Text = None,
+        position: int | None = None, indent: int = 0, published: bool = False,
     ) -> Row:  # fmt: skip
         """Put an item into a module of a course that you teach. Positions count from 1; it is the last by default.
 
@@ -273,7 +273,9 @@ class CanvasContent(CanvasCourses):
     def _state(self, module: Row) -> str:
         """How far the user is in a module: locked, unlocked, started or completed."""
         done = self._done()
-        above = [self._published(each) for each in module["prerequisite_module_ids"]]
+        above = [
+            self._published(each) for each in module["prerequisite_module_ids"] if self.store.get("modules", each)["published"]
+        ]
         if (module["unlock_at"] or "") > self._now() or any(items - done for items in above):
             return "locked"
         items = self._published(module["id"])

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from agentgym.envs.loca.servers.canvas_filling import CanvasFilling, sortable
-from agentgym.envs.loca.servers.canvas_records import STUDENT, TEACHER, given, line, moment, points, prose, shown
-from agentgym.envs.loca.servers.desk import iso
+from agentgym.envs.loca.servers.canvas_records import STUDENT, TEACHER, Text, given, line, moment, points, prose, shown
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -32,6 +31,7 @@ WHERE type = ? AND enrollment_state = 'active' AND course_id IN (SELECT value FR
 """
 
 
+_NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")
 _NOTHING = dict.fromkeys(
     ("submission_type", "body", "url", "submitted_at", "score", "grade", "grader_id", "graded_at", "graded_attempt")
 )
@@ -82,21 +82,16 @@ class CanvasCourses(CanvasFilling):
     def canvas_get_user_profile(self) -> Row:
         """Your profile."""
         me = self._me()
-        return self._show_user(me) | {
-            "primary_email": me["email"],
-            **{key: me[key] for key in ("title", "bio", "time_zone", "last_login")},
-        }
+        also = {key: me[key] for key in ("title", "bio", "time_zone", "last_login")}
+        return self._show_user(me) | {"primary_email": me["email"], **also}
 
     @tool
     def canvas_update_user_profile(
-        self, name: str | None = None, short_name: str | None = None, bio: str | None = None, title: str | None = None,
-        time_zone: str | None = None,
+        self, name: Text = None, short_name: Text = None, bio: Text = None, title: Text = None, time_zone: Text = None,
     ) -> Row:  # fmt: skip
         """Change your profile."""
-        changes = given(
-            name=line("name", name), short_name=line("short_name", short_name), bio=prose("bio", bio), title=prose("title", title)
-        )
-        changes |= given(time_zone=line("time_zone", time_zone), sortable_name=name and sortable(name))
+        changes = given(name=line("name", name), sortable_name=name and sortable(name), short_name=line("short_name", short_name))
+        changes |= given(bio=prose("bio", bio), title=prose("title", title), time_zone=line("time_zone", time_zone))
         self.store.update("users", self._me()["id"], **changes)
         return self.canvas_get_user_profile()
 
@@ -111,9 +106,7 @@ class CanvasCourses(CanvasFilling):
         )  # fmt: skip
         now = self._now()
         going = [each for each in courses if include_ended or not _ended(each, now)]
-        return self._show_courses(
-            [each for each in going if each["workflow_state"] != "unpublished" or self._may(each["id"], "edit")]
-        )
+        return self._show_courses([each for each in going if _offered(each) or self._may(each["id"], "edit")])
 
     @tool
     def canvas_get_course(self, course_id: int) -> Row:
@@ -123,8 +116,8 @@ class CanvasCourses(CanvasFilling):
 
     @tool
     def canvas_create_course(
-        self, account_id: int, name: str, course_code: str | None = None, start_at: str | None = None, end_at: str | None = None,
-        syllabus_body: str | None = None, is_public: bool = False, time_zone: str | None = None,
+        self, account_id: int, name: str, course_code: Text = None, start_at: Text = None, end_at: Text = None,
+        syllabus_body: Text = None, is_public: bool = False, time_zone: Text = None,
     ) -> Row:  # fmt: skip
         """Create a course, which is not published; a teacher who creates one teaches it."""
         me = self._me()
@@ -142,17 +135,14 @@ class CanvasCourses(CanvasFilling):
 
     @tool
     def canvas_update_course(
-        self, course_id: int, name: str | None = None, course_code: str | None = None, start_at: str | None = None,
-        end_at: str | None = None, syllabus_body: str | None = None,
+        self, course_id: int, name: Text = None, course_code: Text = None, start_at: Text = None, end_at: Text = None,
+        syllabus_body: Text = None,
     ) -> Row:  # fmt: skip
         """Change a course that you teach; an empty date takes the date away."""
         self._course(course_id, "edit")
-        changes = given(
-            name=line("name", name),
-            course_code=line("course_code", course_code),
-            syllabus_body=prose("syllabus_body", syllabus_body),
-        )
+        changes = given(name=line("name", name), course_code=line("course_code", course_code))
         changes |= given(start_at=moment("start_at", start_at), end_at=moment("end_at", end_at))
+        changes |= given(syllabus_body=prose("syllabus_body", syllabus_body))
         self.store.update("courses", course_id, **changes)
         return self.canvas_get_course(course_id)
 
@@ -168,8 +158,7 @@ class CanvasCourses(CanvasFilling):
 
     @tool
     def canvas_create_assignment(
-        self, course_id: int, name: str, description: str | None = None, points_possible: float | None = None,
-        due_at: str | None = None,
+        self, course_id: int, name: str, description: Text = None, points_possible: float | None = None, due_at: Text = None,
         submission_types: list[str] | None = None, published: bool = False,
     ) -> Row:  # fmt: skip
         """Create an assignment in a course that you teach; students see it once it is published."""
@@ -180,15 +169,14 @@ class CanvasCourses(CanvasFilling):
 
     @tool
     def canvas_update_assignment(
-        self, course_id: int, assignment_id: int, name: str | None = None, description: str | None = None,
-        points_possible: float | None = None, due_at: str | None = None, published: bool | None = None,
+        self, course_id: int, assignment_id: int, name: Text = None, description: Text = None,
+        points_possible: float | None = None, due_at: Text = None, published: bool | None = None,
     ) -> Row:  # fmt: skip
         """Change an assignment of a course that you teach; an empty date takes the date away."""
         self._part("assignments", course_id, assignment_id, "edit")
         changes = given(
             name=line("name", name), description=prose("description", description), due_at=moment("due_at", due_at),
-            published=published,
-            points_possible=points("points_possible", points_possible),
+            published=published, points_possible=points("points_possible", points_possible),
         )  # fmt: skip
         self.store.update("assignments", assignment_id, **changes, updated_at=self._tick())
         return self.canvas_get_assignment(course_id, assignment_id)
@@ -205,7 +193,7 @@ class CanvasCourses(CanvasFilling):
     @tool
     def canvas_submit_assignment(
         self, course_id: int, assignment_id: int, submission_type: Literal["online_text_entry", "online_url", "online_upload"],
-        body: str | None = None, url: str | None = None, file_ids: list[int] | None = None,
+        body: Text = None, url: Text = None, file_ids: list[int] | None = None,
     ) -> Row:  # fmt: skip
         """Hand in an assignment of your own; handing in again replaces what was handed in before.
 
@@ -214,9 +202,7 @@ class CanvasCourses(CanvasFilling):
         assignment = self._part("assignments", course_id, assignment_id, "learn")
         me = self._me()["id"]
         if submission_type not in assignment["submission_types"]:
-            raise ToolError(
-                f"invalid argument: this assignment takes {echo(assignment['submission_types'])}, got {echo(submission_type)}"
-            )
+            raise ToolError(f"invalid argument: it takes {echo(assignment['submission_types'])}, got {echo(submission_type)}")
         self._check_open(assignment)
         content = self._content(submission_type, me, body, url, file_ids)
         with self.store.change():
@@ -226,7 +212,7 @@ class CanvasCourses(CanvasFilling):
         return self._show_submission(assignment, me)
 
     @tool
-    def canvas_submit_grade(self, course_id: int, assignment_id: int, user_id: int, grade: Any, comment: str | None = None) -> Row:
+    def canvas_submit_grade(self, course_id: int, assignment_id: int, user_id: int, grade: Any, comment: Text = None) -> Row:
         """Grade what a student has handed in, or has not.
 
         A grade is points, a percentage such as "85%", "complete", "incomplete", or "" to take the grade away.
@@ -245,15 +231,8 @@ class CanvasCourses(CanvasFilling):
         return self._show_submission(assignment, student)
 
     def _show_user(self, user: Row, known: bool = True) -> Row:
-        fields = (
-            "id",
-            "name",
-            "sortable_name",
-            "short_name",
-            "created_at",
-            *(("login_id", "email", "sis_user_id") if known else ()),
-        )
-        return {key: user[key] for key in fields}
+        fields = ["id", "name", "sortable_name", "short_name", "created_at"]
+        return {key: user[key] for key in [*fields, *(["login_id", "email", "sis_user_id"] if known else [])]}
 
     def _show_courses(self, courses: Sequence[Row]) -> list[Row]:
         ids, me = json.dumps([course["id"] for course in courses]), self.session["user"]
@@ -324,10 +303,14 @@ class CanvasCourses(CanvasFilling):
         }  # fmt: skip
 
     def _overdue(self, due: str | None) -> bool:
-        return due is not None and iso(self.desk.clock.now()) > due
+        return due is not None and self._now() > due
 
     def _show_file(self, file: Row) -> Row:
         return {"content-type": file["content_type"], **shown(file, "content_type")}
+
+
+def _offered(course: Row) -> bool:
+    return bool(course["workflow_state"] != "unpublished")
 
 
 def _ended(course: Row, now: str) -> bool:
@@ -347,12 +330,11 @@ def _score(grade: Any, possible: float) -> float | None:
         return words[grade.strip().lower()]
     if grade is None or grade == "":
         return None
-    percent = isinstance(grade, str) and grade.strip().endswith("%")
-    text = grade.strip().removesuffix("%") if isinstance(grade, str) else grade
-    if (
-        isinstance(text, bool)
-        or not isinstance(text, (int, float, str))
-        or not re.fullmatch(r"\d{1,12}(\.\d{1,12})?|\.\d{1,12}", str(text))
-    ):
+    number = _NUMBER.fullmatch(grade.strip()) if isinstance(grade, str) else None
+    if number:
+        value = float(number[1])
+        return points("grade", value * possible / 100 if number[2] else value)
+    if isinstance(grade, bool) or not isinstance(grade, (int, float)):
         raise ToolError(f'invalid argument: grade must be points, "85%", "complete" or "incomplete", got {echo(grade)}')
-    return points("grade", float(text) * possible / 100 if percent else float(text))
+    points("grade", grade)
+    return float(grade)

@@ -13,6 +13,7 @@ from agentgym.envs.loca.servers.canvas_records import (
     STUDENT,
     TEACHER,
     CanvasRecords,
+    Text,
     When,
     choice,
     given,
@@ -25,16 +26,7 @@ from agentgym.envs.loca.servers.canvas_records import (
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo
 
-SUBMISSION_TYPES = (
-    "online_text_entry",
-    "online_url",
-    "online_upload",
-    "on_paper",
-    "none",
-    "not_graded",
-    "media_recording",
-    "external_tool",
-)
+SUBMISSION_TYPES = ("online_text_entry", "online_url", "online_upload", "on_paper", "none", "not_graded", "external_tool")
 QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")
 QUESTION_TYPES = tuple(
     f"{kind}_question"
@@ -54,7 +46,7 @@ class CanvasFilling(CanvasRecords):
         try:
             return self.store.insert(table, **record)
         except sqlite3.IntegrityError as error:
-            raise ToolError(f"conflict: {table} takes no such record ({error}); check the ids in {echo(record)}") from None
+            raise ToolError(f"conflict: {table} takes no such record ({error})") from None
 
     def login_as(self, login_id: str) -> None:
         """Log a user in without asking for the password.
@@ -72,10 +64,9 @@ class CanvasFilling(CanvasRecords):
         return self._add("accounts", name=line("name", name), parent_account_id=parent_account_id)
 
     def add_user(
-        self, name: str, login_id: str, password: str, *, email: str | None = None, admin: bool = False,
-        sis_user_id: str | None = None,
-        short_name: str | None = None, sortable_name: str | None = None, title: str | None = None, bio: str | None = None,
-        time_zone: str | None = None, account_id: int = 1,
+        self, name: str, login_id: str, password: str, *, email: Text = None, admin: bool = False, sis_user_id: Text = None,
+        short_name: Text = None, sortable_name: Text = None, title: Text = None, bio: Text = None, time_zone: Text = None,
+        account_id: int = 1,
     ) -> int:  # fmt: skip
         """Add a user; an administrator has all rights in all accounts. The e-mail address is the login id by default."""
         line("name", name), line("unique_id", login_id), line("password", password)
@@ -84,15 +75,13 @@ class CanvasFilling(CanvasRecords):
         return self._add(
             "users", name=name, sortable_name=sortable_name or sortable(name), short_name=short_name or name, login_id=login_id,
             password=password, email=email or login_id, sis_user_id=sis_user_id, title=title, bio=bio, time_zone=time_zone,
-            admin=admin,
-            account_id=account_id, created_at=self._now(),
+            admin=admin, account_id=account_id, created_at=self._now(),
         )  # fmt: skip
 
     def add_course(
         self, name: str, course_code: str, teacher: int | None = None, *, students: Sequence[int] = (), published: bool = True,
-        start_at: When = None, end_at: When = None, syllabus_body: str | None = None, is_public: bool = False,
-        time_zone: str = "UTC",
-        sis_course_id: str | None = None, account_id: int = 1, **extra: Any,
+        start_at: When = None, end_at: When = None, syllabus_body: Text = None, is_public: bool = False, time_zone: str = "UTC",
+        sis_course_id: Text = None, account_id: int = 1, **extra: Any,
     ) -> int:  # fmt: skip
         """Add a course with its teacher and students; `extra` are fields that it shows besides."""
         with self.store.change():
@@ -119,11 +108,9 @@ class CanvasFilling(CanvasRecords):
         return self._add("enrollments", **record, created_at=self._now())
 
     def add_assignment(
-        self, course_id: int, name: str, *, description: str | None = None, points_possible: float | None = None,
-        due_at: When = None,
+        self, course_id: int, name: str, *, description: Text = None, points_possible: float | None = None, due_at: When = None,
         unlock_at: When = None, lock_at: When = None, submission_types: Sequence[str] = ("online_text_entry",),
-        published: bool = True,
-        **extra: Any,
+        published: bool = True, **extra: Any,
     ) -> int:  # fmt: skip
         """Add an assignment; `extra` are fields that it shows besides."""
         for kind in submission_types:
@@ -133,13 +120,12 @@ class CanvasFilling(CanvasRecords):
             points_possible=points("points_possible", points_possible), due_at=moment("due_at", due_at) or None,
             unlock_at=moment("unlock_at", unlock_at) or None, lock_at=moment("lock_at", lock_at) or None,
             submission_types=list(dict.fromkeys(submission_types)), published=published, created_at=self._now(),
-            updated_at=self._now(),
-            extra=extra,
+            updated_at=self._now(), extra=extra,
         )  # fmt: skip
 
     def add_submission(
         self, assignment_id: int, user_id: int, *, submitted_at: When = None, submission_type: str = "online_text_entry",
-        body: str | None = None, url: str | None = None, file_ids: Sequence[int] = (), score: float | None = None,
+        body: Text = None, url: Text = None, file_ids: Sequence[int] = (), score: float | None = None,
     ) -> int:  # fmt: skip
         """Add what a student handed in, at the clock's time unless another is given; with a score it is graded."""
         graded = {} if score is None else {"score": points("score", score), "grade": f"{score:.10g}", "graded_attempt": 1}
@@ -168,35 +154,31 @@ class CanvasFilling(CanvasRecords):
         )  # fmt: skip
 
     def add_quiz(
-        self, course_id: int, title: str, *, description: str | None = None, quiz_type: str = "assignment",
-        time_limit: int | None = None,
-        due_at: When = None, unlock_at: When = None, lock_at: When = None, published: bool = True, shuffle_answers: bool = False,
-        allowed_attempts: int = 1, scoring_policy: str = "keep_highest", access_code: str | None = None,
+        self, course_id: int, title: str, *, description: Text = None, quiz_type: str = "assignment",
+        time_limit: int | None = None, due_at: When = None, unlock_at: When = None, lock_at: When = None, published: bool = True,
+        shuffle_answers: bool = False, allowed_attempts: int = 1, scoring_policy: str = "keep_highest", access_code: Text = None,
         points_possible: float | None = None, question_count: int = 0, **extra: Any,
     ) -> int:  # fmt: skip
         """Add a quiz. Its count and points are those given until it gets questions; `extra` are fields that it shows besides.
 
         The time limit is in minutes; -1 attempts are as many as one likes.
         """
+        fields = quiz_fields(title, description, quiz_type, time_limit, due_at, allowed_attempts, scoring_policy, access_code)
         return self._add(
-            "quizzes", course_id=course_id, published=published, shuffle_answers=shuffle_answers, created_at=self._now(),
-            extra=extra,
-            unlock_at=moment("unlock_at", unlock_at) or None, lock_at=moment("lock_at", lock_at) or None,
-            question_count=question_count,
-            points_possible=points("points_possible", points_possible),
-            **given(**quiz_fields(title, description, quiz_type, time_limit, due_at, allowed_attempts, scoring_policy,
-            access_code)),
+            "quizzes", **given(**fields), course_id=course_id, published=published, shuffle_answers=shuffle_answers,
+            unlock_at=moment("unlock_at", unlock_at) or None, lock_at=moment("lock_at", lock_at) or None, created_at=self._now(),
+            question_count=question_count, points_possible=points("points_possible", points_possible), extra=extra,
         )  # fmt: skip
 
     def add_question(
-        self, quiz_id: int, question_text: str, *, question_name: str | None = None, question_type: str | None = None,
+        self, quiz_id: int, question_text: str, *, question_name: Text = None, question_type: Text = None,
         points_possible: float | None = None, answers: Sequence[Mapping[str, Any]] = (),
     ) -> int:  # fmt: skip
         """Add a question to a quiz, whose count and points follow."""
         choice("question_type", question_type, QUESTION_TYPES)
         with self.store.change():
             made = self._add(
-                "quiz_questions", quiz_id=quiz_id, question_text=prose("question_text", question_text),
+                "quiz_questions", quiz_id=quiz_id, question_text=line("question_text", question_text, 64_000),
                 position=1 + self.store.value("SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?", quiz_id),
                 question_name=line("question_name", question_name) or "Question",
                 question_type=question_type or ("multiple_choice_question" if answers else "essay_question"),
@@ -215,14 +197,8 @@ class CanvasFilling(CanvasRecords):
     def add_page(self, course_id: int, title: str, body: str, *, published: bool = True, front_page: bool = False) -> int:
         """Add a page; its url is the title in small letters with hyphens."""
         slug = re.sub(r"[^\w]+", "-", title.lower()).strip("-") or "page"
-        record = {
-            "url": slug,
-            "title": line("title", title),
-            "body": prose("body", body),
-            "published": published,
-            "front_page": front_page,
-        }
-        return self._add("pages", course_id=course_id, created_at=self._now(), **record)
+        record = {"url": slug, "title": line("title", title), "body": prose("body", body), "front_page": front_page}
+        return self._add("pages", course_id=course_id, published=published, created_at=self._now(), **record)
 
     def add_folder(self, course_id: int, name: str, parent: int | None = None) -> int:
         """Add a folder of a course, below another one or at the top."""
@@ -240,7 +216,7 @@ class CanvasFilling(CanvasRecords):
 
     def add_event(
         self, title: str, start_at: When, end_at: When = None, *, course_id: int | None = None, user_id: int | None = None,
-        description: str | None = None, location_name: str | None = None,
+        description: Text = None, location_name: Text = None,
     ) -> int:  # fmt: skip
         """Add an event to the calendar of a course or of a user; it ends when it starts unless it is said otherwise."""
         start, end = moment("start_at", start_at), moment("end_at", end_at)
@@ -260,22 +236,20 @@ class CanvasFilling(CanvasRecords):
             return self._add(
                 "modules", course_id=course_id, name=line("name", name), published=published, created_at=self._now(),
                 unlock_at=moment("unlock_at", unlock_at) or None, require_sequential_progress=require_sequential_progress,
-                prerequisite_module_ids=list(dict.fromkeys(prerequisite_module_ids)), position=self._place("modules", position,
-                course_id=course_id),
+                prerequisite_module_ids=list(dict.fromkeys(prerequisite_module_ids)),
+                position=self._place("modules", position, course_id=course_id),
             )  # fmt: skip
 
     def add_module_item(
-        self, module_id: int, title: str, type: str, *, content_id: int | None = None, page_url: str | None = None,
-        external_url: str | None = None, html_url: str | None = None, position: int | None = None, indent: int = 0,
-        published: bool = True,
+        self, module_id: int, title: str, type: str, *, content_id: int | None = None, page_url: Text = None,
+        external_url: Text = None, html_url: Text = None, position: int | None = None, indent: int = 0, published: bool = True,
     ) -> int:  # fmt: skip
         """Add an item to a module, last unless a position is given; those from there on move down."""
         with self.store.change():
             return self._add(
                 "module_items", module_id=module_id, title=line("title", title), type=type, content_id=content_id,
-                page_url=page_url,
-                external_url=external_url, html_url=html_url, indent=whole("indent", indent, 0, 5), published=published,
-                position=self._place("module_items", position, module_id=module_id), created_at=self._now(),
+                page_url=page_url, external_url=external_url, html_url=line("html_url", html_url, 2_000),
+                indent=whole("indent", indent, 0, 5), published=published, position=self._place("module_items", position, module_id=module_id), created_at=self._now(),
             )  # fmt: skip
 
     def _place(self, table: str, position: int | None, **owner: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym.envs.loca.servers.canvas_content import CanvasContent
 from agentgym.envs.loca.servers.canvas_filling import quiz_fields, read_answers
-from agentgym.envs.loca.servers.canvas_records import given, line, points, prose, shown
+from agentgym.envs.loca.servers.canvas_records import Text, given, line, points, prose, shown
 from agentgym.envs.loca.servers.desk import iso
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
@@ -29,9 +29,8 @@ class CanvasQuizzes(CanvasContent):
 
     @tool
     def canvas_create_quiz(
-        self, course_id: int, title: str, description: str | None = None, quiz_type: str = "assignment",
-        time_limit: int | None = None,
-        due_at: str | None = None, published: bool = False,
+        self, course_id: int, title: str, description: Text = None, quiz_type: str = "assignment", time_limit: int | None = None,
+        due_at: Text = None, published: bool = False,
     ) -> Row:  # fmt: skip
         """Create a quiz in a course that you teach; students see it once it is published.
 
@@ -68,10 +67,9 @@ class CanvasQuizzes(CanvasContent):
 
     @tool
     def canvas_update_quiz(
-        self, course_id: int, quiz_id: int, title: str | None = None, description: str | None = None, quiz_type: str | None = None,
-        time_limit: int | None = None, due_at: str | None = None, published: bool | None = None,
-        shuffle_answers: bool | None = None,
-        allowed_attempts: int | None = None, scoring_policy: str | None = None, access_code: str | None = None,
+        self, course_id: int, quiz_id: int, title: Text = None, description: Text = None, quiz_type: Text = None,
+        time_limit: int | None = None, due_at: Text = None, published: bool | None = None, shuffle_answers: bool | None = None,
+        allowed_attempts: int | None = None, scoring_policy: Text = None, access_code: Text = None,
     ) -> Row:  # fmt: skip
         """Change a quiz of a course that you teach; an empty date takes the date away.
 
@@ -100,8 +98,7 @@ class CanvasQuizzes(CanvasContent):
 
     @tool
     def canvas_add_quiz_question(
-        self, course_id: int, quiz_id: int, *, question_name: str | None = None, question_text: str,
-        question_type: str | None = None,
+        self, course_id: int, quiz_id: int, *, question_name: Text = None, question_text: str, question_type: Text = None,
         points_possible: float | None = None, answers: list[dict[str, Any]] | None = None,
     ) -> Row:  # fmt: skip
         """Add a question to a quiz of a course that you teach.
@@ -124,7 +121,7 @@ class CanvasQuizzes(CanvasContent):
 
     @tool
     def canvas_update_quiz_question(
-        self, course_id: int, quiz_id: int, question_id: int, question_name: str | None = None, question_text: str | None = None,
+        self, course_id: int, quiz_id: int, question_id: int, question_name: Text = None, question_text: Text = None,
         points_possible: float | None = None, answers: list[dict[str, Any]] | None = None,
     ) -> Row:  # fmt: skip
         """Change a question of a quiz of a course that you teach; answers take the place of all there are."""
@@ -159,7 +156,7 @@ class CanvasQuizzes(CanvasContent):
 
     @tool
     def canvas_create_rubric(
-        self, course_id: int, title: str, description: str | None = None, free_form_criterion_comments: bool = False,
+        self, course_id: int, title: str, description: Text = None, free_form_criterion_comments: bool = False,
         hide_score_total: bool = False, criteria: list[dict[str, Any]] | None = None,
     ) -> Row:  # fmt: skip
         """Create a rubric in a course that you teach.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -12,6 +11,7 @@ from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo
 
+Text: TypeAlias = str | None
 When: TypeAlias = str | datetime | None
 
 SCHEMA = """
@@ -144,7 +144,7 @@ def moment(field: str, value: When) -> str | None:
 
 def points(field: str, value: float | None) -> float | None:
     """A number of points, or None."""
-    if value is not None and not (math.isfinite(value) and 0 <= value <= _MOST_POINTS):
+    if value is not None and not 0 <= value <= _MOST_POINTS:
         raise ToolError(f"invalid argument: {field} must be between 0 and {_MOST_POINTS:g}, got {echo(value)}")
     return value
 
