@@ -30,7 +30,7 @@ class Email(MailActions):
     @tool
     def login(self, email: str, password: str) -> Row:
         """Log in to a mailbox."""
-        user = self.store.row("SELECT * FROM users WHERE email = ? AND password = ?", email, password)
+        user = self.store.row("SELECT * FROM users WHERE email = ? AND password = ? AND password <> ''", email, password)
         if user is None:
             raise ToolError("permission denied: no user has this e-mail address and password")
         self.session["user"] = user["id"]

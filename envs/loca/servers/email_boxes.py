@@ -58,7 +58,7 @@ class Mailboxes(Server):
         self.add_users([(email, password, name)])
 
     def add_users(self, users: Iterable[tuple[str, str, str]]) -> None:
-        """Give mailboxes to many, each as e-mail address, password and name.
+        """Give mailboxes to many, each as e-mail address, password and name; with an empty password nobody can log in.
 
         Raises:
             ToolError: It is no address, or there is such a user.
@@ -162,7 +162,7 @@ class Mailboxes(Server):
             ToolError: An address of a domain that has mailboxes here has none.
         """
         boxes = [] if author is None else [(author, "Sent")]
-        people = list(dict.fromkeys(address.lower() for part in (mail.to, mail.cc, mail.bcc) for _, address in addresses(part)))
+        people = mail.recipients
         if len(people) > MAX_RECIPIENTS:
             raise ToolError(f"limit exceeded: a mail has at most {MAX_RECIPIENTS} recipients, got {len(people)}")
         for address in people:
@@ -228,7 +228,7 @@ class Mailboxes(Server):
     def _record(self, row: Row) -> Mail:
         """A row as a mail, with its attachments; the hidden recipients are seen by who wrote it."""
         files = self.store.find("attachments", message=row["message"]) if row["files"] else []
-        same = ("sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to", "references", "folder")
+        same = ("sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to", "references", "folder", "origin")
         return Mail(
             **{name: row[name] for name in same},
             date=datetime.fromisoformat(row["date"]),

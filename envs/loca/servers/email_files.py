@@ -86,7 +86,7 @@ def write_mbox(mails: Sequence[Mail]) -> bytes:
     for mail in mails:
         head = f"From {addresses(mail.sender)[0][1]} {mail.date.astimezone(UTC):%a %b %d %H:%M:%S %Y}\n"
         message = re.sub(rb"(?m)^(>*From )", rb">\1", render(mail).replace(b"\r\n", b"\n"))
-        parts.append(head.encode() + message.rstrip(b"\n") + b"\n\n")
+        parts.append(head.encode() + message + b"\n\n")
     return b"".join(parts)
 
 
@@ -95,7 +95,7 @@ def read_mbox(data: bytes, blank: Mail) -> list[Mail]:
     flat = data.replace(b"\r\n", b"\n")
     if not flat.startswith(b"From "):
         return [parse(flat, blank)]
-    parts = re.split(rb"(?:\A|\n\n)From [^\n]*\n", flat)[1:]
+    parts = re.split(rb"(?:\A|\n\n)From [^\n]*\n", flat.removesuffix(b"\n\n"))[1:]
     return [parse(re.sub(rb"(?m)^>(>*From )", rb"\1", part), blank) for part in parts]
 
 

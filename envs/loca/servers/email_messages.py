@@ -37,6 +37,7 @@ _ENTRY = re.compile(rf"(?:([^\W_][\w '-]*[\w'-]) *<({_ADDRESS.pattern})>|({_ADDR
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 _MAX_REFERENCES = 20
+_MAX_COMMENTS = 100
 _ENCODED = "=?"
 _UTF8 = Charset("utf-8")
 
@@ -62,6 +63,7 @@ class Mail:
         important: Whether its owner has marked it.
         folder: Where in the mailbox it is.
         id: Its id in the mailbox.
+        origin: `sent` if it was really sent with the tools, `filled` if a task delivered it, `import` or `draft`.
     """
 
     sender: str
@@ -80,11 +82,17 @@ class Mail:
     important: bool = False
     folder: str = ""
     id: str = ""
+    origin: str = ""
 
     @property
     def text(self) -> str:
         """The text; that of the HTML where there is no other."""
-        return self.body or html_entities.unescape(re.sub(r"<[^>]*>", "", self.html or ""))
+        return self.body or _plain(self.html or "")
+
+    @property
+    def recipients(self) -> list[str]:
+        """The addresses in to, cc and bcc in small letters, none twice."""
+        return list(dict.fromkeys(address.lower() for part in (self.to, self.cc, self.bcc) for _, address in addresses(part)))
 
 
 def addresses(text: str) -> list[tuple[str, str]]:
@@ -97,7 +105,8 @@ def addresses(text: str) -> list[tuple[str, str]]:
     if plain:
         return [(plain[1] or "", plain[2] or plain[3])]
     found: dict[str, tuple[str, str]] = {}
-    for name, address in getaddresses([text]) if text.strip() else []:
+    # A comment in parentheses may hold others, which the library reads recursively.
+    for name, address in getaddresses([text if text.count("(") < _MAX_COMMENTS else ""]) if text.strip() else []:
         if not _ADDRESS.fullmatch(address) or len(address) > 254 or len(name) > MAX_NAME or _CONTROL.search(text):
             raise ToolError(f"invalid argument: {echo(text)} is no list of e-mail addresses; write a@x.org, Ada <b@y.org>")
         found.setdefault(address.casefold(), (name.strip(), address))
@@ -170,7 +179,14 @@ def parse(data: bytes, fallback: Mail) -> Mail:
     Raises:
         ToolError: It cannot be kept.
     """
-    message = message_from_bytes(data)
+    try:
+        return _read(message_from_bytes(data), fallback)
+    except RecursionError:
+        raise ToolError("invalid argument: the parts of the message are nested too deeply") from None
+
+
+def _read(message: Message, fallback: Mail) -> Mail:
+    """The mail that a parsed message is."""
     texts: dict[str, str] = {}
     files: dict[str, bytes] = {}
     for part in message.walk():
@@ -219,7 +235,15 @@ def _spell_all(text: str) -> str:
 
 
 def _lines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    """A text with the line ends that texts have here, and without what UTF-8 or a message cannot carry."""
+    return re.sub("[\0\ud800-\udfff]", "\ufffd", text).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _plain(html: str) -> str:
+    """The text of HTML. No pattern here can run over more than one tag, so their time is linear."""
+    text = re.sub(r"(?i)<(style|script|title)\b[^<>]*>[^<]*</\1\s*>", "", html)
+    text = re.sub(r"(?i)<(?:br|/p|/div|/li|/tr|/h[1-6])\b[^<>]*>", "\n", text)
+    return html_entities.unescape(re.sub(r"<[^<>]*>", "", text)).strip()
 
 
 def _to_the_minute(date: datetime) -> datetime:
@@ -315,7 +339,8 @@ def _readable(header: str) -> str:
 
 def _people(header: str | None) -> Iterator[str]:
     """The entries of an address header that have an address."""
-    for name, address in getaddresses([str(header or "")]):
+    text = str(header or "")
+    for name, address in getaddresses([text if text.count("(") < _MAX_COMMENTS else ""]):
         if _ADDRESS.fullmatch(address):
             yield spell(_readable(name)[:MAX_NAME].strip(), address)
 
@@ -323,7 +348,7 @@ def _people(header: str | None) -> Iterator[str]:
 def _decode(content: bytes, charset: str) -> str:
     try:
         return content.decode(charset, "replace")
-    except LookupError:
+    except (LookupError, ValueError):
         return content.decode("utf-8", "replace")
 
 
