@@ -31,7 +31,7 @@ def typed(value: Any) -> Any:
     if isinstance(value, (dict, list)):
         raise ToolError(f"invalid argument: a cell holds a text, a number, true, false or null, got {echo(value)}")
     if not isinstance(value, str):
-        return _fit(value)
+        return fitting(value)
     if len(value) > MAX_TEXT:
         raise ToolError(f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}")
     if value.startswith("'"):
@@ -43,7 +43,7 @@ def typed(value: Any) -> Any:
         return plain.upper() == "TRUE"
     if _NUMBER.fullmatch(plain):
         number = float(plain)
-        return value if math.isinf(number) else _fit(number)
+        return value if math.isinf(number) else fitting(number)
     return _dressed(plain) or _dated(plain) or value or None
 
 
@@ -55,7 +55,7 @@ def raw(value: Any) -> Any:
         return {"v": serial(datetime(value.year, value.month, value.day)), "s": value.isoformat(), "k": "date"}
     if isinstance(value, time):
         return {"v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400, "s": value.isoformat()}
-    return value if isinstance(value, str) or value is None else _fit(value)
+    return fitting(value)
 
 
 def shown(cell: Any) -> str:
@@ -68,9 +68,9 @@ def plain(cell: Any) -> Any:
     return cell["v"] if isinstance(cell, dict) else cell
 
 
-def _fit(value: Any) -> Any:
-    """A number as the service keeps it, with the precision of a double; whole ones without a point."""
-    if value is None or isinstance(value, bool):
+def fitting(value: Any) -> Any:
+    """A value as the service keeps it: numbers with the precision of a double, whole ones without a point."""
+    if value is None or isinstance(value, (bool, str)):
         return value
     try:
         kept = float(value)
@@ -86,7 +86,7 @@ def _dressed(text: str) -> Any:
         return None
     sign, _, whole, part, percent = found.groups()
     number = float(sign + whole.replace(",", "") + (part or ""))
-    return {"v": _fit(number / 100 if percent else number), "s": text}
+    return {"v": fitting(number / 100 if percent else number), "s": text}
 
 
 def _dated(text: str) -> Any:

@@ -168,6 +168,7 @@ class Calculator:
         self._load = functools.cache(load)
         self._now = now
         self._known: dict[tuple[str, int, int], Any] = {}
+        self._grids: dict[tuple[str, Area], Grid] = {}
         self._steps = 0
 
     def value(self, sheet: str, row: int, column: int) -> Any:
@@ -199,6 +200,8 @@ class Calculator:
     def _missing(self, sheet: str, node: Node) -> Iterator[tuple[str, int, int]]:
         """The cells with formulas that a tree needs and whose values are not known yet."""
         for title, area in references(node):
+            if (title or sheet, area) in self._grids:
+                continue
             held = self._load(title or sheet) or {}
             for row, column, cell in self._cells(held, area):
                 spot = (title or sheet, row, column)
@@ -248,6 +251,9 @@ class Calculator:
         return faults[0] if faults else _operate(node[1], *operands)
 
     def _area(self, sheet: str, area: Area) -> Grid | Fault:
+        if (sheet, area) in self._grids:
+            self._steps += len(self._grids[sheet, area].cells) // 4
+            return self._grids[sheet, area]
         held = self._load(sheet)
         if held is None:
             return NO_REFERENCE
@@ -257,6 +263,7 @@ class Calculator:
         grid = Grid(max(1, bottom - area.top + 1), max(1, right - area.left + 1))
         for row, column, _ in self._cells(held, area):
             grid.cells[row - area.top, column - area.left] = self._read((sheet, row, column))
+        self._grids[sheet, area] = grid
         return grid
 
 
@@ -299,18 +306,33 @@ def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
 
 
 def shift(reference: str, axis: str, start: int, count: int) -> str:
-    """A reference after `count` rows or columns were inserted before number `start`; `axis` is `row` or `column`."""
+    """A reference after rows or columns were inserted before number `start`, or taken out from there on.
 
-    def move(found: re.Match[str]) -> str:
-        fixed_column, letters, fixed_row, digits = found.groups()
-        if axis == "row" and digits and int(digits) >= start:
-            digits = str(int(digits) + count)
-        if axis == "column" and letters:
-            place = column_number(letters)
-            letters = column_name(place + count) if place >= start else letters
-        return f"{fixed_column}{letters}{fixed_row}{digits}"
+    Args:
+        reference: Without its sheet.
+        axis: `row` or `column`.
+        start: The first of them.
+        count: How many; below 0 for taking out. A reference to nothing but these becomes `#REF!`.
+    """
+    ends = [list(_END_PARTS.fullmatch(end).groups()) for end in reference.split(":")]  # type: ignore[union-attr]  # all are such
+    part = 3 if axis == "row" else 1
+    numbers = [int(end[3] or 0) if axis == "row" else column_number(end[1]) for end in ends]
+    if not numbers[0]:
+        return reference
+    first, last, after = numbers[0], numbers[-1] or OPEN, start + max(0, -count)
+    if count < 0 and start <= first and last < after:
+        return "#REF!"
+    first = first if first < start else first + count if first >= after else start
+    last = last if last < start else last + count if last >= after else start - 1
+    for end, place in zip(ends, (first, last), strict=False):
+        if end[part]:
+            end[part] = str(place) if axis == "row" else column_name(place)
+    return ":".join(map("".join, ends))
 
-    return ":".join(re.sub(r"^(\$?)([A-Za-z]*)(\$?)([0-9]*)$", move, part) for part in reference.split(":"))
+
+OPEN = 10**9
+"""Beyond any row and column: where an open range ends."""
+_END_PARTS = re.compile(r"(\$?)([A-Za-z]*)(\$?)([0-9]*)")
 
 
 def with_sheet(title: str | None, rest: str) -> str:

@@ -143,7 +143,7 @@ def _multiple(mode: str) -> Callable[..., float]:
 
 
 _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
-_RELATIONS: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
+_RELATIONS: dict[str, Any] = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
 
 
 def _condition(wanted: Any) -> Callable[[Any], bool]:
@@ -187,16 +187,11 @@ def _of_chosen(pairs: Sequence[Any], summed: Any) -> list[float]:
     return [float(_check(value)) for value in values if isinstance(value, (int, float, Fault)) and not isinstance(value, bool)]
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
 def _if(parts: Sequence[Part]) -> Any:
-    if not 2 <= len(parts) <= 3:
+    test, yes, *no = parts
+    if len(no) > 1:
         return VALUE
-    if _truth(parts[0]()):
-        return parts[1]()
-    return parts[2]() if len(parts) == 3 else False
+    return yes() if _truth(test()) else no[0]() if no else False
 
 
 def _ifs(parts: Sequence[Part]) -> Any:
@@ -311,6 +306,10 @@ def _join(between: Any, skip: Any, *values: Any) -> str:
     return _limited(_text(between).join(text for text in texts if text or not _truth(skip)))
 
 
+def _concatenate(*values: Any) -> str:
+    return _limited("".join(_text(value) for value in flat(values)))
+
+
 def _find(wanted: Any, text: Any, start: Any = 1.0) -> float:
     place = _text(text).find(_text(wanted), int(_number(start)) - 1)
     if place < 0:
@@ -318,16 +317,11 @@ def _find(wanted: Any, text: Any, start: Any = 1.0) -> float:
     return place + 1.0
 
 
-def _cut(text: Any, start: int, length: Any) -> str:
-    size = int(_number(length))
-    if size < 0 or start < 0:
-        raise _Stop(VALUE)
-    return _text(text)[start : start + size]
-
-
-def _right(text: Any, length: Any = 1.0) -> str:
+def _cut(text: Any, start: int | None, length: Any) -> str:
+    """So many characters from a place on; at the end without one."""
     whole, size = _text(text), int(_number(length))
-    return _cut(whole, max(0, len(whole) - size), length)
+    first = max(0, len(whole) - size) if start is None else start
+    return whole[first : first + size] if size >= 0 and first >= 0 else VALUE
 
 
 _LAZY: dict[str, Callable[[Sequence[Part]], Any]] = {
@@ -343,7 +337,7 @@ _LAZY: dict[str, Callable[[Sequence[Part]], Any]] = {
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(_numbers(a)),
-    "AVERAGE": lambda *a: _mean(_numbers(a)),
+    "AVERAGE": lambda *a: statistics.fmean(_numbers(a)),
     "COUNT": lambda *a: float(sum(isinstance(v, (int, float)) and not isinstance(v, bool) for v in flat(a))),
     "COUNTA": lambda *a: float(sum(v is not None for v in flat(a))),
     "COUNTBLANK": lambda a: float(a.height * a.width - sum(v != "" for v in a.cells.values())),
@@ -360,8 +354,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "COUNTIFS": lambda *pairs: float(len(_chosen(pairs))),
     "SUMIF": lambda grid, wanted, summed=None: math.fsum(_of_chosen([grid, wanted], summed or grid)),
     "SUMIFS": lambda summed, *pairs: math.fsum(_of_chosen(pairs, summed)),
-    "AVERAGEIF": lambda grid, wanted, summed=None: _mean(_of_chosen([grid, wanted], summed or grid)),
-    "AVERAGEIFS": lambda summed, *pairs: _mean(_of_chosen(pairs, summed)),
+    "AVERAGEIF": lambda grid, wanted, summed=None: statistics.fmean(_of_chosen([grid, wanted], summed or grid)),
+    "AVERAGEIFS": lambda summed, *pairs: statistics.fmean(_of_chosen(pairs, summed)),
     "MINIFS": lambda summed, *pairs: min(_of_chosen(pairs, summed), default=0.0),
     "MAXIFS": lambda summed, *pairs: max(_of_chosen(pairs, summed), default=0.0),
     "ABS": lambda a: abs(_number(a)),
@@ -382,12 +376,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "HLOOKUP": _lookup(down=False),
     "MATCH": _match,
     "INDEX": _index,
-    "CONCATENATE": lambda *a: _limited("".join(_text(v) for v in flat(a))),
-    "CONCAT": lambda *a: _limited("".join(_text(v) for v in flat(a))),
+    "CONCATENATE": _concatenate,
+    "CONCAT": _concatenate,
     "TEXTJOIN": _join,
     "LEN": lambda a: float(len(_text(a))),
     "LEFT": lambda a, n=1.0: _cut(a, 0, n),
-    "RIGHT": _right,
+    "RIGHT": lambda a, n=1.0: _cut(a, None, n),
     "MID": lambda a, start, n: _cut(a, int(_number(start)) - 1, n),
     "TRIM": lambda a: " ".join(_text(a).split()),
     "UPPER": lambda a: _text(a).upper(),

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from agentgym.envs.loca.servers.cell_values import text_of
 from agentgym.envs.loca.servers.cells import Area, parse_area, quote_title, split_sheet
 from agentgym.envs.loca.servers.desk import iso
-from agentgym.envs.loca.servers.entered import plain, shown, typed
+from agentgym.envs.loca.servers.entered import fitting, plain, shown, typed
 from agentgym.envs.loca.servers.formulas import Calculator, rewrite, shift, with_sheet
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
@@ -97,8 +97,9 @@ class Spreadsheets(Server):
 
     def _put(self, sheet: Row, lines: Mapping[int, Mapping[int, Any]]) -> None:
         """Replace rows."""
-        for row in lines:
-            self.store.delete("lines", sheet=sheet["id"], row=row)
+        if self.store.value("SELECT 1 FROM lines WHERE sheet = ?", sheet["id"]):
+            for row in lines:
+                self.store.delete("lines", sheet=sheet["id"], row=row)
         texts = ((row, json.dumps(dict(sorted(cells.items())), ensure_ascii=False)) for row, cells in lines.items() if cells)
         self.store.insert_all("lines", ({"sheet": sheet["id"], "row": row, "cells": text} for row, text in texts))
 
@@ -139,7 +140,7 @@ class Spreadsheets(Server):
             cell = held[row].get(column, "")
             if isinstance(cell, dict) and "f" in cell:
                 value = calculator.value(sheet["title"], row, column) if show else cell["f"]
-                return text_of(value) if show is shown else value
+                return text_of(value) if show is shown else fitting(value)
             return (show or plain)(cell) if isinstance(cell, dict) or show is shown else cell
 
         rows = range(area.top, max(held, default=area.top - 1) + 1)
