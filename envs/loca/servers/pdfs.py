@@ -1,0 +1,176 @@
+"""PDF files: written from lines, boxes and tables, the same bytes each time, and read back as text."""
+
+from __future__ import annotations
+
+import functools
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from io import BytesIO
+from typing import Any, Literal, TypeAlias
+from xml.sax.saxutils import escape
+
+from agentgym.tools import ToolError
+
+MAX_PAGES = 500
+
+_CACHED_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph; it breaks into lines where it is too long.
+
+    Attributes:
+        text: What it says.
+        size: Of the letters, in points.
+        bold: Whether the letters are.
+        align: Where its lines stand.
+    """
+
+    text: str
+    size: float = 11
+    bold: bool = False
+    align: Literal["left", "center", "right"] = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Large bold text in a frame, such as the status of an invoice."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells with lines around them; the first row is the head."""
+
+    rows: Sequence[Sequence[str]]
+
+
+Block: TypeAlias = str | Text | Box | Table
+"""What a page is made of; a `str` is a `Text`, an empty one a blank line."""
+
+
+def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
+    """The bytes of a PDF file in A4; the same for the same arguments.
+
+    Args:
+        pages: The blocks of each page from top to bottom. What does not fit on a page goes on to a page of its own.
+        title: The title in the file's metadata.
+
+    Raises:
+        ValueError: A text has a sign that the standard fonts lack.
+        ImportError: reportlab is not installed.
+    """
+    platypus = _library("reportlab.platypus")
+    story: list[Any] = []
+    for blocks in pages:
+        story += [platypus.PageBreak()] if story else []
+        story += [_flowable(platypus, block) for block in blocks] or [platypus.Spacer(1, 1)]
+    buffer = BytesIO()
+    margins = dict.fromkeys(("leftMargin", "rightMargin", "topMargin", "bottomMargin"), 56)
+    size = _library("reportlab.lib.pagesizes").A4
+    platypus.SimpleDocTemplate(buffer, pagesize=size, title=title, author="", invariant=1, **margins).build(story)
+    return buffer.getvalue()
+
+
+def _flowable(platypus: Any, block: Block) -> Any:
+    if isinstance(block, Table):
+        cells = [[_checked(cell) for cell in row] for row in block.rows]
+        grid = [("GRID", (0, 0), (-1, -1), 0.5, "black"), ("FONT", (0, 0), (-1, 0), "Helvetica-Bold")]
+        return platypus.Table(cells, style=grid, spaceBefore=6, spaceAfter=6)
+    if isinstance(block, Box):
+        frame = [("BOX", (0, 0), (-1, -1), 1.5, "black")]
+        text = _paragraph(platypus, Text(block.text, 15, bold=True, align="center"))
+        return platypus.Table([[text]], style=frame, spaceBefore=6, spaceAfter=6)
+    if not block:
+        return platypus.Spacer(1, 11)
+    return _paragraph(platypus, Text(block) if isinstance(block, str) else block)
+
+
+def _paragraph(platypus: Any, text: Text) -> Any:
+    style = _library("reportlab.lib.styles").ParagraphStyle(
+        "text",
+        fontName="Helvetica-Bold" if text.bold else "Helvetica",
+        fontSize=text.size,
+        leading=1.3 * text.size,
+        alignment={"left": 0, "center": 1, "right": 2}[text.align],
+    )
+    return platypus.Paragraph(escape(_checked(text.text)), style)
+
+
+def _checked(text: str) -> str:
+    try:
+        text.encode("cp1252")
+    except UnicodeEncodeError as error:
+        sign = text[error.start]
+        raise ValueError(f"the standard fonts of PDF have no {sign!r} (in {text!r}); write it in Latin letters") from None
+    return text
+
+
+def read_pdf(data: bytes) -> tuple[str, ...]:
+    """The text of each page.
+
+    Raises:
+        ToolError: It cannot be read as a PDF file.
+        ImportError: pypdf is not installed.
+    """
+    return _read(data) if len(data) <= _CACHED_BYTES else _read.__wrapped__(data)
+
+
+@functools.lru_cache(maxsize=64)
+def _read(data: bytes) -> tuple[str, ...]:
+    with guarded():
+        texts = (page.extract_text() for page in open_pdf(data).pages)
+        return tuple(text.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for text in texts)
+
+
+def open_pdf(data: bytes) -> Any:
+    """A reader of pypdf; it and all that is done with it belong into a block that is `guarded`.
+
+    Raises:
+        ToolError: There are too many pages.
+        ImportError: pypdf is not installed.
+    """
+    reader = _library("pypdf").PdfReader(BytesIO(data))
+    if len(reader.pages) > MAX_PAGES:
+        raise ToolError(f"limit exceeded: the PDF file has {len(reader.pages)} pages, at most {MAX_PAGES} can be read")
+    return reader
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """A block in which whatever pypdf stumbles over, in a file that may hold anything, is a refused call.
+
+    Raises:
+        ToolError: A file cannot be read as PDF.
+        ImportError: pypdf is not installed.
+    """
+    errors = _library("pypdf.errors")
+    try:
+        yield
+    except (errors.PyPdfError, errors.DependencyError, zlib.error, struct.error, *_STUMBLES) as error:
+        raise ToolError(f"invalid argument: the file cannot be read as PDF: {type(error).__name__}: {str(error)[:200]}") from None
+
+
+_STUMBLES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError, OSError, EOFError)
+
+
+def new_writer() -> Any:
+    """A writer of pypdf, for the pages of readers.
+
+    Raises:
+        ImportError: pypdf is not installed.
+    """
+    return _library("pypdf").PdfWriter()
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError("PDF files need pypdf and reportlab: pip install 'agentgym[office]'") from error
