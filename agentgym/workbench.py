@@ -36,11 +36,11 @@ PACKAGES = (
 """What Python inside can import beside its standard library, as far as it is installed."""
 
 TOOLS = (
-    "awk base64 basename bash bc cat chmod cmp column comm cp csplit cut date dd df diff dirname du echo egrep env expand expr "
-    "false fgrep file find fmt fold getopt grep gunzip gzip head hexdump id join jq less ln ls md5sum mkdir mktemp mv nl nproc od "
-    "paste patch pr printenv printf pwd readlink realpath rev rm rmdir sed seq sh sha1sum sha256sum shuf sleep sort split stat sum "
-    "tac tail tar tee test timeout touch tr tree true truncate tsort uname unexpand uniq unlink unzip wc which whoami xargs xxd yes "
-    "zcat zip"
+    "awk base64 basename bash bc cat chmod cmp column comm cp csplit cut date dd df diff dirname du echo egrep env expand "
+    "expr false fgrep file find fmt fold getopt grep gunzip gzip head hexdump id join jq less ln ls md5sum mkdir mktemp mv nl "
+    "nproc od paste patch pr printenv printf pwd readlink realpath rev rm rmdir sed seq sh sha1sum sha256sum shuf sleep sort "
+    "split stat sum tac tail tar tee test timeout touch tr tree true truncate tsort uname unexpand uniq unlink unzip wc which "
+    "whoami xargs xxd yes zcat zip"
 )
 """What a shell inside finds, as far as it is in `/usr/bin`."""
 

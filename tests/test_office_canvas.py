@@ -90,8 +90,9 @@ def test_courses(canvas: Canvas) -> None:
     assert ids(canvas.canvas_list_courses(include_ended=True)) == [ALGEBRA, BIOLOGY]
     assert canvas.canvas_list_courses()[0] == {
         "id": 1, "account_id": 1, "name": "Algebra", "course_code": "MATH101-1", "sis_course_id": None,
-        "workflow_state": "available", "start_at": None, "end_at": None, "is_public": False, "time_zone": "UTC", "created_at": "2025-01-15T09:00:00Z",
-        "credits": 4, "teacher_email": "tara@u.edu", "teachers": [{"id": TARA, "display_name": "Tara Doe"}], "total_students": 2,
+        "workflow_state": "available", "start_at": None, "end_at": None, "is_public": False, "time_zone": "UTC",
+        "created_at": "2025-01-15T09:00:00Z", "credits": 4, "teacher_email": "tara@u.edu",
+        "teachers": [{"id": TARA, "display_name": "Tara Doe"}], "total_students": 2,
         "enrollments": [{"type": "student", "role": "StudentEnrollment", "user_id": SUE, "enrollment_state": "active"}],
     }  # fmt: skip
     assert canvas.canvas_get_course(ALGEBRA)["syllabus_body"] == "x + y"

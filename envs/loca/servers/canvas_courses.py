@@ -13,10 +13,12 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 PEOPLE = """
-SELECT u.*, max(e.type IN ('TeacherEnrollment', 'TaEnrollment') OR mine.type IN ('TeacherEnrollment', 'TaEnrollment')) AS known
-FROM users u JOIN enrollments e ON e.user_id = u.id AND e.enrollment_state = 'active'
-JOIN enrollments mine ON mine.course_id = e.course_id AND mine.enrollment_state = 'active' AND mine.user_id = ?
-GROUP BY u.id ORDER BY u.id
+SELECT u.*, known FROM users u JOIN (
+  SELECT e.user_id,
+    max(e.type IN ('TeacherEnrollment', 'TaEnrollment') OR mine.type IN ('TeacherEnrollment', 'TaEnrollment')) AS known
+  FROM enrollments mine JOIN enrollments e ON e.course_id = mine.course_id AND e.enrollment_state = 'active'
+  WHERE mine.user_id = ? AND mine.enrollment_state = 'active' GROUP BY e.user_id
+) ON user_id = u.id
 """
 """Who is in a course with a user; `known` where one of them teaches the other."""
 
@@ -30,6 +32,10 @@ SELECT course_id, count(*) AS students FROM enrollments
 WHERE type = ? AND enrollment_state = 'active' AND course_id IN (SELECT value FROM json_each(?)) GROUP BY course_id
 """
 
+MINE = """
+SELECT course_id, type AS role, user_id, enrollment_state FROM enrollments
+WHERE user_id = ? AND course_id IN (SELECT value FROM json_each(?)) ORDER BY id
+"""
 
 _NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")
 _NOTHING = dict.fromkeys(
@@ -241,9 +247,9 @@ class CanvasCourses(CanvasFilling):
         for row in self.store.rows(TEACHERS, TEACHER, ids):
             teachers.setdefault(row.pop("course_id"), []).append(row)
         mine: dict[int, list[Row]] = {}
-        for row in self.store.find("enrollments", user_id=me):
-            shown_row = {"type": row["type"].removesuffix("Enrollment").lower(), "role": row["type"]}
-            mine.setdefault(row["course_id"], []).append(shown_row | {"user_id": me, "enrollment_state": row["enrollment_state"]})
+        for row in self.store.rows(MINE, me, ids):
+            short = row["role"].removesuffix("Enrollment").lower()
+            mine.setdefault(row.pop("course_id"), []).append({"type": short, **row})
         return [
             shown(course, "syllabus_body")
             | {"teachers": teachers.get(course["id"], []), "total_students": students.get(course["id"], 0)}

@@ -93,8 +93,9 @@ class CanvasFilling(CanvasRecords):
             )  # fmt: skip
             if teacher is not None:
                 self.enroll(course, teacher, TEACHER)
-            for student in students:
-                self.enroll(course, student)
+            now = self._now()
+            for student in dict.fromkeys(students):
+                self._add("enrollments", course_id=course, user_id=student, type=STUDENT, enrollment_state="active", created_at=now)
         return course
 
     def enroll(self, course_id: int, user_id: int, role: str = STUDENT, state: str = "active") -> int:
@@ -248,8 +249,9 @@ class CanvasFilling(CanvasRecords):
         with self.store.change():
             return self._add(
                 "module_items", module_id=module_id, title=line("title", title), type=type, content_id=content_id,
-                page_url=page_url, external_url=external_url, html_url=line("html_url", html_url, 2_000),
-                indent=whole("indent", indent, 0, 5), published=published, position=self._place("module_items", position, module_id=module_id), created_at=self._now(),
+                page_url=page_url, external_url=external_url, html_url=line("html_url", html_url, 2_000), published=published,
+                indent=whole("indent", indent, 0, 5), position=self._place("module_items", position, module_id=module_id),
+                created_at=self._now(),
             )  # fmt: skip
 
     def _place(self, table: str, position: int | None, **owner: int) -> int:

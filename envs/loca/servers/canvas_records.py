@@ -29,8 +29,9 @@ CREATE TABLE courses (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL REFERE
   created_at TEXT NOT NULL, extra JSON NOT NULL);
 CREATE TABLE enrollments (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
   user_id INTEGER NOT NULL REFERENCES users(id), type TEXT NOT NULL, enrollment_state TEXT NOT NULL, created_at TEXT NOT NULL,
-  UNIQUE (course_id, user_id, type));
-CREATE INDEX enrollments_user ON enrollments(user_id);
+  UNIQUE (course_id, type, user_id));
+CREATE INDEX enrollments_user ON enrollments(user_id, course_id);
+CREATE INDEX enrollments_course ON enrollments(course_id, type, enrollment_state, user_id);
 CREATE TABLE assignments (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id), name TEXT NOT NULL,
   description TEXT,
   points_possible REAL, due_at TEXT, unlock_at TEXT, lock_at TEXT, submission_types JSON NOT NULL, published BOOL NOT NULL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,15 @@ Words: TypeAlias = NDArray[np.uint32]
 _POLYNOMIAL = 0x82F63B78
 _CHUNK = 2**20
 _SHORT = 64
+_PLACES = np.arange(4)
 
 
 def crc32c(data: bytes) -> int:
     """The CRC32C of bytes.
 
-    Long data is folded: the remainders of all bytes are found at once, then those of neighbours are joined, level by level. To
-    join two pieces is to push the remainder of the left one through as many zero bytes as the right one is long, and to add.
+    Long data is folded: the remainders of all words of four bytes are found at once, then those of neighbours are joined, level
+    by level. To join two pieces is to push the remainder of the left one through as many zero bytes as the right one is long,
+    and to add.
     """
     state = 0xFFFFFFFF
     for start in range(0, len(data), _CHUNK):
@@ -28,37 +30,44 @@ def crc32c(data: bytes) -> int:
 
 
 def _advance(state: int, chunk: bytes) -> int:
-    table = _pushes(0)[0]
     if len(chunk) < _SHORT:
+        table = _bytes()
         for byte in chunk:
-            state = int(table[(state ^ byte) & 255]) ^ (state >> 8)
+            state = table[(state ^ byte) & 255] ^ (state >> 8)
         return state
     levels = (len(chunk) - 1).bit_length()
     # Zero bytes in front leave the remainder zero, so they may fill up the length to a power of two.
     padded = np.zeros(2**levels, dtype=np.uint8)
-    padded[-len(chunk) :] = np.frombuffer(chunk, dtype=np.uint8)
     first = len(padded) - len(chunk)
+    padded[first:] = np.frombuffer(chunk, dtype=np.uint8)
     padded[first : first + 4] ^= np.frombuffer(state.to_bytes(4, "little"), dtype=np.uint8)
-    words: Words = table[padded]
-    for level in range(levels):
+    words = _push(padded.view("<u4"), _pushes(2))
+    for level in range(2, levels):
         words = _push(words[0::2], _pushes(level)) ^ words[1::2]
     return int(words[0])
 
 
 def _push(words: Words, tables: Words) -> Words:
     """Push remainders through zero bytes."""
-    parts: list[Any] = [tables[k][(words >> np.uint32(8 * k)) & np.uint32(255)] for k in range(4)]
-    pushed: Words = parts[0] ^ parts[1] ^ parts[2] ^ parts[3]
+    places = np.ascontiguousarray(words).view(np.uint8).reshape(-1, 4)
+    pushed: Words = np.bitwise_xor.reduce(tables[_PLACES, places], axis=1)
     return pushed
+
+
+@functools.cache
+def _bytes() -> list[int]:
+    """The remainder of each byte."""
+    table = list(range(256))
+    for _ in range(8):
+        table = [(rest >> 1) ^ (_POLYNOMIAL if rest & 1 else 0) for rest in table]
+    return table
 
 
 @functools.cache
 def _pushes(level: int) -> Words:
     """What 2**level zero bytes make of each byte at each of the four places of a remainder; shape (4, 256)."""
     if level:
-        return _push(_pushes(level - 1), _pushes(level - 1))
-    words = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        words = np.where(words & 1, (words >> 1) ^ np.uint32(_POLYNOMIAL), words >> 1).astype(np.uint32)
-    higher = [np.arange(256, dtype=np.uint32) << np.uint32(8 * k - 8) for k in (1, 2, 3)]
-    return np.stack([words, *higher])
+        below = _pushes(level - 1)
+        return _push(below.reshape(-1), below).reshape(4, 256)
+    higher = [np.arange(256, dtype="<u4") << np.uint32(8 * place) for place in range(3)]
+    return np.stack([np.array(_bytes(), dtype="<u4"), *higher]).astype("<u4")

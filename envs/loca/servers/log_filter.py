@@ -12,7 +12,7 @@ import functools
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, TypeAlias
@@ -100,14 +100,14 @@ class _Reader:
             if self._peek() == "AND":
                 self._take()
             tests.append(self._any_of(leaf))
-        return tests[0] if len(tests) == 1 else lambda entries: _join(all, tests, entries)
+        return tests[0] if len(tests) == 1 else lambda entries: _all_pass(tests, entries)
 
     def _any_of(self, leaf: Callable[[], Test]) -> Test:
         tests = [self._not(leaf)]
         while self._peek() == "OR":
             self._take()
             tests.append(self._not(leaf))
-        return tests[0] if len(tests) == 1 else lambda entries: _join(any, tests, entries)
+        return tests[0] if len(tests) == 1 else lambda entries: list(map(any, zip(*(t(entries) for t in tests), strict=True)))
 
     def _not(self, leaf: Callable[[], Test]) -> Test:
         turned = False
@@ -167,8 +167,14 @@ def _bad(problem: str) -> ToolError:
     return ToolError(f"invalid argument: the filter is not one of the Logging query language: {problem}")
 
 
-def _join(how: Callable[[Iterable[bool]], bool], tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
-    return [how(found) for found in zip(*(test(entries) for test in tests), strict=True)]
+def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
+    """Which entries pass all tests; each test sees those alone that passed the ones before."""
+    left = list(range(len(entries)))
+    for test in tests:
+        passed = test([entries[k] for k in left])
+        left = [k for k, well in zip(left, passed, strict=True) if well]
+    kept = set(left)
+    return [k in kept for k in range(len(entries))]
 
 
 def _unquote(token: str) -> str:
@@ -192,11 +198,13 @@ def _path(word: str) -> tuple[str, ...]:
 
 def _at(value: Any, path: Sequence[str]) -> list[Any]:
     """What stands at a path; of a list, what stands there in each of its items."""
-    if isinstance(value, list):
-        return list(chain.from_iterable(_at(item, path) for item in value))
-    if not path:
-        return [value]
-    return _at(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []
+    for place, name in enumerate(path):
+        if isinstance(value, list):
+            return [found for item in value for found in _at(item, path[place:])]
+        if not isinstance(value, dict) or name not in value:
+            return []
+        value = value[name]
+    return [found for item in value for found in _at(item, ())] if isinstance(value, list) else [value]
 
 
 def _texts(value: Any) -> list[str]:
@@ -214,7 +222,11 @@ def _there(path: tuple[str, ...]) -> Test:
 
 def _anywhere(text: str) -> Test:
     part = text.lower()
-    return lambda entries: [any(part in held.lower() for held in _texts(dict(entry))) for entry in entries]
+
+    def holds(value: Any) -> bool:
+        return part in value.lower() if isinstance(value, str) else any(part in held.lower() for held in _texts(value))
+
+    return lambda entries: [any(map(holds, entry.values())) for entry in entries]
 
 
 def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:

@@ -29,6 +29,7 @@ CREATE TABLE log_routes (entry INTEGER REFERENCES log_entries(id) ON DELETE CASC
     UNIQUE (log_bucket, entry));
 CREATE INDEX log_route_entries ON log_routes(entry);
 CREATE INDEX log_names ON log_entries(log);
+CREATE INDEX log_times ON log_entries(timestamp, id);
 CREATE TABLE log_sinks (id INTEGER PRIMARY KEY, name TEXT UNIQUE, destination TEXT, filter TEXT, created TEXT);
 INSERT INTO log_buckets VALUES (1, '_Required', 'global', 400, NULL), (2, '_Default', 'global', 30, NULL);
 INSERT INTO log_sinks VALUES
@@ -40,7 +41,7 @@ MAX_ENTRY_BYTES = 256 * 1024
 MAX_SINKS = 200
 MAX_BUCKETS = 100
 _MAX_NESTING = 50
-_CHUNK = 500
+_CHUNK = 2_000
 
 
 class Logging(Storage):
@@ -82,12 +83,13 @@ class Logging(Storage):
         where, values = self._kept(buckets)
         sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
         found: list[Row] = []
+        size = max_entries + 1
         while len(found) <= max_entries:
-            rows = self.store.rows(sql, *values, *place, _CHUNK)
+            rows = self.store.rows(sql, *values, *place, size)
             found += [row for row, passed in zip(rows, test([_show(row) for row in rows]), strict=True) if passed]
-            if len(rows) < _CHUNK:
+            if len(rows) < size:
                 break
-            place = (rows[-1]["timestamp"], rows[-1]["id"])
+            place, size = (rows[-1]["timestamp"], rows[-1]["id"]), min(4 * size, _CHUNK)
         entries: Row = {"entries": [_show(row) for row in found[:max_entries]]}
         return entries | ({"nextPageToken": _token(found[max_entries - 1])} if len(found) > max_entries else {})
 
@@ -233,7 +235,7 @@ class Logging(Storage):
         values: list[Any] = []
         for bucket in buckets:
             values += [iso(self.desk.clock.now() - timedelta(days=bucket["retention_days"])), bucket["id"]]
-        one = "(timestamp >= ? AND id IN (SELECT entry FROM log_routes WHERE log_bucket = ?))"
+        one = "(timestamp >= ? AND EXISTS (SELECT 1 FROM log_routes WHERE log_bucket = ? AND entry = log_entries.id))"
         return f"({' OR '.join([one] * len(buckets))})", values
 
     def _log_bucket(self, name: str) -> Row:
