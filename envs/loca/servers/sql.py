@@ -1,0 +1,481 @@
+"""The SQL engine of the data warehouses: tables of one episode in DuckDB, asked in the dialect of a warehouse.
+
+The catalogue (schemas, tables, columns, comments) is kept here, and DuckDB holds rows only, of tables that were asked for. So an
+engine costs nothing until the first statement, and a copy of one shares its rows until either writes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agentgym.tools import ToolError, echo
+
+if TYPE_CHECKING:
+    import duckdb
+
+SECONDS = 10.0
+"""How long a statement may run."""
+
+MEMORY = "512MB"
+_OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"  # choose by statistics, which a copy does not share
+_OPENING = (
+    "SET TimeZone = 'UTC'",
+    f"SET disabled_optimizers = '{_OPTIMIZERS}'",
+    "SET python_enable_replacements = false",
+    "SET enable_external_access = false",
+)
+_CONFIG: dict[str, Any] = {
+    "threads": 1,
+    "async_threads": 0,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "memory_limit": MEMORY,
+    "temp_directory": "",
+}
+
+TableName: TypeAlias = tuple[str, str]
+"""Schema and name of a table; the schema is that of the engine, such as `ab_testing` or `SALES.PUBLIC`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name, its DuckDB type, and what is declared of it."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    default: str | None = None
+    comment: str = ""
+    key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table or, with the SQL of its query, a view.
+
+    Attributes:
+        columns: Its columns in order.
+        data: For each column a JSON array of its values as DuckDB casts them to text.
+        rows: How many records it has.
+        comment: What is said of it.
+        view: The query of a view, in the SQL of DuckDB.
+        needs: The tables that the query reads.
+        created: When it was made.
+    """
+
+    columns: tuple[Column, ...]
+    data: tuple[str, ...] = ()
+    rows: int = 0
+    comment: str = ""
+    view: str = ""
+    needs: tuple[TableName, ...] = ()
+    created: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema: what is said of it, when it was made, and what else its server notes."""
+
+    comment: str = ""
+    created: str = ""
+    notes: str = ""
+
+
+@dataclass(slots=True)
+class Rows:
+    """What a query gives: names and DuckDB types of the columns, and records of plain JSON values.
+
+    Attributes:
+        total: How many records there are; more than `records` has where it was cut.
+    """
+
+    names: list[str]
+    types: list[str]
+    records: list[list[Any]]
+    total: int
+
+    def objects(self) -> list[dict[str, Any]]:
+        """The records by name of column."""
+        return [dict(zip(self.names, record, strict=True)) for record in self.records]
+
+
+@dataclass
+class Engine:
+    """The tables of one server. It pickles and deep-copies between statements; nothing of it is on disk.
+
+    Args:
+        dialect: The dialect that it is asked in, `bigquery` or `snowflake`.
+
+    Attributes:
+        schemas: What there is of schemas.
+        tables: What there is of tables. Only `load`, `write` and `define` change it.
+    """
+
+    dialect: str
+    schemas: dict[str, Schema] = field(default_factory=dict)
+    tables: dict[TableName, Table] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._live: duckdb.DuckDBPyConnection | None = None
+        self._held: set[TableName] = set()  # are in DuckDB
+        self._stale: set[TableName] = set()  # have other rows there than in `tables`
+
+    def load(self, name: TableName, columns: Sequence[Column], rows: Sequence[Sequence[Any]], created: datetime) -> None:
+        """Make or replace a table with records; fast for many.
+
+        Raises:
+            ValueError: A record has another number of values than there are columns.
+        """
+        if any(len(row) != len(columns) for row in rows):
+            raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
+        values = zip(*rows, strict=True) if rows else ([] for _ in columns)
+        data = tuple(map(_packed, values))
+        self.forget(name)
+        self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
+
+    def fill(
+        self, name: TableName, columns: Sequence[Column], rows: Sequence[Sequence[Any]], now: datetime, replace_rows: bool = False
+    ) -> None:
+        """Add records to a table, or make one with them.
+
+        Raises:
+            ToolError: A value does not fit the type of its column; nothing has changed.
+        """
+        made = name not in self.tables
+        data = [_packed([row[k] for row in rows]) for k in range(len(columns))]
+        start = [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"] if made else []
+        start += [f"DELETE FROM {path(name)}"] if replace_rows and not made else []
+        insert = f"INSERT INTO {path(name)} SELECT {_unpacked(columns)}"
+        self.write([*start, insert], [name], [] if made else [name], now, schema=name[0], values=data)
+        if made:
+            self.define(name, Table(tuple(columns), created=now.isoformat()))
+
+    def define(self, name: TableName, table: Table | None) -> None:
+        """Note what DuckDB was made to hold under a name, or that it holds nothing."""
+        if table is None:
+            self.tables.pop(name, None)
+            self._held.discard(name)
+            self._stale.discard(name)
+        else:
+            self.tables[name] = table
+            self._held.add(name)
+            self._stale.add(name)
+
+    def table(self, name: TableName) -> Table:
+        """A table with its present rows."""
+        if name in self._stale:
+            self._save(name)
+        return self.tables[name]
+
+    def count(self, name: TableName) -> int:
+        """How many records a table has."""
+        return self.table(name).rows
+
+    def read(self, sql: str, tables: Sequence[TableName], now: datetime, limit: int, seed: str = "") -> Rows:
+        """What a query gives.
+
+        Args:
+            sql: A query in the SQL of DuckDB.
+            tables: The tables that it reads.
+            now: The moment that it takes for the present.
+            limit: The most records to give.
+            seed: What random functions depend on; none where it has no such.
+
+        Raises:
+            ToolError: It is wrong, or needs too much time or memory.
+        """
+        with self._running(now, tables, seed) as live:
+            found = live.execute(sql)
+            names, kinds = [item[0] for item in found.description], [item[1] for item in found.description]
+            _check_names(names)
+            if any("WITH TIME ZONE" in str(kind) for kind in kinds):
+                # DuckDB gives such values by a library that is not needed for the same moment without a zone.
+                parts = ", ".join(f"CAST({quote(n)} AS {_without_zone(str(k))}) AS {quote(n)}" for n, k in zip(names, kinds))
+                found = live.execute(f"SELECT {parts} FROM ({sql})")
+            records = found.fetchmany(limit + 1)
+            total = len(records)
+            if total > limit:
+                total = live.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
+        converters = [_converter(kind) for kind in kinds]
+        plain = [[convert(value) for convert, value in zip(converters, record, strict=True)] for record in records[:limit]]
+        return Rows(names, [str(kind) for kind in kinds], plain, total)
+
+    def write(
+        self,
+        statements: Sequence[str],
+        tables: Sequence[TableName],
+        targets: Sequence[TableName],
+        now: datetime,
+        seed: str = "",
+        schema: str = "",
+        values: Sequence[Any] = (),
+    ) -> list[Any]:
+        """Run statements that change the rows of `targets` (or make something in `schema`), all or none; `values` are for the last.
+
+        Returns:
+            The records that DuckDB answers the last one with.
+
+        Raises:
+            ToolError: One is wrong, or needs too much time or memory.
+        """
+        with self._running(now, tables, seed) as live:
+            if schema:
+                live.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
+            live.execute("BEGIN")
+            try:
+                for statement in statements[:-1]:
+                    live.execute(statement)
+                answer = live.execute(statements[-1], list(values)).fetchall()
+                live.execute("COMMIT")
+            except BaseException:
+                live.execute("ROLLBACK")
+                raise
+        self._stale.update(targets)
+        return answer
+
+    def lend(self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Have DuckDB hold a table that is none of the catalogue, such as a view of the information schema."""
+        live = self._open()
+        data = [_packed([row[k] for row in rows]) for k in range(len(columns))]
+        kinds = ["BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR" for k in range(len(columns))]
+        declared = [Column(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+        live.execute(f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, declared))})")
+        live.execute(f"INSERT INTO {path(name)} SELECT {_unpacked(declared)}", data)
+
+    def columns_of(
+        self, name: TableName, before: Sequence[Column] = (), renamed: Mapping[str, str] | None = None
+    ) -> tuple[Column, ...]:
+        """The columns of a table as DuckDB has them, with comments and keys of columns that it had before."""
+        sql = (
+            "SELECT column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
+            "WHERE schema_name = $1 AND table_name = $2 ORDER BY column_index"
+        )
+        old = {(renamed or {}).get(column.name, column.name).lower(): column for column in before}
+        found = []
+        for label, kind, nullable, default in self._open().execute(sql, list(name)).fetchall():
+            held = old.get(label.lower(), Column(label, kind))
+            found.append(replace(held, name=label, type=kind, nullable=nullable, default=None if default == "NULL" else default))
+        return tuple(found)
+
+    def close(self) -> None:
+        """Let go of DuckDB; the tables stay."""
+        self._save_all()
+        if self._live is not None:
+            self._live.close()
+        self._live, self._held = None, set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._save_all()
+        held = [self.dialect, list(self.schemas.items()), sorted(self.tables.items())]
+        return {"image": json.dumps(held, default=_fields, ensure_ascii=False)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.dialect, schemas, tables = json.loads(state["image"])
+        self.schemas = {name: Schema(*values) for name, values in schemas}
+        self.tables = {tuple(name): _table(values) for name, values in tables}
+        self.__post_init__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+        self._save_all()
+        return Engine(self.dialect, dict(self.schemas), dict(self.tables))
+
+    def _save_all(self) -> None:
+        for name in sorted(self._stale):
+            self._save(name)
+
+    def _save(self, name: TableName) -> None:
+        table = self.tables[name]
+        if not table.view:
+            parts = [f"to_json(list(CAST({quote(column.name)} AS VARCHAR)))::VARCHAR" for column in table.columns]
+            *data, rows = self._open().execute(f"SELECT {', '.join([*parts, 'count(*)'])} FROM {path(name)}").fetchall()[0]
+            self.tables[name] = replace(table, data=tuple(text or "[]" for text in data), rows=rows)
+        self._stale.discard(name)
+
+    def forget(self, name: TableName) -> None:
+        """Drop a table or a view, if there is one."""
+        if name in self._held:
+            self._open().execute(f"DROP {'VIEW' if self.tables[name].view else 'TABLE'} {path(name)}")
+        self.define(name, None)
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        if self._live is None:
+            self._live = _connect(self.dialect)
+        return self._live
+
+    def _hold(self, name: TableName) -> None:
+        """See to it that DuckDB has a table with its rows."""
+        if name in self._held or name not in self.tables:
+            return
+        live, table = self._open(), self.tables[name]
+        live.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(name[0])}")
+        for needed in table.needs:
+            self._hold(needed)
+        if table.view:
+            live.execute(f"CREATE VIEW {path(name)} AS {table.view}")
+        else:
+            live.execute(f"CREATE TABLE {path(name)} ({', '.join(map(declare, table.columns))})")
+            if table.rows:
+                live.execute(f"INSERT INTO {path(name)} SELECT {_unpacked(table.columns)}", list(table.data))
+        self._held.add(name)
+
+    @contextmanager
+    def _running(self, now: datetime, tables: Sequence[TableName], seed: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """DuckDB with these tables, for one statement, whose errors become `ToolError`s."""
+        import duckdb
+
+        live = self._open()
+        timer = threading.Timer(SECONDS, live.interrupt)
+        timer.start()
+        try:
+            for name in tables:
+                self._hold(name)
+            live.execute(f"SET VARIABLE now = TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'")
+            if seed:
+                live.execute(f"SELECT setseed({(sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007})")
+            yield live
+        except duckdb.InterruptException:
+            raise ToolError(f"limit exceeded: the statement ran for more than {SECONDS:g} seconds; ask for less") from None
+        except (duckdb.OutOfMemoryException, MemoryError):
+            raise ToolError(f"limit exceeded: the statement needs more than {MEMORY} of memory; ask for less") from None
+        except (duckdb.Error, ValueError, OverflowError, RuntimeError, TypeError) as error:
+            raise ToolError(f"invalid argument: {_explain(error)}") from None
+        finally:
+            timer.cancel()
+
+
+def declare(column: Column) -> str:
+    """A column as DuckDB is to make it; keys are not enforced, as in the warehouses."""
+    default = f" DEFAULT {column.default}" if column.default else ""
+    return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
+
+
+def _unpacked(columns: Sequence[Column]) -> str:
+    """The columns of a SELECT that gives the records whose values are in one parameter a column, as JSON."""
+    return ", ".join(f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})" for k, column in enumerate(columns, 1))
+
+
+def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ImportError("SQL needs DuckDB and SQLGlot: pip install 'agentgym[office]'") from error
+    macros = import_module(f"agentgym.envs.loca.servers.sql_{dialect}").MACROS
+    live = duckdb.connect(":memory:", config=_CONFIG)
+    for statement in (*_OPENING, "CREATE SCHEMA lib", *(f"CREATE MACRO lib.{macro}" for macro in macros)):
+        live.execute(statement)
+    live.execute("SET lock_configuration = true")
+    return live
+
+
+def quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def path(name: TableName) -> str:
+    return f"{quote(name[0])}.{quote(name[1])}"
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ToolError(f"invalid argument: several columns of the result are called {', '.join(twice)}; give each an alias")
+
+
+def _without_zone(kind: str) -> str:
+    return kind.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMP").replace("TIMESTAMPTZ", "TIMESTAMP")
+
+
+def _explain(error: Exception) -> str:
+    """The first lines of what DuckDB says, without its kind of error and without its names for things."""
+    text = str(error).split("\n\n")[0].split("\nLINE ")[0].split("\nDid you mean")[0]
+    kind, colon, rest = text.partition(": ")
+    return (rest if colon and kind.endswith("Error") else text).replace("lib.", "").strip()[:600]
+
+
+def _packed(values: Sequence[Any]) -> str:
+    """The values of a column as a JSON array."""
+    if set(map(type, values)) <= {str, int, type(None)}:
+        return json.dumps(values, ensure_ascii=False)
+    return json.dumps(list(map(_text, values)), ensure_ascii=False)
+
+
+def _text(value: Any) -> str | None:
+    """A value of a task as text that DuckDB casts to the type of its column."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(sep=" ") if value.tzinfo else value.isoformat(sep=" ")
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bytes):
+        return "".join(f"\\x{byte:02X}" for byte in value)
+    return str(value)
+
+
+def _fields(value: Any) -> list[Any]:
+    return [getattr(value, name) for name in value.__slots__]
+
+
+def _table(values: Sequence[Any]) -> Table:
+    columns, data, rows, comment, view, needs, created = values
+    held = tuple(Column(*column) for column in columns)
+    return Table(held, tuple(data), rows, comment, view, tuple(map(tuple, needs)), created)
+
+
+def _converter(kind: Any) -> Callable[[Any], Any]:
+    """What makes plain JSON of the values of a type: dates in ISO 8601, moments in UTC, decimals without loss."""
+    if kind.id in ("list", "array"):
+        item = _converter(kind.children[0][1])
+        return lambda value: None if value is None else [item(each) for each in value]
+    if kind.id == "struct":
+        fields = {name: _converter(child) for name, child in kind.children}
+        return lambda value: None if value is None else {name: convert(value[name]) for name, convert in fields.items()}
+    zone = "Z" if "time zone" in kind.id else ""
+    return lambda value: _plain(value, zone)
+
+
+def _plain(value: Any, zone: str) -> Any:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[repr(value)]
+    if isinstance(value, (date, time)):
+        return value.isoformat() + zone
+    if isinstance(value, bytes):
+        import base64
+
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {str(key): _plain(item, "") for key, item in value.items()}
+    return _number(value)
+
+
+def _number(value: Any) -> Any:
+    """A decimal as a JSON number where its digits survive that, as text otherwise; anything else as text."""
+    from decimal import Decimal
+
+    if not isinstance(value, Decimal):
+        return str(value)
+    if value == value.to_integral_value():
+        return int(value)
+    return float(value) if Decimal(repr(float(value))) == value else format(value.normalize(), "f")
+
+
+def check_length(sql: str) -> str:
+    """A statement that is not too long to parse.
+
+    Raises:
+        ToolError: It is, or it is empty.
+    """
+    if not sql.strip():
+        raise ToolError("invalid argument: the statement is empty")
+    if len(sql) > 100_000:
+        raise ToolError(f"invalid argument: the statement has {len(sql)} characters, at most 100000 are allowed: {echo(sql)}")
+    return sql
