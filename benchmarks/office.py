@@ -251,9 +251,7 @@ def google_cloud(server: Any) -> Calls:
         "compute_list_instances": (CALL_MS, lambda k: {}),
     }
     if "bigquery_run_query" in tools_of(server):
-        server.desk.files.write("t.csv", "name,number\n" + "".join(f"n{k},{k % 7}\n" for k in range(1000)))
-        call(server, "bigquery_create_dataset", {"dataset_id": "d"})
-        call(server, "bigquery_load_csv_data", {"dataset_id": "d", "table_id": "t", "csv_file_path": "t.csv"})
+        server.load("d", "t", {"name": "STRING", "number": "INT64"}, [(f"n{k}", k % 7) for k in range(1000)])
         query = "SELECT number, COUNT(*) AS n FROM `d.t` WHERE number > {} GROUP BY number ORDER BY n DESC"
         calls["bigquery_run_query"] = (SQL_MS, lambda k: {"query": query.format(k % 7)})
     return calls

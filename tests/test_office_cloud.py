@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.servers import START
+from agentgym.envs.loca.servers import START, Server
 from agentgym.envs.loca.servers.checksums import crc32c
 from agentgym.envs.loca.servers.desk import iso
 from agentgym.envs.loca.servers.google_cloud import GoogleCloud
@@ -33,12 +33,29 @@ def names(cloud: GoogleCloud, **arguments: Any) -> list[str]:
 
 
 def test_the_services_do_not_share_names_by_chance() -> None:
-    kinds = [
-        kind for kind in GoogleCloud.__mro__[1:] if kind.__module__.startswith("agentgym.envs.loca") and "schema" not in vars(kind)
-    ]
+    kinds = GoogleCloud.__mro__[1 : GoogleCloud.__mro__.index(Server)]
     held = [{name for name in vars(kind) if not name.startswith("__")} for kind in kinds]
-    assert len(kinds) >= 3
+    assert [kind.__name__ for kind in kinds] == ["Logging", "Compute", "Storage", "BigQuery"]
     assert all(not one & other for one, other in combinations(held, 2))
+
+
+def test_tables_go_to_buckets_and_come_back(cloud: GoogleCloud) -> None:
+    cloud.write_uri("gs://box/t.csv", b"name,number\na,1\n")
+    cloud.write_uri("t.csv", b"x")
+    assert (cloud.read_uri("gs://box/t.csv"), cloud.read_uri("t.csv")) == (b"name,number\na,1\n", b"x")
+    assert (cloud.objects("box"), cloud.desk.files.names()) == (["t.csv"], ["t.csv"])
+    for uri in ("gs://none/x", "gs://box/missing", "gs://box", "gs://", "s3://box/x"):
+        with pytest.raises(ToolError, match=r"not found|invalid argument"):
+            cloud.read_uri(uri)
+    for uri in ("gs://none/x", "gs://box", "gs://box/", "s3://box/x"):
+        with pytest.raises(ToolError, match=r"not found|invalid argument"):
+            cloud.write_uri(uri, b"x")
+
+
+def test_all_services_are_of_one_project(cloud: GoogleCloud) -> None:
+    cloud.load("d", "t", {"n": "INT64"}, [(1,)])
+    project = cloud.bigquery_list_datasets()[0]["datasetReference"]["projectId"]
+    assert cloud.logging_write_log("app", "x")["logName"] == f"projects/{project}/logs/app"
 
 
 # Cloud Storage.

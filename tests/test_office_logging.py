@@ -15,7 +15,7 @@ from agentgym.envs.loca.servers.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.log_filter import read_filter
 from agentgym.tools import ToolError
 
-LOGS = "projects/office-project/logs"
+LOGS = "projects/local-project/logs"
 LATER = [START + timedelta(hours=k) for k in range(6)]
 
 
@@ -169,7 +169,7 @@ def test_entries_are_written_and_read_back() -> None:
     assert made == {
         "logName": f"{LOGS}/exam_log", "insertId": made["insertId"], "timestamp": "2025-01-15T09:00:01Z",
         "receiveTimestamp": "2025-01-15T09:00:01Z", "severity": "CRITICAL", "textPayload": "Ann (S001) fell",
-        "resource": {"type": "global", "labels": {"project_id": "office-project"}},
+        "resource": {"type": "global", "labels": {"project_id": "local-project"}},
     }  # fmt: skip
     payload = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
     other = cloud.logging_write_log(f"{LOGS}/abtesting_logging", payload)
@@ -209,7 +209,7 @@ def test_pages_end() -> None:
 
 
 def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
-    bucket = "logging.googleapis.com/projects/office-project/locations/europe-west1/buckets/errors"
+    bucket = "logging.googleapis.com/projects/local-project/locations/europe-west1/buckets/errors"
     with pytest.raises(ToolError, match="not found: there is no log bucket"):
         cloud.logging_create_log_sink("hot", bucket)
     cloud.logging_create_log_bucket("errors", "europe-west1", 7)
@@ -267,7 +267,7 @@ def test_log_buckets() -> None:
     cloud = GoogleCloud()
     cloud.logging_create_log_bucket("mine", "US-east1")
     shown = {item["name"]: item["retentionDays"] for item in cloud.logging_list_log_buckets()["buckets"]}
-    where = "projects/office-project/locations"
+    where = "projects/local-project/locations"
     assert shown == {
         f"{where}/global/buckets/_Default": 30,
         f"{where}/global/buckets/_Required": 400,

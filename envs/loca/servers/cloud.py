@@ -6,7 +6,7 @@ import re
 
 from agentgym.tools import ToolError, echo
 
-PROJECT = "office-project"
+PROJECT = "local-project"
 """The one project of an office."""
 
 REGIONS = {

@@ -38,7 +38,10 @@ class Compute(Server):
         if zone:
             _region(zone)
         rows = self.store.find("instances", order="zone, name, id", **({"zone": zone} if zone else {}))
-        return {"kind": "compute#instanceList", "items": [self._show(row) for row in rows if self._status(row) != _GONE]}
+        return {
+            "kind": "compute#instanceList",
+            "items": [self._show_instance(row) for row in rows if self._status_of(row) != _GONE],
+        }
 
     @tool
     def compute_create_instance(self, instance_name: str, zone: str, machine_type: str = "e2-micro") -> Row:
@@ -50,32 +53,35 @@ class Compute(Server):
             machine_type: Such as e2-micro or n2-standard-4.
         """
         self._check_new(instance_name, zone, machine_type)
-        if self.store.value("SELECT count(*) FROM instances WHERE status <> ? OR until > ?", _GONE, self._now()) >= MAX_INSTANCES:
+        if (
+            self.store.value("SELECT count(*) FROM instances WHERE status <> ? OR until > ?", _GONE, self._present())
+            >= MAX_INSTANCES
+        ):
             raise ToolError(f"limit exceeded: a project has at most {MAX_INSTANCES} instances")
         when = self.desk.clock.tick()
         with self.store.change():
-            row = self._insert(instance_name, zone, machine_type, when)
+            row = self._new_instance(instance_name, zone, machine_type, when)
             return self._operate(row, "insert", "STAGING", "RUNNING", when)
 
     @tool
     def compute_delete_instance(self, instance_name: str, zone: str) -> Row:
         """Delete an instance; it is gone when the operation that this gives is done."""
-        return self._operate(self._ready(instance_name, zone), "delete", "STOPPING", _GONE)
+        return self._operate(self._ready_instance(instance_name, zone), "delete", "STOPPING", _GONE)
 
     @tool
     def compute_start_instance(self, instance_name: str, zone: str) -> Row:
         """Start an instance that is stopped; it gets another external address."""
-        return self._operate(self._ready(instance_name, zone), "start", "STAGING", "RUNNING")
+        return self._operate(self._ready_instance(instance_name, zone), "start", "STAGING", "RUNNING")
 
     @tool
     def compute_stop_instance(self, instance_name: str, zone: str) -> Row:
         """Stop a running instance."""
-        return self._operate(self._ready(instance_name, zone), "stop", "STOPPING", "TERMINATED")
+        return self._operate(self._ready_instance(instance_name, zone), "stop", "STOPPING", "TERMINATED")
 
     @tool
     def compute_restart_instance(self, instance_name: str, zone: str) -> Row:
         """Reset a running instance, as by its button; it keeps its addresses."""
-        row = self._ready(instance_name, zone)
+        row = self._ready_instance(instance_name, zone)
         if row["status"] != "RUNNING":
             raise ToolError(f"conflict: instance {echo(instance_name)} is {row['status']}, only a running one can be restarted")
         return self._operate(row, "reset", "RUNNING", "RUNNING")
@@ -84,9 +90,9 @@ class Compute(Server):
     def compute_get_instance(self, instance_name: str, zone: str) -> Row:
         """Get state, machine type and addresses of an instance. While an operation on it is under way, looking takes a second."""
         row = self._instance(instance_name, zone)
-        if row["until"] > self._now():
+        if row["until"] > self._present():
             self.desk.clock.tick()
-        return self._show(row)
+        return self._show_instance(row)
 
     @tool
     def compute_list_zones(self) -> Row:
@@ -107,7 +113,7 @@ class Compute(Server):
         if not found:
             raise ToolError(f"not found: there is no operation {echo(operation_name)} in zone {echo(zone)}")
         for _ in range(60 * timeout_minutes):
-            if found[0]["until"] <= self._now():
+            if found[0]["until"] <= self._present():
                 break
             self.desk.clock.tick()
         return self._show_operation(found[0])
@@ -119,32 +125,32 @@ class Compute(Server):
     ) -> None:
         """Make an instance that is there from the beginning: RUNNING or TERMINATED."""
         self._check_new(name, zone, machine_type)
-        row = self._insert(name, zone, machine_type, created or self.desk.clock.now())
+        row = self._new_instance(name, zone, machine_type, created or self.desk.clock.now())
         state = check_one_of("status", status, ("RUNNING", "TERMINATED"))
         self.store.update("instances", row["id"], status=state, meanwhile=state)
 
     def instances(self) -> dict[tuple[str, str], str]:
         """The status of each instance, by (zone, name)."""
-        shown = [(row["zone"], row["name"], self._status(row)) for row in self.store.find("instances", order="zone, name, id")]
+        shown = [(row["zone"], row["name"], self._status_of(row)) for row in self.store.find("instances", order="zone, name, id")]
         return {(zone, name): status for zone, name, status in shown if status != _GONE}
 
     # Shared by the tools.
 
-    def _now(self) -> str:
+    def _present(self) -> str:
         return iso(self.desk.clock.now())
 
-    def _status(self, row: Row) -> str:
-        return str(row["meanwhile"] if row["until"] > self._now() else row["status"])
+    def _status_of(self, row: Row) -> str:
+        return str(row["meanwhile"] if row["until"] > self._present() else row["status"])
 
     def _check_new(self, name: str, zone: str, machine_type: str) -> None:
         rule = "at most 63 of a-z, 0-9 and -, a letter first and no - last"
         check_name("instance", name, r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?", rule)
         _region(zone)
         check_name("machine type", machine_type, f"{_SHARED}|{_SIZED}", "one is e2-micro, another n2-standard-4")
-        if any(self._status(row) != _GONE for row in self.store.find("instances", name=name, zone=zone)):
+        if any(self._status_of(row) != _GONE for row in self.store.find("instances", name=name, zone=zone)):
             raise ToolError(f"conflict: there is an instance {echo(name)} in {zone} already")
 
-    def _insert(self, name: str, zone: str, machine_type: str, when: datetime) -> Row:
+    def _new_instance(self, name: str, zone: str, machine_type: str, when: datetime) -> Row:
         made = self.store.insert("instances", name=name, zone=zone, machine_type=machine_type, created=iso(when), started=iso(when),
                                  nat_ip=self._address(), status="RUNNING", meanwhile="RUNNING", until="")  # fmt: skip
         return self.store.get("instances", made)
@@ -152,14 +158,14 @@ class Compute(Server):
     def _instance(self, name: str, zone: str) -> Row:
         _region(zone)
         for row in self.store.find("instances", name=name, zone=zone):
-            if self._status(row) != _GONE:
+            if self._status_of(row) != _GONE:
                 return row
         raise ToolError(f"not found: there is no instance {echo(name)} in zone {zone}")
 
-    def _ready(self, name: str, zone: str) -> Row:
+    def _ready_instance(self, name: str, zone: str) -> Row:
         """An instance on which no operation is under way."""
         row = self._instance(name, zone)
-        if row["until"] > self._now():
+        if row["until"] > self._present():
             raise ToolError(f"conflict: an operation on instance {echo(name)} is under way until {row['until']}; wait for it")
         return row
 
@@ -181,8 +187,8 @@ class Compute(Server):
         digits = self.desk.new_id("address", 6)
         return ".".join(["34", *(str(int(digits[k : k + 2], 16)) for k in (0, 2, 4))])
 
-    def _show(self, row: Row) -> Row:
-        status = self._status(row)
+    def _show_instance(self, row: Row) -> Row:
+        status = self._status_of(row)
         place = 128 + 2 * list(REGIONS).index(ZONES[row["zone"]])
         address = f"10.{place}.{(row['id'] + 1) // 256}.{(row['id'] + 1) % 256}"
         access = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT", **({"natIP": row["nat_ip"]} if status == "RUNNING" else {})}]
@@ -194,7 +200,7 @@ class Compute(Server):
         return shown | ({"lastStopTimestamp": row["stopped"]} if row["stopped"] else {})
 
     def _show_operation(self, row: Row) -> Row:
-        done = row["until"] <= self._now()
+        done = row["until"] <= self._present()
         instance = self.store.get("instances", row["instance"])["name"]
         shown = {
             "kind": "compute#operation", "id": str(row["id"]), "name": row["name"], "zone": row["zone"],

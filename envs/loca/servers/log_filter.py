@@ -289,7 +289,7 @@ def _engine() -> Any:
         import duckdb  # noqa: PLC0415
     except ImportError as error:
         raise ImportError("regular expressions in filters of logs need DuckDB: pip install 'agentgym[office]'") from error
-    settings = {
+    settings: dict[str, Any] = {
         "threads": 1,
         "async_threads": 0,
         "enable_external_access": False,

@@ -61,7 +61,7 @@ class Logging(Storage):
         when = iso(self.desk.clock.tick())
         record |= {"timestamp": when, "received": when}
         with self.store.change():
-            self._add([record])
+            self._add_entries([record])
         return _show(record)
 
     @tool
@@ -80,7 +80,7 @@ class Logging(Storage):
         check_range("max_entries", max_entries, 1, 1000)
         place = read_token(page_token) if page_token else ("\U0010ffff", 0)
         buckets = [self._log_bucket(log_bucket)] if log_bucket else [self.store.get("log_buckets", k) for k in (1, 2)]
-        where, values = self._kept(buckets)
+        where, values = self._kept_in(buckets)
         sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
         found: list[Row] = []
         size = max_entries + 1
@@ -96,7 +96,7 @@ class Logging(Storage):
     @tool
     def logging_list_logs(self) -> Row:
         """List the full names of the logs that have entries."""
-        where, values = self._kept(self.store.find("log_buckets"))
+        where, values = self._kept_in(self.store.find("log_buckets"))
         logs = self.store.rows(f"SELECT DISTINCT log FROM log_entries WHERE {where} ORDER BY log", *values)
         return {"logNames": [row["log"] for row in logs]}
 
@@ -152,7 +152,7 @@ class Logging(Storage):
         """
         check_name("sink", sink_name, r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "1 to 100 letters, digits, _, - and dots")
         read_filter(log_filter)
-        target = self._destination(destination)
+        target = self._sink_destination(destination)
         if self.store.find("log_sinks", name=sink_name):
             raise ToolError(f"conflict: there is a sink {echo(sink_name)} already")
         if self.store.value("SELECT count(*) FROM log_sinks") >= MAX_SINKS:
@@ -185,7 +185,9 @@ class Logging(Storage):
     def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
         """Write entries (time, severity, payload) to a log; sinks route them as if they were written now."""
         with self.store.change():
-            self._add([_record(name, payload, check_one_of("severity", s, tuple(SEVERITIES)), iso(t)) for t, s, payload in entries])
+            self._add_entries(
+                [_record(name, payload, check_one_of("severity", s, tuple(SEVERITIES)), iso(t)) for t, s, payload in entries]
+            )
 
     def log_entries(self, name: str, bucket: str = "_Default") -> list[Row]:
         """The entries of a log in a log bucket, the oldest first, as the API shows them."""
@@ -195,7 +197,7 @@ class Logging(Storage):
 
     # Shared by the tools.
 
-    def _add(self, records: Sequence[Row]) -> None:
+    def _add_entries(self, records: Sequence[Row]) -> None:
         """Keep entries where the sinks route them to."""
         start = 1 + (self.store.value("SELECT max(id) FROM log_entries") or 0)
         for record in records:
@@ -207,7 +209,7 @@ class Logging(Storage):
             taken = [k for k, passed in enumerate(read_filter(sink["filter"])(shown)) if passed]
             service, _, place = sink["destination"].partition("/")
             if service == _STORAGE:
-                self._export(place, [shown[k] for k in taken])
+                self._write_lines(place, [shown[k] for k in taken])
             else:
                 bucket = self._log_bucket(place)["id"]
                 routes |= dict.fromkeys((start + k, bucket) for k in taken)
@@ -217,7 +219,7 @@ class Logging(Storage):
             if entry not in kept:
                 self.store.delete("log_entries", id=entry)
 
-    def _export(self, bucket: str, entries: Sequence[Row]) -> None:
+    def _write_lines(self, bucket: str, entries: Sequence[Row]) -> None:
         """Append entries to the objects of their logs and hours, one a line; what there is no room for is dropped."""
         lines: dict[str, str] = {}
         for entry in entries:
@@ -230,7 +232,7 @@ class Logging(Storage):
             if self.room() >= len(data):
                 self.put_object(bucket, name, data, "application/json")
 
-    def _kept(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
+    def _kept_in(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
         """A condition on the entries that log buckets hold and still keep."""
         values: list[Any] = []
         for bucket in buckets:
@@ -247,7 +249,7 @@ class Logging(Storage):
             raise ToolError(f"not found: there is no log bucket {echo(name)}")
         return found[0]
 
-    def _destination(self, text: str) -> str:
+    def _sink_destination(self, text: str) -> str:
         """The full name of the destination of a sink."""
         service, _, place = text.replace("storage://", f"{_STORAGE}/").partition("/")
         if service == _STORAGE:

@@ -85,7 +85,7 @@ class Storage(Server):
     def storage_upload_file(self, bucket_name: str, source_file_path: str, destination_blob_name: str) -> Row:
         """Upload a file of the workspace as an object; an object of that name is replaced."""
         data = self.desk.files.read(source_file_path)
-        return _show(self._write(bucket_name, destination_blob_name, data))
+        return _show(self._write_object(bucket_name, destination_blob_name, data))
 
     @tool
     def storage_download_file(
@@ -100,7 +100,7 @@ class Storage(Server):
             generation: The version of the object; the live one by default.
         """
         found = self._object(bucket_name, source_blob_name, generation)
-        path = self.desk.files.write(destination_file_path, self._data(found))
+        path = self.desk.files.write(destination_file_path, self._object_data(found))
         return _show(found) | {"path": path}
 
     @tool
@@ -113,7 +113,7 @@ class Storage(Server):
             generation: The version to delete for good.
         """
         found = self._object(bucket_name, blob_name, generation)
-        kept = self._delete(found, self.desk.clock.tick(), for_good=generation is not None)
+        kept = self._delete_object(found, self.desk.clock.tick(), for_good=generation is not None)
         return {"deleted": blob_name, "bucket": bucket_name, "generation": str(found["generation"]), "keptAsNoncurrent": kept}
 
     @tool
@@ -150,7 +150,7 @@ class Storage(Server):
     def storage_copy_object(self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str) -> Row:
         """Copy an object; one at the destination is replaced."""
         found = self._object(source_bucket, source_blob)
-        return _show(self._write(dest_bucket, dest_blob, self._data(found), found["content_type"]))
+        return _show(self._write_object(dest_bucket, dest_blob, self._object_data(found), found["content_type"]))
 
     @tool
     def storage_move_object(self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str) -> Row:
@@ -159,14 +159,14 @@ class Storage(Server):
         if (source_bucket, source_blob) == (dest_bucket, dest_blob):
             raise ToolError("invalid argument: source and destination are the same object")
         with self.store.change():
-            moved = self._write(dest_bucket, dest_blob, self._data(found), found["content_type"])
-            self._delete(found, self.desk.clock.now())
+            moved = self._write_object(dest_bucket, dest_blob, self._object_data(found), found["content_type"])
+            self._delete_object(found, self.desk.clock.now())
         return _show(moved)
 
     @tool
     def storage_enable_versioning(self, bucket_name: str, enabled: bool = True) -> Row:
         """Have a bucket keep replaced and deleted objects as noncurrent versions, or stop that; those it has stay."""
-        return self._set(bucket_name, versioning=enabled)
+        return self._set_bucket(bucket_name, versioning=enabled)
 
     @tool
     def storage_get_bucket_size(self, bucket_name: str) -> Row:
@@ -197,7 +197,7 @@ class Storage(Server):
         does: Row = {"type": check_one_of("action", action, ("Delete", "SetStorageClass"))}
         if does["type"] == "SetStorageClass":
             does["storageClass"] = check_one_of("storage_class", storage_class, CLASSES[1:])
-        return self._set(bucket_name, lifecycle=[{"action": does, "condition": {"age": age_days}}])
+        return self._set_bucket(bucket_name, lifecycle=[{"action": does, "condition": {"age": age_days}}])
 
     # For authors of tasks.
 
@@ -217,7 +217,7 @@ class Storage(Server):
     ) -> None:
         """Put an object into a bucket, as of now unless another date is given."""
         content = data.encode() if isinstance(data, str) else data
-        self._put(self._bucket(bucket), _check_object_name(name), content, content_type, created or self.desk.clock.now())
+        self._put_object(self._bucket(bucket), _check_object_name(name), content, content_type, created or self.desk.clock.now())
 
     def objects(self, bucket: str, prefix: str = "") -> list[str]:
         """The names of the live objects of a bucket, in order."""
@@ -227,7 +227,7 @@ class Storage(Server):
 
     def read_object(self, bucket: str, name: str, generation: int | None = None) -> bytes:
         """The bytes of an object, or of one version of it."""
-        return self._data(self._object(bucket, name, generation))
+        return self._object_data(self._object(bucket, name, generation))
 
     def open_url(self, url: str, method: str = "GET") -> bytes:
         """What a signed URL gives now.
@@ -238,7 +238,16 @@ class Storage(Server):
         bucket, name = read_url(self.session.get("signing_key"), method, url, self.desk.clock.now())
         return self.read_object(bucket, name)
 
-    # Shared by the tools.
+    # Shared by the tools and with the other services.
+
+    def read_gs(self, uri: str) -> bytes:
+        """The bytes of an object called gs://bucket/name."""
+        return self.read_object(*_parts(uri))
+
+    def write_gs(self, uri: str, data: bytes) -> None:
+        """Write an object called gs://bucket/name, as something that happens now."""
+        bucket, name = _parts(uri)
+        self._write_object(bucket, name, data)
 
     def room(self) -> int:
         """How many bytes more the objects may have."""
@@ -256,10 +265,10 @@ class Storage(Server):
         if found is None:
             raise ToolError(f"not found: there is no bucket {echo(name)}")
         for rule in found["lifecycle"]:
-            self._apply(found, rule)
+            self._apply_rule(found, rule)
         return found
 
-    def _apply(self, bucket: Row, rule: Row) -> None:
+    def _apply_rule(self, bucket: Row, rule: Row) -> None:
         """Apply a rule. Rules run once a day, so a version that one run makes noncurrent is deleted by a run of the next day."""
         now = self.desk.clock.now()
         old = (bucket["name"], iso(now - timedelta(days=rule["condition"]["age"])))
@@ -272,9 +281,9 @@ class Storage(Server):
             return
         sql = f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND created <= ? AND (deleted IS NULL OR deleted <= ?)"
         for row in self.store.rows(sql, *old, iso(now - timedelta(days=1))):
-            self._delete(row, now)
+            self._delete_object(row, now)
 
-    def _set(self, name: str, **changes: object) -> Row:
+    def _set_bucket(self, name: str, **changes: object) -> Row:
         found = self._bucket(name)
         when = iso(self.desk.clock.tick())
         self.store.update("buckets", found["id"], **changes, updated=when, metageneration=found["metageneration"] + 1)
@@ -290,20 +299,20 @@ class Storage(Server):
             raise ToolError(f"not found: there is no object {echo(name)}{version} in bucket {echo(bucket)}")
         return found
 
-    def _data(self, found: Row) -> bytes:
+    def _object_data(self, found: Row) -> bytes:
         return bytes(self.store.value("SELECT data FROM objects WHERE id = ?", found["id"]))
 
-    def _write(self, bucket: str, name: str, data: bytes, content_type: str | None = None) -> Row:
+    def _write_object(self, bucket: str, name: str, data: bytes, content_type: str | None = None) -> Row:
         """Write an object as something that happens now."""
         into = self._bucket(bucket)
         _check_object_name(name)
         if len(data) > self.room():
             raise ToolError(f"limit exceeded: the objects of a project have at most {MAX_BYTES} bytes together")
-        made = self._put(into, name, data, content_type, self.desk.clock.tick())
+        made = self._put_object(into, name, data, content_type, self.desk.clock.tick())
         self._bucket(bucket)
         return made
 
-    def _put(self, bucket: Row, name: str, data: bytes, content_type: str | None, when: datetime) -> Row:
+    def _put_object(self, bucket: Row, name: str, data: bytes, content_type: str | None, when: datetime) -> Row:
         at, key = iso(when), (bucket["name"], name)
         last = self.store.value("SELECT max(generation) FROM objects WHERE bucket = ? AND name = ?", *key) or 0
         record = {
@@ -315,11 +324,11 @@ class Storage(Server):
         with self.store.change():
             live = self.store.row(f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND deleted IS NULL", *key)
             if live is not None:
-                self._delete(live, when)
+                self._delete_object(live, when)
             self.store.insert("objects", **record, data=data)
         return record
 
-    def _delete(self, found: Row, when: datetime, for_good: bool = False) -> bool:
+    def _delete_object(self, found: Row, when: datetime, for_good: bool = False) -> bool:
         """Delete an object; whether it stays as a noncurrent version."""
         kept = not for_good and found["deleted"] is None
         if kept and self.store.value("SELECT versioning FROM buckets WHERE name = ?", found["bucket"]):
@@ -327,6 +336,11 @@ class Storage(Server):
             return True
         self.store.delete("objects", id=found["id"])
         return False
+
+
+def _parts(uri: str) -> tuple[str, str]:
+    bucket, _, name = uri.removeprefix("gs://").partition("/")
+    return bucket, name
 
 
 def _next(found: list[Row], size: int) -> Row:

@@ -35,6 +35,9 @@ class File:
     created: datetime
     modified: datetime
 
+    def __deepcopy__(self, memo: object) -> File:
+        return self  # nothing in it can change
+
 
 def _epoch() -> datetime:
     return _EPOCH
