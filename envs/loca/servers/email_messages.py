@@ -207,7 +207,7 @@ def _read(message: Message, fallback: Mail) -> Mail:
             to=", ".join(_people(message["To"])),
             cc=", ".join(_people(message["Cc"])),
             bcc=", ".join(_people(message["Bcc"])),
-            subject=_readable(message["Subject"] or "")[:MAX_SUBJECT],
+            subject=_readable(str(message["Subject"] or ""))[:MAX_SUBJECT],
             date=_date(message["Date"], fallback.date),
             message_id=str(message["Message-ID"] or ""),
             in_reply_to=str(message["In-Reply-To"] or ""),
