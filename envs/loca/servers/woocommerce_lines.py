@@ -27,7 +27,8 @@ UNTAXED = "untaxed"
 _FIELDS = ("billing", "shipping", "payment_method", "payment_method_title", "transaction_id", "customer_note")
 _KINDS = {"line_items": "line_item", "shipping_lines": "shipping", "fee_lines": "fee"}
 _NEW_ITEM: Row = {
-    "name": "", "product_id": None, "variation_id": None, "quantity": 1, "subtotal": 0, "subtotal_tax": 0, "total": 0, "total_tax": 0,
+    "name": "", "product_id": None, "variation_id": None, "quantity": 1, "subtotal": 0, "subtotal_tax": 0, "total": 0,
+    "total_tax": 0,
     "reduced": 0, "code": "", "taxes": [], "meta_data": [],
 }  # fmt: skip
 

@@ -1,6 +1,7 @@
 """What the shop accepts: the fields of a product, order, customer or coupon that a caller may set, and how they are checked.
 
-Fields that the REST API only shows (`price`, `date_created`, `total` …) are passed over, so that a record may be sent back as it was read.
+Fields that the REST API only shows (`price`, `date_created`, `total` …) are passed over,
+so that a record may be sent back as it was read.
 """
 
 from __future__ import annotations
