@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_money import cents, discounts, money, rates_at, share, tax_item, totals
-from agentgym.envs.loca.servers.woocommerce_shapes import MAX_AMOUNT, Row, merge_meta
+from agentgym.envs.loca.servers.woocommerce_shapes import MAX_AMOUNT, merge_meta
 from agentgym.envs.loca.servers.woocommerce_terms import Terms
 from agentgym.tools import ToolError, echo
 

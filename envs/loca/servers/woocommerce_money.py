@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-Row = dict[str, Any]
+from agentgym.envs.loca.servers.store import Row
 
 
 def cents(text: str) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_lines import UNTAXED, Lines
 from agentgym.envs.loca.servers.woocommerce_money import cents, money
 from agentgym.envs.loca.servers.woocommerce_products import id_of
-from agentgym.envs.loca.servers.woocommerce_shapes import STATUSES, OrderData, Row, checked, filled
+from agentgym.envs.loca.servers.woocommerce_shapes import STATUSES, OrderData, checked, filled
 from agentgym.envs.loca.servers.woocommerce_shop import ADDRESS
 from agentgym.tools import ToolError, echo, tool
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_refunds import Refunds
-from agentgym.envs.loca.servers.woocommerce_shapes import CouponData, CustomerData, Row, checked, filled, merge_meta
+from agentgym.envs.loca.servers.woocommerce_shapes import CouponData, CustomerData, checked, filled, merge_meta
 from agentgym.envs.loca.servers.woocommerce_shop import ADDRESS, words, words_in
 from agentgym.tools import ToolError, echo, tool
 
@@ -208,12 +209,12 @@ class People(Refunds):
         ]  # fmt: skip
 
     def _add_coupon(self, data: Row) -> int:
-        base = {**_COUPON, **{name: data[name] for name in ("usage_count", "date_created") if name in data}}
+        base: Row = {**_COUPON, "usage_count": data.get("usage_count", 0), "date_created": data["date_created"]}
         return self.store.insert("coupons", **self._merged_coupon({"id": None, **base}, data, data["date_created"]))
 
     def _merged_coupon(self, row: Row, data: Row, now: str) -> Row:
         """A coupon after a change."""
-        code = data.get("code", row["code"]).strip().lower()
+        code = str(data.get("code", row["code"])).strip().lower()
         taken = self.store.value("SELECT id FROM coupons WHERE code = ? AND id IS NOT ?", code, row["id"])
         if taken:
             raise ToolError(f"conflict: coupon {taken} has the code {echo(code)}")

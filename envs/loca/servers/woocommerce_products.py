@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal
 
-from agentgym.envs.loca.servers.woocommerce_shapes import ProductData, Row, as_amount, checked, filled, merge_meta
-from agentgym.envs.loca.servers.woocommerce_shop import SITE, Shop, slug_of, words, words_in
+from agentgym.envs.loca.servers.store import Row
+from agentgym.envs.loca.servers.woocommerce_shapes import ProductData, as_amount, checked, filled, merge_meta
+from agentgym.envs.loca.servers.woocommerce_shop import SITE, Shop, slug_of, stamp, words, words_in
 from agentgym.tools import ToolError, echo, tool
 
 _DETAILS: Row = {
@@ -57,10 +58,11 @@ class Products(Shop):
             ToolError: A value is wrong, or a SKU is taken.
         """
         more = ("date_created", "total_sales", "parent_id")
-        records, made = [dict(record) for record in records], []
+        made = []
         terms = {table: {row["name"]: row["id"] for row in self.store.find(table)} for table in ("categories", "tags")}
         with self.store.change():
-            for record in records:
+            for given in records:
+                record = dict(given)
                 for table in terms.keys() & record.keys():
                     record[table] = [{"id": self._term(table, term, terms[table])} for term in record[table]]
                 if isinstance(record.get("meta_data"), Mapping):
@@ -200,7 +202,7 @@ class Products(Shop):
             skus.add(sku)
             name, parent = data.get("name") or "Product", data.get("parent_id")
             slug = slug_of(data.get("slug") or name, slugs)
-            more = {field: data[field] for field in ("total_sales", "parent_id", "date_created") if field in data}
+            more: Row = {field: data[field] for field in ("total_sales", "parent_id", "date_created") if field in data}
             if parent:
                 self.store.get("products", parent, type="variable")
                 parents.append(parent)
@@ -232,7 +234,7 @@ class Products(Shop):
         else:
             new["stock_quantity"] = new["stock_quantity"] or 0
             new["stock_status"] = self._stock_status(new)
-        new["on_sale"] = _is_on_sale(new, details, now)
+        new["on_sale"] = _is_on_sale(new, details, stamp(self.desk.clock.now()))
         new["price"] = new["sale_price"] if new["on_sale"] else new["regular_price"]
         return {**new, "details": details, "meta_data": merge_meta(row["meta_data"], data.get("meta_data", []))}
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_money import cents, money
 from agentgym.envs.loca.servers.woocommerce_orders import Orders
-from agentgym.envs.loca.servers.woocommerce_shapes import RefundLine, Row, as_amount, checked
+from agentgym.envs.loca.servers.woocommerce_shapes import RefundLine, as_amount, checked
 from agentgym.tools import ToolError, tool
 
 

@@ -10,9 +10,10 @@ from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
 from agentgym.envs.loca.servers.server import page_of
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_money import money
 from agentgym.envs.loca.servers.woocommerce_people import PAYING, People
-from agentgym.envs.loca.servers.woocommerce_shapes import STATUSES, Row
+from agentgym.envs.loca.servers.woocommerce_shapes import STATUSES
 from agentgym.tools import ToolError, echo, tool
 
 Period = Literal["week", "month", "last_month", "year"]
@@ -54,8 +55,8 @@ class Reports(People):
             shift = f"{self._offset().total_seconds():+} seconds"
             for row in self.store.rows(sql, "%Y-%m" if monthly else "%Y-%m-%d", shift, *self._bounds(first, last)):
                 groups[row.pop("day")] |= row
-        for sums in groups.values():
-            sums["sales"] = sums.pop("total") - sums["refunds"]
+        for group in groups.values():
+            group["sales"] = group.pop("total") - group["refunds"]
         in_all = {name: sum(sums[name] for sums in groups.values()) for name in next(iter(groups.values()))}
         return [{
             "total_sales": money(in_all["sales"]), "net_sales": money(in_all["sales"] - in_all["tax"] - in_all["shipping"]),
@@ -142,8 +143,8 @@ class Reports(People):
             return end.replace(day=1), end
         if period == "year":
             return today.replace(month=1, day=1), today
-        start, end = _day(first, "dateMin"), _day(last, "dateMax")
-        start, end = start or min(today, end or today), end or max(today, start or today)
+        least, most = _day(first, "dateMin"), _day(last, "dateMax")
+        start, end = least or min(today, most or today), most or max(today, least or today)
         if not start <= end <= start + 3660 * _DAY:
             raise ToolError("invalid argument: dateMax must not be before dateMin, nor more than ten years after it")
         return start, end

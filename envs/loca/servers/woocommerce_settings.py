@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_presets import GROUPS
 from agentgym.envs.loca.servers.woocommerce_reports import Reports
-from agentgym.envs.loca.servers.woocommerce_shapes import Row, as_amount
+from agentgym.envs.loca.servers.woocommerce_shapes import as_amount
 from agentgym.envs.loca.servers.woocommerce_shop import SITE, stamp
 from agentgym.tools import ToolError, echo, tool
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from agentgym.envs.loca.servers.server import Server, page_of
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_presets import PRESETS
-from agentgym.envs.loca.servers.woocommerce_shapes import Row
 from agentgym.tools import ToolError, echo
 
 SITE = "https://woocommerce.local"

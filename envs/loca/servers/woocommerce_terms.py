@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_products import Products
-from agentgym.envs.loca.servers.woocommerce_shapes import Row, TermData, checked
+from agentgym.envs.loca.servers.woocommerce_shapes import TermData, checked
 from agentgym.envs.loca.servers.woocommerce_shop import slug_of, words, words_in
 from agentgym.tools import ToolError, echo, tool
 
