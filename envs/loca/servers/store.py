@@ -13,6 +13,8 @@ from agentgym.tools import ToolError, echo
 
 Row: TypeAlias = dict[str, Any]
 
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
+
 
 class Store:
     """Tables of records. A column whose declared type is JSON holds any JSON value, one of type BOOL a truth value.
@@ -137,9 +139,11 @@ class Store:
 
 
 def _encode(value: Any) -> Any:
+    if isinstance(value, (dict, list, tuple)):
+        return _to_json(value)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ToolError(f"invalid argument: {echo(value)} is beyond the integers of 64 bits")
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list, tuple)) else value
+    return value
 
 
 @functools.cache

@@ -16,7 +16,8 @@ class WooCommerce(Settings):
     * Whether a product is on sale is settled when it is saved.
     * Items of `meta_data` are matched by id or key; a null value removes one.
 
-    Authors of tasks fill it with `add_product(s)`, `add_category`, `add_review`, `add_customer(s)`, `add_order(s)`, `add_coupon` and
-    `set_setting`, and read its state with `products`, `categories`, `customers`, `orders`, `notes`, `coupons` and `deliveries`.
-    Ids count from 1 in the order of filling, but 1 is the category Uncategorized among categories, and the administrator among customers.
+    Authors of tasks fill it with `add_product(s)`, `add_category`, `add_review`, `add_customer(s)`, `add_order(s)`, `add_coupon`
+    and `set_setting`, and read its state with `products`, `categories`, `customers`, `orders`, `notes`, `coupons` and `deliveries`.
+    Ids count from 1 in the order of filling, but 1 is the category Uncategorized among categories, and the administrator
+    among customers.
     """

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_money import cents, discounts, money, rates_at, share, tax_item, totals
-from agentgym.envs.loca.servers.woocommerce_shapes import MAX_AMOUNT, Row, merge_meta
+from agentgym.envs.loca.servers.woocommerce_shapes import MAX_AMOUNT, merge_meta
 from agentgym.envs.loca.servers.woocommerce_terms import Terms
 from agentgym.tools import ToolError, echo
 
@@ -27,7 +28,8 @@ UNTAXED = "untaxed"
 _FIELDS = ("billing", "shipping", "payment_method", "payment_method_title", "transaction_id", "customer_note")
 _KINDS = {"line_items": "line_item", "shipping_lines": "shipping", "fee_lines": "fee"}
 _NEW_ITEM: Row = {
-    "name": "", "product_id": None, "variation_id": None, "quantity": 1, "subtotal": 0, "subtotal_tax": 0, "total": 0, "total_tax": 0,
+    "name": "", "product_id": None, "variation_id": None, "quantity": 1, "subtotal": 0, "subtotal_tax": 0, "total": 0,
+    "total_tax": 0,
     "reduced": 0, "code": "", "taxes": [], "meta_data": [],
 }  # fmt: skip
 

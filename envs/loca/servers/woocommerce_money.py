@@ -1,7 +1,7 @@
 """Sums of an order, in whole cents: discounts of coupons, taxes, totals.
 
-A discount is shared out over the lines in proportion to what they cost, taxes are rounded line by line, half a cent up (the defaults of
-WooCommerce, with prices that are entered without tax).
+A discount is shared out over the lines in proportion to what they cost, taxes are rounded line by line, half a cent up (the
+defaults of WooCommerce, with prices that are entered without tax).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-Row = dict[str, Any]
+from agentgym.envs.loca.servers.store import Row
 
 
 def cents(text: str) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from agentgym.envs.loca.servers.server import page_of
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_lines import UNTAXED, Lines
 from agentgym.envs.loca.servers.woocommerce_money import cents, money
 from agentgym.envs.loca.servers.woocommerce_products import id_of
-from agentgym.envs.loca.servers.woocommerce_shapes import STATUSES, OrderData, RefundLine, Row, as_amount, checked, filled
+from agentgym.envs.loca.servers.woocommerce_shapes import STATUSES, OrderData, checked, filled
+from agentgym.envs.loca.servers.woocommerce_shop import ADDRESS
 from agentgym.tools import ToolError, echo, tool
 
 _NEW: Row = {
@@ -20,16 +21,15 @@ _NEW: Row = {
 }  # fmt: skip
 _DATES = ("date_created", "date_paid", "date_completed")
 _SUMS = ("discount_total", "discount_tax", "shipping_total", "shipping_tax", "cart_tax", "total", "total_tax")
-_ADDRESS = dict.fromkeys(("first_name", "last_name", "company", "address_1", "address_2", "city", "state", "postcode", "country", "phone"), "")
 _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?1 OR variation_id = ?1)"
 
 
 class Orders(Lines):
     """The tools for orders, and the methods that fill and read them.
 
-    An order takes its products from the stock when it comes to processing, completed or on-hold, once, below zero if need be, and counts
-    them as sold; it gives them back when it comes to pending or cancelled. Refunds put back the quantities they name. Deletion and the
-    other statuses leave the stock alone.
+    An order takes its products from the stock when it comes to processing, completed or on-hold, once, below zero if need be, and
+    counts them as sold; it gives them back when it comes to pending or cancelled. Refunds put back the quantities they name.
+    Deletion and the other statuses leave the stock alone.
     """
 
     # -- for authors of tasks --------------------------------------------------------------------------------------------------
@@ -42,21 +42,21 @@ class Orders(Lines):
         """Add orders; their ids, in order. Totals are computed from the lines.
 
         Args:
-            records: Fields of the REST API; `date_created` (now by default), `date_paid` and `date_completed` are datetimes. The latter two
-                are that of creation by default, where the status implies them. Without `billing` it is that of the customer.
-            take_stock: Whether the orders take from the stock and add to the sales of their products; by default these stand as filled,
-                with the orders counted in already.
+            records: Fields of the REST API; `date_created` (now by default), `date_paid` and `date_completed` are datetimes. The
+                latter two are that of creation by default, where the status implies them. Without `billing` it is that of the
+                customer.
+            take_stock: Whether the orders take from the stock and add to the sales of their products; by default these stand as
+                filled, with the orders counted in already.
 
         Raises:
             ValueError: A field is misspelt.
             ToolError: A value is wrong, or a product or customer is not there.
         """
-        made = []
+        made, bills = [], {row["id"]: row for row in self.store.find("customers")}
         for record in records:
             data = filled(OrderData, record, _DATES)
-            customer = data.get("customer_id") and "billing" not in data
-            held = self.store.get("customers", data["customer_id"]) if customer else None
-            if held:
+            held = bills.get(data.get("customer_id", 0))
+            if held and "billing" not in data:
                 data["billing"] = {**{k: held[k] for k in ("first_name", "last_name", "email")}, **held["details"]["billing"]}
             made.append({**data, **{name: self._date(data, name) for name in _DATES if data.get(name) or name == "date_created"}})
         with self.store.change():
@@ -87,8 +87,8 @@ class Orders(Lines):
     ) -> list[Row]:
         """List orders, at most 100 a page; those in the trash only if `status` names it.
 
-        `dateAfter` and `dateBefore` are about the date of creation, exclusive, in site time unless they name a time zone; a date without
-        time is its midnight.
+        `dateAfter` and `dateBefore` are about the date of creation, exclusive, in site time unless they name a time zone; a date
+        without time is its midnight.
         """
         wanted = [name for name in dict.fromkeys(status or ()) if name != "any"]
         unknown = [name for name in wanted if name not in (*STATUSES, "trash")]
@@ -103,7 +103,7 @@ class Orders(Lines):
             "date_created < ?": self._moment(dateBefore, "dateBefore"),
         }
         by = "date_created" if orderby == "date" else "id"
-        return self._shown_orders(page_of(self._ids("orders", where, f"{by} {order}, id {order}"), page, perPage))
+        return self._shown_orders(self._ids("orders", where, f"{by} {order}, id {order}", page, perPage))
 
     @tool
     def woo_orders_get(self, orderId: int) -> Row:
@@ -160,7 +160,10 @@ class Orders(Lines):
 
     @tool
     def woo_orders_batch_update(
-        self, create: list[dict[str, Any]] | None = None, update: list[dict[str, Any]] | None = None, delete: list[int] | None = None
+        self,
+        create: list[dict[str, Any]] | None = None,
+        update: list[dict[str, Any]] | None = None,
+        delete: list[int] | None = None,
     ) -> dict[str, list[Row]]:
         """Create, update (each with its `id`) and delete (for good) up to 100 orders; an item that fails shows its error."""
         return self._batch("shop_order", {
@@ -178,43 +181,6 @@ class Orders(Lines):
             self.store.get("orders", orderId)
             made = self.store.get("notes", self._note(orderId, note, customer_note=customerNote, author="admin"))
         return {**{name: made[name] for name in ("id", "author", "note", "customer_note")}, **self._dates(made, "date_created")}
-
-    @tool
-    def woo_orders_refunds_create(
-        self,
-        orderId: int,
-        amount: str | None = None,
-        reason: str = "",
-        refundPayment: bool = False,
-        lineItems: list[dict[str, Any]] | None = None,
-    ) -> Row:
-        """Refund an order, all in all at most its total. Items that `lineItems` names go back to the stock.
-
-        An item of `lineItems` is {"id": of the line, "quantity": 1, "refund_total": "9.99", "refund_tax": [{"id": of the rate,
-        "refund_total": "1.00"}]}. Without `amount` it is the sum of these. `refundPayment` pays back through the payment method, if that
-        can; otherwise the money is to be paid back by hand. An order that is refunded whole gets the status refunded.
-        """
-        with self.store.change():
-            order = self.store.get("orders", orderId)
-            gateway = self.store.row("SELECT supports FROM gateways WHERE id = ?", order["details"]["payment_method"])
-            if refundPayment and "refunds" not in (gateway or {"supports": []})["supports"]:
-                raise ToolError("invalid argument: refundPayment: the payment method of this order cannot pay back; do it by hand")
-            lines = self._refund_lines(orderId, lineItems or [])
-            named = sum(line["total"] + sum(tax["total"] for tax in line["taxes"]) for line in lines)
-            sum_ = named if amount is None else cents(as_amount(amount, "amount"))
-            left = order["total"] - self._refunded(orderId)
-            if not max(named, 1) <= sum_ <= left:
-                raise ToolError(f"invalid argument: a refund is at least {money(max(named, 1))} and at most {money(left)} here, got {money(sum_)}")
-            made = self._refund(orderId, sum_, reason, lines, paid=refundPayment)
-            for line in lines:
-                item = self.store.get("items", line["id"])
-                self._take(item, item["reduced"], max(0, item["reduced"] - line["quantity"]))
-                self.store.update("items", item["id"], reduced=item["reduced"])
-            if sum_ == left:
-                self.store.update("orders", orderId, status="refunded", date_modified=self._now())
-                self._note(orderId, f"Order status changed from {order['status']} to refunded.")
-            self._fire("order.updated", orderId)
-        return self._shown_refund(self.store.get("refunds", made))
 
     # -- helpers ---------------------------------------------------------------------------------------------------------------
 
@@ -266,27 +232,13 @@ class Orders(Lines):
     def _check_refunded(self, order_id: int) -> None:
         total, refunded = self.store.value("SELECT total FROM orders WHERE id = ?", order_id), self._refunded(order_id)
         if total < refunded:
-            raise ToolError(f"conflict: {money(refunded)} of the order are refunded already; its total cannot come to {money(total)}")
+            raise ToolError(f"conflict: {money(refunded)} of the order are refunded; its total cannot come to {money(total)}")
 
     def _full_refund(self, order_id: int, data: Row) -> None:
         """Refund what is left of an order that a caller declares refunded; the stock stays as it is."""
         left = self.store.value("SELECT total FROM orders WHERE id = ?", order_id) - self._refunded(order_id)
         if data.get("status") == "refunded" and left:
             self._refund(order_id, left, "Order fully refunded.", [])
-
-    def _refund_lines(self, order_id: int, given: list[Row]) -> list[Row]:
-        """What of each line a refund pays back, in cents; no line more than what is left of it."""
-        done = [line for refund in self.store.find("refunds", order_id=order_id) for line in refund["lines"]]
-        for number, data in enumerate(given):
-            line = checked(RefundLine, data, f"lineItems.{number}")
-            item = self.store.get("items", line.get("id", 0), "line of this order", order_id=order_id)
-            taxes = [{"id": tax["id"], "total": cents(tax["refund_total"])} for tax in line.get("refund_tax", [])]
-            done.append({"id": item["id"], "quantity": line.get("quantity", 0), "total": cents(line.get("refund_total", "")), "taxes": taxes})
-            same = [each for each in done if each["id"] == item["id"]]
-            tax = sum(each["total"] for entry in same for each in entry["taxes"])
-            if any(sum(each[name] for each in same) > item[name] for name in ("quantity", "total")) or tax > item["total_tax"]:
-                raise ToolError(f"invalid argument: lineItems.{number}: more than what is left to refund of line {item['id']}")
-        return done[len(done) - len(given) :]
 
     def _shown_order(self, order_id: int) -> Row:
         self.store.get("orders", order_id)
@@ -301,10 +253,13 @@ class Orders(Lines):
             items.setdefault(row["order_id"], []).append(row)
         refunds: dict[int, list[Row]] = {}
         for row in self.store.rows("SELECT * FROM refunds WHERE order_id IN (SELECT value FROM json_each(?)) ORDER BY id", ids):
-            refunds.setdefault(row["order_id"], []).append({"id": row["id"], "reason": row["reason"], "total": money(-row["amount"])})
+            refunds.setdefault(row["order_id"], []).append(
+                {"id": row["id"], "reason": row["reason"], "total": money(-row["amount"])}
+            )
         rates = {row["id"]: row for row in self.store.find("tax_rates")}
         return [
-            self._shown_as_order(row, items.get(row["id"], []), refunds.get(row["id"], []), rates) for row in self._by_ids("orders", ids)
+            self._shown_as_order(row, items.get(row["id"], []), refunds.get(row["id"], []), rates)
+            for row in self._by_ids("orders", ids)
         ]
 
     def _shown_as_order(self, row: Row, items: list[Row], refunds: list[Row], rates: dict[int, Row]) -> Row:
@@ -314,13 +269,16 @@ class Orders(Lines):
             "id": row["id"], "number": str(row["id"]), "status": row["status"], "currency": row["currency"],
             **self._dates(row, "date_created", "date_modified", *_DATES[1:]), **{name: money(row[name]) for name in _SUMS},
             "prices_include_tax": False, "customer_id": row["customer_id"] or 0,
-            **details, "billing": {**_ADDRESS, "email": "", **details["billing"]}, "shipping": {**_ADDRESS, **details["shipping"]},
+            **details, "billing": {**ADDRESS, "email": "", **details["billing"]}, "shipping": {**ADDRESS, **details["shipping"]},
             "line_items": [_shown_line(item) for item in kinds["line_item"]],
             "tax_lines": _tax_lines(items, rates),
             "shipping_lines": [
-                {"id": item["id"], "method_title": item["name"], "method_id": item["code"], **_sums(item)} for item in kinds["shipping"]
+                {"id": item["id"], "method_title": item["name"], "method_id": item["code"], **_sums(item)}
+                for item in kinds["shipping"]
             ],
-            "fee_lines": [{"id": item["id"], "name": item["name"], "tax_class": item["code"], **_sums(item)} for item in kinds["fee"]],
+            "fee_lines": [
+                {"id": item["id"], "name": item["name"], "tax_class": item["code"], **_sums(item)} for item in kinds["fee"]
+            ],
             "coupon_lines": [
                 {"id": item["id"], "code": item["code"], "discount": money(item["total"]), "discount_tax": money(item["total_tax"])}
                 for item in kinds["coupon"]
@@ -328,31 +286,19 @@ class Orders(Lines):
             "refunds": refunds, "meta_data": row["meta_data"],
         }  # fmt: skip
 
-    def _shown_refund(self, row: Row) -> Row:
-        named = {item["id"]: item for item in self.store.find("items", order_id=row["order_id"])}
-        return {
-            "id": row["id"], **self._dates(row, "date_created"), "amount": money(row["amount"]), "reason": row["reason"], "refunded_by": 1,
-            "refunded_payment": row["refunded_payment"], "line_items": [
-                {
-                    "id": line["id"], "name": named[line["id"]]["name"], "product_id": named[line["id"]]["product_id"] or 0,
-                    "quantity": -line["quantity"], "total": money(-line["total"]),
-                    "taxes": [{"id": tax["id"], "total": money(-tax["total"])} for tax in line["taxes"]],
-                }
-                for line in row["lines"]
-            ],
-        }  # fmt: skip
-
 
 def _sums(item: Row) -> Row:
     return {
-        "total": money(item["total"]), "total_tax": money(item["total_tax"]), "taxes": item["taxes"], "meta_data": item["meta_data"],
+        "total": money(item["total"]), "total_tax": money(item["total_tax"]), "taxes": item["taxes"],
+        "meta_data": item["meta_data"],
     }  # fmt: skip
 
 
 def _shown_line(item: Row) -> Row:
     return {
         "id": item["id"], "name": item["name"], "product_id": item["product_id"] or 0, "variation_id": item["variation_id"] or 0,
-        "quantity": item["quantity"], "tax_class": "" if item["code"] == UNTAXED else item["code"], "subtotal": money(item["subtotal"]),
+        "quantity": item["quantity"], "tax_class": "" if item["code"] == UNTAXED else item["code"],
+        "subtotal": money(item["subtotal"]),
         "subtotal_tax": money(item["subtotal_tax"]), **_sums(item), "sku": item["sku"] or "",
         "price": round(item["total"] / item["quantity"] / 100, 6),
     }  # fmt: skip

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from agentgym.envs.loca.servers.server import page_of
-from agentgym.envs.loca.servers.woocommerce_orders import Orders
-from agentgym.envs.loca.servers.woocommerce_shapes import CouponData, CustomerData, Row, checked, filled, merge_meta
-from agentgym.envs.loca.servers.woocommerce_shop import words, words_in
+from agentgym.envs.loca.servers.store import Row
+from agentgym.envs.loca.servers.woocommerce_refunds import Refunds
+from agentgym.envs.loca.servers.woocommerce_shapes import CouponData, CustomerData, checked, filled, merge_meta
+from agentgym.envs.loca.servers.woocommerce_shop import ADDRESS, words, words_in
 from agentgym.tools import ToolError, echo, tool
 
-_ADDRESS = dict.fromkeys(("first_name", "last_name", "company", "address_1", "address_2", "city", "state", "postcode", "country", "phone"), "")
 _NAMES = ("email", "username", "first_name", "last_name")
 _CUSTOMER: Row = {
     "email": "", "username": "", "first_name": "", "last_name": "", "role": "customer", "date_created": "", "date_modified": "",
@@ -29,7 +28,7 @@ _COUPON: Row = {
 }  # fmt: skip
 
 
-class People(Orders):
+class People(Refunds):
     """The tools for customers and coupons, and the methods that fill and read them."""
 
     # -- for authors of tasks --------------------------------------------------------------------------------------------------
@@ -85,7 +84,7 @@ class People(Orders):
         """List customers, at most 100 a page. Each word of `search` is in a name, the user name or the email address."""
         where = {words_in(*_NAMES): words(search), "email = ?": email, "role = ?": None if role == "all" else role}
         by = {"name": "first_name || ' ' || last_name", "registered_date": "date_created"}.get(orderby, "id")
-        return self._shown_customers(page_of(self._ids("customers", where, f"{by} {order}, id {order}"), page, perPage))
+        return self._shown_customers(self._ids("customers", where, f"{by} {order}, id {order}", page, perPage))
 
     @tool
     def woo_customers_get(self, customerId: int) -> Row:
@@ -199,34 +198,41 @@ class People(Orders):
         paying = {row["id"] for row in self.store.rows(sql, ids)}
         return [
             {
-                "id": row["id"], **self._dates(row, "date_created", "date_modified"), "email": row["email"], "first_name": row["first_name"],
+                "id": row["id"], **self._dates(row, "date_created", "date_modified"), "email": row["email"],
+                "first_name": row["first_name"],
                 "last_name": row["last_name"], "role": row["role"], "username": row["username"],
-                "billing": {**_ADDRESS, "email": "", **row["details"]["billing"]}, "shipping": {**_ADDRESS, **row["details"]["shipping"]},
+                "billing": {**ADDRESS, "email": "", **row["details"]["billing"]},
+                "shipping": {**ADDRESS, **row["details"]["shipping"]},
                 "is_paying_customer": row["id"] in paying, "meta_data": row["meta_data"],
             }
             for row in self._by_ids("customers", ids)
         ]  # fmt: skip
 
     def _add_coupon(self, data: Row) -> int:
-        if "code" not in data:
-            raise ToolError("invalid argument: a coupon needs a code")
-        base = {**_COUPON, **{name: data[name] for name in ("usage_count", "date_created") if name in data}}
+        base: Row = {**_COUPON, "usage_count": data.get("usage_count", 0), "date_created": data["date_created"]}
         return self.store.insert("coupons", **self._merged_coupon({"id": None, **base}, data, data["date_created"]))
 
     def _merged_coupon(self, row: Row, data: Row, now: str) -> Row:
         """A coupon after a change."""
-        code = data.get("code", row["code"]).strip().lower()
+        code = str(data.get("code", row["code"])).strip().lower()
         taken = self.store.value("SELECT id FROM coupons WHERE code = ? AND id IS NOT ?", code, row["id"])
-        if taken or not code:
-            raise ToolError(f"conflict: coupon {taken} has the code {echo(code)}" if taken else "invalid argument: code: it is blank")
-        new = {**row, **{name: data[name] for name in ("amount", "status", "discount_type", "description") if name in data}, "code": code}
+        if taken:
+            raise ToolError(f"conflict: coupon {taken} has the code {echo(code)}")
+        if not code:
+            raise ToolError("invalid argument: a coupon needs a code that is not blank")
+        new = {**row, **{name: data[name] for name in row.keys() & data.keys() - {"meta_data", "date_created"}}, "code": code}
         new["amount"] = new["amount"] or "0.00"
         if new["discount_type"] == "percent" and float(new["amount"]) > 100:
             raise ToolError(f"invalid argument: amount: a percentage is at most 100, got {new['amount']}")
         if "date_expires" in data:
             new["date_expires"] = self._moment(data["date_expires"], "date_expires")
         details = {**row["details"], **{name: data[name] for name in row["details"].keys() & data.keys()}}
-        return {**new, "details": details, "date_modified": now, "meta_data": merge_meta(row["meta_data"], data.get("meta_data", []))}
+        return {
+            **new,
+            "details": details,
+            "date_modified": now,
+            "meta_data": merge_meta(row["meta_data"], data.get("meta_data", [])),
+        }
 
     def _shown_coupon(self, row: Row) -> Row:
         names = ("id", "code", "amount", "status", "discount_type", "description")

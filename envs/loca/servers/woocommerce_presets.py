@@ -70,24 +70,28 @@ def _insert(table: str, columns: str, *values: object) -> str:
 
 def _statements() -> list[str]:
     made = [
-        _insert("categories", "name, slug, parent, description, display, menu_order", "Uncategorized", "uncategorized", 0, "", "default", 0),
+        _insert(
+            "categories", "name, slug, parent, description, display, menu_order",
+            "Uncategorized", "uncategorized", 0, "", "default", 0,
+        ),
         _insert(
             "customers", "email, username, first_name, last_name, role, date_created, date_modified, details, meta_data",
-            "admin@woocommerce.local", "admin", "Shop", "Admin", "administrator", "2024-01-01T00:00:00", "2024-01-01T00:00:00", {"billing": {}, "shipping": {}}, [],
+            "admin@woocommerce.local", "admin", "Shop", "Admin", "administrator", "2024-01-01T00:00:00", "2024-01-01T00:00:00",
+            {"billing": {}, "shipping": {}}, [],
         ),
         _insert("zones", "id, name, menu_order", 0, "Locations not covered by your other zones", 0),
     ]  # fmt: skip
     for slug, name in (("standard", "Standard rate"), ("reduced-rate", "Reduced rate"), ("zero-rate", "Zero rate")):
         made.append(_insert("tax_classes", "slug, name", slug, name))
-    for order, (id, title, text, enabled, supports) in enumerate(_GATEWAYS):
+    for order, (key, title, text, enabled, supports) in enumerate(_GATEWAYS):
         settings = {"title": title, "description": text, "instructions": ""}
         columns = "id, title, description, menu_order, enabled, method_title, supports, settings"
-        made.append(_insert("gateways", columns, id, title, text, order, enabled, title, supports, settings))
+        made.append(_insert("gateways", columns, key, title, text, order, enabled, title, supports, settings))
     for line in _SETTINGS.strip().splitlines():
-        group, id, label, kind, default, *options = line.split("|")
+        group, key, label, kind, default, *options = line.split("|")
         known = {name: name for name in options[0].split(",")} if options else {}
         columns = "id, group_id, label, type, default_value, value, options"
-        made.append(_insert("settings", columns, id, group, label, kind, default, default, known))
+        made.append(_insert("settings", columns, key, group, label, kind, default, default, known))
     return made
 
 

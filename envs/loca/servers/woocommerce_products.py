@@ -6,19 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal
 
-from agentgym.envs.loca.servers.server import page_of
-from agentgym.envs.loca.servers.woocommerce_shapes import ProductData, Row, as_amount, checked, filled, merge_meta
-from agentgym.envs.loca.servers.woocommerce_shop import SITE, Shop, slug_of, words, words_in
+from agentgym.envs.loca.servers.store import Row
+from agentgym.envs.loca.servers.woocommerce_shapes import ProductData, as_amount, checked, filled, merge_meta
+from agentgym.envs.loca.servers.woocommerce_shop import SITE, Shop, slug_of, stamp, words, words_in
 from agentgym.tools import ToolError, echo, tool
 
 _DETAILS: Row = {
     "catalog_visibility": "visible", "description": "", "short_description": "", "date_on_sale_from": None, "date_on_sale_to": None,
     "virtual": False, "downloadable": False, "tax_status": "taxable", "tax_class": "", "sold_individually": False, "weight": "",
-    "dimensions": {"length": "", "width": "", "height": ""}, "reviews_allowed": True, "purchase_note": "", "images": [], "attributes": [],
+    "dimensions": {"length": "", "width": "", "height": ""}, "reviews_allowed": True, "purchase_note": "", "images": [],
+    "attributes": [],
     "default_attributes": [], "menu_order": 0,
 }  # fmt: skip
 _NEW: Row = {
-    "parent_id": None, "name": "", "slug": "", "type": "simple", "status": "publish", "sku": "", "regular_price": "", "sale_price": "",
+    "parent_id": None, "name": "", "slug": "", "type": "simple", "status": "publish", "sku": "", "regular_price": "",
+    "sale_price": "",
     "price": "", "on_sale": False, "featured": False, "manage_stock": False, "stock_quantity": None, "stock_status": "instock",
     "backorders": "no", "low_stock_amount": None, "total_sales": 0, "average_rating": "0.00", "rating_count": 0, "date_created": "",
     "date_modified": "", "details": _DETAILS, "meta_data": [],
@@ -47,19 +49,20 @@ class Products(Shop):
         """Add products; their ids, in order.
 
         Args:
-            records: Fields of the REST API, with these freedoms: `date_created` is a datetime (now by default), `total_sales` may be set,
-                `categories` and `tags` are names or ids (names that there are not are made), a `stock_quantity` makes the stock managed,
-                `meta_data` may be a mapping, `parent_id` makes a variation.
+            records: Fields of the REST API, with these freedoms: `date_created` is a datetime (now by default), `total_sales` may
+                be set, `categories` and `tags` are names or ids (names that there are not are made), a `stock_quantity` makes the
+                stock managed, `meta_data` may be a mapping, `parent_id` makes a variation.
 
         Raises:
             ValueError: A field is misspelt.
             ToolError: A value is wrong, or a SKU is taken.
         """
         more = ("date_created", "total_sales", "parent_id")
-        records, made = [dict(record) for record in records], []
+        made = []
         terms = {table: {row["name"]: row["id"] for row in self.store.find(table)} for table in ("categories", "tags")}
         with self.store.change():
-            for record in records:
+            for given in records:
+                record = dict(given)
                 for table in terms.keys() & record.keys():
                     record[table] = [{"id": self._term(table, term, terms[table])} for term in record[table]]
                 if isinstance(record.get("meta_data"), Mapping):
@@ -94,16 +97,10 @@ class Products(Shop):
         orderby: Literal["date", "id", "include", "title", "slug", "price", "popularity", "rating"] = "date",
         order: Literal["asc", "desc"] = "desc",
     ) -> list[Row]:
-        """List products.
+        """List products, at most 100 a page.
 
-        Args:
-            perPage: Products a page, at most 100.
-            search: Words, each of which the name, SKU or a description has.
-            category: Ids of categories, separated by commas; products of the categories below count.
-            tag: Ids of tags, separated by commas.
-            sku: SKUs, separated by commas.
-            minPrice: The least price.
-            maxPrice: The highest price.
+        `category` and `tag` are ids separated by commas (products of the categories below count), `sku` is SKUs separated by
+        commas. Each word of `search` is in the name, the SKU or a description.
         """
         where = {
             "type <> ?": "variation",
@@ -119,8 +116,7 @@ class Products(Shop):
             "price <> '' AND CAST(price AS REAL) <= ?": float(as_amount(maxPrice, "maxPrice")) if maxPrice else None,
             "stock_status = ?": stockStatus,
         }
-        ids = self._ids("products", where, f"{_ORDERS[orderby]} {order}, id {order}")
-        return self._shown_products(page_of(ids, page, perPage))
+        return self._shown_products(self._ids("products", where, f"{_ORDERS[orderby]} {order}, id {order}", page, perPage))
 
     @tool
     def woo_products_get(self, productId: int) -> Row:
@@ -129,16 +125,16 @@ class Products(Shop):
 
     @tool
     def woo_products_create(self, productData: dict[str, Any]) -> Row:
-        """Create a product. `stock_quantity` counts only with `manage_stock`; `categories` and `tags` are lists like [{"id": 3}]."""
+        """Create a product. `stock_quantity` counts only with `manage_stock`; `categories` and `tags` are like [{"id": 3}]."""
         data = checked(ProductData, productData, "productData")
         with self.store.change():
-            [id] = self._add_products([{**data, "date_created": self._now()}])
-            self._fire("product.created", id)
-        return self._shown_product(id)
+            [made] = self._add_products([{**data, "date_created": self._now()}])
+            self._fire("product.created", made)
+        return self._shown_product(made)
 
     @tool
     def woo_products_update(self, productId: int, productData: dict[str, Any]) -> Row:
-        """Change fields of a product. `categories` and `tags` replace those it has; an item of `meta_data` with a null value is removed."""
+        """Change fields of a product. `categories` and `tags` replace those it has; a null value removes an item of `meta_data`."""
         data = checked(ProductData, productData, "productData")
         with self.store.change():
             row = self.store.get("products", productId)
@@ -157,11 +153,7 @@ class Products(Shop):
 
     @tool
     def woo_products_delete(self, productId: int, force: bool = False) -> Row:
-        """Delete a product.
-
-        Args:
-            force: For good; otherwise it goes to the trash, where no list shows it.
-        """
+        """Delete a product: for good with `force`, otherwise it goes to the trash, where no list shows it."""
         with self.store.change():
             shown = self._shown_product(productId)
             if force:
@@ -177,26 +169,23 @@ class Products(Shop):
 
     @tool
     def woo_products_batch_update(
-        self, create: list[dict[str, Any]] | None = None, update: list[dict[str, Any]] | None = None, delete: list[int] | None = None
+        self,
+        create: list[dict[str, Any]] | None = None,
+        update: list[dict[str, Any]] | None = None,
+        delete: list[int] | None = None,
     ) -> dict[str, list[Row]]:
-        """Create, update and delete (for good) up to 100 products. An item that fails shows its error; the others are carried out.
-
-        Args:
-            create: Products.
-            update: Fields to change, each with the `id` of the product.
-            delete: Ids.
-        """
+        """Create, update (each with its `id`) and delete (for good) up to 100 products; an item that fails shows its error."""
         return self._batch("product", {
             "create": (create, self.woo_products_create),
             "update": (update, lambda data: self.woo_products_update(id_of(data), data)),
-            "delete": (delete, lambda id: self.woo_products_delete(id, force=True)),
+            "delete": (delete, lambda key: self.woo_products_delete(key, force=True)),
         })  # fmt: skip
 
     @tool
     def woo_products_variations_list(self, productId: int, perPage: int = 10, page: int = 1) -> list[Row]:
         """List the variations of a variable product."""
         self.store.get("products", productId)
-        return self._shown_products(page_of(self._ids("products", {"parent_id = ?": productId}, "id"), page, perPage))
+        return self._shown_products(self._ids("products", {"parent_id = ?": productId}, "id", page, perPage))
 
     # -- helpers ---------------------------------------------------------------------------------------------------------------
 
@@ -206,14 +195,14 @@ class Products(Shop):
         slugs, skus = self._values("products", "slug"), self._values("products", "sku")
         rows: list[Row] = []
         parents: list[int] = []
-        for id, data in enumerate(records, first):
+        for key, data in enumerate(records, first):
             sku = data.get("sku")
             if sku and sku in skus:
                 raise ToolError(f"conflict: another product has the SKU {echo(sku)}")
             skus.add(sku)
             name, parent = data.get("name") or "Product", data.get("parent_id")
             slug = slug_of(data.get("slug") or name, slugs)
-            more = {field: data[field] for field in ("total_sales", "parent_id", "date_created") if field in data}
+            more: Row = {field: data[field] for field in ("total_sales", "parent_id", "date_created") if field in data}
             if parent:
                 self.store.get("products", parent, type="variable")
                 parents.append(parent)
@@ -221,7 +210,7 @@ class Products(Shop):
                 raise ToolError("invalid argument: type: a variation is of a product; it cannot be made by itself")
             kind = "variation" if parent else data.get("type", "simple")
             given = {**data, "name": name, "slug": slug, "type": kind}
-            rows.append(self._merged({**_NEW, "id": id, **more}, given, data["date_created"]))
+            rows.append(self._merged({**_NEW, "id": key, **more}, given, data["date_created"]))
         self.store.insert_all("products", rows)
         for row, data in zip(rows, records, strict=True):
             self._link(row["id"], row["type"], {"categories": [], **data})
@@ -245,7 +234,7 @@ class Products(Shop):
         else:
             new["stock_quantity"] = new["stock_quantity"] or 0
             new["stock_status"] = self._stock_status(new)
-        new["on_sale"] = _is_on_sale(new, details, now)
+        new["on_sale"] = _is_on_sale(new, details, stamp(self.desk.clock.now()))
         new["price"] = new["sale_price"] if new["on_sale"] else new["regular_price"]
         return {**new, "details": details, "meta_data": merge_meta(row["meta_data"], data.get("meta_data", []))}
 
@@ -266,7 +255,8 @@ class Products(Shop):
     def _sync_parent(self, id: int | None) -> None:
         """Give a variable product the least price of its variations."""
         if id and self.store.value("SELECT type FROM products WHERE id = ?", id) == "variable":
-            rows = self.store.rows("SELECT price, on_sale FROM products WHERE parent_id = ? AND status = 'publish' AND price <> ''", id)
+            sql = "SELECT price, on_sale FROM products WHERE parent_id = ? AND status = 'publish' AND price <> ''"
+            rows = self.store.rows(sql, id)
             price = min((row["price"] for row in rows), key=Decimal, default="")
             self.store.update("products", id, price=price, on_sale=any(row["on_sale"] for row in rows))
 
@@ -299,7 +289,8 @@ class Products(Shop):
         """Products as the API shows them."""
         terms: dict[str, dict[int, list[Row]]] = {"categories": {}, "tags": {}}
         for table, held in terms.items():
-            sql = f"""SELECT l.product_id AS product, t.id, t.name, t.slug FROM product_{table} AS l JOIN {table} AS t ON t.id = l.term_id
+            sql = f"""SELECT l.product_id AS product, t.id, t.name, t.slug
+                FROM product_{table} AS l JOIN {table} AS t ON t.id = l.term_id
                 WHERE l.product_id IN (SELECT value FROM json_each(?)) ORDER BY t.name, t.id"""
             for row in self.store.rows(sql, ids):
                 held.setdefault(row.pop("product"), []).append(row)
@@ -342,7 +333,7 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
 
 def id_of(data: Row) -> int:
     """The id in an item of a batch."""
-    id = data.get("id")
-    if isinstance(id, bool) or not isinstance(id, int):
+    key = data.get("id")
+    if isinstance(key, bool) or not isinstance(key, int):
         raise ToolError("invalid argument: an item to update needs an integer id")
-    return id
+    return key

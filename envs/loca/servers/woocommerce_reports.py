@@ -1,25 +1,37 @@
 """Reports of the shop, computed from its orders.
 
-Sales are those of orders that are completed, processing or on hold, by the date of creation in site time; refunds of such orders are
-taken off. An order that was refunded whole is no sale.
+Sales are those of orders that are completed, processing or on hold, by the date of creation in site time; refunds of such orders
+are taken off. An order that was refunded whole is no sale.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
 from agentgym.envs.loca.servers.server import page_of
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_money import money
 from agentgym.envs.loca.servers.woocommerce_people import PAYING, People
-from agentgym.envs.loca.servers.woocommerce_shapes import STATUSES, Row
+from agentgym.envs.loca.servers.woocommerce_shapes import STATUSES
 from agentgym.tools import ToolError, echo, tool
 
 Period = Literal["week", "month", "last_month", "year"]
 _SOLD = "status IN ('completed', 'processing', 'on-hold')"
 _SOLD_LINES = f"""FROM items AS i JOIN orders AS o ON o.id = i.order_id
     WHERE i.type = 'line_item' AND o.{_SOLD} AND o.date_created >= ? AND o.date_created < ?"""
+_SUMS = ("orders", "total", "tax", "shipping", "discount", "items", "refunds", "customers")
+_MONEY = ("sales", "tax", "shipping", "discount", "refunds")
+_SOURCES = {
+    """count(*) AS orders, sum(total) AS total, sum(total_tax) AS tax, sum(shipping_total) AS shipping,
+    sum(discount_total) AS discount""": f"orders WHERE {_SOLD}",
+    "sum(n) AS items": f"""orders JOIN (SELECT order_id, sum(quantity) AS n FROM items WHERE type = 'line_item' GROUP BY 1)
+    ON order_id = id WHERE {_SOLD}""",
+    "sum(n) AS refunds": f"orders JOIN (SELECT order_id, sum(amount) AS n FROM refunds GROUP BY 1) ON order_id = id WHERE {_SOLD}",
+    "count(*) AS customers": "customers WHERE role = 'customer'",
+}
+"""SQL: what is summed up by day, and of what."""
+
 _STOCKED = "(type <> 'variable' AND status NOT IN ('trash', 'draft'))"
 _DAY = timedelta(days=1)
 
@@ -35,19 +47,24 @@ class Reports(People):
         """
         first, last = self._range(period, dateMin, dateMax)
         monthly = period == "year" or (period is None and last - first > timedelta(days=93))
-        orders = self._sold(first, last)
-        groups: dict[str, list[Row]] = {(first + k * _DAY).isoformat()[: 7 if monthly else 10]: [] for k in range((last - first).days + 1)}
-        for order in orders:
-            groups[order["day"][: 7 if monthly else 10]].append(order)
-        sums = _sums(orders)
-        registered = self._registered(first, last, 7 if monthly else 10)
+        days = dict.fromkeys((first + k * _DAY).isoformat()[: 7 if monthly else 10] for k in range((last - first).days + 1))
+        groups: dict[str, Row] = {day: dict.fromkeys(_SUMS, 0) for day in days}
+        for sums, source in _SOURCES.items():
+            sql = f"""SELECT strftime(?, date_created, ?) AS day, {sums} FROM {source}
+                AND date_created >= ? AND date_created < ? GROUP BY day"""
+            shift = f"{self._offset().total_seconds():+} seconds"
+            for row in self.store.rows(sql, "%Y-%m" if monthly else "%Y-%m-%d", shift, *self._bounds(first, last)):
+                groups[row.pop("day")] |= row
+        for group in groups.values():
+            group["sales"] = group.pop("total") - group["refunds"]
+        in_all = {name: sum(sums[name] for sums in groups.values()) for name in next(iter(groups.values()))}
         return [{
-            "total_sales": money(sums["sales"]), "net_sales": money(sums["sales"] - sums["tax"] - sums["shipping"]),
-            "average_sales": money(sums["sales"] // len(groups)), "total_orders": sums["orders"], "total_items": sums["items"],
-            "total_tax": money(sums["tax"]), "total_shipping": money(sums["shipping"]), "total_refunds": money(sums["refunds"]),
-            "total_discount": money(sums["discount"]), "totals_grouped_by": "month" if monthly else "day",
-            "totals": {day: _shown(held, registered.get(day, 0)) for day, held in groups.items()},
-            "total_customers": sum(registered.values()),
+            "total_sales": money(in_all["sales"]), "net_sales": money(in_all["sales"] - in_all["tax"] - in_all["shipping"]),
+            "average_sales": money(in_all["sales"] // len(groups)), "total_orders": in_all["orders"],
+            "total_items": in_all["items"],
+            **{f"total_{name}": money(in_all[name]) for name in ("tax", "shipping", "refunds", "discount")},
+            "totals_grouped_by": "month" if monthly else "day", "total_customers": in_all["customers"],
+            "totals": {day: {name: money(n) if name in _MONEY else n for name, n in sums.items()} for day, sums in groups.items()},
         }]  # fmt: skip
 
     @tool
@@ -62,7 +79,9 @@ class Reports(People):
         return [{"name": names[row["product_id"]], **row} for row in rows]
 
     @tool
-    def woo_reports_customers(self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None) -> list[Row]:
+    def woo_reports_customers(
+        self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
+    ) -> list[Row]:
         """How many customers have paid for an order and how many have not; with dates, of those who registered then."""
         where, values = self._created(period, dateMin, dateMax)
         paying = f"id IN ({PAYING})"
@@ -84,18 +103,14 @@ class Reports(People):
     ) -> list[Row]:
         """What each product sold, most items first; with dates, in orders of that time. Revenue is after discounts, without tax."""
         where, values = self._created(period, dateMin, dateMax)
-        sql = f"""SELECT i.product_id, i.quantity, i.total, i.order_id FROM items AS i JOIN (SELECT id FROM orders WHERE {_SOLD} AND {where}) AS o
-            ON o.id = i.order_id WHERE i.type = 'line_item' AND i.product_id IS NOT NULL"""
-        found: dict[int, list[Row]] = defaultdict(list)
-        for row in self.store.rows(sql, *values):
-            found[row["product_id"]].append(row)
-        sold = {number: sum(row["quantity"] for row in rows) for number, rows in found.items()}
-        best = page_of(sorted(found, key=lambda number: (-sold[number], number)), page, perPage)
+        sql = f"""SELECT i.product_id, sum(i.quantity) AS items, sum(i.total) AS total, count(DISTINCT i.order_id) AS orders
+            FROM items AS i JOIN (SELECT id FROM orders WHERE {_SOLD} AND {where}) AS o ON o.id = i.order_id
+            WHERE i.type = 'line_item' AND i.product_id IS NOT NULL GROUP BY i.product_id ORDER BY items DESC, i.product_id"""
+        best = {row["product_id"]: row for row in page_of(self.store.rows(sql, *values), page, perPage)}
         return [
             {
-                "product_id": row["id"], "name": row["name"], "sku": row["sku"], "items_sold": sold[row["id"]],
-                "net_revenue": money(sum(line["total"] for line in found[row["id"]])),
-                "orders_count": len({line["order_id"] for line in found[row["id"]]}),
+                "product_id": row["id"], "name": row["name"], "sku": row["sku"], "items_sold": best[row["id"]]["items"],
+                "net_revenue": money(best[row["id"]]["total"]), "orders_count": best[row["id"]]["orders"],
             }
             for row in self._by_ids("products", best)
         ]  # fmt: skip
@@ -107,7 +122,7 @@ class Reports(People):
 
     @tool
     def woo_reports_low_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
-        """Products and variations that are in stock, but not above their low stock amount (that of the shop by default), least first."""
+        """Products and variations that are in stock, but not above their (or the shop's) low stock amount, least first."""
         low = "manage_stock AND stock_quantity > 0 AND stock_quantity <= coalesce(low_stock_amount, ?)"
         return self._stock({low: int(self._setting("woocommerce_notify_low_stock_amount"))}, page, perPage, "stock_quantity, id")
 
@@ -128,8 +143,8 @@ class Reports(People):
             return end.replace(day=1), end
         if period == "year":
             return today.replace(month=1, day=1), today
-        start, end = _day(first, "dateMin"), _day(last, "dateMax")
-        start, end = start or min(today, end or today), end or max(today, start or today)
+        least, most = _day(first, "dateMin"), _day(last, "dateMax")
+        start, end = least or min(today, most or today), most or max(today, least or today)
         if not start <= end <= start + 3660 * _DAY:
             raise ToolError("invalid argument: dateMax must not be before dateMin, nor more than ten years after it")
         return start, end
@@ -145,42 +160,6 @@ class Reports(People):
         if not (period or first or last):
             return "1", ()
         return "date_created >= ? AND date_created < ?", self._bounds(*self._range(period, first, last))
-
-    def _registered(self, first: date, last: date, length: int) -> dict[str, int]:
-        """How many customers registered by day, of whose name so many characters count."""
-        sql = "SELECT date_created FROM customers WHERE role = 'customer' AND date_created >= ? AND date_created < ?"
-        found: dict[str, int] = defaultdict(int)
-        for row in self.store.rows(sql, *self._bounds(first, last)):
-            found[(datetime.fromisoformat(row["date_created"]) + self._offset()).isoformat()[:length]] += 1
-        return found
-
-    def _sold(self, first: date, last: date) -> list[Row]:
-        """The orders that are sales, each with its `day`, `items` and `refunds`."""
-        bounds, offset = self._bounds(first, last), self._offset()
-        counts = self.store.rows(f"SELECT o.id, sum(i.quantity) AS n {_SOLD_LINES} GROUP BY o.id", *bounds)
-        items = {row["id"]: row["n"] for row in counts}
-        refunds = {row["id"]: row["n"] for row in self.store.rows("SELECT order_id AS id, sum(amount) AS n FROM refunds GROUP BY order_id")}
-        sql = f"""SELECT id, date_created, total, total_tax, shipping_total, discount_total FROM orders
-            WHERE {_SOLD} AND date_created >= ? AND date_created < ?"""
-        return [
-            {
-                **row, "day": (datetime.fromisoformat(row["date_created"]) + offset).date().isoformat(),
-                "items": items.get(row["id"], 0), "refunds": refunds.get(row["id"], 0),
-            }
-            for row in self.store.rows(sql, *bounds)
-        ]  # fmt: skip
-
-
-def _sums(orders: list[Row]) -> dict[str, int]:
-    names = {"tax": "total_tax", "shipping": "shipping_total", "discount": "discount_total", "items": "items", "refunds": "refunds"}
-    sums = {name: sum(order[column] for order in orders) for name, column in names.items()}
-    return {**sums, "orders": len(orders), "sales": sum(order["total"] for order in orders) - sums["refunds"]}
-
-
-def _shown(orders: list[Row], customers: int) -> Row:
-    sums = _sums(orders)
-    amounts = {name: money(sums[name]) for name in ("sales", "tax", "shipping", "discount")}
-    return {**amounts, "orders": sums["orders"], "items": sums["items"], "customers": customers}
 
 
 def _day(text: str | None, name: str) -> date | None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from agentgym.envs.loca.servers.server import page_of
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_presets import GROUPS
 from agentgym.envs.loca.servers.woocommerce_reports import Reports
-from agentgym.envs.loca.servers.woocommerce_shapes import Row, as_amount
+from agentgym.envs.loca.servers.woocommerce_shapes import as_amount
 from agentgym.envs.loca.servers.woocommerce_shop import SITE, stamp
 from agentgym.tools import ToolError, echo, tool
 
 _METHODS: dict[str, tuple[str, str, Row]] = {
     "flat_rate": ("Flat rate", "Charges a fixed rate.", {"title": "Flat rate", "tax_status": "taxable", "cost": ""}),
     "free_shipping": ("Free shipping", "Costs nothing.", {"title": "Free shipping", "requires": "", "min_amount": "0"}),
-    "local_pickup": ("Local pickup", "Customers fetch what they ordered.", {"title": "Local pickup", "tax_status": "taxable", "cost": ""}),
+    "local_pickup": (
+        "Local pickup",
+        "Customers fetch what they ordered.",
+        {"title": "Local pickup", "tax_status": "taxable", "cost": ""},
+    ),
 }
 _TOOLS = {
     "clear_transients": ("WooCommerce transients", "Clears the cache of the shop."),
@@ -34,7 +38,8 @@ Topic = Literal[
 ]  # fmt: skip
 HookStatus = Literal["active", "paused", "disabled"]
 ToolId = Literal[
-    "clear_transients", "clear_expired_transients", "clear_orphaned_variations", "add_order_indexes", "recount_terms", "reset_roles",
+    "clear_transients", "clear_expired_transients", "clear_orphaned_variations", "add_order_indexes", "recount_terms",
+    "reset_roles",
     "clear_sessions", "clear_template_cache", "clear_system_status_theme_info_cache",
 ]  # fmt: skip
 GroupId = Literal["general", "products", "tax", "shipping", "checkout", "account", "email", "integration", "advanced", "rest-api"]
@@ -116,7 +121,8 @@ class Settings(Reports):
     ) -> Row:
         """Create a tax rate, in percent, for orders from now on. Of those with one priority the closest to the address counts.
 
-        An empty `country` or `state` is any. `compound` taxes the taxes of lower priority too, `shipping` says whether shipping is taxed.
+        An empty `country` or `state` is any. `compound` taxes the taxes of lower priority too, `shipping` says whether shipping
+        is taxed.
         """
         if float(percent := as_amount(rate, "rate") or "0") > 1000:
             raise ToolError(f"invalid argument: rate must be at most 1000 percent, got {echo(rate)}")
@@ -140,7 +146,8 @@ class Settings(Reports):
         counts = self.store.rows("SELECT type, count(*) AS count FROM products GROUP BY type ORDER BY type")
         return {
             "environment": {
-                "home_url": SITE, "site_url": SITE, "store_id": "loca", "default_timezone": f"UTC{float(self._setting('gmt_offset')):+g}",
+                "home_url": SITE, "site_url": SITE, "store_id": "loca",
+                "default_timezone": f"UTC{float(self._setting('gmt_offset')):+g}",
                 "date": self._dates({"now": stamp(self.desk.clock.now())}, "now"),
             },
             "database": {"database_tables": {name: self.store.value(f"SELECT count(*) FROM {name}") for name in tables}},
@@ -160,7 +167,8 @@ class Settings(Reports):
     @tool
     def woo_system_tools_run(self, toolId: ToolId) -> Row:
         """Run a tool of the system. This shop caches nothing and counts anew each time, so most have nothing to do."""
-        done = {"recount_terms": f"{len(self.categories())} categories and {self.store.value('SELECT count(*) FROM tags')} tags counted."}
+        counts = [self.store.value(f"SELECT count(*) FROM {table}") for table in ("categories", "tags")]
+        done = {"recount_terms": f"{counts[0]} categories and {counts[1]} tags counted."}
         if toolId == "clear_orphaned_variations":
             gone = self.store.delete("products", type="variation", parent_id=None)
             done[toolId] = f"{gone} orphaned variations deleted."
@@ -204,7 +212,9 @@ class Settings(Reports):
         given = {name: text for name, text in (("title", title), ("description", description)) if text is not None}
         known = _set(held["settings"], {**(settings or {}), **given})
         new = held["enabled"] if enabled is None else enabled
-        self.store.update("gateways", gatewayId, enabled=new, settings=known, title=known["title"], description=known["description"])
+        self.store.update(
+            "gateways", gatewayId, enabled=new, settings=known, title=known["title"], description=known["description"]
+        )
         return self.woo_payment_gateways_get(gatewayId)
 
     @tool
@@ -221,10 +231,8 @@ class Settings(Reports):
         if not delivery_url.startswith(("http://", "https://")):
             raise ToolError(f"invalid argument: delivery_url must begin with http:// or https://, got {echo(delivery_url)}")
         now = self._now()
-        made = self.store.insert("webhooks", **{
-            "name": name, "status": status, "topic": topic, "delivery_url": delivery_url, "secret": secret, "date_created": now,
-            "date_modified": now,
-        })  # fmt: skip
+        given = {"name": name, "status": status, "topic": topic, "delivery_url": delivery_url, "secret": secret}
+        made = self.store.insert("webhooks", **given, date_created=now, date_modified=now)
         return self._hook(self.store.get("webhooks", made))
 
     def _hook(self, row: Row) -> Row:
@@ -260,7 +268,10 @@ def _gateway(row: Row) -> Row:
 
 def _settings(held: Row) -> Row:
     """Settings as the API shows them."""
-    return {name: {"id": name, "label": name.replace("_", " ").capitalize(), "type": "text", "value": value} for name, value in held.items()}
+    return {
+        name: {"id": name, "label": name.replace("_", " ").capitalize(), "type": "text", "value": value}
+        for name, value in held.items()
+    }
 
 
 def _set(held: Row, given: Row) -> Row:

@@ -1,6 +1,7 @@
 """What the shop accepts: the fields of a product, order, customer or coupon that a caller may set, and how they are checked.
 
-Fields that the REST API only shows (`price`, `date_created`, `total` …) are passed over, so that a record may be sent back as it was read.
+Fields that the REST API only shows (`price`, `date_created`, `total` …) are passed over,
+so that a record may be sent back as it was read.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo
 
 MAX_AMOUNT = 10**9
@@ -21,7 +23,6 @@ MAX_AMOUNT = 10**9
 STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
 """The statuses of an order that a caller may set."""
 
-Row = dict[str, Any]
 _CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)
 
 

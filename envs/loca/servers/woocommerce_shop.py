@@ -8,21 +8,28 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from agentgym.envs.loca.servers.server import Server, page_of
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_presets import PRESETS
-from agentgym.envs.loca.servers.woocommerce_shapes import Row
 from agentgym.tools import ToolError, echo
 
 SITE = "https://woocommerce.local"
 MAX_BATCH = 100
+ADDRESS = dict.fromkeys(
+    ("first_name", "last_name", "company", "address_1", "address_2", "city", "state", "postcode", "country", "phone"), ""
+)
+"""The fields of an address, blank; that of a bill has an email besides."""
 
 _TABLES = """
 CREATE TABLE products (id INTEGER PRIMARY KEY AUTOINCREMENT, parent_id INTEGER REFERENCES products(id) ON DELETE CASCADE,
-  name TEXT, slug TEXT UNIQUE, type TEXT, status TEXT, sku TEXT, regular_price TEXT, sale_price TEXT, price TEXT, on_sale BOOL, featured BOOL,
+  name TEXT, slug TEXT UNIQUE, type TEXT, status TEXT, sku TEXT, regular_price TEXT, sale_price TEXT, price TEXT, on_sale BOOL,
+  featured BOOL,
   manage_stock BOOL, stock_quantity INTEGER, stock_status TEXT, backorders TEXT, low_stock_amount INTEGER, total_sales INTEGER,
   average_rating TEXT, rating_count INTEGER, date_created TEXT, date_modified TEXT, details JSON, meta_data JSON);
 CREATE UNIQUE INDEX product_skus ON products(sku) WHERE sku <> '';
+CREATE INDEX products_by_date ON products(date_created, type, status);
 CREATE INDEX product_parents ON products(parent_id);
-CREATE TABLE categories (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, slug TEXT UNIQUE, parent INTEGER, description TEXT, display TEXT,
+CREATE TABLE categories (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, slug TEXT UNIQUE, parent INTEGER, description TEXT,
+  display TEXT,
   menu_order INTEGER);
 CREATE TABLE tags (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, slug TEXT UNIQUE, description TEXT);
 CREATE TABLE product_categories (product_id INTEGER REFERENCES products(id) ON DELETE CASCADE,
@@ -30,39 +37,50 @@ CREATE TABLE product_categories (product_id INTEGER REFERENCES products(id) ON D
 CREATE TABLE product_tags (product_id INTEGER REFERENCES products(id) ON DELETE CASCADE,
   term_id INTEGER REFERENCES tags(id), PRIMARY KEY (product_id, term_id));
 CREATE INDEX products_of_category ON product_categories(term_id);
-CREATE TABLE reviews (id INTEGER PRIMARY KEY AUTOINCREMENT, product_id INTEGER REFERENCES products(id) ON DELETE CASCADE, status TEXT,
+CREATE TABLE reviews (id INTEGER PRIMARY KEY AUTOINCREMENT, product_id INTEGER REFERENCES products(id) ON DELETE CASCADE,
+  status TEXT,
   reviewer TEXT, reviewer_email TEXT, review TEXT, rating INTEGER, verified BOOL, date_created TEXT);
 CREATE TABLE customers (id INTEGER PRIMARY KEY AUTOINCREMENT, email TEXT COLLATE NOCASE UNIQUE, username TEXT COLLATE NOCASE UNIQUE,
   first_name TEXT, last_name TEXT, role TEXT, date_created TEXT, date_modified TEXT, details JSON, meta_data JSON);
 CREATE TABLE orders (id INTEGER PRIMARY KEY AUTOINCREMENT, status TEXT, currency TEXT, customer_id INTEGER REFERENCES customers(id),
   date_created TEXT, date_modified TEXT, date_paid TEXT, date_completed TEXT, discount_total INTEGER, discount_tax INTEGER,
-  shipping_total INTEGER, shipping_tax INTEGER, cart_tax INTEGER, total_tax INTEGER, total INTEGER, booked BOOL, details JSON, meta_data JSON);
+  shipping_total INTEGER, shipping_tax INTEGER, cart_tax INTEGER, total_tax INTEGER, total INTEGER, booked BOOL, details JSON,
+  meta_data JSON);
+CREATE INDEX orders_by_date ON orders(date_created, status);
 CREATE INDEX orders_of_customer ON orders(customer_id);
-CREATE TABLE items (id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE, type TEXT, name TEXT,
+CREATE TABLE items (id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE, type TEXT,
+  name TEXT,
   product_id INTEGER REFERENCES products(id) ON DELETE SET NULL, variation_id INTEGER REFERENCES products(id) ON DELETE SET NULL,
-  quantity INTEGER, subtotal INTEGER, subtotal_tax INTEGER, total INTEGER, total_tax INTEGER, reduced INTEGER, code TEXT, taxes JSON,
+  quantity INTEGER, subtotal INTEGER, subtotal_tax INTEGER, total INTEGER, total_tax INTEGER, reduced INTEGER, code TEXT, taxes
+  JSON,
   meta_data JSON);
 CREATE INDEX items_of_order ON items(order_id);
 CREATE INDEX items_of_product ON items(product_id);
 CREATE INDEX items_of_code ON items(code);
 CREATE INDEX items_of_variation ON items(variation_id);
-CREATE TABLE refunds (id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE, amount INTEGER, reason TEXT,
+CREATE TABLE refunds (id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE,
+  amount INTEGER, reason TEXT,
   date_created TEXT, refunded_payment BOOL, lines JSON);
-CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE, author TEXT, note TEXT,
+CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT, order_id INTEGER REFERENCES orders(id) ON DELETE CASCADE, author TEXT,
+  note TEXT,
   customer_note BOOL, date_created TEXT);
-CREATE TABLE coupons (id INTEGER PRIMARY KEY AUTOINCREMENT, code TEXT COLLATE NOCASE UNIQUE, amount TEXT, status TEXT, discount_type TEXT,
+CREATE TABLE coupons (id INTEGER PRIMARY KEY AUTOINCREMENT, code TEXT COLLATE NOCASE UNIQUE, amount TEXT, status TEXT,
+  discount_type TEXT,
   description TEXT, date_expires TEXT, usage_count INTEGER, date_created TEXT, date_modified TEXT, details JSON, meta_data JSON);
-CREATE TABLE tax_rates (id INTEGER PRIMARY KEY AUTOINCREMENT, country TEXT, state TEXT, rate TEXT, name TEXT, priority INTEGER, compound BOOL,
+CREATE TABLE tax_rates (id INTEGER PRIMARY KEY AUTOINCREMENT, country TEXT, state TEXT, rate TEXT, name TEXT, priority INTEGER,
+  compound BOOL,
   shipping BOOL, class TEXT);
 CREATE TABLE tax_classes (slug TEXT PRIMARY KEY, name TEXT);
 CREATE TABLE zones (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, menu_order INTEGER);
-CREATE TABLE zone_methods (id INTEGER PRIMARY KEY AUTOINCREMENT, zone_id INTEGER REFERENCES zones(id), method_id TEXT, enabled BOOL, settings JSON);
+CREATE TABLE zone_methods (id INTEGER PRIMARY KEY AUTOINCREMENT, zone_id INTEGER REFERENCES zones(id), method_id TEXT,
+  enabled BOOL, settings JSON);
 CREATE TABLE gateways (id TEXT PRIMARY KEY, title TEXT, description TEXT, menu_order INTEGER, enabled BOOL, method_title TEXT,
   supports JSON, settings JSON);
 CREATE TABLE settings (id TEXT PRIMARY KEY, group_id TEXT, label TEXT, type TEXT, default_value TEXT, value TEXT, options JSON);
 CREATE TABLE webhooks (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, status TEXT, topic TEXT, delivery_url TEXT, secret TEXT,
   date_created TEXT, date_modified TEXT);
-CREATE TABLE deliveries (id INTEGER PRIMARY KEY AUTOINCREMENT, webhook_id INTEGER REFERENCES webhooks(id), topic TEXT, resource_id INTEGER,
+CREATE TABLE deliveries (id INTEGER PRIMARY KEY AUTOINCREMENT, webhook_id INTEGER REFERENCES webhooks(id), topic TEXT,
+  resource_id INTEGER,
   date_created TEXT);
 """
 
@@ -153,21 +171,26 @@ class Shop(Server):
             raise ToolError(f"invalid argument: {name} must be a date such as 2025-01-15T09:00:00, got {echo(text)}") from None
         return stamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC) - self._offset())
 
-    def _ids(self, table: str, where: Mapping[str, Any], order: str) -> list[int]:
-        """The ids of records in an order; a condition whose value is None does not count."""
+    def _ids(self, table: str, where: Mapping[str, Any], order: str, page: int | None = None, size: int = 100) -> list[int]:
+        """The ids of records in an order, all or of one page; a condition whose value is None does not count."""
         used = {condition: value for condition, value in where.items() if value is not None}
-        rows = self.store.rows(f'SELECT id FROM "{table}" WHERE {" AND ".join(used) or 1} ORDER BY {order}', *used.values())
+        sql = f'SELECT id FROM "{table}" WHERE {" AND ".join(used) or 1} ORDER BY {order}'
+        if page is not None:
+            page_of((), page, size)
+            sql += f" LIMIT {size} OFFSET {min((page - 1) * size, 2**62)}"
+        rows = self.store.rows(sql, *used.values())
         return [row["id"] for row in rows]
 
     def _page(self, table: str, where: Mapping[str, Any], order: str, page: int, size: int) -> list[Row]:
         """A page of the records that meet conditions."""
-        return self._by_ids(table, page_of(self._ids(table, where, order), page, size))
+        return self._by_ids(table, self._ids(table, where, order, page, size))
 
     def _by_ids(self, table: str, ids: Iterable[int]) -> list[Row]:
         """The records with ids, in their order; those that there are not are left out."""
         wanted = list(ids)
-        held = {row["id"]: row for row in self.store.rows(f'SELECT * FROM "{table}" WHERE id IN (SELECT value FROM json_each(?))', wanted)}
-        return [held[id] for id in wanted if id in held]
+        sql = f'SELECT * FROM "{table}" WHERE id IN (SELECT value FROM json_each(?))'
+        held = {row["id"]: row for row in self.store.rows(sql, wanted)}
+        return [held[key] for key in wanted if key in held]
 
     def _write(self, table: str, row: Row) -> None:
         """Replace the record that has the id of this one."""
@@ -198,10 +221,13 @@ class Shop(Server):
             with self.store.change():
                 return do(item)
         except ToolError as error:
-            codes = {"not found": (f"woocommerce_rest_{kind}_invalid_id", 404), "conflict": (f"woocommerce_rest_{kind}_exists", 400)}
+            codes = {
+                "not found": (f"woocommerce_rest_{kind}_invalid_id", 404),
+                "conflict": (f"woocommerce_rest_{kind}_exists", 400),
+            }
             code, status = codes.get(str(error).partition(":")[0], ("rest_invalid_param", 400))
-            id = item.get("id", 0) if isinstance(item, dict) else item
-            return {"id": id, "error": {"code": code, "message": str(error), "data": {"status": status}}}
+            key = item.get("id", 0) if isinstance(item, dict) else item
+            return {"id": key, "error": {"code": code, "message": str(error), "data": {"status": status}}}
 
 
 def words_in(*columns: str) -> str:

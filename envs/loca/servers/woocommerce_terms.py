@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from agentgym.envs.loca.servers.server import page_of
+from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_products import Products
-from agentgym.envs.loca.servers.woocommerce_shapes import Row, TermData, checked
+from agentgym.envs.loca.servers.woocommerce_shapes import TermData, checked
 from agentgym.envs.loca.servers.woocommerce_shop import slug_of, words, words_in
 from agentgym.tools import ToolError, echo, tool
 
-_COUNT = "(SELECT count(*) FROM product_{0} AS l JOIN products AS p ON p.id = l.product_id WHERE l.term_id = {0}.id AND p.status = 'publish')"
+_COUNT = """(SELECT count(*) FROM product_{0} AS l JOIN products AS p ON p.id = l.product_id
+  WHERE l.term_id = {0}.id AND p.status = 'publish')"""
 """SQL: how many published products a category or tag has."""
 
 
@@ -26,11 +27,11 @@ class Terms(Products):
         given = {"status": "approved", "reviewer_email": "", "verified": False, **fields, "date_created": self._date(fields)}
         with self.store.change():
             self.store.get("products", product_id)
-            id = self.store.insert("reviews", product_id=product_id, reviewer=reviewer, review=review, rating=rating, **given)
+            made = self.store.insert("reviews", product_id=product_id, reviewer=reviewer, review=review, rating=rating, **given)
             ratings = [row["rating"] for row in self.store.find("reviews", product_id=product_id, status="approved")]
             mean = f"{sum(ratings) / max(1, len(ratings)):.2f}"
             self.store.update("products", product_id, average_rating=mean, rating_count=len(ratings))
-        return id
+        return made
 
     def categories(self) -> list[Row]:
         """All categories of products, by id."""
@@ -42,12 +43,14 @@ class Terms(Products):
     ) -> list[Row]:
         """List categories of products by name.
 
-        Args:
-            parent: The id of a category: only those right below it; 0 for those at the top.
-            hideEmpty: Leave out categories without products.
+        With `parent` only those right below a category (0: at the top), with `hideEmpty` only those that have products.
         """
-        where = {words_in("name"): words(search), "parent = ?": parent, f"{_COUNT.format('categories')} >= ?": 1 if hideEmpty else None}
-        return self._shown_terms("categories", page_of(self._ids("categories", where, "name, id"), page, perPage))
+        where = {
+            words_in("name"): words(search),
+            "parent = ?": parent,
+            f"{_COUNT.format('categories')} >= ?": 1 if hideEmpty else None,
+        }
+        return self._shown_terms("categories", self._ids("categories", where, "name, id", page, perPage))
 
     @tool
     def woo_products_categories_create(self, categoryData: dict[str, Any]) -> Row:
@@ -55,10 +58,12 @@ class Terms(Products):
         return self._add_category(checked(TermData, categoryData, "categoryData"))
 
     @tool
-    def woo_products_tags_list(self, perPage: int = 10, page: int = 1, search: str | None = None, hideEmpty: bool = False) -> list[Row]:
+    def woo_products_tags_list(
+        self, perPage: int = 10, page: int = 1, search: str | None = None, hideEmpty: bool = False
+    ) -> list[Row]:
         """List tags of products by name."""
         where = {words_in("name"): words(search), f"{_COUNT.format('tags')} >= ?": 1 if hideEmpty else None}
-        return self._shown_terms("tags", page_of(self._ids("tags", where, "name, id"), page, perPage))
+        return self._shown_terms("tags", self._ids("tags", where, "name, id", page, perPage))
 
     @tool
     def woo_products_reviews_list(
@@ -82,10 +87,10 @@ class Terms(Products):
         if self.store.value("SELECT 1 FROM categories WHERE name = ? COLLATE NOCASE AND parent = ?", data["name"], parent):
             raise ToolError(f"conflict: there is a category {echo(data['name'])} with this parent already")
         slug = slug_of(data.get("slug") or data["name"], self._values("categories", "slug"))
-        id = self.store.insert("categories", **{
+        made = self.store.insert("categories", **{
             "description": "", "display": "default", "menu_order": 0, **data, "parent": parent, "slug": slug,
         })  # fmt: skip
-        return self._shown_terms("categories", [id])[0]
+        return self._shown_terms("categories", [made])[0]
 
     def _shown_terms(self, table: str, ids: list[int]) -> list[Row]:
         counts = {row["id"]: row["n"] for row in self.store.rows(f"SELECT id, {_COUNT.format(table)} AS n FROM {table}")}
