@@ -71,7 +71,7 @@ class Outcome:
         code: The exit status, minus the number of a signal that ended it; None if it was stopped.
         stopped: Why it was stopped, in words for the policy; empty if it ended by itself.
         files: The bytes of each file by its path below `/workspace`, None for a directory. None if they are lost.
-        left_out: Files for which there was no room.
+        left_out: What was not brought back: files for which there was no room, symlinks, pipes.
     """
 
     stdout: str

@@ -77,12 +77,13 @@ def end_all() -> None:
             os.waitpid(-1, 0)
 
 
-def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str]]:
-    """Names and sizes of the regular files below a directory, and the names of the directories; symlinks are not followed."""
+def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list[str]]:
+    """What is below a directory: names and sizes of the regular files, the directories, all else; symlinks are not followed."""
     files: list[tuple[str, int]] = []
     folders: list[str] = []
+    others: list[str] = []
     waiting = [""]
-    while waiting and len(files) + len(folders) < most:
+    while waiting and len(files) + len(folders) + len(others) < most:
         folder = waiting.pop()
         with contextlib.suppress(OSError):
             os.chmod(top + folder, 0o700)  # noqa: PTH101
@@ -93,13 +94,15 @@ def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str]]:
                     waiting.append(f"{folder}{name}/")
                 elif stat.S_ISREG(found.st_mode):
                     files.append((folder + name, found.st_size))
-    return files, folders
+                else:
+                    others.append(folder + name)
+    return files, folders, others
 
 
 def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> None:
     """Send the end of the program and the files, as many as there is room for."""
-    files, folders = collect(top, job["most_files"])
-    kept, parts, left_out, room = [], [], [], job["most_bytes"]
+    files, folders, left_out = collect(top, job["most_files"])
+    kept, parts, room = [], [], job["most_bytes"]
     for name, size in files:
         try:
             if size > min(room, job["most_file_bytes"]):

@@ -37,7 +37,7 @@ def run_on(desk: Desk, arguments: Sequence[str], cwd: str, seconds: int) -> tupl
     if outcome.files is None:
         return outcome, "The files are as they were before."
     lost = sorted({*outcome.left_out, *files.become(outcome.files)})
-    return outcome, f"There was no room for {', '.join(map(repr, lost[:5]))}, which is lost." if lost else ""
+    return outcome, f"Not kept, being no regular files or too big: {', '.join(map(echo, lost[:5]))}" if lost else ""
 
 
 def check_seconds(seconds: int) -> int:

@@ -32,7 +32,8 @@ class Terminal(Server):
     def execute_command(self, command: str, timeout: int = 30) -> str:
         """Run a command with bash in the current directory and show what it prints.
 
-        There is no network. The clock is not that of the office: take the date from the task.
+        There is no network, no /proc and so no process substitution. The clock is not that of the office: take the date from the
+        task.
 
         Args:
             command: The command line.
@@ -131,9 +132,8 @@ class Terminal(Server):
         else:
             last = start_row if end_row is None else end_row
             if not 0 <= start_row <= last or start_row >= len(lines):
-                raise ToolError(
-                    f"invalid argument: there are no rows {echo(start_row)} to {echo(last)}; the file has {len(lines)} rows"
-                )
+                rows = f"{echo(start_row)} to {echo(last)}"
+                raise ToolError(f"invalid argument: there are no rows {rows}; the file has {len(lines)} rows")
             text = "".join(f"Line {k}: {line}" for k, line in enumerate(lines[start_row : last + 1], start_row))
         if len(text) > MAX_READ_CHARS:
             raise ToolError(f"limit exceeded: at most {MAX_READ_CHARS} characters can be read at once; read some rows")

@@ -1,0 +1,226 @@
+"""The workbench: programs on files in namespaces, and what hostile ones cannot do."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentgym
+from agentgym.sandbox import Limits
+from tests.helpers import needs_workbench
+
+workbench: Any = pytest.importorskip("agentgym.workbench")
+File, BASH, PYTHON = workbench.File, "/usr/bin/bash", "/python/bin/python3"
+QUICK = Limits(seconds=1.0, memory_mb=256, output_chars=2_000)
+LONG = Limits(seconds=30.0, memory_mb=256, output_chars=2_000)
+
+
+@pytest.fixture(autouse=True)
+def _able() -> None:
+    needs_workbench()
+
+
+def sh(command: str, files: Mapping[str, bytes | None] | None = None, limits: Limits = LONG, cwd: str = "/workspace") -> Any:
+    held = {name: File(data, 1_736_931_600.0) for name, data in (files or {}).items()}
+    return workbench.run([BASH, "-c", command], held, cwd, limits)
+
+
+def py(code: str, files: Mapping[str, bytes | None] | None = None, limits: Limits = LONG) -> Any:
+    held = {name: File(data, 1_736_931_600.0) for name, data in (files or {}).items()}
+    return workbench.run([PYTHON, "-c", code], held, "/workspace", limits)
+
+
+def test_files_go_in_and_come_back() -> None:
+    files = {"a": None, "a/b": None, "a/b/c.bin": bytes(range(256)), "é ü.txt": "né".encode(), "empty": b""}
+    outcome = sh("pwd; cat 'é ü.txt'; rm empty; mkdir d; echo new > d/n; ls a/b; date -r a/b/c.bin +%F", files)
+    assert (outcome.stdout, outcome.stderr, outcome.code) == ("/workspace\nné" + "c.bin\n2025-01-15\n", "", 0)
+    kept = {name: files[name] for name in ("a", "a/b", "a/b/c.bin", "é ü.txt")}
+    assert dict(outcome.files) == {**kept, "d": None, "d/n": b"new\n"}
+    assert sh("pwd; ls", files, cwd="/workspace/a/b").stdout == "/workspace/a/b\nc.bin\n"
+    big = {"big": os.urandom(3 * 2**20)}
+    assert dict(sh("true", big).files) == big
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("exit 3", 3), ("kill -9 $$", -9), ("nonsense", 127), ("exec /workspace/none", 126), ("false; true", 0)]
+)
+def test_the_exit_status_is_told_and_what_was_done_stays(command: str, code: int) -> None:
+    outcome = sh(f"echo x > x; {command}")
+    assert (outcome.stopped, dict(outcome.files)) == ("", {"x": b"x\n"})
+    assert outcome.code in (code, 127)
+
+
+def test_what_was_done_before_the_time_was_up_stays() -> None:
+    began = time.monotonic()
+    outcome = sh("echo x > x; echo said; sleep 3000", limits=QUICK)
+    assert (outcome.stdout, outcome.code, outcome.stopped) == ("said\n", None, "stopped after 1 s")
+    assert dict(outcome.files) == {"x": b"x\n"}
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("command", ["(sleep 1; echo late > late) &", "setsid nohup bash -c 'sleep 1; echo late > late' & disown"])
+def test_processes_end_with_the_program(command: str) -> None:
+    began = time.monotonic()
+    outcome = sh(f"{command}\necho x > x")
+    assert (dict(outcome.files), outcome.code, outcome.stopped) == ({"x": b"x\n"}, 0, "")
+    assert time.monotonic() - began < 10
+
+
+MANY = "x = bytearray(2 * 10**8); import time; time.sleep(60)"
+BOMBS = {
+    "fork": (py, "import os\nopen('x', 'w').write('x')\nwhile True: os.fork()", "processes"),
+    "fork by shell": (sh, "echo -n x > x; f() { f | f & }; f; sleep 60", "processes"),
+    "threads": (py, "import threading, time\nopen('x', 'w').write('x')\nwhile True: threading.Thread(target=time.sleep, args=(1,)).start()", ""),
+    "memory of many": (sh, f"echo -n x > x; for i in 1 2 3 4 5; do python3 -c '{MANY}' & done; wait", "memory"),
+    "output": (sh, "echo -n x > x; yes", "printing"),
+    "errors": (sh, "echo -n x > x; yes >&2", "printing"),
+    "files": (py, "open('x', 'w').write('x')\nfor k in range(10**6): open(f'/tmp/{k}', 'w')", "files"),
+    "deep": (py, "import os\nopen('x', 'w').write('x')\nfor k in range(10**6):\n    os.mkdir('d'); os.chdir('d')", "files"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("run", "code", "reason"), BOMBS.values(), ids=BOMBS.keys())
+def test_bombs_are_stopped(run: Any, code: str, reason: str) -> None:
+    outcome = run(code)
+    assert reason in outcome.stopped
+    assert outcome.files["x"] == b"x"
+    assert len(outcome.stdout) + len(outcome.stderr) < 5_000
+    assert sh("echo well").stdout == "well\n"
+
+
+def test_memory_and_room_are_limited() -> None:
+    outcome = py("x = bytearray(10**10)")
+    assert (outcome.code, "MemoryError" in outcome.stderr) == (1, True)
+    outcome = sh("dd if=/dev/zero of=big bs=1M count=500; dd if=/dev/zero of=/tmp/big bs=1M count=500; true")
+    assert outcome.code == 0
+    assert len(outcome.files["big"]) == 32 * 2**20
+    outcome = sh("for i in 1 2 3 4 5 6 7; do head -c 30000000 /dev/zero > f$i; done; true")
+    assert 0 < sum(len(data or b"") for data in outcome.files.values()) <= 128 * 2**20
+    assert outcome.left_out
+    sparse = sh("truncate -s 30M a b c d e f g h; true")
+    assert sum(len(data or b"") for data in sparse.files.values()) <= 128 * 2**20
+
+
+def test_only_regular_files_come_back() -> None:
+    command = "ln -s /etc/passwd link; ln -s / root; ln -s ../../.. up; ln a hard; mkdir d; ln -s /etc d/etc; chmod 000 a d"
+    outcome = sh(f"{command}; python3 -c 'import os; os.mkfifo(\"pipe\")'", {"a": b"a"})
+    assert dict(outcome.files) == {"a": b"a", "hard": b"a", "d": None}
+    assert sorted(outcome.left_out) == ["d/etc", "link", "pipe", "root", "up"]
+    outcome = py(r"open(b'odd\xff', 'w').write('x'); open('new\nline', 'w').write('y')")
+    assert dict(outcome.files) == {"odd\udcff": b"x", "new\nline": b"y"}
+
+
+def test_secrets_and_sources_stay_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTGYM_SECRET", "hunter2")
+    (tmp_path / "file").write_text("hunter2")
+    project = Path(agentgym.__file__).parents[1]
+    code = f"""
+import importlib.util, os, sys
+names = ["/etc/passwd", "/proc/self/environ", "/proc/1/environ", "/proc/1/root/etc/passwd"]
+names += ["{tmp_path}/file", "{__file__}", "{project}"]
+print([name for name in names if os.path.exists(name)])
+print([importlib.util.find_spec(name) for name in ("agentgym", "envs", "tests", "gymnasium", "pytest")])
+found = [name for root, folders, files in os.walk("/") for name in folders + files]
+print([name for name in found if "agentgym" in name or name in ("envs", "worlds.py", "store.py")])
+print("hunter2" in str(os.environ), sorted(os.listdir("/")))
+"""
+    lines = py(code).stdout.splitlines()
+    assert lines[:3] == ["[]", "[None, None, None, None, None]", "[]"]
+    assert lines[3].startswith("False ['bin', 'dev', 'lib")
+    for name in ("../../x", "/x", "/usr/x", "/python/x", "/python/packages/x.py", "/dev/x", f"{tmp_path}/x"):
+        assert sh(f"echo x > {name}").code == 1, name
+    assert sh("touch /usr/bin/ls /programs/ls /python/lib/*/os.py").code == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_there_is_no_network() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        port = server.getsockname()[1]
+        assert sh(f"exec 3<>/dev/tcp/127.0.0.1/{port}").code == 1
+        assert "PermissionError" in py(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)").stderr
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+ESCAPES = {
+    "a kill of the first process": "import os\nos.kill(1, 9)\nos.kill(1, 19)\nprint('alive')",
+    "a namespace": "import ctypes\nprint(ctypes.CDLL(None).unshare(0x10000000))",
+    "a clone with a namespace": "import ctypes\nprint(ctypes.CDLL(None).syscall(56, 0x10000011, 0, 0, 0, 0))",
+    "a trace": "import ctypes\nprint(ctypes.CDLL(None).ptrace(16, 1, 0, 0))",
+    "its descriptors": "import ctypes, os\nprint([ctypes.CDLL(None).syscall(438, os.pidfd_open(1), k, 0) for k in range(9)])",
+    "a mount": "import ctypes\nprint(ctypes.CDLL(None).mount(b'x', b'/tmp', b'tmpfs', 0, 0))",
+    "inherited descriptors": "import os\nprint([k for k in range(3, 999) if os.path.exists('/dev/null') and not _closed(k)])",
+}
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_ways_out_are_closed(name: str) -> None:
+    helper = "def _closed(k):\n    import os\n    try: os.fstat(k)\n    except OSError: return True\n"
+    outcome = py(helper + ESCAPES[name])
+    if name.startswith("a kill"):
+        assert outcome.stdout == "alive\n"
+    else:
+        assert outcome.stdout.strip() in ("-1", "[]", str([-1] * 9))
+
+
+def test_packages_and_bytes_are_the_same_each_time() -> None:
+    packages = "numpy, openpyxl, pandas, pypdf, reportlab, PIL.Image, dateutil"
+    code = f"import {packages}\nprint(hash('x'), pandas.DataFrame({{'a': [1, 2]}}).a.sum())"
+    outcomes = [py(code, limits=Limits(seconds=60, memory_mb=1_024)) for _ in range(2)]
+    assert (outcomes[0].stderr, outcomes[0].code) == ("", 0)
+    assert outcomes[0] == outcomes[1]
+    assert sh("ls -l --time-style=+%F a; printf 'b\\na\\n' | sort; echo $TZ", {"a": b"x"}).stdout.splitlines()[-3:] == [
+        "a",
+        "b",
+        "UTC",
+    ]
+
+
+def test_many_threads_at_once() -> None:
+    with ThreadPoolExecutor(8) as threads:
+        outcomes = list(threads.map(lambda k: sh(f"echo {k} > f; cat f g", {"g": str(k).encode()}), range(16)))
+    assert [(o.stdout, o.files["f"]) for o in outcomes] == [(f"{k}\n{k}", f"{k}\n".encode()) for k in range(16)]
+
+
+INTERRUPTED = """
+import sys, threading, _thread
+from agentgym.workbench import run, BASH
+threading.Timer(2, _thread.interrupt_main).start()
+try: run([BASH, "-c", "echo began > /workspace/x; exec -a MARK sleep 300"], {})
+except KeyboardInterrupt: print("interrupted")
+"""
+
+
+def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
+    mark = f"agentgym-{os.getpid()}"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", INTERRUPTED.replace("MARK", mark)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=60).stdout
+    assert shown == "interrupted\n"
+    assert list(tmp_path.iterdir()) == []
+    alive = [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark in _text(path)]
+    assert alive == []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def test_a_host_that_cannot_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for command, reason in ((("/no/bwrap",), "No such file"), (("/bin/false",), "bwrap ended at once")):
+        monkeypatch.setattr(workbench, "_command", lambda command=command: command)
+        with pytest.raises(RuntimeError, match=rf"programs cannot run on this host: .*{reason}.* 'agentgym\[hardened\]'"):
+            sh("true")
