@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from datetime import date, datetime, time
 from typing import Any, TypeAlias
 
+from agentgym.envs.loca.servers.bigquery import BigQuery
 from agentgym.envs.loca.servers.store import Store
 from agentgym.envs.loca.servers.workspace import Workspace
 from agentgym.tools import ToolError, echo
@@ -136,6 +137,23 @@ def digest(store: Store, *tables: str) -> str:
     """A hash of all records of some tables of a server, to see whether anything in them was changed."""
     records = [store.rows(f'SELECT * FROM "{table}" ORDER BY rowid') for table in tables]
     return hashlib.sha256(repr(records).encode()).hexdigest()
+
+
+def bigquery_state(cloud: BigQuery, dataset: str) -> dict[str, str]:
+    """A hash of the records of each table of a dataset, by its name."""
+    return {
+        f"{dataset}.{table}": hashlib.sha256(repr(cloud.rows(dataset, table)).encode()).hexdigest()
+        for table in cloud.tables(dataset)
+    }
+
+
+def bigquery_faults(cloud: BigQuery, before: Mapping[str, str]) -> Iterator[str]:
+    """Tables that are not as they were; `before` are states of datasets. Tables that were not there before may be there."""
+    if not cloud.store.value("SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"):
+        return  # nobody ran anything but queries, so nothing needs to be read
+    datasets = [info["datasetReference"]["datasetId"] for info in cloud.bigquery_list_datasets()]
+    now = {name: state for dataset in datasets for name, state in bigquery_state(cloud, dataset).items()}
+    yield from (f"the table {name} was changed" for name, state in before.items() if now.get(name) != state)
 
 
 def file_faults(

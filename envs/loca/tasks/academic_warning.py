@@ -1,0 +1,233 @@
+"""Students whose latest quiz fell far below the mean of their earlier exams (LOCA-bench, table 7)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from agentgym.envs.loca.checks import bigquery_faults, bigquery_state, csv_rows, exact, file_faults, number, row_faults, write_csv
+from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.names import people
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.servers.google_cloud import GoogleCloud
+from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.messages import ToolCall
+from agentgym.world import check_float, check_int
+
+DATASET, LATEST, RESULT, LOG = "academic_warning", "latest_quiz_scores.csv", "bad_student.csv", "exam_log"
+COLUMNS = ("student_id", "name", "drop_percent")
+TYPES = {"student_id": "STRING", "name": "STRING", "class_id": "STRING", "score": "FLOAT64"}
+WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)
+MARGIN = 0.004
+"""How far drops that are drawn at random stay away from the two limits; those at a limit are at it exactly."""
+
+_EXAM = re.compile(r"scores_\d{4}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcademicWarningConfig(OfficeConfig):
+    """The size is the number of students.
+
+    Attributes:
+        exams: Earlier exams; one for each 45 students and one more, up to 15, by default.
+        drop_rate: Students who fell by more than 25 %.
+        critical_rate: Those among them who fell by more than 45 %.
+        limit_rate: Students who fell by exactly 25 % or 45 %.
+        absence_rate: How often a student was absent from an exam.
+    """
+
+    exams: int | None = None
+    drop_rate: float = 0.2
+    critical_rate: float = 0.3
+    limit_rate: float = 0.04
+    absence_rate: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.exams is not None:
+            check_int("exams", self.exams, 1, 60)
+        for name in ("drop_rate", "critical_rate", "limit_rate", "absence_rate"):
+            check_float(name, getattr(self, name), 0.0, 1.0)
+
+
+class AcademicWarning(OfficeTask[AcademicWarningConfig]):
+    """Compare quiz scores with the exams in BigQuery; list students who fell, and log those who fell most."""
+
+    Config = AcademicWarningConfig
+    servers = ("filesystem", "python_execute", "google_cloud", "claim_done")
+    outputs = (RESULT, LOG)
+    unit_tokens = 380.0
+
+    def draw(self, size: int) -> None:
+        """Draw students, their exams, the latest quiz and what is in the log already."""
+        exams = self.config.exams or min(15, 1 + -(-size // 45))
+        names = people(self.rng, size + 8)
+        ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
+        classes = [f"Class {chr(65 + int(self.rng.integers(max(3, min(26, size // 50)))))}" for _ in ids]
+        students = list(zip(ids, names, classes, strict=True))
+        # Four left after the exams and have no quiz; four are new and have no exam.
+        stayed, left, new = students[:size], students[size : size + 4], students[size + 4 :]
+        cloud, files = self.office.get(GoogleCloud), self.office.desk.files
+        kinds = self._kinds(size)
+        scores = {student[0]: self._scores(kind, exams) for student, kind in zip(stayed, kinds, strict=True)}
+        tables: dict[str, list[Sequence[Any]]] = {f"scores_{2401 + 100 * (k // 12) + k % 12}": [] for k in range(exams)}
+        for k, rows in enumerate(tables.values()):
+            rows += [(*s, scores[s[0]][0][k] / 10) for s in stayed if scores[s[0]][0][k] is not None]
+            rows += [(*s, round(float(self.rng.uniform(40, 100)), 1)) for s in left]
+            self.rng.shuffle(rows)  # type: ignore[arg-type]
+        for name, rows in tables.items():
+            cloud.load(DATASET, name, TYPES, rows)
+        cloud.load(
+            DATASET,
+            "class_teachers",
+            {"class_id": "STRING", "teacher": "STRING"},
+            [(c, names[k]) for k, c in enumerate(sorted(set(classes)))],
+        )
+        latest = [(*s, scores[s[0]][1] / 10) for s in stayed] + [(*s, round(float(self.rng.uniform(20, 60)), 1)) for s in new]
+        self.rng.shuffle(latest)  # type: ignore[arg-type]
+        files.write(LATEST, write_csv(tuple(TYPES), [dict(zip(TYPES, row, strict=True)) for row in latest]))
+        for student in left:
+            cloud.logging_write_log(LOG, f"Student {student[1]} ({student[0]}) fell by more than 45 % last term.", "CRITICAL")
+        bad = {s: _drop(*scores[s[0]]) for s in stayed if _drop(*scores[s[0]]) > WARNING}
+        self.truth = {
+            "bad": [{"student_id": s[0], "name": s[1], "drop_percent": float(100 * drop)} for s, drop in bad.items()],
+            "critical": {s[0]: s[1] for s, drop in bad.items() if drop > CRITICAL},
+            "entries": _entries(cloud),
+            "tables": bigquery_state(cloud, DATASET),
+            "files": {path: files.read(path) for path in files.walk()},
+        }
+
+    def _kinds(self, size: int) -> list[str]:
+        """What becomes of each student: `fine`, `warning`, `critical`, or a drop that is at a limit exactly."""
+        drop, critical, limit = self.config.drop_rate, self.config.critical_rate, self.config.limit_rate
+        shares = np.array([drop * (1 - critical), drop * critical, limit / 2, limit / 2])
+        shares = np.append(shares, max(0.0, 1 - shares.sum()))
+        kinds = [str(kind) for kind in self.rng.choice(["warning", "critical", "25", "45", "fine"], size, p=shares / shares.sum())]
+        sure = self.rng.permutation(size)
+        for place, kind in zip(sure, ("critical", "25", "45", "warning"), strict=False):
+            kinds[int(place)] = kind
+        return kinds
+
+    def _scores(self, kind: str, exams: int) -> tuple[list[int | None], int]:
+        """The exams of a student, None for one that was missed, and the quiz, in tenths of a point."""
+        if kind in ("25", "45"):  # 80 in every exam makes the limits 60 and 44, which are exact in any arithmetic
+            past: list[int | None] = [800] * exams
+            return past, 600 if kind == "25" else 440
+        ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
+        drawn = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
+        past = [None if self.rng.random() < self.config.absence_rate else round(10 * float(score)) for score in drawn]
+        if not any(past):
+            past[0] = round(10 * ability)
+        low, high = {"fine": (-0.15, 0.25), "warning": (0.25, 0.45), "critical": (0.45, 0.7)}[kind]
+        while True:
+            mean = Fraction(sum(score for score in past if score is not None), sum(score is not None for score in past))
+            latest = min(1000, round(float(mean) * (1 - float(self.rng.uniform(low, high)))))
+            if low + MARGIN < _drop(past, latest) < high - MARGIN or (kind == "fine" and _drop(past, latest) < 0.25 - MARGIN):
+                return past, latest
+
+    def task(self) -> str:
+        """The same for all instances."""
+        return (
+            f"{LATEST} in the workspace has the scores of the latest quiz. The BigQuery dataset {DATASET} has a table scores_YYMM "
+            "for each earlier exam. Compare each student's quiz with the mean of the scores of all exams that the student took "
+            "(not everybody took every exam). The drop is the mean minus the quiz, as a share of the mean.\n"
+            f"Write {RESULT} with the columns {', '.join(COLUMNS)} and a row for every student whose drop is more than 25 % (25 % "
+            "itself is not), in any order; drop_percent is the drop in percent with one decimal. Students without a quiz or "
+            "without an exam do not count.\n"
+            f"For every student whose drop is more than 45 %, write one entry with severity CRITICAL to the log {LOG}, with the "
+            "full name and the ID of that student and of no other. Write no other entries, and leave tables and files as they are."
+        )
+
+    def plan(self) -> Plan:
+        """Read the quiz; let BigQuery sum the exams in tenths, which is exact; write the file and the entries."""
+        quiz = yield read("Read the latest quiz.", _read_quiz, "read_text_file", path=LATEST)
+        tables = yield read("List the tables.", _read_tables, "bigquery_get_dataset_info", dataset_id=DATASET)
+        union = " UNION ALL ".join(f"SELECT student_id, score FROM {DATASET}.{table}" for table in tables)
+        sums = "SUM(CAST(ROUND(score * 10) AS INT64)) AS total, COUNT(*) AS exams"
+        query = f"SELECT student_id, {sums} FROM ({union}) GROUP BY student_id"
+        past = yield read("Sum the exams of each student.", _read_sums, "bigquery_run_query", query=query, max_results=10_000)
+        drops = {
+            student: 1 - Fraction(latest) / Fraction(past[student][0], 10 * past[student][1])
+            for student, (_, latest) in quiz.items()
+            if student in past
+        }
+        bad = {student: drop for student, drop in sorted(drops.items()) if drop > WARNING}
+        rows = [{"student_id": s, "name": quiz[s][0], "drop_percent": f"{float(100 * drop):.1f}"} for s, drop in bad.items()]
+        entries = [
+            write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", log_name=LOG, severity="CRITICAL",
+                  message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
+            for s, drop in bad.items() if drop > CRITICAL
+        ]  # fmt: skip
+        yield [
+            write(f"Write {RESULT}.", RESULT, "write_file", same=("path",), path=RESULT, content=write_csv(COLUMNS, rows)),
+            *entries,
+        ]
+
+    def describe(self) -> Iterable[ToolCall]:
+        """The quiz, and all rows of all exams."""
+        yield ToolCall("read_text_file", {"path": LATEST})
+        yield ToolCall("bigquery_get_dataset_info", {"dataset_id": DATASET})
+        for table in self.office.get(GoogleCloud).tables(DATASET):
+            yield ToolCall("bigquery_run_query", {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000})
+
+    def faults(self) -> Iterator[str]:
+        """The file has the right students, the log the right entries, and nothing else has changed."""
+        cloud, files = self.office.get(GoogleCloud), self.office.desk.files
+        rows, broken = csv_rows(files, RESULT, COLUMNS)
+        yield from broken
+        yield from row_faults(
+            RESULT, rows, self.truth["bad"], {"name": exact, "drop_percent": number(0.0501, "%")}, ("student_id",)
+        )
+        yield from self._entry_faults(cloud)
+        yield from bigquery_faults(cloud, self.truth["tables"])
+        yield from file_faults(files, self.truth["files"], [RESULT])
+
+    def _entry_faults(self, cloud: GoogleCloud) -> Iterator[str]:
+        entries = _entries(cloud)
+        if entries[: len(self.truth["entries"])] != self.truth["entries"]:
+            yield "an entry that was in a log before is gone"
+            return
+        left = dict(self.truth["critical"])
+        for name, severity, text in entries[len(self.truth["entries"]) :]:
+            named = [student for student in set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text)) if student in left]
+            ids = set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
+            right = len(ids) == len(named) == 1 and re.search(rf"(?<!\w){re.escape(left[named[0]])}(?!\w)", text)
+            if name == LOG and severity == "CRITICAL" and right:
+                del left[named[0]]
+            else:
+                yield f"the entry {text[:100]!r} with severity {severity} in {name} is wrong or one too many"
+        yield from (f"there is no CRITICAL entry in {LOG} for {name} ({student})" for student, name in left.items())
+
+
+def _drop(past: Sequence[int | None], latest: int) -> Fraction:
+    taken = [score for score in past if score is not None]
+    return 1 - Fraction(latest * len(taken), sum(taken))
+
+
+def _entries(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
+    """Log, severity and content of all entries, oldest first."""
+    rows = cloud.store.rows("SELECT * FROM log_entries ORDER BY id")
+    return [(row["log"].rsplit("/", 1)[-1], row["severity"], json.dumps(row["payload"], ensure_ascii=False)) for row in rows]
+
+
+def _read_quiz(text: str) -> dict[str, tuple[str, str]]:
+    return {row["student_id"]: (row["name"], row["score"]) for row in csv.DictReader(io.StringIO(text))}
+
+
+def _read_tables(text: str) -> list[str]:
+    return sorted(set(_EXAM.findall(text)))
+
+
+def _read_sums(text: str) -> Mapping[str, tuple[int, int]]:
+    return {row["student_id"]: (row["total"], row["exams"]) for row in json.loads(text)["rows"]}
+
+
+register_task(AcademicWarning)
