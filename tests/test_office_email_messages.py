@@ -18,7 +18,7 @@ from agentgym.envs.loca.servers.email_messages import Mail, checked, parse, rend
 from tests.test_office_email import ADA, BOB, CYD, DAY, call, office, refused
 from tests.test_office_laws import run
 
-PATIENT = settings(max_examples=80, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+PATIENT = settings(max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("path", ["all.json", "box.mbox"])
@@ -129,13 +129,29 @@ def test_damaged_files_get_errors(noise: bytes, place: int, suffix: str) -> None
 
 def test_long_hostile_texts_take_no_time() -> None:
     server = office()
-    for text in ("<" * 200_000, "<style>" * 30_000, "&" * 200_000, '"' * 200_000, "(" * 99 + "x" * 100_000, "from:" * 40_000):
+    for text in (
+        "<" * 200_000,
+        "<style>" * 30_000,
+        "&" * 200_000,
+        '"' * 200_000,
+        "(" * 99 + "x" * 100_000,
+        "from:" * 40_000,
+        f"{BOB}," * 20_000,
+    ):
         for tool, arguments in (
             ("send_email", {"to": BOB, "subject": "x", "body": "", "html_body": text}),
             ("send_email", {"to": text, "subject": "x", "body": ""}),
             ("search_emails", {"query": text}),
         ):
             run(server, tool, arguments)
-    deep = "".join(f'Content-Type: multipart/mixed; boundary="{k}"\n\n--{k}\n' for k in range(3_000))
+    many = 'Content-Type: multipart/mixed; boundary="b"\n\n' + "--b\nContent-Type: image/png\n\n\n" * 5_000
+    for k, text in enumerate(
+        (many, "Subject: " + "=?utf-8?q?" * 50_000, "From: " + "a" * 200_000, "To: " + "(<" * 100_000, "From a\n\n" * 500)
+    ):
+        server.desk.files.write(f"{k}.eml", text)
+        run(server, "import_emails", {"import_path": f"{k}.eml"})
+    server.desk.files.write("box.mbox", "From a\n\n" * 10_002)
+    refused(server, "import_emails", "^limit exceeded: a file of emails holds at most 5000, got 5001", import_path="box.mbox")
+    deep = "".join(f'Content-Type: multipart/mixed; boundary="{k}"\n\n--{k}\n' for k in range(1_500))
     server.desk.files.write("deep.eml", deep)
     refused(server, "import_emails", "nested too deeply", import_path="deep.eml")

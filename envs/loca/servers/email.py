@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from email import message_from_bytes, policy
 from typing import Any
 
 from agentgym.envs.loca.servers.desk import iso
 from agentgym.envs.loca.servers.email_actions import MailActions, summary
 from agentgym.envs.loca.servers.email_boxes import SYSTEM_FOLDERS, columns_of
 from agentgym.envs.loca.servers.email_files import read_export, read_mbox, write_export, write_mbox
-from agentgym.envs.loca.servers.email_messages import Mail, addresses, content_type, moment, render, spell
+from agentgym.envs.loca.servers.email_messages import Mail, addresses, content_type, headers_of, moment, spell
 from agentgym.envs.loca.servers.server import page_of
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
@@ -283,9 +282,7 @@ class Email(MailActions):
     @tool
     def get_email_headers(self, email_id: str) -> Row:
         """The headers of the message that an email is."""
-        row = self._mine(email_id)
-        message = message_from_bytes(render(self._record(row)), policy=policy.default)
-        return {"id": email_id, "headers": {name: str(value) for name, value in message.items()}}
+        return {"id": email_id, "headers": headers_of(self._record(self._mine(email_id)))}
 
     @tool
     def export_emails(

@@ -16,6 +16,9 @@ from typing_extensions import TypedDict
 from agentgym.envs.loca.servers.email_messages import Mail, addresses, moment, parse, render
 from agentgym.tools import ToolError
 
+MAX_IMPORTED = 5_000
+"""Mails that a file may hold."""
+
 
 class _File(TypedDict):
     filename: str
@@ -73,6 +76,7 @@ def read_export(data: bytes) -> list[Mail]:
         problem = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, problem["loc"]))[:100] or "the file"
         raise ToolError(f"invalid argument: it is no export of emails as JSON: {where}: {problem['msg']}") from None
+    _check_count(len(entries))
     mails = []
     for entry in entries:
         held: dict[str, Any] = {ours: entry[theirs] for theirs, ours in _KEYS.items()}
@@ -96,7 +100,13 @@ def read_mbox(data: bytes, blank: Mail) -> list[Mail]:
     if not flat.startswith(b"From "):
         return [parse(flat, blank)]
     parts = re.split(rb"(?:\A|\n\n)From [^\n]*\n", flat.removesuffix(b"\n\n"))[1:]
+    _check_count(len(parts))
     return [parse(re.sub(rb"(?m)^>(>*From )", rb"\1", part), blank) for part in parts]
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_IMPORTED:
+        raise ToolError(f"limit exceeded: a file of emails holds at most {MAX_IMPORTED}, got {count}; import them in parts")
 
 
 def _entry(mail: Mail) -> dict[str, Any]:

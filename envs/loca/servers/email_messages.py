@@ -27,6 +27,7 @@ MAX_SUBJECT = 998
 """Characters of a subject; RFC 5322, section 2.1.1, allows no longer line."""
 
 MAX_ATTACHMENTS_BYTES = 25 * 2**20
+MAX_ATTACHMENTS = 100
 MAX_NAME = 200
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -37,6 +38,7 @@ _ENTRY = re.compile(rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({_ADDRESS.p
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 _MAX_REFERENCES = 20
+_MAX_HEADER = 10_000
 _MAX_ADDRESS = 254
 _ENCODED = "=?"
 _UTF8 = Charset("utf-8")
@@ -103,9 +105,10 @@ def addresses(text: str) -> list[tuple[str, str]]:
     """
     found: dict[str, tuple[str, str]] = {}
     rest, place = text.strip().rstrip(","), 0
+    odd = _CONTROL.search(rest)
     while place < len(rest):
         entry = _ENTRY.match(rest, place)
-        if entry is None or _CONTROL.search(text) or entry.end() - place > MAX_NAME + _MAX_ADDRESS:
+        if odd or entry is None or entry.end() - place > MAX_NAME + _MAX_ADDRESS:
             raise ToolError(f"invalid argument: {echo(text)} is no list of e-mail addresses; write a@x.org, Ada <b@y.org>")
         name = (entry[2] or "").strip() if entry[1] is None else re.sub(r"\\(.)", r"\1", entry[1]).strip()
         address = entry[3] or entry[4]
@@ -133,8 +136,10 @@ def checked(mail: Mail) -> Mail:
         raise ToolError(f"invalid argument: a mail has one sender, got {echo(mail.sender)}")
     if _CONTROL.search(mail.subject) or len(mail.subject) > MAX_SUBJECT:
         raise ToolError(f"invalid argument: a subject is one line of at most {MAX_SUBJECT} characters, got {echo(mail.subject)}")
-    if sum(map(len, mail.attachments.values())) > MAX_ATTACHMENTS_BYTES:
-        raise ToolError(f"limit exceeded: the attachments of a mail have at most {MAX_ATTACHMENTS_BYTES} bytes together")
+    if len(mail.attachments) > MAX_ATTACHMENTS or sum(map(len, mail.attachments.values())) > MAX_ATTACHMENTS_BYTES:
+        raise ToolError(
+            f"limit exceeded: a mail has at most {MAX_ATTACHMENTS} attachments of {MAX_ATTACHMENTS_BYTES} bytes together"
+        )
     if mail.date.tzinfo is None or not 1900 <= mail.date.year <= 9998:
         raise ToolError(f"invalid argument: the date of a mail has a time zone and a year from 1900 to 9998, got {mail.date}")
     references = _MESSAGE_ID.findall(mail.references)
@@ -175,6 +180,11 @@ def render(mail: Mail) -> bytes:
     return data
 
 
+def headers_of(mail: Mail) -> dict[str, str]:
+    """The headers of the message that a mail is, as they are read."""
+    return {name: _readable(str(value)) for name, value in message_from_bytes(render(mail)).items()}
+
+
 def parse(data: bytes, fallback: Mail) -> Mail:
     """The mail that an RFC 5322 message is; what it lacks is taken from another.
 
@@ -192,7 +202,7 @@ def _read(message: Message, fallback: Mail) -> Mail:
     texts: dict[str, str] = {}
     files: dict[str, bytes] = {}
     for part in message.walk():
-        if part.is_multipart():
+        if part.is_multipart() or len(files) > MAX_ATTACHMENTS:
             continue
         payload, kind = part.get_payload(decode=True), part.get_content_type()
         content = payload if isinstance(payload, bytes) else b""
@@ -331,7 +341,7 @@ def _multipart(kind: str, parts: Sequence[Message], seed: str) -> Message:
 
 def _readable(header: str) -> str:
     """A header without its folding and with its encoded words decoded."""
-    flat = re.sub(r"\r?\n", "", header)
+    flat = re.sub(r"\r?\n", "", header[:_MAX_HEADER])
     try:
         flat = str(make_header(decode_header(flat)))
     except (HeaderParseError, LookupError, ValueError):
