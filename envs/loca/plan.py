@@ -22,8 +22,8 @@ class Step:
     Attributes:
         label: What it does, as an order: `Read the announcements of course 12.` No two steps of a plan have the same.
         call: The call.
-        learn: What is to be kept of its result, as JSON-able data; None for a step that changes the office.
-        output: The output that a change helps to make.
+        learn: What is to be kept of its result, as JSON-able data; a change may have nothing to tell.
+        output: The output that a change helps to make; empty for a step that reads.
         same: The arguments that another call has to share to count as this step; all of them if empty.
     """
 
@@ -32,6 +32,11 @@ class Step:
     learn: Callable[[str], Any] | None = None
     output: str = ""
     same: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes the office, rather than reads it."""
+        return bool(self.output)
 
     def counts(self, call: ToolCall) -> bool:
         """Whether a call does what this step asks for."""
@@ -42,9 +47,9 @@ class Step:
 
 Plan: TypeAlias = Generator[Step | Sequence[Step], Any, None]
 """It is sent the fact of a step that it yields alone, a list of facts for a sequence, whose steps may be taken in any order; the
-fact of a change is None."""
+fact of a change with nothing to tell is None."""
 
-CLAIM = Step("Say that the task is done.", ToolCall("claim_done", {}))
+CLAIM = Step("Say that the task is done.", ToolCall("claim_done", {}), output="claim")
 
 
 def read(label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any) -> Step:
@@ -52,9 +57,20 @@ def read(label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
     return Step(label, ToolCall(tool, arguments), learn)
 
 
-def write(label: str, output: str, tool: str, /, *, same: Sequence[str] = (), **arguments: Any) -> Step:
-    """A step that changes the office; `same` names the arguments in which another call may not differ from it."""
-    return Step(label, ToolCall(tool, arguments), None, output, tuple(same))
+def write(
+    label: str, output: str, tool: str, /, *, same: Sequence[str] = (), learn: Callable[[str], Any] | None = None, **arguments: Any
+) -> Step:
+    """A step that changes the office.
+
+    Args:
+        label: See `Step`.
+        output: The output that it helps to make.
+        tool: The tool.
+        same: The arguments in which another call may not differ from it; all by default.
+        learn: What is to be kept of its result, such as the id of something new.
+        **arguments: The arguments of the tool.
+    """
+    return Step(label, ToolCall(tool, arguments), learn, output, tuple(same))
 
 
 class Progress:
@@ -64,7 +80,7 @@ class Progress:
         plan: Starts the script.
 
     Attributes:
-        facts: What was learnt, by the label of the step; None for a change that was made.
+        facts: What was learnt, by the label of the step; None for a change that had nothing to tell.
         strays: Lasting calls that no step has asked for so far.
     """
 

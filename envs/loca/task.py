@@ -136,10 +136,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def _missing(self) -> list[str]:
         pending = self.progress.pending()
-        if any(step.learn for step in pending):
+        if not all(step.changes for step in pending):
             return list(self.outputs)
         open_outputs = {step.output for step in pending}
-        made = {step.output for step in self.progress.passed() if step.learn is None} - open_outputs
+        made = {step.output for step in self.progress.passed() if step.changes} - open_outputs
         return [] if pending in ([], [CLAIM]) else [name for name in self.outputs if name not in made]
 
     def subtask(self, with_state: bool) -> str:
@@ -158,7 +158,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """The optimal calls, the reads that were made, and the claim."""
-        again = [step.call for step in self.progress.passed() if step.learn]
+        again = [step.call for step in self.progress.passed() if not step.changes]
         return [*self.optimal_calls(), *again, *([] if self.optimal_calls() == [CLAIM.call] else [CLAIM.call])]
 
     def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
@@ -251,7 +251,7 @@ def _draw_size(task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[in
         world.plan, lambda step: world.office.call(step.call.name, step.call.arguments) if step.learn else ""
     ):
         count += 1
-        told += [result] if step.learn else []
+        told += [] if step.changes else [result]
     office, truth = pickle.loads(filled)
     calls = world.describe()
     if calls is not None:
