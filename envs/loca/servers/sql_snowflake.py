@@ -19,20 +19,15 @@ from agentgym.envs.loca.servers.sql_statements import Outcome, Warehouse
 from agentgym.tools import ToolError, echo
 from agentgym.world import check_choice
 
+_SCALE = "CAST(coalesce(nullif(regexp_extract(typeof(a), 'DECIMAL.*,(\\d+)', 1), ''), '0') AS INTEGER)"
+
 MACROS = (
-    (
-        "div(a BIGINT, b BIGINT) AS CASE WHEN b = 0 THEN error('Division by zero') ELSE CAST(round(a / b, 6) AS DECIMAL(38, 6)) END, "
-        "(a HUGEINT, b HUGEINT) AS CASE WHEN b = 0 THEN error('Division by zero') ELSE CAST(round(a / b, 6) AS DECIMAL(38, 6)) END, "
-        "(a DECIMAL(38, 9), b DECIMAL(38, 9)) AS CASE WHEN b = 0 THEN error('Division by zero') "
-        "ELSE CAST(round(a / b, 8) AS DECIMAL(38, 8)) END, "
-        "(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') ELSE a / b END"
-    ),
+    # A NUMBER by a NUMBER has six more digits after the point than the first has, up to 12; with a FLOAT it is a FLOAT.
+    "div(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') WHEN typeof(a) = 'DOUBLE' OR typeof(b) = 'DOUBLE' THEN a / b "
+    f"ELSE round(a / b, greatest({_SCALE}, least({_SCALE} + 6, 12))) END",
     "modulo(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') ELSE a % b END",
-    (
-        "text(a VARCHAR) AS a, (a JSON) AS a ->> '$', (a BIGINT) AS CAST(a AS VARCHAR), (a HUGEINT) AS CAST(a AS VARCHAR), "
-        "(a DOUBLE) AS CASE WHEN a = trunc(a) AND abs(a) < 1e15 THEN CAST(CAST(a AS BIGINT) AS VARCHAR) ELSE CAST(a AS VARCHAR) END, "
-        "(a) AS CAST(a AS VARCHAR)"
-    ),
+    "text(a) AS CASE WHEN typeof(a) = 'JSON' THEN TRY_CAST(CAST(a AS VARCHAR) AS JSON) ->> '$' "
+    "WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') ELSE CAST(a AS VARCHAR) END",
     "whole(a DOUBLE) AS CAST(round(a) AS BIGINT), (a BIGINT) AS a, (a) AS CAST(a AS BIGINT)",
     (
         "later(a DATE, i) AS CAST(a + i AS DATE), (a TIMESTAMP, i) AS a + i, (a TIMESTAMPTZ, i) AS a + i, "
@@ -299,7 +294,10 @@ class SnowSQL(Warehouse):
 
     def rewrite(self, tree: exp.Expression) -> None:
         """See the class above."""
+        said = {exp.CurrentDatabase: "database", exp.CurrentSchema: "schema"}
         for node in list(tree.walk())[::-1]:
+            if type(node) in said:
+                node.replace(exp.Literal.string(self.session.get(said[type(node)], "")))
             change = REWRITES.get(type(node))
             made = change(node) if change else node
             if made is not node:
@@ -367,6 +365,24 @@ def _path(node: Any) -> exp.Expression:
     """A part of a VARIANT is compared by its value, without the quotes of JSON."""
     compared = isinstance(node.parent, _COMPARISONS) and node.args.get("variant_extract")
     return library("text", node.copy()) if compared else node
+
+
+def _part(node: Any) -> exp.Expression:
+    """An item of an ARRAY by its number, counted from 0, or of an OBJECT by its name."""
+    if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
+        return node
+    made = exp.Anonymous(this="json_extract", expressions=[node.this, node.expressions[0]])
+    return library("text", made) if isinstance(node.parent, _COMPARISONS) else made
+
+
+def _values(node: Any) -> exp.Expression:
+    """Columns without names are COLUMN1, COLUMN2, …"""
+    alias = node.args.get("alias")
+    if not (alias and alias.columns) and not isinstance(node.parent, exp.Insert):
+        width = len(node.expressions[0].expressions) if isinstance(node.expressions[0], exp.Tuple) else 1
+        names = [exp.to_identifier(f"COLUMN{k}", quoted=True) for k in range(1, width + 1)]
+        node.set("alias", exp.TableAlias(this=exp.to_identifier(alias.name if alias else "VALUES", quoted=True), columns=names))
+    return node
 
 
 def _object(node: Any) -> exp.Expression:
@@ -486,6 +502,8 @@ REWRITES: dict[type, Callable[[Any], exp.Expression]] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.JSONExtract: _path,
+    exp.Bracket: _part,
+    exp.Values: _values,
     exp.Struct: _object,
     exp.Array: lambda node: exp.Anonymous(this="json_array", expressions=node.expressions),
     exp.ArrayAgg: _array_agg,
@@ -503,7 +521,7 @@ REWRITES: dict[type, Callable[[Any], exp.Expression]] = {
     exp.DateDiff: _diff,
     exp.DateTrunc: lambda node: library("cut", exp.Literal.string(node.args["unit"].name), node.this),
     exp.TimestampTrunc: lambda node: library("cut", exp.Literal.string(node.args["unit"].name), node.this),
-    exp.CurrentTimestamp: _now(NOW),
+    exp.CurrentTimestamp: lambda node: duck(f"timezone('UTC', {NOW})" if node.args.get("sysdate") else NOW),
     exp.CurrentDate: _now(f"CAST({NOW} AS DATE)"),
     exp.CurrentTime: _now(f"CAST(timezone('UTC', {NOW}) AS TIME)"),
     exp.CurrentUser: _constant("AGENT"),
