@@ -53,7 +53,7 @@ def test_records_keep_json_and_truth_values() -> None:
     assert store.value("SELECT count(*) FROM cats") == 1
     with pytest.raises(ToolError, match="not found: there is no cat with id 7"):
         store.get("cats", 7)
-    store.insert_all("cats", [{"name": "Bo", "tags": []}, {"name": "Di", "tags": []}])
+    store.insert_all("cats", [{"name": "Bo", "tags": []}, {"tags": [], "name": "Di"}])
     assert [row["name"] for row in store.find("cats", order="name")] == ["Bo", "Di", "Mia"]
     assert store.delete("cats", name="Bo") == 1
 

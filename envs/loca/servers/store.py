@@ -90,13 +90,13 @@ class Store:
         return int(made.lastrowid or 0)
 
     def insert_all(self, table: str, records: Iterable[Mapping[str, Any]]) -> None:
-        """Add records that have the same columns."""
+        """Add records that have the same columns, in any order."""
         rows = list(records)
         if not rows:
             return
         names = ", ".join(f'"{name}"' for name in rows[0])
         marks = ", ".join("?" * len(rows[0]))
-        values = [[_encode(value) for value in record.values()] for record in rows]
+        values = [[_encode(record[name]) for name in rows[0]] for record in rows]
         with self.change():
             self._db.executemany(f'INSERT INTO "{table}" ({names}) VALUES ({marks})', values)
 

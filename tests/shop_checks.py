@@ -1,0 +1,58 @@
+"""A shop for tests, and what is asked of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.tools import ToolError
+
+PAID = {"status": "processing"}
+
+
+def make_shop() -> WooCommerce:
+    """Three products of 10.00, 4.50 and 20.00 (on sale for 15.00) with 100 of each in stock, two customers."""
+    made = WooCommerce()
+    made.add_products([
+        {"name": "Red Mug", "sku": "M1", "regular_price": "10.00", "stock_quantity": 100, "categories": ["Mugs"]},
+        {"name": "Blue Mug", "sku": "M2", "regular_price": "4.50", "stock_quantity": 100, "categories": ["Mugs"], "tags": ["new"]},
+        {"name": "Oak Table", "sku": "T1", "regular_price": "20", "sale_price": "15.00", "stock_quantity": 100},
+    ])  # fmt: skip
+    made.add_customers([{"email": "ann@x.org", "first_name": "Ann"}, {"email": "bob@x.org", "first_name": "Bob"}])
+    return made
+
+
+def order(shop: WooCommerce, *lines: tuple[int, int], **more: Any) -> dict[str, Any]:
+    items = [{"product_id": product, "quantity": quantity} for product, quantity in lines]
+    return shop.woo_orders_create({"line_items": items, **more})
+
+
+def stock(shop: WooCommerce) -> list[Any]:
+    return [row["stock_quantity"] for row in shop.products()]
+
+
+def refused(why: str, call: Callable[[], object]) -> None:
+    with pytest.raises(ToolError, match=why):
+        call()
+
+
+def check_laws(shop: WooCommerce) -> None:
+    """Sums, references and bounds that hold whatever happened."""
+    assert shop.store.rows("PRAGMA foreign_key_check") == []
+    for row in shop.orders():
+        amount = lambda items, name: sum(Decimal(item[name]) for item in items)  # noqa: E731
+        groups = [row["line_items"], row["shipping_lines"], row["fee_lines"]]
+        taxes = sum(amount(items, "total_tax") for items in groups)
+        assert Decimal(row["total"]) == sum(amount(items, "total") for items in groups) + taxes
+        assert (
+            Decimal(row["total_tax"])
+            == taxes
+            == amount(row["tax_lines"], "tax_total") + amount(row["tax_lines"], "shipping_tax_total")
+        )
+        assert Decimal(row["discount_total"]) == amount(row["line_items"], "subtotal") - amount(row["line_items"], "total")
+        assert Decimal(row["discount_total"]) >= amount(row["coupon_lines"], "discount")
+        assert 0 <= -amount(row["refunds"], "total") <= Decimal(row["total"])
