@@ -113,8 +113,8 @@ def save_workbook(book: Any, modified: datetime, created: datetime | None = None
 class _Archive(zipfile.ZipFile):
     """An archive whose entries do not tell when they were made."""
 
-    def writestr(self, name: Any, data: Any, *_: Any, **__: Any) -> None:
-        entry = zipfile.ZipInfo(str(name), _STAMP)
+    def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
+        entry = zipfile.ZipInfo(str(zinfo_or_arcname), _STAMP)
         entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o600 << 16
         super().writestr(entry, data)
 
@@ -161,7 +161,7 @@ class _Look:
             if xml:
                 parser.Parse(chunk)
         if xml:
-            parser.Parse(b"", 1)
+            parser.Parse(b"", True)  # noqa: FBT003 - it has no name
 
     def _doctype(self, *_: Any) -> None:
         raise ToolError("invalid argument: the XML of a workbook must not declare a document type")
