@@ -39,11 +39,8 @@ def opened(server: Excel) -> Any:
 
 
 def test_rows_come_back_as_they_were_written() -> None:
-    rows: list[list[Any]] = [
-        ["é", 1, 2.5, True, None, "x"],
-        [],
-        [datetime(2025, 1, 15, 9, 30), date(2025, 1, 15), time(9, 30), -(10**12), "007"],
-    ]
+    dated = [datetime(2025, 1, 15, 9, 30), date(2025, 1, 15), time(9, 30), -(10**12), "007"]
+    rows: list[list[Any]] = [["é", 1, 2.5, True, None, "x"], [], dated]
     data = write_workbook({"One": rows, "Two": [["=1+1", None]], "Empty": []})
     read = read_workbook(data)
     assert read["One"][:2] == rows[:2]
@@ -306,7 +303,7 @@ def test_rules_for_what_may_be_entered_are_told(server: Excel) -> None:
 
 
 def repacked(**parts: str | bytes) -> bytes:
-    """A workbook with some parts replaced or added; a name has _ for its dots and slashes' sake as keyword."""
+    """A workbook with some parts replaced or added."""
     out, names = io.BytesIO(), {"sheet": "xl/worksheets/sheet1.xml", "strings": "xl/sharedStrings.xml", "more": "xl/more.xml"}
     with (
         zipfile.ZipFile(io.BytesIO(write_workbook({"S": [["a"]]}))) as source,
@@ -364,25 +361,27 @@ def legal_call(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
     ends = {"start_cell": cell(), "end_cell": cell()}
     data = [[pick(["x", 1, None, f"={cell()}+1", f"='V''w'!{cell()}", [], 2.5, ""]) for _ in range(3)] for _ in range(2)]
     name, more = pick([
-        ("write_data_to_excel", {"data": data, "start_cell": cell()}), ("apply_formula", {"cell": cell(), "formula": f"=SUM({area})"}),
+        ("write_data_to_excel", {"data": data, "start_cell": cell()}),
+        ("apply_formula", {"cell": cell(), "formula": f"=SUM({area})"}),
         ("format_range", {**ends, "bold": True, "merge_cells": bool(rng.integers(2)), "number_format": "0.0"}),
         ("merge_cells", ends), ("unmerge_cells", ends), ("delete_range", {**ends, "shift_direction": pick(["up", "left"])}),
         ("copy_range", {"source_start": cell(), "source_end": cell(), "target_start": cell(), "target_sheet": other}),
         ("insert_rows", {"start_row": start}), ("insert_columns", {"start_col": start, "count": 2}),
         ("delete_sheet_rows", {"start_row": start}), ("delete_sheet_columns", {"start_col": start}), ("create_worksheet", {}),
         ("create_chart", {"data_range": area, "chart_type": pick(["bar", "pie"]), "target_cell": cell()}),
-        ("create_pivot_table", {"data_range": "A1:D4", "rows": ["team"], "values": ["goals"]}), ("create_table", {"data_range": area}),
+        ("create_pivot_table", {"data_range": "A1:D4", "rows": ["team"], "values": ["goals"]}),
+        ("create_table", {"data_range": area}),
         ("read_data_from_excel", {"start_cell": cell()}), ("get_merged_cells", {}),
     ])  # fmt: skip
     return name, {"filepath": PATH, "sheet_name": title, **more}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_calls_leave_a_workbook_that_opens(server: Excel, seed: int) -> None:
     shown, servers = [], [server, copy.deepcopy(server)]
     for each in servers:
         rng, told = np.random.default_rng(seed), []
-        for _ in range(70):
+        for _ in range(25):
             name, arguments = legal_call(rng)
             before = each.desk.files.file(PATH)
             try:
@@ -395,6 +394,6 @@ def test_random_calls_leave_a_workbook_that_opens(server: Excel, seed: int) -> N
     assert shown[0] == shown[1]
     assert server.desk.files.read(PATH) == servers[1].desk.files.read(PATH)
     errors = [text for text in shown[0] if text[0] not in '{["']
-    assert len(errors) < 45
+    assert len(errors) < 20
     assert all(re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors)
     assert not [text for text in errors if "cannot hold this" in text]
