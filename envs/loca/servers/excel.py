@@ -37,26 +37,12 @@ class Excel(Workbooks):
 
     @tool
     def format_range(
-        self,
-        filepath: str,
-        sheet_name: str,
-        start_cell: str,
-        end_cell: str | None = None,
-        bold: bool = False,
-        italic: bool = False,
-        underline: bool = False,
-        font_size: int | None = None,
-        font_color: str | None = None,
-        bg_color: str | None = None,
-        border_style: str | None = None,
-        border_color: str | None = None,
-        number_format: str | None = None,
-        alignment: str | None = None,
-        wrap_text: bool = False,
-        merge_cells: bool = False,
-        protection: dict[str, Any] | None = None,
-        conditional_format: dict[str, Any] | None = None,
-    ) -> str:
+        self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None, bold: bool = False,
+        italic: bool = False, underline: bool = False, font_size: int | None = None, font_color: str | None = None,
+        bg_color: str | None = None, border_style: str | None = None, border_color: str | None = None,
+        number_format: str | None = None, alignment: str | None = None, wrap_text: bool = False, merge_cells: bool = False,
+        protection: dict[str, Any] | None = None, conditional_format: dict[str, Any] | None = None,
+    ) -> str:  # fmt: skip
         """Change the looks of a range; what is not given stays.
 
         Args:

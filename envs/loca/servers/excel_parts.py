@@ -173,7 +173,7 @@ def table(sheet: Any, area: Area, name: str, look: str) -> None:
 def overlap(area: Area, reference: str) -> bool:
     """Whether a closed area and a reference such as `B2:C4` have cells in common."""
     left, top, right, bottom = library().utils.cell.range_boundaries(reference)
-    return area.left <= right and left <= (area.right or 0) and area.top <= bottom and top <= (area.bottom or 0)
+    return bool(area.left <= right and left <= (area.right or 0) and area.top <= bottom and top <= (area.bottom or 0))
 
 
 def pivot(

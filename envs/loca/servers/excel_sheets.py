@@ -17,8 +17,8 @@ from agentgym.envs.loca.servers.workbooks import (
     MAX_COLUMNS,
     MAX_ROWS,
     MAX_TEXT,
-    UNREADABLE,
     check_workbook,
+    failures,
     open_workbook,
     save_workbook,
 )
@@ -28,6 +28,7 @@ MAX_AREA = 50_000
 """Cells that one call reads or changes."""
 MAX_SHEETS = 200
 
+_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _TITLE = re.compile(r"[^\[\]:*?/\\]{1,31}")
 
 
@@ -56,7 +57,7 @@ class Workbooks(Server):
         try:
             yield book
             self._save(path, book)
-        except UNREADABLE as error:
+        except failures() as error:
             raise ToolError(f"invalid argument: the workbook cannot hold this: {str(error)[:200]}") from None
 
     @contextmanager
@@ -131,6 +132,8 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
         raise ToolError(f"invalid argument: a cell holds a text, a number, true, false or null, got {echo(value)}")
     if isinstance(value, str) and len(value) > MAX_TEXT:
         raise ToolError(f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}")
+    if isinstance(value, str) and _NO_TEXT.search(value):
+        raise ToolError(f"invalid argument: a cell holds no control characters, got {echo(value)}")
     if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) >= 10**308:
         raise ToolError(f"invalid argument: {echo(value)} is too large for a cell")
     if row > MAX_ROWS or column > MAX_COLUMNS:

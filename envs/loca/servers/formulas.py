@@ -38,7 +38,7 @@ Node: TypeAlias = tuple[Any, ...]
 """A parsed formula: what it is, then its parts."""
 
 MAX_DEPTH = 40
-MAX_STEPS = 1_000_000
+MAX_STEPS = 500_000
 """So many cells are looked at for one reading of a sheet; formulas beyond are `#ERROR!`."""
 
 _END = r"\$?[A-Za-z]{1,3}(?:\$?[1-9][0-9]{0,6})?"

@@ -187,6 +187,10 @@ def _of_chosen(pairs: Sequence[Any], summed: Any) -> list[float]:
     return [float(_check(value)) for value in values if isinstance(value, (int, float, Fault)) and not isinstance(value, bool)]
 
 
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
 def _if(parts: Sequence[Part]) -> Any:
     test, yes, *no = parts
     if len(no) > 1:
@@ -311,10 +315,7 @@ def _concatenate(*values: Any) -> str:
 
 
 def _find(wanted: Any, text: Any, start: Any = 1.0) -> float:
-    place = _text(text).find(_text(wanted), int(_number(start)) - 1)
-    if place < 0:
-        raise _Stop(VALUE)
-    return place + 1.0
+    return _text(text).index(_text(wanted), int(_number(start)) - 1) + 1.0
 
 
 def _cut(text: Any, start: int | None, length: Any) -> str:
@@ -337,7 +338,7 @@ _LAZY: dict[str, Callable[[Sequence[Part]], Any]] = {
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(_numbers(a)),
-    "AVERAGE": lambda *a: statistics.fmean(_numbers(a)),
+    "AVERAGE": lambda *a: _mean(_numbers(a)),
     "COUNT": lambda *a: float(sum(isinstance(v, (int, float)) and not isinstance(v, bool) for v in flat(a))),
     "COUNTA": lambda *a: float(sum(v is not None for v in flat(a))),
     "COUNTBLANK": lambda a: float(a.height * a.width - sum(v != "" for v in a.cells.values())),
@@ -354,8 +355,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "COUNTIFS": lambda *pairs: float(len(_chosen(pairs))),
     "SUMIF": lambda grid, wanted, summed=None: math.fsum(_of_chosen([grid, wanted], summed or grid)),
     "SUMIFS": lambda summed, *pairs: math.fsum(_of_chosen(pairs, summed)),
-    "AVERAGEIF": lambda grid, wanted, summed=None: statistics.fmean(_of_chosen([grid, wanted], summed or grid)),
-    "AVERAGEIFS": lambda summed, *pairs: statistics.fmean(_of_chosen(pairs, summed)),
+    "AVERAGEIF": lambda grid, wanted, summed=None: _mean(_of_chosen([grid, wanted], summed or grid)),
+    "AVERAGEIFS": lambda summed, *pairs: _mean(_of_chosen(pairs, summed)),
     "MINIFS": lambda summed, *pairs: min(_of_chosen(pairs, summed), default=0.0),
     "MAXIFS": lambda summed, *pairs: max(_of_chosen(pairs, summed), default=0.0),
     "ABS": lambda a: abs(_number(a)),
@@ -394,4 +395,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "MONTH": lambda a: float(_moment(a).month),
     "DAY": lambda a: float(_moment(a).day),
 }
-"""The functions that compute all their arguments first; `call` knows some more."""
+"""Those that compute all their arguments first."""

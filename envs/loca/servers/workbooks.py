@@ -31,7 +31,7 @@ UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, OSError, RecursionError, SyntaxError,
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
 )  # fmt: skip
-"""What the libraries raise for a broken workbook, or for a value that does not fit into one."""
+"""What Python's own libraries raise for a broken workbook."""
 
 _CELLS = frozenset(("row", "c", "v", "f", "is", "t", "si"))
 _OPENED = frozenset(("mergeCell", "hyperlink", "table"))
@@ -49,6 +49,12 @@ def library() -> Any:
     except ImportError as error:
         raise ImportError("workbooks need openpyxl; get it with: pip install 'agentgym[office]'") from error
     return openpyxl
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What the libraries raise for a broken workbook, or for a value that does not fit into one."""
+    kinds = vars(library().utils.exceptions).values()
+    return *UNREADABLE, *(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception))
 
 
 def write_workbook(sheets: Mapping[str, Iterable[Sequence[Any]]], made: datetime = START) -> bytes:
@@ -82,7 +88,7 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
             sheet.reset_dimensions()  # what a sheet claims to span is not to be trusted
             rows = [_trimmed([_whole(value) for value in row]) for row in sheet.iter_rows(values_only=True)]
             sheets[sheet.title] = _trimmed(rows)
-    except UNREADABLE as error:
+    except failures() as error:
         raise ToolError(f"invalid argument: the file is no workbook that can be read ({type(error).__name__})") from None
     return sheets
 
@@ -96,7 +102,7 @@ def open_workbook(data: bytes) -> Any:
     check_workbook(data)
     try:
         return library().load_workbook(io.BytesIO(data))
-    except UNREADABLE as error:
+    except failures() as error:
         raise ToolError(f"invalid argument: the file is no workbook that can be read ({type(error).__name__})") from None
 
 
@@ -113,8 +119,8 @@ def save_workbook(book: Any, modified: datetime, created: datetime | None = None
 class _Archive(zipfile.ZipFile):
     """An archive whose entries do not tell when they were made."""
 
-    def writestr(self, name: Any, data: Any, *_: Any, **__: Any) -> None:
-        entry = zipfile.ZipInfo(str(name), _STAMP)
+    def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
+        entry = zipfile.ZipInfo(str(zinfo_or_arcname), _STAMP)
         entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o600 << 16
         super().writestr(entry, data)
 
@@ -161,7 +167,7 @@ class _Look:
             if xml:
                 parser.Parse(chunk)
         if xml:
-            parser.Parse(b"", 1)
+            parser.Parse(b"", True)  # noqa: FBT003 - it has no name
 
     def _doctype(self, *_: Any) -> None:
         raise ToolError("invalid argument: the XML of a workbook must not declare a document type")
