@@ -75,11 +75,12 @@ def test_processes_end_with_the_program(command: str) -> None:
     assert time.monotonic() - began < 10
 
 
+THREADS = "import time\nfrom threading import Thread"
 MANY = "x = bytearray(2 * 10**8); import time; time.sleep(60)"
 BOMBS = {
     "fork": (py, "import os\nopen('x', 'w').write('x')\nwhile True: os.fork()", "processes"),
     "fork by shell": (sh, "echo -n x > x; f() { f | f & }; f; sleep 60", "processes"),
-    "threads": (py, "import threading, time\nopen('x', 'w').write('x')\nwhile True: threading.Thread(target=time.sleep, args=(1,)).start()", ""),
+    "threads": (py, f"{THREADS}\nopen('x', 'w').write('x')\nwhile True: Thread(target=time.sleep, args=(1,)).start()", ""),
     "memory of many": (sh, f"echo -n x > x; for i in 1 2 3 4 5; do python3 -c '{MANY}' & done; wait", "memory"),
     "output": (sh, "echo -n x > x; yes", "printing"),
     "errors": (sh, "echo -n x > x; yes >&2", "printing"),

@@ -1,4 +1,4 @@
-"""The command line: list, play, rollout, ablate, train, score, export, longbench, gsm."""
+"""The command line: list, play, rollout, ablate, train, score, export, longbench, gsm, serve."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from agentgym.training.ablation import PRESETS, Ablation, prepare, results, run
 from agentgym.training.cli_export import add_export
 from agentgym.training.cli_gsm import add_gsm
 from agentgym.training.cli_longbench import add_longbench
+from agentgym.training.cli_serve import add_serve
 from agentgym.training.collectors import ENGINES, CollectionError, Collector
 from agentgym.training.evaluation import Result
 from agentgym.training.policies import PolicyConfig
@@ -348,6 +349,7 @@ def _news(chat: Chat, shown: int) -> tuple[Any, ...]:
 add_export(app, _clear_errors, _parse_options)
 add_longbench(app, _clear_errors, _told_how_to_go_on, console)
 add_gsm(app, _clear_errors)
+add_serve(app, _clear_errors, _parse_options)
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,176 @@
+"""Serving over MCP: in process, on stdin and stdout, and on a port of this host."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import agentgym
+from agentgym import Content, Image, make, tool_env
+from agentgym.envs.loca.servers.filesystem import Filesystem
+from agentgym.tools import ToolError, tools_of
+from agentgym.training.cli import app
+from tests.helpers import play_optimally, start
+
+anyio: Any = pytest.importorskip("anyio")
+mcp: Any = pytest.importorskip("mcp")
+serving: Any = pytest.importorskip("agentgym.training.mcp")
+
+ROOT = Path(agentgym.__file__).parents[1]
+
+
+def talk(server: Any, say: Callable[[Any], Awaitable[Any]], mode: str = "auto") -> Any:
+    async def run() -> Any:
+        async with mcp.Client(server, mode=mode) as client:
+            return await say(client)
+
+    return anyio.run(run)
+
+
+def texts(result: Any) -> list[str]:
+    return [part.text for part in result.content]
+
+
+async def write_and_read(client: Any) -> list[Any]:
+    names = [tool.name for tool in (await client.list_tools()).tools]
+    wrote = await client.call_tool("write_file", {"path": "a.txt", "content": "é\n"})
+    read = await client.call_tool("read_text_file", {"path": "a.txt"})
+    none = await client.call_tool("read_text_file", {"path": "../b"})
+    wrong = await client.call_tool("read_text_file", {"paths": "a"})
+    unknown = await client.call_tool("fly", {})
+    return [names, texts(wrote), texts(read), texts(none), [r.is_error for r in (wrote, read, none, wrong, unknown)]]
+
+
+EXPECTED = [
+    ["Successfully wrote to /workspace/a.txt"],
+    ["é\n"],
+    ['error: permission denied: "../b" is outside of /workspace; only paths in it can be used'],
+    [False, False, True, True, True],
+]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_servers_in_process(mode: str) -> None:
+    episode = serving.open_episode("filesystem+claim_done", 0)
+    names, *answers = talk(serving.build_server(episode), write_and_read, mode)
+    assert names == [tool.name for tool in episode.tools]
+    assert {"write_file", "claim_done"} <= set(names)
+    assert answers == EXPECTED
+
+
+def test_schemas_are_those_of_the_tools() -> None:
+    async def schemas(client: Any) -> Any:
+        return [(tool.name, tool.description, tool.input_schema) for tool in (await client.list_tools()).tools]
+
+    episode = serving.open_episode("filesystem", 0)
+    assert talk(serving.build_server(episode), schemas) == [(t.name, t.description, t.parameters) for t in episode.tools]
+
+
+def test_a_world_is_played_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    env = start("ListWorld", seed=3)
+    assert play_optimally(env).reward == 1
+    log = env.chat.messages
+    episode = serving.open_episode("ListWorld", 3)
+    calls = [call for message in log for call in message.calls]
+    assert env.world.rules() in episode.instructions
+
+    async def play(client: Any) -> list[Any]:
+        assert client.instructions == episode.instructions
+        results = [await client.call_tool(call.name, dict(call.arguments)) for call in calls]
+        return [*results, await client.call_tool(calls[0].name, dict(calls[0].arguments))]
+
+    *results, after = talk(serving.build_server(episode), play)
+    assert [texts(result) for result in results] == [[message.text] for message in log if message.role == "tool"]
+    assert texts(after) == ["error: the episode has ended; this call was not run"]
+    assert "ListWorld: the episode has ended with score 1\n" in capsys.readouterr().err
+
+
+def test_pictures_are_pictures() -> None:
+    answer = serving._answer(lambda name, arguments: Content("look", (Image(b"\x89PNG"),)), "x", {})
+    assert [part.type for part in answer.content] == ["text", "image"]
+    assert (answer.content[1].mime_type, answer.content[1].data) == ("image/png", "iVBORw==")
+
+
+def test_stdio() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = ["-c", "from agentgym.training.cli import main; main()", "serve", "filesystem", "--stdio"]
+    parameters = mcp.StdioServerParameters(command=sys.executable, args=command, env=environment)
+    names, *answers = talk(parameters, write_and_read)
+    assert ("write_file" in names, answers) == (True, EXPECTED)
+
+
+def test_http_keeps_episodes_apart() -> None:
+    uvicorn: Any = pytest.importorskip("uvicorn")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        episodes = [serving.open_episode("filesystem", k) for k in range(2)]
+        server = uvicorn.Server(uvicorn.Config(serving.http_app(episodes), log_level="error", ws="none"))
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.02)
+            url = f"http://127.0.0.1:{port}/episodes/"
+            assert talk(f"{url}0/mcp", write_and_read)[1:] == EXPECTED
+
+            async def listing(client: Any) -> Any:
+                return texts(await client.call_tool("list_directory", {"path": "."}))
+
+            assert talk(f"{url}0/mcp", listing) == ["[FILE] a.txt"]
+            assert talk(f"{url}1/mcp", listing) == [""]
+        finally:
+            server.should_exit = True
+            thread.join(10)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["filesystem"], "serve needs either --stdio or --http 127.0.0.1:PORT"),
+        (["filesystem", "--stdio", "--http", "127.0.0.1:80"], "serve needs either --stdio or --http"),
+        (["filesystem", "--http", "8000"], "--http must be HOST:PORT, such as 127.0.0.1:8000, got '8000'"),
+        (["filesystem", "--http", "0.0.0.0:8000"], "host must be one of 127.0.0.1, localhost, ::1, got '0.0.0.0'"),
+        (["filesystem+fax", "--stdio"], "server must be one of"),
+        (["filesystem", "--stdio", "--set", "items=3"], "servers of the office have no options, got 'items'"),
+        (["NoWorld", "--stdio"], "NoWorld"),
+        (["ListWorld", "--stdio", "--set", "itms=3"], "itms"),
+    ],
+)
+def test_what_is_wrong_is_told(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["serve", *arguments])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_without_the_extra_the_remedy_is_told() -> None:
+    code = "import sys; sys.modules['mcp_types'] = None; from agentgym.training.cli import main; main()"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, "serve", "filesystem", "--stdio"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (result.returncode, "pip install 'agentgym[mcp]'" in result.stderr) == (2, True)
+
+
+def test_a_server_is_mounted_on_any_world() -> None:
+    env, server = tool_env(make("ListWorld")), Filesystem()
+    env.mount(server)
+    env.reset(seed=0)
+    assert env.call("write_file", {"path": "a", "content": "x"}).text == "Successfully wrote to /workspace/a"
+    moment = env.snapshot()
+    env.call("write_file", {"path": "a", "content": "y"})
+    env.restore(moment)
+    assert env.call("read_text_file", {"path": "a"}).text == "x"
+    env.reset(seed=0)
+    with pytest.raises(ToolError, match="not found"):
+        env.call("read_text_file", {"path": "a"})
+    assert set(tools_of(server)) < {tool.name for tool in env.tools}

@@ -1,0 +1,200 @@
+"""Serving an office server or a world over MCP, the Model Context Protocol: each episode is a server with a state of its own.
+
+The package `mcp` is imported here, so this module is imported where it is used; `agentgym serve` is its command.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from agentgym.env import tool_env
+from agentgym.envs.loca.servers.office import SERVERS, Office
+from agentgym.messages import Content
+from agentgym.registry import make
+from agentgym.tools import Tool, ToolError, check_jsonable, echo, tools_of
+from agentgym.world import check_choice
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Episode(Protocol):
+    """An episode that is served: its tools, and how to call one.
+
+    Attributes:
+        name: What it plays.
+        instructions: What a client is told before its first call.
+        tools: The tools on offer.
+    """
+
+    name: str
+    instructions: str
+    tools: Sequence[Tool]
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
+        """Run a call; raises `ToolError` if it is refused."""
+
+    def close(self) -> None:
+        """Let go of what the episode holds."""
+
+
+class OfficeEpisode:
+    """Servers of the office, empty at first, at one desk.
+
+    Args:
+        names: Their names, joined by `+`.
+
+    Raises:
+        ValueError: There is no server of a name.
+    """
+
+    def __init__(self, names: str) -> None:
+        self.name = names
+        self._office = Office(names.split("+"))
+        self._tools = {name: bound for server in self._office.toolsets() for name, bound in tools_of(server).items()}
+        self.tools = [bound.schema for bound in self._tools.values()]
+        self.instructions = "\n".join((type(server).__doc__ or "").split("\n")[0] for server in self._office.toolsets())
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
+        """Run a call."""
+        if name not in self._tools:
+            raise ToolError(f"there is no tool {echo(name)}; tools: {', '.join(self._tools)}")
+        check_jsonable(arguments)
+        result = self._tools[name](arguments)
+        if isinstance(result, Content):
+            return result
+        return Content(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+
+    def close(self) -> None:
+        """Close the servers."""
+        self._office.close()
+
+
+class WorldEpisode:
+    """An episode of a world; its rules and its task are the instructions, and its score goes to stderr when it has ended.
+
+    Args:
+        env_id: The world.
+        seed: Of the instance.
+        **options: Options of the env and of the world.
+
+    Raises:
+        gymnasium.error.Error: There is no such world.
+        ValueError: An option is unknown or out of range.
+    """
+
+    def __init__(self, env_id: str, seed: int, **options: Any) -> None:
+        self.name = env_id
+        self._env = tool_env(make(env_id, **options))
+        chat, _ = self._env.reset(seed=seed)
+        self.tools = self._env.tools
+        self.instructions = f"{self._env.world.rules()}\n\n{chat.messages[1].text}"
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
+        """Run a call."""
+        over = self._env.world.done
+        result = self._env.call(name, arguments)
+        if self._env.world.done and not over:
+            print(f"{self.name}: the episode has ended with score {self._env.world.score():g}", file=sys.stderr)
+        return result
+
+    def close(self) -> None:
+        """Close the env."""
+        self._env.close()
+
+
+def open_episode(target: str, seed: int, **options: Any) -> Episode:
+    """An episode of servers of the office (joined by `+`) or of a world.
+
+    Raises:
+        gymnasium.error.Error: There is no such world.
+        ValueError: There is no such server, or an option is unknown or out of range.
+    """
+    if not set(target.split("+")) & set(SERVERS):
+        return WorldEpisode(target, seed, **options)
+    if options:
+        raise ValueError(f"servers of the office have no options, got {sorted(options)[0]!r}")
+    return OfficeEpisode(target)
+
+
+def build_server(episode: Episode) -> Server[Any]:
+    """An MCP server of an episode. Calls run one after the other, in threads, in the order in which they come."""
+    lock = anyio.Lock()
+
+    async def on_list_tools(context: Any, params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_describe(tool) for tool in episode.tools])
+
+    async def on_call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        async with lock:
+            return await anyio.to_thread.run_sync(partial(_answer, episode.call, params.name, params.arguments or {}))
+
+    return Server(episode.name, instructions=episode.instructions, on_list_tools=on_list_tools, on_call_tool=on_call_tool)
+
+
+def _describe(tool: Tool) -> types.Tool:
+    return types.Tool(name=tool.name, description=tool.description, input_schema=dict(tool.parameters))
+
+
+def _answer(call: Callable[[str, Mapping[str, Any]], Content], name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    try:
+        result = call(name, arguments)
+    except ToolError as error:
+        return types.CallToolResult(content=[types.TextContent(text=f"error: {error}")], is_error=True)
+    pictures = [types.ImageContent(data=base64.b64encode(image.png).decode(), mime_type="image/png") for image in result.images]
+    return types.CallToolResult(content=[types.TextContent(text=result.text), *pictures])
+
+
+def serve_stdio(episode: Episode) -> None:
+    """Serve one episode on stdin and stdout until stdin ends."""
+
+    async def serve() -> None:
+        server = build_server(episode)
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    try:
+        anyio.run(serve)
+    finally:
+        episode.close()
+
+
+def http_app(episodes: Sequence[Episode]) -> Starlette:
+    """A web app with one MCP server an episode: the k-th, from 0 on, at `/episodes/<k>/mcp`. It answers the local host only."""
+    apps = [build_server(episode).streamable_http_app(json_response=True) for episode in episodes]
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for each in apps:  # a mounted app is not started by the one that it is mounted in
+                await stack.enter_async_context(each.router.lifespan_context(each))
+            yield
+        for episode in episodes:
+            episode.close()
+
+    return Starlette(routes=[Mount(f"/episodes/{k}", app=each) for k, each in enumerate(apps)], lifespan=lifespan)
+
+
+def serve_http(episodes: Sequence[Episode], host: str, port: int) -> None:
+    """Serve episodes until interrupted.
+
+    Raises:
+        ValueError: The host is not this one: there is no authentication.
+    """
+    import uvicorn  # noqa: PLC0415 - it comes with mcp, and stdio does without it
+
+    check_choice("host", host, LOOPBACK)
+    for k, episode in enumerate(episodes):
+        print(f"{episode.name}: http://{host}:{port}/episodes/{k}/mcp", file=sys.stderr)
+    uvicorn.run(http_app(episodes), host=host, port=port, log_level="warning")
