@@ -20,12 +20,13 @@ from agentgym.tools import ToolError, tools_of
 
 PATH = "in/book.xlsx"
 ROWS = [["team", "place", "goals", "rank"], ["Kings", "H", 3, 1], ["Bruins", "A", 5, 2], ["Kings", "A", 4, 3]]
+BOOK = write_workbook({"Games": ROWS, "Other one": []})
 
 
 @pytest.fixture
 def server() -> Excel:
     made = Excel()
-    made.desk.files.write(PATH, write_workbook({"Games": ROWS, "Other one": []}))
+    made.desk.files.write(PATH, BOOK)
     return made
 
 
@@ -34,7 +35,6 @@ def values(server: Excel, title: str = "Games") -> list[list[Any]]:
 
 
 def opened(server: Excel) -> Any:
-    """The workbook as the library sees it, without the checks."""
     return openpyxl.load_workbook(io.BytesIO(server.desk.files.read(PATH)))
 
 
@@ -143,7 +143,8 @@ def test_sheets_are_made_copied_renamed_and_deleted(server: Excel) -> None:
     ("formula", "error"),
     [
         ("=SUM(C2:C4", "parenthesis"), ("SUM(C2)", "begins with ="), ("=SUM(C2))", "cannot be read|parenthesis"),
-        ('=WEBSERVICE("http://x")', "unsafe function WEBSERVICE"), ('=indirect("A1")', "unsafe"), ("=" + "1+" * 5000, "at most 8192"),
+        ('=WEBSERVICE("http://x")', "unsafe function WEBSERVICE"), ('=indirect("A1")', "unsafe"),
+        ("=" + "1+" * 5000, "at most 8192"),
         ('="open', "cannot be read|invalid argument"), ("=", "nothing in it"),
     ],
 )  # fmt: skip
@@ -151,7 +152,7 @@ def test_formulas_are_checked(server: Excel, formula: str, error: str) -> None:
     for call in (server.apply_formula, server.validate_formula_syntax):
         with pytest.raises(ToolError, match=error):
             call(PATH, "Games", "E1", formula)
-    assert values(server) == ROWS
+    assert server.desk.files.read(PATH) == BOOK
 
 
 def test_formulas_are_written_and_compared(server: Excel) -> None:
@@ -187,7 +188,7 @@ def test_formats_change_what_is_given_and_nothing_else(server: Excel) -> None:
     assert values(server) == ROWS
     for wrong in (
         {"bg_color": "red"}, {"border_style": "wavy"}, {"alignment": "up"}, {"protection": {"x": 1}},
-        {"conditional_format": {"type": "x"}}, {"conditional_format": {"type": "cell_is", "params": {"x": 1}}},
+        {"conditional_format": {"type": "x"}}, {"conditional_format": {"type": "cell_is", "params": {"x": 1}}}, {"font_size": 0},
     ):  # fmt: skip
         with pytest.raises(ToolError, match="invalid argument"):
             server.format_range(PATH, "Games", "A1", **wrong)
