@@ -64,6 +64,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/agentlongbench.py
 	$(BIN)/python benchmarks/gsm_agent.py
 	$(BIN)/python benchmarks/office.py
+	$(BIN)/python benchmarks/loca.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
