@@ -1,7 +1,7 @@
 """The office tasks: `python benchmarks/loca.py` where `agentgym[office]` is installed.
 
-For each task, what it takes to draw a state of 256K tokens (at most 2 s), to reset to one that was drawn before (at most 100 ms), to
-carry out the reference plan and to check the final state. `python benchmarks/loca.py lengths` writes docs/loca_lengths.md: the
+For each task, what it takes to draw a state of 256K tokens (at most 2 s), to reset to one that was drawn before (at most 100 ms),
+to carry out the reference plan, and to check the final state. `python benchmarks/loca.py lengths` writes docs/loca_lengths.md: the
 environment description length of every released state, in tokens of cl100k.
 """
 

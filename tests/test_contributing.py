@@ -1,4 +1,4 @@
-"""CONTRIBUTING says what is so: its office task is short, whole, as long as asked, solved by its plan and failed by doing nothing."""
+"""CONTRIBUTING says what is so: its office task is short and whole, as long as asked, and solved by its plan."""
 
 from __future__ import annotations
 
