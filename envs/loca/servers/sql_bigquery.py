@@ -50,12 +50,11 @@ class GoogleSQL(Warehouse):
         """See the class above."""
         if kind != "SCHEMA":
             raise ToolError(f"invalid argument: {kind} is not supported; a dataset is a SCHEMA")
-        *project, name = [part for named in (table.catalog, table.db, table.name) if named for part in named.split(".")]
+        *project, name = ["", *(part for named in (table.catalog, table.db, table.name) if named for part in named.split("."))]
+        project = project[1:]
         if project not in ([], [self.project]):
             raise ToolError(f"permission denied: there is no access to project {echo('.'.join(project))}; it is {self.project}")
-        if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
-            raise ToolError(f"invalid argument: the name of a dataset has letters, digits and underscores only, got {echo(name)}")
-        return name
+        return self.check_dataset(name)
 
     def check_dataset(self, name: str) -> str:
         """A name that a dataset can have.
@@ -63,7 +62,9 @@ class GoogleSQL(Warehouse):
         Raises:
             ToolError: It cannot.
         """
-        return self.locate_schema(exp.Table(this=exp.to_identifier(name, quoted=True)), "SCHEMA")
+        if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
+            raise ToolError(f"invalid argument: the name of a dataset has letters, digits and underscores only, got {echo(name)}")
+        return name
 
     def unnamed(self, item: exp.Expression, number: int) -> str:
         """See the class above."""

@@ -216,8 +216,8 @@ class SnowSQL(Warehouse):
         within, keys = self._within(tree), str(tree.this).upper() == "PRIMARY KEYS"
         names = ("table_name", "schema_name", "column_name", "data_type", "null?", "default", "kind", "comment", "database_name")
         return _listing(names, [
-            (name[1], place, c.name, snowflake_type(c.type), str(c.nullable).lower(), default_name(c), "COLUMN", c.comment, database)
-            for name, database, place, table in self._named() if within(name)
+            (name[1], place, c.name, snowflake_type(c.type), str(c.nullable).lower(), default_name(c), "COLUMN", c.comment, base)
+            for name, base, place, table in self._named() if within(name)
             for c in table.columns if c.key or not keys
         ])  # fmt: skip
 

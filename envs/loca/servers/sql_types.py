@@ -73,8 +73,9 @@ def _fields(text: str) -> list[tuple[str, str]]:
     for k, sign in enumerate(f"{text},"):
         depth += (sign == "(") - (sign == ")")
         if sign == "," and not depth:
-            name, _, kind = text[start:k].strip().partition(" ")
-            found.append((name.strip('"'), kind))
+            part = text[start:k].strip()
+            name, _, kind = part[1:].partition('" ') if part.startswith('"') else part.partition(" ")
+            found.append((name, kind))
             start = k + 1
     return found
 

@@ -122,4 +122,4 @@ def _number(value: Any) -> Any:
         return str(value)
     if value == value.to_integral_value():
         return int(value)
-    return float(value) if Decimal(repr(float(value))) == value else format(value.normalize(), "f")
+    return float(value) if Decimal(repr(float(value))) == value else format(value, "f").rstrip("0")
