@@ -101,9 +101,13 @@ class Warehouse:
         Raises:
             ToolError: It cannot be parsed, or there are several.
         """
+        tree: exp.Expression | None
         try:
-            trees = [tree for tree in sqlglot.parse(check_length(sql), read=self.dialect) if tree is not None]
+            trees: list[exp.Expression] = [found for found in map(_whole, sqlglot.parse(check_length(sql), read=self.dialect)) if found is not None]
         except sqlglot.errors.SqlglotError as error:
+            tree = self.command(sql.strip().rstrip(";"))
+            if tree is not None:
+                return tree
             problem = getattr(error, "errors", None) or [{"description": str(error), "line": 1, "col": 1}]
             what = str(problem[0]["description"]).rstrip(".")
             raise ToolError(f"invalid argument: syntax error: {what} at [{problem[0]['line']}:{problem[0]['col']}]") from None
@@ -111,7 +115,7 @@ class Warehouse:
             raise ToolError("invalid argument: syntax error: the statement is nested too deeply") from None
         if len(trees) != 1:
             raise ToolError(f"invalid argument: one statement a call, got {len(trees)}; make a call for each")
-        tree: Any = trees[0]
+        tree = trees[0]
         if isinstance(tree, exp.Command):
             tree = self.command(sql.strip().rstrip(";")) or tree
         return tree
@@ -386,3 +390,8 @@ class Warehouse:
 
 
 _ACTIONS = {"inserted": "INSERT", "updated": "UPDATE", "deleted": "DELETE"}
+
+
+def _whole(tree: Any) -> exp.Expression | None:
+    found: exp.Expression | None = tree
+    return found
