@@ -163,7 +163,7 @@ def _to_char(node: Node) -> Node:
         return library("text", node.this)
     if not isinstance(style, exp.Literal) or not re.search("[YMDH]", style.name, re.I):
         raise ToolError(f"invalid argument: the format {echo(style.sql('snowflake'))} is not supported; those of dates are")
-    known = Dialect.get_or_raise("snowflake").format_time(exp.Literal.string(style.name.lower()))
+    known: Node = Dialect.get_or_raise("snowflake").format_time(exp.Literal.string(style.name.lower()))
     return exp.Anonymous(this="strftime", expressions=[_moment(node.this), exp.Literal.string(known.name)])
 
 

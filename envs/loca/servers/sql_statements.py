@@ -101,24 +101,23 @@ class Warehouse:
         Raises:
             ToolError: It cannot be parsed, or there are several.
         """
-        tree: exp.Expression | None
+        text = sql.strip().rstrip(";")
         try:
-            trees: list[exp.Expression] = [found for found in map(_whole, sqlglot.parse(check_length(sql), read=self.dialect)) if found is not None]
+            parsed: list[Any] = sqlglot.parse(check_length(sql), read=self.dialect)
         except sqlglot.errors.SqlglotError as error:
-            tree = self.command(sql.strip().rstrip(";"))
-            if tree is not None:
-                return tree
+            other = self.command(text)
+            if other is not None:
+                return other
             problem = getattr(error, "errors", None) or [{"description": str(error), "line": 1, "col": 1}]
             what = str(problem[0]["description"]).rstrip(".")
             raise ToolError(f"invalid argument: syntax error: {what} at [{problem[0]['line']}:{problem[0]['col']}]") from None
         except (RecursionError, ValueError):
             raise ToolError("invalid argument: syntax error: the statement is nested too deeply") from None
+        trees = [tree for tree in parsed if tree is not None]
         if len(trees) != 1:
             raise ToolError(f"invalid argument: one statement a call, got {len(trees)}; make a call for each")
-        tree = trees[0]
-        if isinstance(tree, exp.Command):
-            tree = self.command(sql.strip().rstrip(";")) or tree
-        return tree
+        tree: exp.Expression = trees[0]
+        return (self.command(text) or tree) if isinstance(tree, exp.Command) else tree
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> Outcome:
         """Carry out a statement.
@@ -390,8 +389,3 @@ class Warehouse:
 
 
 _ACTIONS = {"inserted": "INSERT", "updated": "UPDATE", "deleted": "DELETE"}
-
-
-def _whole(tree: Any) -> exp.Expression | None:
-    found: exp.Expression | None = tree
-    return found
