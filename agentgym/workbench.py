@@ -124,6 +124,7 @@ class _Run:
         self._said: dict[Any, bytearray] = {}
         self._printed = 0
         self._stopped = ""
+        self._looked = 0.0
         self._deadline = time.monotonic() + limits.seconds
 
     def __enter__(self) -> Self:
@@ -195,7 +196,8 @@ class _Run:
             self._stop(f"stopped after {self._limits.seconds:g} s")
         elif self._printed > MAX_OUTPUT_BYTES:
             self._stop(f"stopped after printing more than {MAX_OUTPUT_BYTES // 2**20} MiB")
-        else:
+        elif now > self._looked + _TICK:
+            self._looked = now
             processes, memory = _usage(self._process.pid)
             if processes > MAX_PROCESSES:
                 self._stop(f"stopped because it had more than {MAX_PROCESSES} processes")
@@ -277,7 +279,7 @@ def _command() -> tuple[str, ...]:
     tools = {name: path for name, path in tools.items() if path.parent == Path("/usr/bin")}
     if "bash" not in tools:
         raise FileNotFoundError(f"there is no {BASH}")
-    packages = {name: path for name in PACKAGES if (path := _package(name))}
+    packages = {name: found for name in PACKAGES if (found := _package(name))}
     modules = [module for path in packages.values() for module in path.rglob("*.so*")]
     command = [*base_command([*tools.values(), *modules]), "--ro-bind", "/usr/bin", "/programs"]
     for name, path in tools.items():
