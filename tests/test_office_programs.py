@@ -170,12 +170,14 @@ def test_rows_are_edited(terminal: Client, name: str, arguments: dict[str, Any],
         ("update_file_content", {"content": "x", "row": 0, "substring": "b"}),
         ("update_file_content", {"content": "x" * 200_000, "substring": "a", "path": "many"}),
         ("read_file", {"path": "none"}),
+        ("delete_file_content", {"path": "binary", "row": 0}),
     ],
 )
 def test_a_refused_edit_changes_nothing(terminal: Client, name: str, arguments: dict[str, Any]) -> None:
     files = terminal.server.desk.files
     files.write("f", "a\nb\nc\n")
     files.write("many", "a" * 1_000)
+    files.write("binary", b"\xff\n")
     error = terminal.refused(name, **{"path": "f", **arguments})
     assert error.startswith(("invalid argument: ", "not found: ", "limit exceeded: "))
     assert (files.read_text("f"), files.size("many")) == ("a\nb\nc\n", 1_000)

@@ -85,6 +85,8 @@ class OfficeEpisode:
 class WorldEpisode:
     """An episode of a world; its rules and its task are the instructions, and its score goes to stderr when it has ended.
 
+    There are no replies over MCP, only calls, so a world's limit on turns does not hold.
+
     Args:
         env_id: The world.
         seed: Of the instance.
