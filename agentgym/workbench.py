@@ -49,7 +49,7 @@ MAX_OUTPUT_BYTES = 64 * 2**20
 
 _MAX_FILE_BYTES, _MAX_BYTES, _TOP_BYTES, _TMP_BYTES = 32 * 2**20, 128 * 2**20, 160 * 2**20, 64 * 2**20
 _MAX_FILES, _MAX_INODES = 6_000, 20_000
-_TICK, _GRACE, _CHUNK = 0.02, 20.0, 2**18
+_TICK, _START, _GRACE, _CHUNK = 0.02, 60.0, 20.0, 2**18
 _INTERPRETER = (PYTHON, "-sSPB", "-c")
 
 
@@ -125,7 +125,8 @@ class _Run:
         self._printed = 0
         self._stopped = ""
         self._looked = 0.0
-        self._deadline = time.monotonic() + limits.seconds
+        self._ready = False
+        self._deadline = time.monotonic() + _START
 
     def __enter__(self) -> Self:
         self._channel, theirs = socket.socketpair()
@@ -190,7 +191,8 @@ class _Run:
     def _watch(self) -> bool:
         """Stop what takes too much; False when it does not even stop."""
         now = time.monotonic()
-        if self._stopped:
+        if self._stopped or not self._ready:
+            self._await_start(now)
             return now < self._deadline
         if now > self._deadline:
             self._stop(f"stopped after {self._limits.seconds:g} s")
@@ -205,6 +207,11 @@ class _Run:
                 self._stop(f"stopped because its processes took more than {2 * self._limits.memory_mb} MiB of memory")
         return True
 
+    def _await_start(self, now: float) -> None:
+        """Begin to count the seconds when the files are laid out: how long the host took for that is not the program's doing."""
+        if not self._ready and self._said[self._channel]:
+            self._ready, self._deadline = True, now + self._limits.seconds
+
     def _stop(self, reason: str) -> None:
         """Tell the first process inside to end the others and give back the files."""
         self._stopped, self._deadline = reason, time.monotonic() + _GRACE
@@ -214,7 +221,7 @@ class _Run:
     def _outcome(self) -> Outcome:
         reply, stdout, stderr = self._said.values()
         if not reply.startswith(b"ready\n"):
-            raise OSError(bytes(stderr).decode("utf-8", "replace").strip() or "bwrap ended at once")
+            raise OSError(bytes(stderr).decode("utf-8", "replace").strip() or "bwrap did not start")
         shown = [self._show(stdout), self._show(stderr)]
         try:
             code, reason, files, left_out = _parse(bytes(reply[6:]))

@@ -220,7 +220,7 @@ def _text(path: Path) -> str:
 
 
 def test_a_host_that_cannot_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for command, reason in ((("/no/bwrap",), "No such file"), (("/bin/false",), "bwrap ended at once")):
+    for command, reason in ((("/no/bwrap",), "No such file"), (("/bin/false",), "bwrap did not start")):
         monkeypatch.setattr(workbench, "_command", lambda command=command: command)
         with pytest.raises(RuntimeError, match=rf"programs cannot run on this host: .*{reason}.* 'agentgym\[hardened\]'"):
             sh("true")
