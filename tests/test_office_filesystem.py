@@ -148,6 +148,9 @@ def test_edits(files: Client) -> None:
     )
     assert files("read_text_file", path="w") == "al pha\n  B\nC\n  D\n"
     assert files.refused("edit_file", path="w", edits=[{"oldText": "", "newText": "b"}]).startswith("invalid argument")
+    assert files.refused("edit_file", path="bad.txt", edits=[{"oldText": "a", "newText": "b"}]).endswith(
+        "is not a text file in UTF-8"
+    )
     assert "argument 'edits" in files.refused("edit_file", path="w", edits=[{"oldText": "x"}])
 
 

@@ -45,10 +45,10 @@ def test_python_that_fails_has_had_its_effects(python: Client) -> None:
     shown = python("python_execute", code="open('x', 'w').write('x')\n1 / 0", filename="f.py")
     assert shown.startswith('=== STDERR ===\nTraceback (most recent call last):\n  File "/workspace/.python_tmp/f.py", line 2')
     assert "ZeroDivisionError: division by zero\n\n=== EXECUTION INFO ===\nReturn code: 1\n" in shown
-    shown = python("python_execute", code="import time\nopen('y', 'w').write('y')\ntime.sleep(99)", timeout=1)
+    shown = python("python_execute", code="import time\nopen('y', 'w').write('y')\ntime.sleep(99)", timeout=2)
     assert (
         shown
-        == "No console output produced.\n\n=== EXECUTION INFO ===\nThe program was stopped after 1 s.\nTimeout limit: 1 seconds"
+        == "No console output produced.\n\n=== EXECUTION INFO ===\nThe program was stopped after 2 s.\nTimeout limit: 2 seconds"
     )
     files = python.server.desk.files
     assert (files.read("x"), files.read("y")) == (b"x", b"y")
@@ -170,12 +170,14 @@ def test_rows_are_edited(terminal: Client, name: str, arguments: dict[str, Any],
         ("update_file_content", {"content": "x", "row": 0, "substring": "b"}),
         ("update_file_content", {"content": "x" * 200_000, "substring": "a", "path": "many"}),
         ("read_file", {"path": "none"}),
+        ("delete_file_content", {"path": "binary", "row": 0}),
     ],
 )
 def test_a_refused_edit_changes_nothing(terminal: Client, name: str, arguments: dict[str, Any]) -> None:
     files = terminal.server.desk.files
     files.write("f", "a\nb\nc\n")
     files.write("many", "a" * 1_000)
+    files.write("binary", b"\xff\n")
     error = terminal.refused(name, **{"path": "f", **arguments})
     assert error.startswith(("invalid argument: ", "not found: ", "limit exceeded: "))
     assert (files.read_text("f"), files.size("many")) == ("a\nb\nc\n", 1_000)
