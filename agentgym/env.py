@@ -15,7 +15,7 @@ from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, ToolCa
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.spaces import ActionSpace, ChatSpace
-from agentgym.tools import BoundTool, Tool, ToolError, Toolset, check_jsonable, echo, tools_of
+from agentgym.tools import BoundTool, Tool, ToolError, Toolset, check_jsonable, echo, listed, tools_of
 from agentgym.world import World, check_bool, check_choice, check_int, load_world, make_config
 
 MAX_CALLS = 128
@@ -302,7 +302,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     def _run(self, world: World[Any], tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]) -> str | Content:
         bound = tools.get(name)
         if bound is None:
-            raise ToolError(f"there is no tool {echo(name)}; tools: {', '.join(tools)}")
+            raise ToolError(f"there is no tool {echo(name)}; tools: {listed(tools)}")
         if world.done:
             raise ToolError("the episode has ended; this call was not run")
         result = bound(arguments)

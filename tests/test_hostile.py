@@ -104,8 +104,10 @@ def public_state(env: Any) -> dict[str, Any]:
 
 
 def tools(env_id: str) -> list[str]:
-    names = [tool.name for tool in tool_env(make(env_id)).tools]
-    return names[:: len(names) // 2] if env_id in OFFICE else names
+    offered = tool_env(make(env_id)).tools
+    # A call without arguments is right for some tools of an office; two of the others stand for its servers.
+    picked = [tool.name for tool in offered if tool.parameters.get("required")][::20][:2]
+    return picked if env_id in OFFICE else [tool.name for tool in offered]
 
 
 @pytest.mark.parametrize(("env_id", "tool"), [(env_id, tool) for env_id in IDS for tool in tools(env_id)])
