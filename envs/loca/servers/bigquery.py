@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from agentgym.envs.loca.servers.bigquery_files import as_csv, as_lines, load_csv
 from agentgym.envs.loca.servers.desk import Desk, iso
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.sql import Column, Engine, Schema, TableName, path
+from agentgym.envs.loca.servers.sql import Engine
+from agentgym.envs.loca.servers.sql_tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.sql_types import bigquery_field, from_bigquery
 from agentgym.envs.loca.servers.sql_values import Outcome, Rows, fit
 from agentgym.tools import ToolError, echo, tool

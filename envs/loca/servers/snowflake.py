@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.envs.loca.servers.desk import Desk
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.sql import Column, Engine, Schema, TableName, path
+from agentgym.envs.loca.servers.sql import Engine
+from agentgym.envs.loca.servers.sql_tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.sql_types import from_snowflake, snowflake_type
 from agentgym.envs.loca.servers.sql_values import Outcome, fit
 from agentgym.tools import ToolError, echo, tool

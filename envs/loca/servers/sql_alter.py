@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.sql import Column, Table, TableName, path, quote
+from agentgym.envs.loca.servers.sql_tables import Column, Table, TableName, path, quote
 from agentgym.envs.loca.servers.sql_trees import said
 from agentgym.envs.loca.servers.sql_values import Outcome
 from agentgym.tools import ToolError

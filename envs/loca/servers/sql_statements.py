@@ -16,10 +16,11 @@ from typing import Any, ClassVar
 import sqlglot
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.sql import Column, Engine, Schema, TableName, path
+from agentgym.envs.loca.servers.sql import Engine
 from agentgym.envs.loca.servers.sql_alter import alter
 from agentgym.envs.loca.servers.sql_create import create
-from agentgym.envs.loca.servers.sql_trees import READS, check_length, is_cte, is_reading, kind_of, point, said, union, without_last
+from agentgym.envs.loca.servers.sql_tables import Column, Schema, TableName, path
+from agentgym.envs.loca.servers.sql_trees import READS, check_length, is_cte, is_reading, kind_of, point, said, without_last
 from agentgym.envs.loca.servers.sql_values import Outcome, Rows, View
 from agentgym.tools import ToolError, echo
 
@@ -220,8 +221,7 @@ class Warehouse:
                 self.lent.append(name[1])
                 point(table, name, alias=table.alias or table.name.rsplit(".", 1)[-1])
             elif many:
-                needed |= dict.fromkeys(many)
-                table.replace(union(table, many))
+                point(table, self.engine.merge(many, len(table.name) - 1), alias=table.alias or table.name)
             else:
                 name = self.find(table)
                 needed[name] = None
