@@ -301,9 +301,9 @@ class Engine:
     @contextmanager
     def _running(self, now: datetime, tables: Sequence[TableName], seed: str) -> Iterator[duckdb.DuckDBPyConnection]:
         """DuckDB with these tables, for one statement, whose errors become `ToolError`s."""
+        live = self._open()
         import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
 
-        live = self._open()
         timer = threading.Timer(SECONDS, live.interrupt)
         try:
             for name in tables:
@@ -323,12 +323,20 @@ class Engine:
             timer.cancel()
 
 
-def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
+@contextmanager
+def named_remedy() -> Iterator[None]:
+    """Say of a library that is missing how to get it."""
     try:
-        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
+        yield
     except ImportError as error:
         raise ImportError("SQL needs DuckDB and SQLGlot: pip install 'agentgym[office]'") from error
-    macros = import_module(f"agentgym.envs.loca.servers.sql_{dialect}_rewrites").MACROS
+
+
+def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
+    with named_remedy():
+        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
+
+        macros = import_module(f"agentgym.envs.loca.servers.sql_{dialect}_rewrites").MACROS
     live = duckdb.connect(":memory:", config=_CONFIG)
     for statement in (*_OPENING, "CREATE SCHEMA lib", *(f"CREATE MACRO lib.{macro}" for macro in macros)):
         live.execute(statement)

@@ -26,6 +26,9 @@ from agentgym.tools import ToolError, echo
 
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # it warns on standard error otherwise
 
+_FAULTS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What SQLGlot raises besides its own errors, for some statements that are none."""
+
 _RANDOM = (exp.Rand, exp.Randn, exp.Uuid, exp.TableSample)
 
 
@@ -112,8 +115,10 @@ class Warehouse:
             problem = getattr(error, "errors", None) or [{"description": str(error), "line": 1, "col": 1}]
             what = str(problem[0]["description"]).rstrip(".")
             raise ToolError(f"invalid argument: syntax error: {what} at [{problem[0]['line']}:{problem[0]['col']}]") from None
-        except (RecursionError, ValueError):
+        except RecursionError:
             raise ToolError("invalid argument: syntax error: the statement is nested too deeply") from None
+        except _FAULTS:
+            raise ToolError("invalid argument: syntax error: the statement cannot be parsed") from None
         trees = [tree for tree in parsed if tree is not None]
         if len(trees) != 1:
             raise ToolError(f"invalid argument: one statement a call, got {len(trees)}; make a call for each")
@@ -260,6 +265,8 @@ class Warehouse:
         return Outcome(tree.key.upper(), counts=counts, target=target)
 
     def _truncate(self, tree: exp.TruncateTable) -> Outcome:
+        if not isinstance(tree.expressions[0], exp.Table):
+            raise ToolError("invalid argument: TRUNCATE needs the name of a table")
         name = self.locate(tree.expressions[0])
         if tree.args.get("exists") and name not in self.engine.tables:
             return Outcome("TRUNCATE_TABLE")
