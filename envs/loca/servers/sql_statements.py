@@ -77,6 +77,17 @@ class Warehouse:
         """Change a tree so that SQLGlot writes the SQL of DuckDB that means the same."""
         raise NotImplementedError
 
+    def adapt(self, tree: exp.Expression) -> None:
+        """Rewrite a tree; one that is malformed in a way that the parser lets pass is refused.
+
+        Raises:
+            ToolError: It is malformed.
+        """
+        try:
+            self.rewrite(tree)
+        except _FAULTS:
+            raise ToolError("invalid argument: the statement has a part that cannot be understood") from None
+
     def information(self, table: exp.Table) -> View | None:
         """Columns and records of a view of the information schema, if the name is that of one."""
         raise NotImplementedError
@@ -181,7 +192,7 @@ class Warehouse:
         self.check(tree)
         self._name_columns(tree)
         needed = self._resolve(tree)
-        self.rewrite(tree)
+        self.adapt(tree)
         return self.write_out(tree), needed, seed
 
     def write_out(self, tree: exp.Expression) -> str:
@@ -294,7 +305,7 @@ class Warehouse:
         if not isinstance(item, exp.ColumnDef) or not item.kind:
             return made
         kind = exp.Paren(this=item.kind.copy())
-        self.rewrite(kind)
+        self.adapt(kind)
         made = replace(made, type=self.write_out(kind.this))
         for constraint in item.constraints:
             made = self._constrain(made, constraint.kind)
@@ -321,7 +332,7 @@ class Warehouse:
         self.check(holder)
         if holder.find(exp.Table, exp.Query):
             raise ToolError("invalid argument: a default value cannot be a query")
-        self.rewrite(holder)
+        self.adapt(holder)
         return self.write_out(holder.this)
 
     def _drop(self, tree: exp.Drop) -> Outcome:
