@@ -17,10 +17,10 @@ import sqlglot
 from sqlglot import exp
 
 from agentgym.envs.loca.servers.sql import Engine
-from agentgym.envs.loca.servers.sql_alter import alter
+from agentgym.envs.loca.servers.sql_alter import alter, comment
 from agentgym.envs.loca.servers.sql_create import create
 from agentgym.envs.loca.servers.sql_tables import Column, Schema, TableName, path
-from agentgym.envs.loca.servers.sql_trees import READS, check_length, is_cte, is_reading, kind_of, point, said, without_last
+from agentgym.envs.loca.servers.sql_trees import READS, check_length, is_cte, is_reading, kind_of, point, said
 from agentgym.envs.loca.servers.sql_values import Outcome, Rows, View
 from agentgym.tools import ToolError, echo
 
@@ -157,7 +157,7 @@ class Warehouse:
             actions: dict[type, Callable[[Any], Outcome]] = {
                 exp.Insert: self._change, exp.Update: self._change, exp.Delete: self._change, exp.Merge: self._change,
                 exp.TruncateTable: self._truncate, exp.Create: partial(create, self), exp.Drop: self._drop,
-                exp.Alter: partial(alter, self), exp.Comment: self._comment,
+                exp.Alter: partial(alter, self), exp.Comment: partial(comment, self),
             }  # fmt: skip
             if type(tree) not in actions:
                 raise ToolError(f"invalid argument: {kind_of(tree)} is not supported")
@@ -369,19 +369,6 @@ class Warehouse:
             self.engine.forget(table)
         for other in within:
             del self.engine.schemas[other]
-
-    def _comment(self, tree: exp.Comment) -> Outcome:
-        kind, text = str(tree.args["kind"]).upper(), tree.expression.name
-        if kind not in ("TABLE", "VIEW", "COLUMN"):
-            raise ToolError(f"invalid argument: COMMENT ON {kind} is not supported; TABLE, VIEW and COLUMN are")
-        column = tree.this.name if kind == "COLUMN" else ""
-        table = exp.Table(**without_last(tree.this)) if column else tree.this
-        name = self.locate(table)
-        if tree.args.get("exists") and name not in self.engine.tables:
-            return Outcome("COMMENT")
-        name = self.find(table)
-        self.say(name, column, text)
-        return Outcome("COMMENT", target=name)
 
     def say(self, name: TableName, column: str, text: str) -> None:
         """Set the comment of a table or, with its name, of a column."""
