@@ -112,7 +112,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         sheets.add_spreadsheet(f"{TITLE} 2024", {ALERTS: [COLUMNS, *(tuple(row.values()) for row in gone)]})
         order = [int(k) for k in self.rng.permutation(len(old))]
         listed = [[supplier, *told.values()] for supplier, told in suppliers.items()]
-        tables = {
+        tables: dict[str, list[Any]] = {
             ALERTS: [COLUMNS, *(tuple(old[k].values()) for k in order)],
             SUPPLIERS: [("Supplier ID", "Supplier Name", "Supplier Contact"), *listed],
         }
@@ -288,7 +288,7 @@ def _other_sheets(sheets: GoogleSheet) -> list[Any]:
 
 
 def _read_manager(text: str) -> str:
-    return _MANAGER.findall(text)[0]
+    return str(_MANAGER.findall(text)[0])
 
 
 def _read_id(text: str) -> str:
