@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -307,10 +306,8 @@ def _terms(shop: WooCommerce) -> dict[int, list[int]]:
 
 
 def _shop(shop: WooCommerce) -> str:
-    """A hash of the shop but for the categories and for when a product was changed last."""
-    rows = shop.store.rows("SELECT * FROM products ORDER BY id")
-    kept = [[value for name, value in row.items() if name != "date_modified"] for row in rows]
-    return hashlib.sha256(repr(kept).encode()).hexdigest() + digest(shop.store, *KEPT)
+    """A hash of the shop but for the categories and for when something was changed last."""
+    return digest(shop.store, "products", *KEPT, without=("date_modified",))
 
 
 def _read_subscribers(text: str) -> dict[str, str]:

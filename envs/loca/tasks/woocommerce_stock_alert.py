@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agentgym.envs.loca.checks import as_text, digest, exact, file_faults, number, row_faults, set_faults
+from agentgym.envs.loca.checks import as_text, digest, exact, file_faults, number, other_sheets, row_faults, set_faults, sheet_rows
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.goods import cents, goods
 from agentgym.envs.loca.names import LAST, address, people
@@ -19,7 +19,6 @@ from agentgym.envs.loca.servers.email import Email
 from agentgym.envs.loca.servers.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.tools import echo
 from agentgym.world import check_float, check_int
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
@@ -121,7 +120,10 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         manager = self._write_files()
         self.truth = {"new": new, "old": old, "manager": manager, "sheet": made_sheet, "shop": digest(shop.store, *KEPT)}
         files = self.office.desk.files
-        self.truth |= {"files": {path: files.read(path) for path in files.walk()}, "sheets": _other_sheets(sheets)}
+        self.truth |= {
+            "files": {path: files.read(path) for path in files.walk()},
+            "sheets": other_sheets(sheets, made_sheet, ALERTS),
+        }
         self.truth["users"] = self.office.get(Email).users()
 
     def _suppliers(self, count: int) -> dict[str, dict[str, str]]:
@@ -218,19 +220,11 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     def faults(self) -> Iterator[str]:
         """The sheet has the old rows and one for each alert; each has its mail; all else is as it was."""
         sheets, truth = self.office.get(GoogleSheet), self.truth
-        if _other_sheets(sheets) != truth["sheets"]:
+        if other_sheets(sheets, truth["sheet"], ALERTS) != truth["sheets"]:
             yield "a spreadsheet or sheet was added, removed, shared or changed that had to stay as it was"
-        titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=truth["sheet"])]
-        table = sheets.values(truth["sheet"], ALERTS) if ALERTS in titles else []
-        header = [as_text(cell) for cell in table[0]] if table else []
-        if header != list(COLUMNS):
-            yield f"the sheet {ALERTS} has the columns {echo(header)}, it should have {echo(list(COLUMNS))}"
-        else:
-            filled = [row for row in table[1:] if any(as_text(cell) for cell in row)]
-            found = [dict(zip(COLUMNS, [*row, *[None] * len(COLUMNS)], strict=False)) for row in filled]
-            yield from row_faults(ALERTS, found, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
-            if any(as_text(cell) for row in filled for cell in row[len(COLUMNS) :]):
-                yield f"the sheet {ALERTS} has cells to the right of its columns"
+        rows, broken = sheet_rows(sheets, truth["sheet"], ALERTS, COLUMNS)
+        yield from broken
+        yield from row_faults(ALERTS, rows, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
         yield from self._mail_faults()
         if digest(self.office.get(WooCommerce).store, *KEPT) != truth["shop"]:
             yield "something in the shop was changed"
@@ -275,16 +269,6 @@ def _letter(template: str, row: list[Any]) -> tuple[str, str]:
     text = re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template)
     subject, _, body = text.partition("\n")
     return subject.removeprefix("Subject: "), body.strip()
-
-
-def _other_sheets(sheets: GoogleSheet) -> list[Any]:
-    """All that is in the spreadsheets, but for the values of the sheet with the alerts."""
-    found: list[Any] = [sheets.titles()]
-    for made, title in sheets.titles().items():
-        names = [row["title"] for row in sheets.store.find("sheets", spreadsheet=made)]
-        tables = [sheets.values(made, name) for name in names if (title, name) != (TITLE, ALERTS)]
-        found.append([names, tables, sheets.permissions(made)])
-    return found
 
 
 def _read_manager(text: str) -> str:
