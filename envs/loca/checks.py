@@ -7,11 +7,12 @@ import hashlib
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.bigquery import BigQuery
+from agentgym.envs.loca.servers.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.store import Store
 from agentgym.envs.loca.servers.workspace import Workspace
 from agentgym.tools import ToolError, echo
@@ -133,9 +134,18 @@ def csv_rows(files: Workspace, path: str, columns: Sequence[str]) -> tuple[list[
     return [dict(zip(header, record, strict=True)) for record in records[1:]], []
 
 
-def digest(store: Store, *tables: str) -> str:
-    """A hash of all records of some tables of a server, to see whether anything in them was changed."""
-    records = [store.rows(f'SELECT * FROM "{table}" ORDER BY rowid') for table in tables]
+def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
+    """A hash of all records of some tables of a server, to see whether anything in them was changed.
+
+    Args:
+        store: The records of the server.
+        *tables: Names of tables.
+        without: Columns of theirs that may be changed.
+    """
+    records = []
+    for table in tables:
+        columns = ", ".join(f'"{name}"' for name in store.columns(table) if name not in without)
+        records.append(store.rows(f'SELECT {columns} FROM "{table}" ORDER BY rowid'))
     return hashlib.sha256(repr(records).encode()).hexdigest()
 
 
@@ -154,6 +164,29 @@ def bigquery_faults(cloud: BigQuery, before: Mapping[str, str]) -> Iterator[str]
     datasets = [info["datasetReference"]["datasetId"] for info in cloud.bigquery_list_datasets()]
     now = {name: state for dataset in datasets for name, state in bigquery_state(cloud, dataset).items()}
     yield from (f"the table {name} was changed" for name, state in before.items() if now.get(name) != state)
+
+
+def sheet_rows(sheets: GoogleSheet, spreadsheet: str, sheet: str, columns: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The filled rows of a sheet, and what is wrong with it as such: it is missing, or has other columns."""
+    titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
+    header, *rows = (sheets.values(spreadsheet, sheet) if sheet in titles else []) or [[]]
+    names = [as_text(cell) for cell in header]
+    if names != list(columns):
+        return [], [f"the sheet {sheet} has the columns {echo(names)}, it should have {echo(list(columns))}"]
+    filled = [row for row in rows if any(as_text(cell) for cell in row)]
+    wide = any(as_text(cell) for row in filled for cell in row[len(columns) :])
+    found = [dict(zip(columns, [*row, *[None] * len(columns)], strict=False)) for row in filled]
+    return found, [f"the sheet {sheet} has cells to the right of its columns"] if wide else []
+
+
+def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]:
+    """All that is in the spreadsheets, and with whom they are shared, but for the values of one sheet."""
+    found: list[Any] = [sheets.titles()]
+    for made in sheets.titles():
+        names = [row["title"] for row in sheets.store.find("sheets", spreadsheet=made)]
+        tables = [sheets.values(made, name) for name in names if (made, name) != (spreadsheet, sheet)]
+        found.append([names, tables, sheets.permissions(made)])
+    return found
 
 
 def file_faults(
