@@ -59,6 +59,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/steps.py
 	$(BIN)/python benchmarks/context.py
 	$(BIN)/python benchmarks/sandboxes.py
+	$(BIN)/python benchmarks/workbench.py
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/lore.py
 	$(BIN)/python benchmarks/agentlongbench.py
