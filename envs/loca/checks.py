@@ -149,6 +149,18 @@ def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
     return hashlib.sha256(repr(records).encode()).hexdigest()
 
 
+def mail_places(store: Store) -> list[tuple[int, int, str, int]]:
+    """Where the mails of the mail server are: id, user, folder and message of each, in the order in which they came."""
+    rows = store.rows("SELECT id, user, folder, message FROM mails ORDER BY id")
+    return [(row["id"], row["user"], row["folder"], row["message"]) for row in rows]
+
+
+def mail_faults(store: Store, before: Sequence[tuple[int, int, str, int]]) -> Iterator[str]:
+    """Whether mails that were there at the start are gone or in another folder; which of them were read does not matter."""
+    if mail_places(store)[: len(before)] != list(before):
+        yield "mails of the mailbox were moved or removed"
+
+
 def bigquery_state(cloud: BigQuery, dataset: str) -> dict[str, str]:
     """A hash of the records of each table of a dataset, by its name."""
     return {
