@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from agentgym.envs.loca.servers.desk import iso
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.sql import Column, Engine, Rows, Schema, TableName
+from agentgym.envs.loca.servers.sql import Column, Engine, Rows, Schema, TableName, fit, path
 from agentgym.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ PROJECT = "local-project"
 """The project that all is in."""
 
 MAX_ROWS = 10_000
-MAX_RESULT_BYTES = 1 << 20
 _ALL = 10_000_000
 
 BIGQUERY_SCHEMA = """
@@ -229,8 +228,6 @@ class BigQuery(Server):
         return sorted(name for name in self.engine.tables if name[0] == dataset)
 
     def _all(self, name: TableName) -> Rows:
-        from agentgym.envs.loca.servers.sql import path
-
         return self.engine.read(f"SELECT * FROM {path(name)}", [name], self.desk.clock.now(), _ALL)
 
     def _check_dataset(self, dataset: str) -> None:
@@ -280,28 +277,10 @@ class BigQuery(Server):
         shown = {"jobReference": job["jobReference"], "jobComplete": True, "statementType": outcome.kind}
         if outcome.rows is None:
             return shown | counts_shown(outcome) | ({"message": outcome.message} if outcome.message else {})
-        rows, cut = fit(outcome.rows.objects(), MAX_RESULT_BYTES)
+        rows, note = fit(outcome.rows)
         fields = [field(Column(name, kind)) for name, kind in zip(outcome.rows.names, outcome.rows.types, strict=True)]
         shown |= {"schema": {"fields": fields}, "totalRows": outcome.rows.total, "rows": rows}
-        return shown | truncation(len(rows), outcome.rows.total, cut)
-
-
-def fit(rows: list[dict[str, Any]], most: int) -> tuple[list[dict[str, Any]], bool]:
-    """As many of the first records as fit into a number of bytes as JSON, and whether some do not."""
-    size = 0
-    for k, row in enumerate(rows):
-        size += len(json.dumps(row, ensure_ascii=False).encode())
-        if size > most:
-            return rows[:k], True
-    return rows, False
-
-
-def truncation(shown: int, total: int, cut: bool) -> dict[str, Any]:
-    """What to say of records that were left out."""
-    if shown == total:
-        return {}
-    why = f"a result holds at most {MAX_RESULT_BYTES} bytes" if cut else "of the limit on rows"
-    return {"truncated": True, "message": f"Only the first {shown} of {total} rows are shown, because {why}; use LIMIT and OFFSET."}
+        return shown | note
 
 
 def _job_shown(job: Mapping[str, Any]) -> dict[str, Any]:

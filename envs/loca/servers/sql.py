@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 SECONDS = 10.0
 """How long a statement may run."""
 
+MAX_BYTES = 1 << 20
+"""How many bytes of JSON the records of one result may have."""
+
 MEMORY = "512MB"
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"  # choose by statistics, which a copy does not share
 _OPENING = (
@@ -348,6 +351,21 @@ class Engine:
             raise ToolError(f"invalid argument: {_explain(error)}") from None
         finally:
             timer.cancel()
+
+
+def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The records that a result can hold, and what to say of those that it cannot."""
+    size, shown = 0, []
+    for row in rows.objects():
+        size += len(json.dumps(row, ensure_ascii=False).encode())
+        if size > MAX_BYTES:
+            break
+        shown.append(row)
+    if len(shown) == rows.total:
+        return shown, {}
+    why = f"a result holds at most {MAX_BYTES} bytes" if len(shown) < len(rows.records) else "of the limit on their number"
+    said = f"Only the first {len(shown)} of {rows.total} rows are shown, because {why}; use LIMIT and OFFSET."
+    return shown, {"truncated": True, "message": said}
 
 
 def declare(column: Column) -> str:

@@ -19,16 +19,14 @@ MACROS = (
     "div(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a / b END",
     "modulo(a, b) AS CASE WHEN b = 0 THEN error('division by zero: MOD') ELSE a % b END",
     "quotient(a, b) AS CASE WHEN b = 0 THEN error('division by zero: DIV') ELSE CAST(trunc(a / b) AS BIGINT) END",
-    "text(a VARCHAR) AS a, (a BIGINT) AS CAST(a AS VARCHAR), (a HUGEINT) AS CAST(a AS VARCHAR), (a BOOLEAN) AS CAST(a AS VARCHAR), "
-    "(a DOUBLE) AS CASE WHEN a = trunc(a) AND abs(a) < 1e15 THEN CAST(CAST(a AS BIGINT) AS VARCHAR) ELSE CAST(a AS VARCHAR) END, "
-    "(a DECIMAL(38, 9)) AS regexp_replace(regexp_replace(CAST(a AS VARCHAR), '(\\.\\d*?)0+$', '\\1'), '\\.$', ''), "
-    "(a DATE) AS CAST(a AS VARCHAR), (a TIMESTAMP) AS CAST(a AS VARCHAR), (a TIMESTAMPTZ) AS CAST(a AS VARCHAR), "
-    "(a TIME) AS CAST(a AS VARCHAR), (a BLOB) AS decode(a), (a) AS CAST(a AS VARCHAR)",
-    "whole(a DOUBLE) AS CAST(round(a) AS BIGINT), (a BIGINT) AS a, (a HUGEINT) AS CAST(a AS BIGINT), "
-    "(a VARCHAR) AS CASE WHEN a IS NULL THEN NULL WHEN regexp_full_match(trim(a), '[+-]?\\d+') THEN CAST(trim(a) AS BIGINT) "
-    "ELSE error('Bad int64 value: ' || a) END, (a DECIMAL(38, 9)) AS CAST(a AS BIGINT), (a) AS CAST(a AS BIGINT)",
-    "try_whole(a DOUBLE) AS TRY_CAST(round(a) AS BIGINT), (a VARCHAR) AS "
-    "CASE WHEN regexp_full_match(trim(a), '[+-]?\\d+') THEN TRY_CAST(trim(a) AS BIGINT) END, (a) AS TRY_CAST(a AS BIGINT)",
+    "text(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') "
+    "WHEN typeof(a) LIKE 'DECIMAL%' THEN regexp_replace(regexp_replace(CAST(a AS VARCHAR), '(\\.\\d*?)0+$', '\\1'), '\\.$', '') "
+    "ELSE CAST(a AS VARCHAR) END",
+    "whole(a) AS CASE WHEN a IS NULL THEN NULL WHEN typeof(a) = 'DOUBLE' THEN CAST(round(CAST(a AS DOUBLE)) AS BIGINT) "
+    "WHEN typeof(a) = 'VARCHAR' AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), '[+-]?\\d+') "
+    "THEN error('Bad int64 value: ' || CAST(a AS VARCHAR)) ELSE CAST(a AS BIGINT) END",
+    "try_whole(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN TRY_CAST(round(TRY_CAST(a AS DOUBLE)) AS BIGINT) WHEN typeof(a) = 'VARCHAR' "
+    "AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), '[+-]?\\d+') THEN NULL ELSE TRY_CAST(a AS BIGINT) END",
     *COMMON_MACROS,
 )
 """Functions of `lib`: division and casts as GoogleSQL defines them, by the type of the argument where that matters."""

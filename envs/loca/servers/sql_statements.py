@@ -136,6 +136,8 @@ class Warehouse:
         try:
             if is_reading(tree):
                 return self._read(tree, limit)
+            if isinstance(tree, READS):
+                raise ToolError("permission denied: a query cannot hold a statement that changes something")
             if not writes:
                 raise ToolError(f"permission denied: only SELECT, SHOW and DESCRIBE can be run here, not {kind_of(tree)}")
             actions: dict[type, Callable[[Any], Outcome]] = {
