@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -13,12 +14,17 @@ from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.bigquery import BigQuery
 from agentgym.envs.loca.servers.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.logging_service import Logging
+from agentgym.envs.loca.servers.storage import Storage
 from agentgym.envs.loca.servers.store import Store
 from agentgym.envs.loca.servers.workspace import Workspace
 from agentgym.tools import ToolError, echo
 
 Same: TypeAlias = Callable[[Any, Any], bool]
 """Whether a cell that was found (first) is the one that is wanted (second)."""
+
+_PLAIN: Mapping[str, Callable[[Any], Any]] = {"VARCHAR": str, "BIGINT": int, "DOUBLE": float}
+"""How the image of a table holds values of the types that need no conversion by DuckDB."""
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
@@ -164,9 +170,21 @@ def mail_faults(store: Store, before: Sequence[tuple[int, int, str, int]]) -> It
 def bigquery_state(cloud: BigQuery, dataset: str) -> dict[str, str]:
     """A hash of the records of each table of a dataset, by its name."""
     return {
-        f"{dataset}.{table}": hashlib.sha256(repr(cloud.rows(dataset, table)).encode()).hexdigest()
+        f"{dataset}.{table}": hashlib.sha256(repr(_records(cloud, dataset, table)).encode()).hexdigest()
         for table in cloud.tables(dataset)
     }
+
+
+def _records(cloud: BigQuery, dataset: str, table: str) -> list[dict[str, Any]]:
+    """All records of a table; those of plain types are taken from its image, which costs less than a query."""
+    held = cloud.engine.table((dataset, table))
+    if held.view or not all(column.type in _PLAIN for column in held.columns):
+        return cloud.rows(dataset, table)
+    columns = []
+    for column, data in zip(held.columns, held.data, strict=True):
+        columns.append([None if value is None else _PLAIN[column.type](value) for value in json.loads(data)])
+    names = [column.name for column in held.columns]
+    return [dict(zip(names, record, strict=True)) for record in zip(*columns, strict=True)]
 
 
 def bigquery_faults(cloud: BigQuery, before: Mapping[str, str]) -> Iterator[str]:
@@ -199,6 +217,29 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
         tables = [sheets.values(made, name) for name in names if (made, name) != (spreadsheet, sheet)]
         found.append([names, tables, sheets.permissions(made)])
     return found
+
+
+def storage_state(cloud: Storage) -> dict[str, str]:
+    """All buckets, with what they are set to, and all live objects, with their hashes, by `gs://` name."""
+    buckets = cloud.store.rows("SELECT name, location, versioning, lifecycle FROM buckets")
+    objects = cloud.store.rows("SELECT bucket, name, md5 FROM objects WHERE deleted IS NULL")
+    return {f"gs://{row.pop('name')}": repr(row) for row in buckets} | {
+        f"gs://{o['bucket']}/{o['name']}": o["md5"] for o in objects
+    }
+
+
+def storage_faults(cloud: Storage, before: Mapping[str, str], changed: Iterable[str] = ()) -> Iterator[str]:
+    """Buckets and objects that are gone, changed or new; nothing is said of those that are named in `changed`."""
+    free, now = set(changed), storage_state(cloud)
+    yield from (f"{name} is gone" for name in before if name not in now and name not in free)
+    yield from (f"{name} was changed" for name in before if name in now and now[name] != before[name] and name not in free)
+    yield from (f"{echo(name)} should not be there" for name in sorted(now) if name not in before and name not in free)
+
+
+def log_state(cloud: Logging) -> list[tuple[str, str, str]]:
+    """Log, severity and content (as JSON) of all entries, in the order in which they were written."""
+    rows = cloud.store.rows("SELECT * FROM log_entries ORDER BY id")
+    return [(row["log"].rsplit("/", 1)[-1], row["severity"], json.dumps(row["payload"], ensure_ascii=False)) for row in rows]
 
 
 def file_faults(
