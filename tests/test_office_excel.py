@@ -91,17 +91,6 @@ def test_data_is_read_cell_by_cell(server: Excel) -> None:
     assert (told["cells"][0]["value"], len(told["cells"])) == ("2025-01-15 09:30:00", 10)
 
 
-def test_looking_changes_nothing_for_who_looks_next(server: Excel) -> None:
-    server.desk.files.write(PATH, write_workbook({"S": [[], [None, 1, 2], [None, 3]]}))
-    ranges = [("A1", "F9"), ("B2", None), ("A1", None), ("C3", "D4")]
-    first = [server.read_data_from_excel(PATH, "S", *ends) for ends in ranges]
-    assert first[2]["range"] == "B2:C3"
-    assert server.validate_formula_syntax(PATH, "S", "Z99", "=1+1") == "Formula is valid but cell contains no formula"
-    assert [server.read_data_from_excel(PATH, "S", *ends) for ends in reversed(ranges)] == first[::-1]
-    server.write_data_to_excel(PATH, "S", [[7]], "B2")
-    assert server.read_data_from_excel(PATH, "S", "B2", "B2")["cells"][0]["value"] == 7
-
-
 def test_data_is_written(server: Excel) -> None:
     server.write_data_to_excel(PATH, "Games", [["x", None, True], [], ["2025-01-15", "=C3*2", 1.5]], "C3")
     assert values(server)[2:] == [["Bruins", "A", "x", None, True], ["Kings", "A", 4, 3], [None, None, "2025-01-15", None, 1.5]]
