@@ -59,11 +59,13 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/steps.py
 	$(BIN)/python benchmarks/context.py
 	$(BIN)/python benchmarks/sandboxes.py
+	$(BIN)/python benchmarks/workbench.py
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/lore.py
 	$(BIN)/python benchmarks/agentlongbench.py
 	$(BIN)/python benchmarks/gsm_agent.py
 	$(BIN)/python benchmarks/office.py
+	$(BIN)/python benchmarks/loca.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

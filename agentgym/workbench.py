@@ -49,7 +49,7 @@ MAX_OUTPUT_BYTES = 64 * 2**20
 
 _MAX_FILE_BYTES, _MAX_BYTES, _TOP_BYTES, _TMP_BYTES = 32 * 2**20, 128 * 2**20, 160 * 2**20, 64 * 2**20
 _MAX_FILES, _MAX_INODES = 6_000, 20_000
-_TICK, _GRACE, _CHUNK = 0.02, 20.0, 2**18
+_TICK, _START, _GRACE, _CHUNK = 0.02, 60.0, 20.0, 2**18
 _INTERPRETER = (PYTHON, "-sSPB", "-c")
 
 
@@ -124,7 +124,9 @@ class _Run:
         self._said: dict[Any, bytearray] = {}
         self._printed = 0
         self._stopped = ""
-        self._deadline = time.monotonic() + limits.seconds
+        self._looked = 0.0
+        self._ready = False
+        self._deadline = time.monotonic() + _START
 
     def __enter__(self) -> Self:
         self._channel, theirs = socket.socketpair()
@@ -189,19 +191,26 @@ class _Run:
     def _watch(self) -> bool:
         """Stop what takes too much; False when it does not even stop."""
         now = time.monotonic()
-        if self._stopped:
+        if self._stopped or not self._ready:
+            self._await_start(now)
             return now < self._deadline
         if now > self._deadline:
             self._stop(f"stopped after {self._limits.seconds:g} s")
         elif self._printed > MAX_OUTPUT_BYTES:
             self._stop(f"stopped after printing more than {MAX_OUTPUT_BYTES // 2**20} MiB")
-        else:
+        elif now > self._looked + _TICK:
+            self._looked = now
             processes, memory = _usage(self._process.pid)
             if processes > MAX_PROCESSES:
                 self._stop(f"stopped because it had more than {MAX_PROCESSES} processes")
             elif memory > 2 * self._limits.memory_mb * 2**20:
                 self._stop(f"stopped because its processes took more than {2 * self._limits.memory_mb} MiB of memory")
         return True
+
+    def _await_start(self, now: float) -> None:
+        """Begin to count the seconds when the files are laid out: how long the host took for that is not the program's doing."""
+        if not self._ready and self._said[self._channel]:
+            self._ready, self._deadline = True, now + self._limits.seconds
 
     def _stop(self, reason: str) -> None:
         """Tell the first process inside to end the others and give back the files."""
@@ -212,7 +221,7 @@ class _Run:
     def _outcome(self) -> Outcome:
         reply, stdout, stderr = self._said.values()
         if not reply.startswith(b"ready\n"):
-            raise OSError(bytes(stderr).decode("utf-8", "replace").strip() or "bwrap ended at once")
+            raise OSError(bytes(stderr).decode("utf-8", "replace").strip() or "bwrap did not start")
         shown = [self._show(stdout), self._show(stderr)]
         try:
             code, reason, files, left_out = _parse(bytes(reply[6:]))
@@ -277,7 +286,7 @@ def _command() -> tuple[str, ...]:
     tools = {name: path for name, path in tools.items() if path.parent == Path("/usr/bin")}
     if "bash" not in tools:
         raise FileNotFoundError(f"there is no {BASH}")
-    packages = {name: path for name in PACKAGES if (path := _package(name))}
+    packages = {name: found for name in PACKAGES if (found := _package(name))}
     modules = [module for path in packages.values() for module in path.rglob("*.so*")]
     command = [*base_command([*tools.values(), *modules]), "--ro-bind", "/usr/bin", "/programs"]
     for name, path in tools.items():

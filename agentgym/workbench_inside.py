@@ -125,10 +125,10 @@ def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> 
 
 def main(channel: int, top: str) -> None:
     """Do one job."""
-    os.write(channel, b"ready\n")
     os.set_inheritable(channel, False)  # noqa: FBT003 - it has no name
     with open(channel, "rb", closefd=False) as stream:
         job = lay_out(top, stream)
+    os.write(channel, b"ready\n")
     child = os.fork()
     if child == 0:
         start(job)

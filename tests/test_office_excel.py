@@ -15,17 +15,18 @@ import openpyxl
 import pytest
 
 from agentgym.envs.loca.servers.excel import Excel
-from agentgym.envs.loca.servers.workbooks import check_workbook, open_workbook, read_workbook, write_workbook
+from agentgym.envs.loca.servers.workbooks import open_workbook, read_workbook, write_workbook
 from agentgym.tools import ToolError, tools_of
 
 PATH = "in/book.xlsx"
 ROWS = [["team", "place", "goals", "rank"], ["Kings", "H", 3, 1], ["Bruins", "A", 5, 2], ["Kings", "A", 4, 3]]
+BOOK = write_workbook({"Games": ROWS, "Other one": []})
 
 
 @pytest.fixture
 def server() -> Excel:
     made = Excel()
-    made.desk.files.write(PATH, write_workbook({"Games": ROWS, "Other one": []}))
+    made.desk.files.write(PATH, BOOK)
     return made
 
 
@@ -34,7 +35,6 @@ def values(server: Excel, title: str = "Games") -> list[list[Any]]:
 
 
 def opened(server: Excel) -> Any:
-    """The workbook as the library sees it, without the checks."""
     return openpyxl.load_workbook(io.BytesIO(server.desk.files.read(PATH)))
 
 
@@ -50,8 +50,8 @@ def test_rows_come_back_as_they_were_written() -> None:
 
 
 def test_the_same_rows_are_the_same_bytes() -> None:
-    data = write_workbook({"S": ROWS})
-    assert data == write_workbook({"S": ROWS})
+    data = write_workbook({"Games": ROWS, "Other one": []})
+    assert data == BOOK
     assert {entry.date_time for entry in zipfile.ZipFile(io.BytesIO(data)).infolist()} == {(1980, 1, 1, 0, 0, 0)}
     made = openpyxl.load_workbook(io.BytesIO(write_workbook({"S": ROWS}, datetime(2030, 5, 1, tzinfo=UTC)))).properties
     assert (made.created, made.modified) == (datetime(2030, 5, 1), datetime(2030, 5, 1))
@@ -143,7 +143,8 @@ def test_sheets_are_made_copied_renamed_and_deleted(server: Excel) -> None:
     ("formula", "error"),
     [
         ("=SUM(C2:C4", "parenthesis"), ("SUM(C2)", "begins with ="), ("=SUM(C2))", "cannot be read|parenthesis"),
-        ('=WEBSERVICE("http://x")', "unsafe function WEBSERVICE"), ('=indirect("A1")', "unsafe"), ("=" + "1+" * 5000, "at most 8192"),
+        ('=WEBSERVICE("http://x")', "unsafe function WEBSERVICE"), ('=indirect("A1")', "unsafe"),
+        ("=" + "1+" * 5000, "at most 8192"),
         ('="open', "cannot be read|invalid argument"), ("=", "nothing in it"),
     ],
 )  # fmt: skip
@@ -151,7 +152,7 @@ def test_formulas_are_checked(server: Excel, formula: str, error: str) -> None:
     for call in (server.apply_formula, server.validate_formula_syntax):
         with pytest.raises(ToolError, match=error):
             call(PATH, "Games", "E1", formula)
-    assert values(server) == ROWS
+    assert server.desk.files.read(PATH) == BOOK
 
 
 def test_formulas_are_written_and_compared(server: Excel) -> None:
@@ -168,7 +169,7 @@ def test_formats_change_what_is_given_and_nothing_else(server: Excel) -> None:
         PATH, "Games", "A1", "D1", bold=True, font_size=14, bg_color="FF0000", border_style="thin", alignment="center"
     )
     server.format_range(PATH, "Games", "A1", italic=True, font_color="#00FF00", number_format="0.00", wrap_text=True)
-    rule = {"type": "cell_is", "params": {"operator": "greaterThan", "formula": ["3"], "fill": {"fgColor": "FFC7CE"}}}
+    rule = {"type": "cell_is", "params": {"operator": "greaterThan", "formula": ["3"], "fill": {}}}
     server.format_range(PATH, "Games", "C2", "C4", conditional_format=rule, protection={"locked": False})
     server.format_range(PATH, "Games", "F1", "G2", merge_cells=True)
     sheet = opened(server)["Games"]
@@ -187,7 +188,7 @@ def test_formats_change_what_is_given_and_nothing_else(server: Excel) -> None:
     assert values(server) == ROWS
     for wrong in (
         {"bg_color": "red"}, {"border_style": "wavy"}, {"alignment": "up"}, {"protection": {"x": 1}},
-        {"conditional_format": {"type": "x"}}, {"conditional_format": {"type": "cell_is", "params": {"x": 1}}},
+        {"conditional_format": {"type": "x"}}, {"conditional_format": {"type": "cell_is", "params": {"x": 1}}}, {"font_size": 0},
     ):  # fmt: skip
         with pytest.raises(ToolError, match="invalid argument"):
             server.format_range(PATH, "Games", "A1", **wrong)
@@ -251,8 +252,7 @@ def test_charts_are_drawn(server: Excel, kind: str) -> None:
     chart = opened(server)["Other one"]._charts[0]
     series = chart.series[0]
     assert (series.yVal if kind == "scatter" else series.val).numRef.f == "'Games'!$C$2:$C$4"
-    assert len(chart.series) == 2
-    assert (chart.anchor._from.col, chart.anchor._from.row) == (27, 11)
+    assert (len(chart.series), chart.anchor._from.col, chart.anchor._from.row) == (2, 27, 11)
     with pytest.raises(ToolError, match="chart_type must be one of"):
         server.create_chart(PATH, "Games", "A1:B2", "radar", "A1")
     with pytest.raises(ToolError, match="two rows and two columns"):
@@ -263,8 +263,8 @@ def test_summaries(server: Excel) -> None:
     server.create_pivot_table(PATH, "Games", "A1:D4", ["team"], ["goals", "Rank (sum)"], agg_func="sum")
     assert values(server, "Games_pivot") == [["team", "goals (sum)", "rank (sum)"], ["Bruins", 5, 2], ["Kings", 7, 4]]
     server.create_pivot_table(PATH, "Games", "A1:D4", ["team"], ["goals"], ["place"])
-    expected = [["team", "A - goals (average)", "H - goals (average)"], ["Bruins", 5], ["Kings", 4, 3]]
-    assert values(server, "Games_pivot") == expected
+    titles = ["team", "A - goals (average)", "H - goals (average)"]
+    assert values(server, "Games_pivot") == [titles, ["Bruins", 5], ["Kings", 4, 3]]
     assert [table.ref for table in opened(server)["Games_pivot"].tables.values()] == ["A1:C3"]
     for rows, held, how in (
         (["x"], ["goals"], "sum"),
@@ -304,7 +304,8 @@ def test_rules_for_what_may_be_entered_are_told(server: Excel) -> None:
 
 def repacked(**parts: str | bytes) -> bytes:
     """A workbook with some parts replaced or added."""
-    out, names = io.BytesIO(), {"sheet": "xl/worksheets/sheet1.xml", "strings": "xl/sharedStrings.xml", "more": "xl/more.xml"}
+    out = io.BytesIO()
+    names = {"sheet": "xl/worksheets/sheet1.xml", "strings": "xl/sharedStrings.xml", "more": "xl/more.xml", "image": "xl/i.png"}
     with (
         zipfile.ZipFile(io.BytesIO(write_workbook({"S": [["a"]]}))) as source,
         zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target,
@@ -332,16 +333,17 @@ MAIN = '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/m
         repacked(sheet=MAIN.format("<row>" + "<c/>" * 300_000 + "</row>", "")),
         repacked(sheet=MAIN.format("", '<mergeCells><mergeCell x="&gt;" ref="A1:XFD1048576"/></mergeCells>')),
         repacked(sheet=MAIN.format("", '<hyperlinks><hyperlink ref="A1:XFD9999" location="x"/></hyperlinks>')),
+        repacked(sheet=MAIN.format("<c><f t='shared'>" + "A1+" * 999 + "1</f></c>" + "<c><f t='shared'/></c>" * 999, "")),
+        repacked(image=MAIN.format('<row r="1048576"/>', "").encode("utf-16")),
         repacked(sheet=MAIN.format('<row r="x"><c r="!"/></row>', "")), repacked(sheet="\ufeff" + "<a>" * 100_001),
     ],
 )  # fmt: skip
 def test_bombs_and_broken_files_are_refused(data: bytes) -> None:
     server = Excel()
     server.desk.files.write(PATH, data)
-    for call in (check_workbook, read_workbook, open_workbook):
-        if call is not check_workbook or data[:2] == b"PK":
-            with pytest.raises(ToolError, match=r"^(invalid argument|limit exceeded): "):
-                call(data)
+    for call in (read_workbook, open_workbook):
+        with pytest.raises(ToolError, match=r"^(invalid argument|limit exceeded): "):
+            call(data)
     with pytest.raises(ToolError, match=r"^(invalid argument|limit exceeded): "):
         server.write_data_to_excel(PATH, "S", [[1]])
     assert server.desk.files.read(PATH) == data
@@ -376,7 +378,7 @@ def legal_call(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
     return name, {"filepath": PATH, "sheet_name": title, **more}
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, 1])
 def test_random_calls_leave_a_workbook_that_opens(server: Excel, seed: int) -> None:
     shown, servers = [], [server, copy.deepcopy(server)]
     for each in servers:
@@ -389,11 +391,10 @@ def test_random_calls_leave_a_workbook_that_opens(server: Excel, seed: int) -> N
             except ToolError as error:
                 told.append(str(error))
                 assert each.desk.files.file(PATH) == before
-        shown.append(told)
+        shown.append([*told, each.desk.files.read(PATH)])
         assert read_workbook(each.desk.files.read(PATH)).keys() == set(opened(each).sheetnames)
     assert shown[0] == shown[1]
-    assert server.desk.files.read(PATH) == servers[1].desk.files.read(PATH)
-    errors = [text for text in shown[0] if text[0] not in '{["']
+    errors = [text for text in told if text[0] not in '{["']
     assert len(errors) < 20
     assert all(re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors)
     assert not [text for text in errors if "cannot hold this" in text]

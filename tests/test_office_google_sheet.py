@@ -328,14 +328,14 @@ def legal_call(rng: np.random.Generator, books: list[str], titles: list[str]) ->
     ])  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_calls_keep_the_records_whole(seed: int) -> None:
     shown = []
     for _ in range(2):
         rng, server = np.random.default_rng(seed), GoogleSheet()
         books = [server.create_spreadsheet(title)["spreadsheetId"] for title in "PQ"]
         told = []
-        for _ in range(250):
+        for _ in range(200):
             name, arguments = legal_call(rng, books, ["Sheet1", "It's", "T 2", "U"])
             before = json.dumps([server.get_sheet_formulas(book, title) for book in books for title in server.list_sheets(book)])
             try:
@@ -354,7 +354,7 @@ def test_random_calls_keep_the_records_whole(seed: int) -> None:
         shown.append(told)
     assert shown[0] == shown[1]
     errors = [text for text in shown[0] if not text.startswith(("{", "["))]
-    assert len(errors) < 150
+    assert len(errors) < 120
     assert all(re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors)
 
 

@@ -91,6 +91,7 @@ def test_products_are_filtered_and_sorted(shop: WooCommerce) -> None:
     assert ids(orderby="title", order="asc") == [2, 4, 3, 1]
     refused("category must be ids separated by commas", lambda: ids(category="Mugs"))
     refused("minPrice: an amount", lambda: ids(minPrice="x"))
+    assert ids(minPrice=" ") == ids()
     names = [(row["name"], row["count"], row["parent"]) for row in shop.woo_products_categories_list()]
     assert names == [("Big mugs", 0, 2), ("Mugs", 2, 0), ("Uncategorized", 1, 0)]
     assert [row["name"] for row in shop.woo_products_categories_list(hideEmpty=True, search="u")] == ["Mugs", "Uncategorized"]
@@ -219,6 +220,13 @@ def test_filling_is_checked() -> None:
     with pytest.raises(ValueError, match="a date must have a time zone"):
         shop.add_order(date_created=datetime(2025, 1, 1))
     refused("no setting with id", lambda: shop.set_setting("colour", "red"))
+    with pytest.raises(ValueError, match="gmt_offset must be a number, got 'CET'"):
+        shop.set_setting("gmt_offset", "CET")
+    with pytest.raises(ValueError, match="woocommerce_weight_unit must be one of kg, g, lbs, oz, got 'stone'"):
+        shop.set_setting("woocommerce_weight_unit", "stone")
+    shop.set_setting("woocommerce_currency", "EUR")
+    assert (shop.woo_orders_create({})["currency"], shop.woo_system_status()["settings"]["currency_symbol"]) == ("EUR", "€")
+    shop.woo_orders_delete(1, force=True)
     ids = shop.add_products({"name": "P", "sku": f"S{k}", "meta_data": {"threshold": str(k)}, "total_sales": k} for k in range(3))
     assert (ids, [row["total_sales"] for row in shop.products()]) == ([1, 2, 3], [0, 1, 2])
     refused("conflict: another product has the SKU", lambda: shop.add_products([{"name": "new"}, {"name": "old", "sku": "S1"}]))

@@ -190,6 +190,9 @@ def test_orders_that_cannot_be(shop: WooCommerce) -> None:
         refused(why, lambda data=data: shop.woo_orders_create(data))
     assert shop.orders() == []
     assert shop.woo_orders_create({"line_items": [{"sku": "T1"}]})["total"] == "15.00"
+    made = shop.woo_orders_create({"line_items": [{"product_id": 1, "quantity": 2, "total": "12.50"}]})
+    assert (made["total"], made["discount_total"]) == ("12.50", "7.50")
+    assert shop.woo_orders_update(2, made)["total"] == "12.50", "a price by hand stays when the order is sent back"
     refused("the product of a line stays", lambda: shop.woo_orders_update(1, {"line_items": [{"id": 1, "product_id": 2}]}))
     shop.woo_products_delete(3, force=True)
     assert shop.woo_orders_get(1)["line_items"][0]["product_id"] == 0

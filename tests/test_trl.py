@@ -137,11 +137,8 @@ def plain(schema: Any) -> Any:
 
 
 IDS = [entry.world.__name__ for entry in agentgym.worlds()]
-WORLDS = [
-    *((world, {}) for world in IDS),
-    ("ListWorld", {"context": "memory"}),
-    ("TreeWorld", {"context": "programmatic+memory+awareness"}),
-]
+STACKS = [("ListWorld", {"context": "memory"}), ("TreeWorld", {"context": "programmatic+memory+awareness"})]
+WORLDS = [*((world, {}) for world in IDS), *STACKS]
 
 
 @pytest.mark.parametrize(("world", "options"), WORLDS)

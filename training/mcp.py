@@ -36,12 +36,14 @@ class Episode(Protocol):
     Attributes:
         name: What it plays.
         instructions: What a client is told before its first call.
-        tools: The tools on offer.
     """
 
     name: str
     instructions: str
-    tools: Sequence[Tool]
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The tools on offer."""
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
         """Run a call; raises `ToolError` if it is refused."""
@@ -51,21 +53,19 @@ class Episode(Protocol):
 
 
 class OfficeEpisode:
-    """Servers of the office, empty at first, at one desk.
+    """An office whose servers may have been filled before.
 
     Args:
-        names: Their names, joined by `+`.
-
-    Raises:
-        ValueError: There is no server of a name.
+        office: The office.
     """
 
-    def __init__(self, names: str) -> None:
-        self.name = names
-        self._office = Office(names.split("+"))
-        self._tools = {name: bound for server in self._office.toolsets() for name, bound in tools_of(server).items()}
-        self.tools = [bound.schema for bound in self._tools.values()]
-        self.instructions = "\n".join((type(server).__doc__ or "").split("\n")[0] for server in self._office.toolsets())
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        servers = office.toolsets()
+        self.name = "+".join(server.name for server in servers)
+        self.instructions = "\n".join((type(server).__doc__ or "").split("\n")[0] for server in servers)
+        self._tools = {name: bound for server in servers for name, bound in tools_of(server).items()}
+        self.tools: Sequence[Tool] = [bound.schema for bound in self._tools.values()]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
         """Run a call."""
@@ -85,6 +85,8 @@ class OfficeEpisode:
 class WorldEpisode:
     """An episode of a world; its rules and its task are the instructions, and its score goes to stderr when it has ended.
 
+    There are no replies over MCP, only calls, so a world's limit on turns does not hold.
+
     Args:
         env_id: The world.
         seed: Of the instance.
@@ -99,7 +101,7 @@ class WorldEpisode:
         self.name = env_id
         self._env = tool_env(make(env_id, **options))
         chat, _ = self._env.reset(seed=seed)
-        self.tools = self._env.tools
+        self.tools: Sequence[Tool] = self._env.tools
         self.instructions = f"{self._env.world.rules()}\n\n{chat.messages[1].text}"
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
@@ -116,7 +118,7 @@ class WorldEpisode:
 
 
 def open_episode(target: str, seed: int, **options: Any) -> Episode:
-    """An episode of servers of the office (joined by `+`) or of a world.
+    """An episode of servers of the office (joined by `+`), which are empty at first, or of a world.
 
     Raises:
         gymnasium.error.Error: There is no such world.
@@ -126,7 +128,7 @@ def open_episode(target: str, seed: int, **options: Any) -> Episode:
         return WorldEpisode(target, seed, **options)
     if options:
         raise ValueError(f"servers of the office have no options, got {sorted(options)[0]!r}")
-    return OfficeEpisode(target)
+    return OfficeEpisode(Office(target.split("+")))
 
 
 def build_server(episode: Episode) -> Server[Any]:

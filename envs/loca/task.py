@@ -7,11 +7,12 @@ learnt, the optimal calls are the steps that may be taken next.
 from __future__ import annotations
 
 import functools
+import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
@@ -93,7 +94,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def generate(self) -> None:
         """Draw a state of the length asked for, or take a copy of the one that was drawn for the same seed."""
-        drawn = _draw(type(self), self.config, int(self.rng.integers(2**63)))
+        kind: Any = type(self)
+        drawn: _Drawn = _draw(kind, self.config, int(self.rng.integers(2**63)))
         self.office, self.truth, self.tokens = pickle.loads(drawn.state)
         self.max_turns = self.config.budget(drawn.steps)
 
@@ -121,7 +123,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     @classmethod
     def at_horizon(cls, steps: int) -> Mapping[str, Any]:
         """The size whose reference plan has about `steps` steps."""
-        low, high = _steps(cls, 4), _steps(cls, 12)
+        kind: Any = cls
+        low, high = _steps(kind, 4), _steps(kind, 12)
         size = 4 + round((steps - low) * 8 / max(1, high - low))
         if not 1 <= size <= MAX_SIZE or (high == low and steps != low):
             raise ValueError(f"{cls.__name__} has no size with a plan of about {steps} steps; it has {low} at size 4, {high} at 12")
@@ -183,8 +186,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     @classmethod
     def read_task(cls, task: str) -> Self:
         """A world that knows the task, which is the same for all instances."""
-        world: Self = cls(cls.Config(), 0)
-        return world
+        return cls(cast("OfficeT", cls.Config()), 0)
 
     def read_result(self, call: ToolCall, result: str) -> None:
         """Take in what a call told."""
@@ -217,7 +219,7 @@ class _Drawn:
 
 
 @functools.lru_cache(maxsize=8)
-def _draw(task: type[OfficeTask[Any]], config: OfficeConfig, seed: int) -> _Drawn:
+def _draw(task: Any, config: OfficeConfig, seed: int) -> _Drawn:
     """Draw a state of the length that a configuration asks for, from sizes that are ever better guesses."""
     if config.size is not None:
         return _draw_size(task, config, (seed, config.size), config.size)
@@ -237,7 +239,7 @@ def _better(length: int, tried: Sequence[tuple[int, int]]) -> int:
     The exponent makes this converge for lengths that grow with the size, with its square, or with anything between.
     """
     size, tokens = min(tried, key=lambda item: abs(item[1] - length))
-    return min(MAX_SIZE, max(1, round(size * (length / max(1, tokens)) ** 0.75)))
+    return min(MAX_SIZE, max(1, round(size * math.pow(length / max(1, tokens), 0.75))))
 
 
 def _draw_size(task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[int, int], size: int) -> _Drawn:
@@ -262,5 +264,6 @@ def _draw_size(task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[in
 
 
 @functools.cache
-def _steps(task: type[OfficeTask[Any]], size: int) -> int:
-    return _draw(task, task.Config(size=size), 0).steps
+def _steps(task: Any, size: int) -> int:
+    drawn: _Drawn = _draw(task, task.Config(size=size), 0)
+    return drawn.steps

@@ -22,12 +22,13 @@ _COLOUR = re.compile(r"#?([0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})")
 _NAME = re.compile(r"[A-Za-z_\\][\w.\\]{0,254}")
 _CELL_LIKE = re.compile(r"[A-Za-z]{1,3}[0-9]+|[Rr][0-9]*[Cc]?[0-9]*")
 _RULES = {
-    "color_scale": "ColorScaleRule",
-    "data_bar": "DataBarRule",
-    "icon_set": "IconSetRule",
-    "formula": "FormulaRule",
-    "cell_is": "CellIsRule",
+    "color_scale": ("ColorScaleRule", ("start_type", "start_color", "end_type", "end_color")),
+    "data_bar": ("DataBarRule", ("start_type", "end_type", "color")),
+    "icon_set": ("IconSetRule", ("icon_style", "type", "values")),
+    "formula": ("FormulaRule", ("formula",)),
+    "cell_is": ("CellIsRule", ("operator", "formula")),
 }
+"""The rules of conditional formats: their makers, and what these need."""
 _TOTALS: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": math.fsum,
     "average": lambda values: math.fsum(values) / len(values),
@@ -76,6 +77,8 @@ def style(cell: Any, wanted: Mapping[str, Any]) -> None:
     styles = library().styles
     font = {name: True for name in ("bold", "italic") if wanted[name]} | ({"underline": "single"} if wanted["underline"] else {})
     if wanted["font_size"] is not None:
+        if not 1 <= wanted["font_size"] <= 409:
+            raise ToolError(f"invalid argument: font_size must be 1 to 409, got {echo(wanted['font_size'])}")
         font["size"] = wanted["font_size"]
     if wanted["font_color"] is not None:
         font["color"] = colour(wanted["font_color"])
@@ -106,15 +109,20 @@ def _changed(held: Any, changes: Mapping[str, Any]) -> Any:
 def rule(wanted: Mapping[str, Any]) -> Any:
     """A conditional format out of its `type` and `params`; `fill` and `font` among these may be objects."""
     kind, given = wanted.get("type"), wanted.get("params", {})
-    if kind not in _RULES or not isinstance(given, Mapping):
+    if not isinstance(kind, str) or kind not in _RULES or not isinstance(given, Mapping):
         raise ToolError(f"invalid argument: conditional_format needs params and a type, one of {', '.join(_RULES)}")
+    maker, needed = _RULES[kind]
+    if any(given.get(name) is None for name in needed) or not all(
+        isinstance(item, (str, int, float)) for name in ("formula", "values") for item in given.get(name) or ()
+    ):
+        raise ToolError(f"invalid argument: params of {kind} must have {', '.join(needed)}; formula and values are lists")
     parameters, styles = dict(given), library().styles
     if isinstance(parameters.get("fill"), Mapping):
         shade = colour(str(parameters["fill"].get("fgColor", "FFC7CE")))
         parameters["fill"] = styles.PatternFill("solid", start_color=shade, end_color=shade)
     if isinstance(parameters.get("font"), Mapping):
         parameters["font"] = styles.Font(**parameters["font"])
-    return getattr(library().formatting.rule, _RULES[kind])(**parameters)
+    return getattr(library().formatting.rule, maker)(**parameters)
 
 
 def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> Any:

@@ -31,7 +31,8 @@ MAX_SHEETS = 200
 
 _CACHED_BYTES = 2**19
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-_TITLE = re.compile(r"[^\[\]:*?/\\]{1,31}")
+_SET = re.compile(r"\{([^{}]*)\}")
+_TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 
 
 class Workbooks(Server):
@@ -63,7 +64,9 @@ class Workbooks(Server):
             yield book
             self._save(path, book)
         except failures() as error:
-            raise ToolError(f"invalid argument: the workbook cannot hold this: {str(error)[:200]}") from None
+            # The library names the values that it allows as a set, whose order is another in each process.
+            text = _SET.sub(lambda found: ", ".join(sorted(found[1].split(", "))), str(error))
+            raise ToolError(f"invalid argument: the workbook cannot hold this: {text[:300]}") from None
 
     @contextmanager
     def _edit_sheet(self, path: str, title: str) -> Iterator[Any]:

@@ -116,7 +116,7 @@ class Filesystem(Server):
             edits: Replacements, made in this order. The old text must be in the file, apart from the indentation of its lines.
             dryRun: Only show the diff.
         """
-        old = self._text(path).replace("\r\n", "\n")
+        old = self.desk.files.read_text(path).replace("\r\n", "\n")
         new = apply_edits(old, [Edit(edit["oldText"], edit["newText"]) for edit in edits])
         shown = show_diff(old, new, self.desk.files.resolve(path))
         if not dryRun:

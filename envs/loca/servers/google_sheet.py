@@ -41,7 +41,7 @@ class GoogleSheet(Spreadsheets):
 
         Rows end with their last filled cell; an empty cell is None; a date that was typed in is the text that was typed.
         """
-        found = self._sheet(spreadsheet, sheet) if sheet is not None else self.store.find("sheets", spreadsheet=spreadsheet)[0]
+        found = self._sheet(spreadsheet, sheet) if sheet is not None else self._sheets(spreadsheet)[0]
         values = self._values(found, None, lambda cell: cell["s"] if cell.get("k") else cell["v"], whole=True)
         return [[value if value != "" else None for value in row] for row in values]
 

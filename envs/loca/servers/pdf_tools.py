@@ -191,7 +191,7 @@ class PdfTools(Server):
 
 
 def _pages(search: dict[str, Any]) -> int:
-    return -(-len(search["found"]) // search["size"])
+    return int(-(-len(search["found"]) // search["size"]))
 
 
 def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]:

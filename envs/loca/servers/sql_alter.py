@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from agentgym.envs.loca.servers.sql import Column, Table, TableName, path, quote
-from agentgym.envs.loca.servers.sql_statements import Outcome, Warehouse, _said
+from agentgym.envs.loca.servers.sql_trees import said
+from agentgym.envs.loca.servers.sql_values import Outcome
 from agentgym.tools import ToolError
+
+if TYPE_CHECKING:
+    from agentgym.envs.loca.servers.sql_statements import Warehouse
 
 
 class Alteration:
@@ -92,10 +96,10 @@ class Alteration:
 
     def options(self, action: exp.AlterSet) -> None:
         """SET COMMENT or SET OPTIONS of the table."""
-        said = [_said(item) for item in action.expressions if isinstance(item, exp.Properties)]
-        if not said:
+        given = [said(item) for item in action.expressions if isinstance(item, exp.Properties)]
+        if not given:
             raise ToolError("invalid argument: of a table only the comment (or description) can be set")
-        self.comment = said[-1]
+        self.comment = given[-1]
 
     def constrain(self, action: exp.AddConstraint) -> None:
         """ADD PRIMARY KEY, which is noted and not enforced, as in the warehouses; other constraints are not kept."""

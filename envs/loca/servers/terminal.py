@@ -122,7 +122,7 @@ class Terminal(Server):
             end_row: The last row.
             as_json: Whether to check that the file is JSON, and to show it with indentation.
         """
-        lines = self._lines(path)
+        lines = _split(self.desk.files.read(self._path(path)).decode("utf-8", "replace"))
         if start_row is None:
             text = "".join(lines)
             if as_json:
@@ -226,9 +226,9 @@ class Terminal(Server):
         return self.desk.files.resolve(posixpath.join(self._directory(), path) if not path.startswith("/") else path)
 
     def _lines(self, path: str) -> list[str]:
-        lines = _split(self.desk.files.read(self._path(path)).decode("utf-8", "replace"))
+        lines = _split(self.desk.files.read_text(self._path(path)))
         if len(lines) > MAX_LINES:
-            raise ToolError(f"limit exceeded: the file has {len(lines)} rows, at most {MAX_LINES} can be worked on so")
+            raise ToolError(f"limit exceeded: the file has {len(lines)} rows, at most {MAX_LINES} can be edited so")
         return lines
 
     def _write(self, full: str, content: str | bytes) -> None:

@@ -81,15 +81,14 @@ class Lines(Terms):
         for field, kind in _KINDS.items():
             for given in data.get(field, ()):
                 self._put(items, kind, given, shelf)
-        if "coupon_lines" in data:
-            codes = dict.fromkeys(str(line["code"]).lower() for line in data["coupon_lines"])
+        before = [item["code"] for item in items if item["type"] == "coupon"]
+        codes = list(dict.fromkeys(line["code"].lower() for line in data["coupon_lines"])) if "coupon_lines" in data else before
+        if codes != before:
             items = [item for item in items if item["type"] != "coupon"]
-            coupons = [{**_NEW_ITEM, "id": 0, "order_id": order["id"], "type": "coupon", "code": code} for code in codes]
-            self._check_coupons(order, items, list(codes))
-            items += coupons
-        lines = [item for item in items if item["type"] == "line_item"]
-        coupons = [item for item in items if item["type"] == "coupon"]
-        if "coupon_lines" in data or ("line_items" in data and coupons):
+            self._check_coupons(order, items, codes)
+            items += [{**_NEW_ITEM, "id": 0, "order_id": order["id"], "type": "coupon", "code": code} for code in codes]
+        if codes != before or ("line_items" in data and codes):
+            lines, coupons = ([item for item in items if item["type"] == kind] for kind in ("line_item", "coupon"))
             self._discount(lines, coupons)
         if held or shelf.rates:
             self._tax(order, items, shelf.rates)

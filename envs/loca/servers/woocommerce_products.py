@@ -112,8 +112,8 @@ class Products(Shop):
             "sku IN (SELECT value FROM json_each(?))": [part.strip() for part in sku.split(",")] if sku else None,
             "featured = ?": featured,
             "on_sale = ?": onSale,
-            "price <> '' AND CAST(price AS REAL) >= ?": float(as_amount(minPrice, "minPrice")) if minPrice else None,
-            "price <> '' AND CAST(price AS REAL) <= ?": float(as_amount(maxPrice, "maxPrice")) if maxPrice else None,
+            "price <> '' AND CAST(price AS REAL) >= ?": _bound(minPrice, "minPrice"),
+            "price <> '' AND CAST(price AS REAL) <= ?": _bound(maxPrice, "maxPrice"),
             "stock_status = ?": stockStatus,
         }
         return self._shown_products(self._ids("products", where, f"{_ORDERS[orderby]} {order}, id {order}", page, perPage))
@@ -319,6 +319,11 @@ def _is_on_sale(row: Row, details: Row, now: str) -> bool:
     if not row["sale_price"] or not row["regular_price"] or Decimal(row["sale_price"]) >= Decimal(row["regular_price"]):
         return False
     return (details["date_on_sale_from"] or now) <= now <= (details["date_on_sale_to"] or now)
+
+
+def _bound(text: str | None, name: str) -> float | None:
+    price = as_amount(text or "", name)
+    return float(price) if price else None
 
 
 def _id_list(text: str | None, name: str) -> list[int] | None:

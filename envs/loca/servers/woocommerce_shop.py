@@ -113,7 +113,7 @@ def ascii_lower(text: str) -> str:
 
 
 class Shop(Server):
-    """Tables and helpers of the shop; the tools are in the classes above."""
+    """Tables and helpers of the shop; the tools are in the classes above. The session holds the settings that were changed."""
 
     name: ClassVar[str] = "woocommerce"
     schema: ClassVar[str] = _TABLES + PRESETS
@@ -123,16 +123,23 @@ class Shop(Server):
 
         Raises:
             ToolError: There is no such setting.
+            ValueError: It cannot have that value.
         """
-        self.store.get("settings", id)
+        held = self.store.get("settings", id)
+        if held["options"] and value not in held["options"]:
+            raise ValueError(f"{id} must be one of {', '.join(held['options'])}, got {value!r}")
+        if held["type"] == "number" and not value.lstrip("-").replace(".", "", 1).isdigit():
+            raise ValueError(f"{id} must be a number, got {value!r}")
         self.store.update("settings", id, value=value)
+        self.session[id] = value
 
     def deliveries(self) -> list[Row]:
         """The events that were sent to webhooks, in order."""
         return self.store.find("deliveries")
 
     def _setting(self, id: str) -> str:
-        return str(self.store.value("SELECT value FROM settings WHERE id = ?", id))
+        changed = self.session.get(id)
+        return str(changed or self.store.value("SELECT value FROM settings WHERE id = ?", id))
 
     def _now(self) -> str:
         """The time of something that happens now."""
@@ -143,7 +150,7 @@ class Shop(Server):
         return stamp(record.get(name) or self.desk.clock.now())
 
     def _offset(self) -> timedelta:
-        return timedelta(hours=float(self._setting("gmt_offset")))
+        return timedelta(hours=float(self.session.get("gmt_offset", 0)))
 
     def _dates(self, row: Row, *names: str) -> Row:
         """Dates of a record in site time and in GMT, under the names of the API."""

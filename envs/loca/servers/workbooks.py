@@ -18,13 +18,15 @@ from agentgym.tools import ToolError
 MAX_BYTES = 64 * 2**20
 """Bytes of all parts of a workbook, unpacked."""
 MAX_PARTS = 2_000
-MAX_CELLS = 200_000
+MAX_CELLS = 100_000
 MAX_ROWS = 100_000
 MAX_COLUMNS = 16_384
-MAX_SPREAD = 2_000_000
+MAX_SPREAD = 1_000_000
 """Cells from the first column to the last filled one of each row, in all."""
-MAX_OTHERS = 100_000
+MAX_OTHERS = 30_000
 """XML elements of other kinds, such as styles and rules."""
+MAX_SHARED = 2_000_000
+"""Characters of the longest formula times the cells that share one: each of them is worked out when a workbook is opened."""
 MAX_TEXT = 32_767
 
 UNREADABLE = (
@@ -35,6 +37,8 @@ UNREADABLE = (
 
 _CELLS = frozenset(("row", "c", "v", "f", "is", "t", "si"))
 _OPENED = frozenset(("mergeCell", "hyperlink", "table"))
+_BEFORE = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
+"""What may stand before the first sign of XML: marks of its encoding and white space."""
 _STAMP = (1980, 1, 1, 0, 0, 0)
 
 
@@ -142,7 +146,7 @@ def check_workbook(data: bytes) -> None:
             look = _Look()
             for part in parts:
                 with archive.open(part) as stream:
-                    look.through(stream, xml=part.filename.lower().endswith((".xml", ".rels", ".vml")))
+                    look.through(stream)
     except (*UNREADABLE, RuntimeError) as error:
         raise ToolError(f"invalid argument: the file is no workbook that can be read ({type(error).__name__})") from None
 
@@ -152,20 +156,23 @@ class _Look:
 
     def __init__(self) -> None:
         self._bytes = self._cells = self._spread = self._others = self._opened = 0
-        self._row = self._column = 0
+        self._row = self._column = self._shared = self._longest = self._began = 0
 
-    def through(self, stream: Any, *, xml: bool) -> None:
-        """Count one part, chunk by chunk."""
-        parser = expat.ParserCreate()
+    def through(self, stream: Any) -> None:
+        """Count one part, chunk by chunk. It is XML if it begins as such: what it is called is no matter."""
+        parser = self._parser = expat.ParserCreate()
         parser.StartElementHandler = self._element
         parser.StartDoctypeDeclHandler = self._doctype
         self._row = self._column = 0
-        while chunk := stream.read(2**16):
+        chunk = stream.read(2**16)
+        xml = chunk != b"" and chunk.lstrip(_BEFORE)[:1] in (b"<", b"")
+        while chunk:
             self._bytes += len(chunk)
             if self._bytes > MAX_BYTES:
                 raise ToolError(f"limit exceeded: a workbook has at most {MAX_BYTES} bytes unpacked")
             if xml:
                 parser.Parse(chunk)
+            chunk = stream.read(2**16)
         if xml:
             parser.Parse(b"", True)  # noqa: FBT003 - it has no name
 
@@ -178,6 +185,9 @@ class _Look:
             self._cell(attributes.get("r", ""))
         elif kind == "row":
             self._row, self._column = int(attributes["r"]) if "r" in attributes else self._row + 1, 0
+        elif kind == "f":
+            self._shared += attributes.get("t") == "shared"
+            self._began, self._parser.EndElementHandler = self._parser.CurrentByteIndex, self._formula
         elif kind in _OPENED:
             self._opened += _size(attributes.get("ref", ""))
         if kind not in _CELLS:
@@ -188,6 +198,12 @@ class _Look:
             )
         if self._row > MAX_ROWS or self._column > MAX_COLUMNS:
             raise ToolError(f"limit exceeded: a sheet has at most {MAX_ROWS} rows and {MAX_COLUMNS} columns")
+
+    def _formula(self, _: str) -> None:
+        self._longest = max(self._longest, self._parser.CurrentByteIndex - self._began)
+        self._parser.EndElementHandler = None
+        if self._shared * self._longest > MAX_SHARED:
+            raise ToolError(f"limit exceeded: shared formulas of a workbook come to more than {MAX_SHARED} characters")
 
     def _cell(self, place: str) -> None:
         letters = place.rstrip("0123456789")

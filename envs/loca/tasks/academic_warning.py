@@ -68,7 +68,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
     def draw(self, size: int) -> None:
         """Draw students, their exams, the latest quiz and what is in the log already."""
-        exams = self.config.exams or min(15, 1 + -(-size // 45))
+        exams = min(15, 1 + -(-size // 45)) if self.config.exams is None else self.config.exams
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
         classes = [f"Class {chr(65 + int(self.rng.integers(max(3, min(26, size // 50)))))}" for _ in ids]
@@ -80,9 +80,9 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         scores = {student[0]: self._scores(kind, exams) for student, kind in zip(stayed, kinds, strict=True)}
         tables: dict[str, list[Sequence[Any]]] = {f"scores_{2401 + 100 * (k // 12) + k % 12}": [] for k in range(exams)}
         for k, rows in enumerate(tables.values()):
-            rows += [(*s, scores[s[0]][0][k] / 10) for s in stayed if scores[s[0]][0][k] is not None]
+            rows += [(*s, score / 10) for s in stayed if (score := scores[s[0]][0][k]) is not None]
             rows += [(*s, round(float(self.rng.uniform(40, 100)), 1)) for s in left]
-            self.rng.shuffle(rows)  # type: ignore[arg-type]
+            self.rng.shuffle(rows)
         for name, rows in tables.items():
             cloud.load(DATASET, name, TYPES, rows)
         cloud.load(
@@ -92,7 +92,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             [(c, names[k]) for k, c in enumerate(sorted(set(classes)))],
         )
         latest = [(*s, scores[s[0]][1] / 10) for s in stayed] + [(*s, round(float(self.rng.uniform(20, 60)), 1)) for s in new]
-        self.rng.shuffle(latest)  # type: ignore[arg-type]
+        self.rng.shuffle(latest)
         files.write(LATEST, write_csv(tuple(TYPES), [dict(zip(TYPES, row, strict=True)) for row in latest]))
         for student in left:
             cloud.logging_write_log(LOG, f"Student {student[1]} ({student[0]}) fell by more than 45 % last term.", "CRITICAL")

@@ -259,17 +259,17 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 def _same_date(found: Any, wanted: Any) -> bool:
     """A date as text MM/DD/YYYY, with or without leading zeros, or as a date of Excel."""
     if isinstance(found, date):
-        return f"{found:%m/%d/%Y}" == wanted
+        return loose(f"{found:%m/%d/%Y}", wanted)
     parts = re.fullmatch(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})", as_text(found))
-    return f"{int(parts[1]):02}/{int(parts[2]):02}/{parts[3]}" == wanted if parts else loose(found, wanted)
+    return loose(f"{int(parts[1]):02}/{int(parts[2]):02}/{parts[3]}" if parts else found, wanted)
 
 
 def _same_time(found: Any, wanted: Any) -> bool:
     """A time as text HH:MM, perhaps with seconds that are 0, or as a time of Excel."""
     if isinstance(found, (time, datetime)):
-        return f"{found:%H:%M:%S}" == f"{wanted}:00"
+        return loose(f"{found:%H:%M:%S}", f"{wanted}:00")
     parts = re.fullmatch(r"([0-9]{1,2}):([0-9]{2})(:00)?", as_text(found))
-    return f"{int(parts[1]):02}:{parts[2]}" == wanted if parts else loose(found, wanted)
+    return loose(f"{int(parts[1]):02}:{parts[2]}" if parts else found, wanted)
 
 
 def _same_number(found: Any, wanted: Any) -> bool:

@@ -101,7 +101,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         canvas.login_as(LOGIN)
         self._write_files(notes)
         for name, title in (("quizzes", "quiz_title"), ("assignments", "assignment_title")):
-            self.truth[name].sort(key=lambda row, title=title: _order(row, title))  # type: ignore[misc]
+            self.truth[name].sort(key=lambda row, title=title: _order(row, title))
         self.truth["canvas"] = digest(canvas.store, *KEPT)
         files = self.office.desk.files
         self.truth["files"] = {path: files.read(path) for path in files.walk()}
@@ -138,10 +138,10 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             due, ahead = self._due(sure)
             kind = str(self.rng.choice(["Midterm", "Chapter", "Unit"]))
             count, attempts = int(self.rng.integers(2, 12)), int(self.rng.integers(1, 4))
-            fields = {"time_limit": int(self.rng.choice([30, 45, 60, 90])), "allowed_attempts": attempts}
+            fields: dict[str, Any] = {"time_limit": int(self.rng.choice([30, 45, 60, 90])), "allowed_attempts": attempts}
             fields |= {"points_possible": 10 * count, "scoring_policy": str(self.rng.choice(["keep_highest", "keep_latest"]))}
             title = f"{course['course_code']} {kind} Quiz {k + 1}"
-            canvas.add_quiz(course_id, title, due_at=due, question_count=count, **fields)  # type: ignore[arg-type]
+            canvas.add_quiz(course_id, title, due_at=due, question_count=count, **fields)
             if ahead:
                 yield {**course, "quiz_title": title, "number_of_questions": count, **fields, "deadline": due}
 

@@ -89,7 +89,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                 if track == targets.get(key):
                     reminders[key] = final - BEFORE
             mails += self._news(key, name)
-        self.rng.shuffle(mails)  # type: ignore[arg-type]
+        self.rng.shuffle(mails)
         email, files = self.office.get(Email), self.office.desk.files
         email.add_user(ME, "wright-2025", "Simon Wright")
         email.login_as(ME)
@@ -150,7 +150,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         for key, track in sorted(targets.items()):
             newest = max((fact for fact in told if fact["key"] == key and fact["track"] == track), key=lambda fact: fact["date"])
             begin = _read_day(newest["due"]) - BEFORE
-            moments = {"start": {"dateTime": begin.isoformat()}, "end": {"dateTime": (begin + BEFORE).isoformat()}}
+            moments: dict[str, Any] = {"start": {"dateTime": begin.isoformat()}, "end": {"dateTime": (begin + BEFORE).isoformat()}}
             title = f"{key} camera-ready deadline"
             label = f"Set the reminder of {key} to 3 hours before {newest['due']}, 23:59 AoE."
             events.append(write(label, self.outputs[0], "create_event", same=("start",), summary=title, **moments))
