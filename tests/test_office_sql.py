@@ -9,6 +9,8 @@ import json
 import pickle
 import random
 import sqlite3
+import subprocess
+import sys
 import time
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -269,3 +271,37 @@ def test_types_have_names_in_both_dialects() -> None:
         from_snowflake("NOPE")
     with pytest.raises(ValueError, match=r"every row of ds.t must have 2 values"):
         BigQuery().load("ds", "t", {"a": "INT64", "b": "INT64"}, [(1,)])
+
+
+def test_heavy_libraries_are_not_imported_before_they_are_needed() -> None:
+    code = (
+        "import sys, agentgym; from agentgym.envs.loca.servers.bigquery import BigQuery; "
+        "from agentgym.envs.loca.servers.snowflake import Snowflake; "
+        "server = BigQuery(); server.load('d', 't', {'a': 'INT64'}, [(1,)]); Snowflake().list_databases(); "
+        "assert not {'duckdb', 'sqlglot'} & set(sys.modules), 'imported'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("module", ["duckdb", "sqlglot"])
+def test_a_library_that_is_missing_is_named_with_its_remedy(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("agentgym.envs.loca.servers.sql_")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=r"pip install 'agentgym\[office\]'"):
+        bigquery().bigquery_run_query("SELECT 1")
+
+
+def test_tables_under_a_pattern_are_read_as_they_are_now() -> None:
+    server = BigQuery()
+    for k in range(300):
+        server.load("ab", f"s_{k}", {"a": "INT64", "b": "STRING"}, [(k, "x"), (k, None)])
+    query = "SELECT COUNT(*) AS n, SUM(a) AS s, COUNT(b) AS b, COUNT(DISTINCT _TABLE_SUFFIX) AS t FROM `ab.s_*`"
+    assert ask(server, query) == [{"n": 600, "s": 2 * 44_850, "b": 300, "t": 300}]
+    server.bigquery_run_query("INSERT ab.s_7 (a, b) VALUES (1000, 'y')")
+    server.bigquery_run_query("CREATE TABLE ab.s_more (a INT64, c FLOAT64)")
+    server.bigquery_run_query("DROP TABLE ab.s_299")
+    assert ask(server, query) == [{"n": 599, "s": 2 * 44_850 + 1000 - 598, "b": 300, "t": 299}]
+    assert ask(server, "SELECT a FROM `ab.s_*` WHERE _TABLE_SUFFIX = '7' ORDER BY a") == [{"a": 7}, {"a": 7}, {"a": 1000}]
+    with pytest.raises(ToolError, match=r"not found: ab.x\* does not match any table"):
+        ask(server, "SELECT 1 AS a FROM `ab.x*`")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from agentgym.envs.loca.servers.bigquery_files import as_csv, as_lines, load_csv
 from agentgym.envs.loca.servers.desk import Desk, iso
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.sql import Column, Engine, Schema, TableName, path
+from agentgym.envs.loca.servers.sql import Engine, named_remedy
+from agentgym.envs.loca.servers.sql_tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.sql_types import bigquery_field, from_bigquery
 from agentgym.envs.loca.servers.sql_values import Outcome, Rows, fit
 from agentgym.tools import ToolError, echo, tool
@@ -211,7 +212,8 @@ class BigQuery(Server):
         self.engine.close()
 
     def _house(self) -> GoogleSQL:
-        from agentgym.envs.loca.servers.sql_bigquery import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
+        with named_remedy():
+            from agentgym.envs.loca.servers.sql_bigquery import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return GoogleSQL(self.engine, self.desk.clock.now(), PROJECT)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from agentgym.envs.loca.servers.sql import Column, TableName
+from agentgym.envs.loca.servers.sql_tables import Column, TableName
 from agentgym.envs.loca.servers.sql_values import Rows
 from agentgym.tools import ToolError, echo
 

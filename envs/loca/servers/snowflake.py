@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.envs.loca.servers.desk import Desk
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.sql import Column, Engine, Schema, TableName, path
+from agentgym.envs.loca.servers.sql import Engine, named_remedy
+from agentgym.envs.loca.servers.sql_tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.sql_types import from_snowflake, snowflake_type
 from agentgym.envs.loca.servers.sql_values import Outcome, fit
 from agentgym.tools import ToolError, echo, tool
@@ -176,7 +177,8 @@ class Snowflake(Server):
         self.engine.close()
 
     def _house(self) -> SnowSQL:
-        from agentgym.envs.loca.servers.sql_snowflake import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
+        with named_remedy():
+            from agentgym.envs.loca.servers.sql_snowflake import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return SnowSQL(self.engine, self.desk.clock.now(), self.session)
 

@@ -13,8 +13,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from agentgym.envs.loca.servers.sql_tables import (
+    Column,
+    Schema,
+    Table,
+    TableName,
+    declare,
+    fields_of,
+    path,
+    quote,
+    table_of,
+    unpacked,
+)
 from agentgym.envs.loca.servers.sql_values import Rows, converter, packed
 from agentgym.tools import ToolError
 
@@ -41,53 +53,6 @@ _CONFIG: dict[str, Any] = {
     "temp_directory": "",
 }
 
-TableName: TypeAlias = tuple[str, str]
-"""Schema and name of a table; the schema is that of the engine, such as `ab_testing` or `SALES.PUBLIC`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column: its name, its DuckDB type, and what is declared of it."""
-
-    name: str
-    type: str
-    nullable: bool = True
-    default: str | None = None
-    comment: str = ""
-    key: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table or, with the SQL of its query, a view.
-
-    Attributes:
-        columns: Its columns in order.
-        data: For each column a JSON array of its values as DuckDB casts them to text.
-        rows: How many records it has.
-        comment: What is said of it.
-        view: The query of a view, in the SQL of DuckDB.
-        needs: The tables that the query reads.
-        created: When it was made.
-    """
-
-    columns: tuple[Column, ...]
-    data: tuple[str, ...] = ()
-    rows: int = 0
-    comment: str = ""
-    view: str = ""
-    needs: tuple[TableName, ...] = ()
-    created: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """A schema: what is said of it, when it was made, and what else its server notes."""
-
-    comment: str = ""
-    created: str = ""
-    notes: str = ""
-
 
 @dataclass
 class Engine:
@@ -109,6 +74,7 @@ class Engine:
         self._live: duckdb.DuckDBPyConnection | None = None
         self._held: set[TableName] = set()  # are in DuckDB
         self._stale: set[TableName] = set()  # have other rows there than in `tables`
+        self._merged: dict[tuple[TableName, ...], TableName] = {}
 
     def load(self, name: TableName, columns: Sequence[Column], rows: Sequence[Sequence[Any]], created: datetime) -> None:
         """Make or replace a table with records; fast for many.
@@ -135,13 +101,32 @@ class Engine:
         data = [packed([row[k] for row in rows]) for k in range(len(columns))]
         start = [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"] if made else []
         start += [f"DELETE FROM {path(name)}"] if replace_rows and not made else []
-        insert = f"INSERT INTO {path(name)} SELECT {_unpacked(columns)}"
+        insert = f"INSERT INTO {path(name)} SELECT {unpacked(columns)}"
         self.write([*start, insert], [name], [] if made else [name], now, schema=name[0], values=data)
         if made:
             self.define(name, Table(tuple(columns), created=now.isoformat()))
 
+    def merge(self, names: Sequence[TableName], start: int) -> TableName:
+        """Have DuckDB hold several tables as one, with the names from a place on in the column `_TABLE_SUFFIX`."""
+        key = tuple(names)
+        if key not in self._merged:
+            tables = [self.table(name) for name in names]
+            kinds = {column.name: column.type for table in reversed(tables) for column in table.columns}
+            values: dict[str, list[Any]] = {label: [] for label in kinds}
+            for table in tables:
+                given = dict(zip((column.name for column in table.columns), table.data, strict=True))
+                for label in kinds:
+                    values[label] += json.loads(given[label]) if given.get(label) else [None] * table.rows
+            kinds["_TABLE_SUFFIX"] = "VARCHAR"
+            ends = ([name[1][start:]] * table.rows for name, table in zip(names, tables, strict=True))
+            values["_TABLE_SUFFIX"] = [end for group in ends for end in group]
+            self._merged[key] = ("lib", f"merged {len(self._merged)}")
+            self._put(self._merged[key], [Column(label, kind) for label, kind in kinds.items()], list(map(packed, values.values())))
+        return self._merged[key]
+
     def define(self, name: TableName, table: Table | None) -> None:
         """Note what DuckDB was made to hold under a name, or that it holds nothing."""
+        self._merged.clear()
         if table is None:
             self.tables.pop(name, None)
             self._held.discard(name)
@@ -223,16 +208,21 @@ class Engine:
                 live.execute("ROLLBACK")
                 raise
         self._stale.update(targets)
+        self._merged.clear()
         return answer
 
     def lend(self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Have DuckDB hold a table that is none of the catalogue, such as a view of the information schema."""
-        live = self._open()
         data = [packed([row[k] for row in rows]) for k in range(len(columns))]
         kinds = ["BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR" for k in range(len(columns))]
         declared = [Column(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-        live.execute(f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, declared))})")
-        live.execute(f"INSERT INTO {path(name)} SELECT {_unpacked(declared)}", data)
+        self._put(name, declared, data)
+
+    def _put(self, name: TableName, columns: Sequence[Column], data: Sequence[str]) -> None:
+        live = self._open()
+        live.execute(f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})")
+        if data and data[0] != "[]":
+            live.execute(f"INSERT INTO {path(name)} SELECT {unpacked(columns)}", list(data))
 
     def columns_of(
         self, name: TableName, before: Sequence[Column] = (), renamed: Mapping[str, str] | None = None
@@ -254,17 +244,17 @@ class Engine:
         self._save_all()
         if self._live is not None:
             self._live.close()
-        self._live, self._held = None, set()
+        self._live, self._held, self._merged = None, set(), {}
 
     def __getstate__(self) -> dict[str, Any]:
         self._save_all()
         held = [self.dialect, list(self.schemas.items()), sorted(self.tables.items())]
-        return {"image": json.dumps(held, default=_fields, ensure_ascii=False)}
+        return {"image": json.dumps(held, default=fields_of, ensure_ascii=False)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.dialect, schemas, tables = json.loads(state["image"])
         self.schemas = {name: Schema(*values) for name, values in schemas}
-        self.tables = {tuple(name): _table(values) for name, values in tables}
+        self.tables = {tuple(name): table_of(values) for name, values in tables}
         self.__post_init__()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
@@ -305,17 +295,15 @@ class Engine:
         if table.view:
             live.execute(f"CREATE OR REPLACE VIEW {path(name)} AS {table.view}")
         else:
-            live.execute(f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, table.columns))})")
-            if table.rows:
-                live.execute(f"INSERT INTO {path(name)} SELECT {_unpacked(table.columns)}", list(table.data))
+            self._put(name, table.columns, table.data)
         self._held.add(name)
 
     @contextmanager
     def _running(self, now: datetime, tables: Sequence[TableName], seed: str) -> Iterator[duckdb.DuckDBPyConnection]:
         """DuckDB with these tables, for one statement, whose errors become `ToolError`s."""
+        live = self._open()
         import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
 
-        live = self._open()
         timer = threading.Timer(SECONDS, live.interrupt)
         try:
             for name in tables:
@@ -335,38 +323,25 @@ class Engine:
             timer.cancel()
 
 
-def declare(column: Column) -> str:
-    """A column as DuckDB is to make it; keys are not enforced, as in the warehouses."""
-    default = f" DEFAULT {column.default}" if column.default else ""
-    return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
-
-
-def _unpacked(columns: Sequence[Column]) -> str:
-    """The columns of a SELECT that gives the records whose values are in one parameter a column, as JSON."""
-    return ", ".join(f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})" for k, column in enumerate(columns, 1))
+@contextmanager
+def named_remedy() -> Iterator[None]:
+    """Say of a library that is missing how to get it."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError("SQL needs DuckDB and SQLGlot: pip install 'agentgym[office]'") from error
 
 
 def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
-    try:
+    with named_remedy():
         import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
-    except ImportError as error:
-        raise ImportError("SQL needs DuckDB and SQLGlot: pip install 'agentgym[office]'") from error
-    macros = import_module(f"agentgym.envs.loca.servers.sql_{dialect}_rewrites").MACROS
+
+        macros = import_module(f"agentgym.envs.loca.servers.sql_{dialect}_rewrites").MACROS
     live = duckdb.connect(":memory:", config=_CONFIG)
     for statement in (*_OPENING, "CREATE SCHEMA lib", *(f"CREATE MACRO lib.{macro}" for macro in macros)):
         live.execute(statement)
     live.execute("SET lock_configuration = true")
     return live
-
-
-def quote(name: str) -> str:
-    """A name as DuckDB reads it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def path(name: TableName) -> str:
-    """The name of a table as DuckDB reads it."""
-    return f"{quote(name[0])}.{quote(name[1])}"
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -384,13 +359,3 @@ def _explain(error: Exception) -> str:
     text = str(error).split("\n\n")[0].split("\nLINE ")[0].split("\nDid you mean")[0]
     kind, colon, rest = text.partition(": ")
     return (rest if colon and kind.endswith("Error") else text).replace("lib.", "").strip()[:600]
-
-
-def _fields(value: Any) -> list[Any]:
-    return [getattr(value, name) for name in value.__slots__]
-
-
-def _table(values: Sequence[Any]) -> Table:
-    columns, data, rows, comment, view, needs, created = values
-    held = tuple(Column(*column) for column in columns)
-    return Table(held, tuple(data), rows, comment, view, tuple(map(tuple, needs)), created)

@@ -1,4 +1,4 @@
-"""ALTER TABLE of the warehouses: columns, comments, names."""
+"""ALTER TABLE and COMMENT ON of the warehouses: columns, comments, names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.sql import Column, Table, TableName, path, quote
-from agentgym.envs.loca.servers.sql_trees import said
+from agentgym.envs.loca.servers.sql_tables import Column, Table, TableName, path, quote
+from agentgym.envs.loca.servers.sql_trees import said, without_last
 from agentgym.envs.loca.servers.sql_values import Outcome
 from agentgym.tools import ToolError
 
@@ -164,3 +164,22 @@ def _note(work: Alteration, before: Table) -> None:
         return
     engine.define(work.name, None)
     engine.define(work.new_name, replace(table, columns=engine.columns_of(work.new_name, work.columns)))
+
+
+def comment(house: Warehouse, tree: exp.Comment) -> Outcome:
+    """Carry out a COMMENT ON a table, view or column.
+
+    Raises:
+        ToolError: It is refused.
+    """
+    kind, text = str(tree.args["kind"]).upper(), tree.expression.name
+    if kind not in ("TABLE", "VIEW", "COLUMN"):
+        raise ToolError(f"invalid argument: COMMENT ON {kind} is not supported; TABLE, VIEW and COLUMN are")
+    column = tree.this.name if kind == "COLUMN" else ""
+    table = exp.Table(**without_last(tree.this)) if column else tree.this
+    name = house.locate(table)
+    if tree.args.get("exists") and name not in house.engine.tables:
+        return Outcome("COMMENT")
+    name = house.find(table)
+    house.say(name, column, text)
+    return Outcome("COMMENT", target=name)

@@ -9,10 +9,11 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.sql import Engine, Table, TableName
+from agentgym.envs.loca.servers.sql import Engine
 from agentgym.envs.loca.servers.sql_bigquery_rewrites import FUNCTIONS, REWRITES
 from agentgym.envs.loca.servers.sql_dialects import default_name
 from agentgym.envs.loca.servers.sql_statements import Warehouse
+from agentgym.envs.loca.servers.sql_tables import Table, TableName
 from agentgym.envs.loca.servers.sql_types import bigquery_type
 from agentgym.envs.loca.servers.sql_values import View
 from agentgym.tools import ToolError, echo
@@ -75,7 +76,8 @@ class GoogleSQL(Warehouse):
         if not table.name.endswith("*"):
             return []
         dataset, pattern = self.locate(table)
-        found = sorted(name for name in self.engine.tables if name[0] == dataset and name[1].startswith(pattern[:-1]))
+        held = self.engine.tables
+        found = sorted(n for n in held if n[0] == dataset and n[1].startswith(pattern[:-1]) and not held[n].view)
         if not found:
             raise ToolError(f"not found: {dataset}.{pattern} does not match any table")
         return found

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.sql import quote
 from agentgym.envs.loca.servers.sql_dialects import COMMON_MACROS, COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.envs.loca.servers.sql_tables import quote
 
 MACROS = (
     "div(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a / b END",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.sql import Column, Table, TableName, declare, path, quote
+from agentgym.envs.loca.servers.sql_tables import Column, Table, TableName, declare, path, quote
 from agentgym.envs.loca.servers.sql_trees import said, source
 from agentgym.envs.loca.servers.sql_values import Outcome
 from agentgym.tools import ToolError

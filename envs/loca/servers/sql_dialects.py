@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import sqlglot
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.sql import Column
+from agentgym.envs.loca.servers.sql_tables import Column
 
 Node: TypeAlias = Any
 """A node of a syntax tree. SQLGlot's classes have few attributes that type checkers know."""

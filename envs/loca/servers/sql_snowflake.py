@@ -14,10 +14,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
-from agentgym.envs.loca.servers.sql import Engine, Schema, Table, TableName
+from agentgym.envs.loca.servers.sql import Engine
 from agentgym.envs.loca.servers.sql_dialects import default_name
 from agentgym.envs.loca.servers.sql_snowflake_rewrites import FUNCTIONS, REWRITES
 from agentgym.envs.loca.servers.sql_statements import Warehouse
+from agentgym.envs.loca.servers.sql_tables import Schema, Table, TableName
 from agentgym.envs.loca.servers.sql_types import snowflake_bare, snowflake_type
 from agentgym.envs.loca.servers.sql_values import Outcome, Rows, View
 from agentgym.tools import ToolError, echo

@@ -16,14 +16,18 @@ from typing import Any, ClassVar
 import sqlglot
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.sql import Column, Engine, Schema, TableName, path
-from agentgym.envs.loca.servers.sql_alter import alter
+from agentgym.envs.loca.servers.sql import Engine
+from agentgym.envs.loca.servers.sql_alter import alter, comment
 from agentgym.envs.loca.servers.sql_create import create
-from agentgym.envs.loca.servers.sql_trees import READS, check_length, is_cte, is_reading, kind_of, point, said, union, without_last
+from agentgym.envs.loca.servers.sql_tables import Column, Schema, TableName, path
+from agentgym.envs.loca.servers.sql_trees import READS, check_length, is_cte, is_reading, kind_of, point, said
 from agentgym.envs.loca.servers.sql_values import Outcome, Rows, View
 from agentgym.tools import ToolError, echo
 
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # it warns on standard error otherwise
+
+_FAULTS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What SQLGlot raises besides its own errors, for some statements that are none."""
 
 _RANDOM = (exp.Rand, exp.Randn, exp.Uuid, exp.TableSample)
 
@@ -73,6 +77,17 @@ class Warehouse:
         """Change a tree so that SQLGlot writes the SQL of DuckDB that means the same."""
         raise NotImplementedError
 
+    def adapt(self, tree: exp.Expression) -> None:
+        """Rewrite a tree; one that is malformed in a way that the parser lets pass is refused.
+
+        Raises:
+            ToolError: It is malformed.
+        """
+        try:
+            self.rewrite(tree)
+        except _FAULTS:
+            raise ToolError("invalid argument: the statement has a part that cannot be understood") from None
+
     def information(self, table: exp.Table) -> View | None:
         """Columns and records of a view of the information schema, if the name is that of one."""
         raise NotImplementedError
@@ -111,8 +126,10 @@ class Warehouse:
             problem = getattr(error, "errors", None) or [{"description": str(error), "line": 1, "col": 1}]
             what = str(problem[0]["description"]).rstrip(".")
             raise ToolError(f"invalid argument: syntax error: {what} at [{problem[0]['line']}:{problem[0]['col']}]") from None
-        except (RecursionError, ValueError):
+        except RecursionError:
             raise ToolError("invalid argument: syntax error: the statement is nested too deeply") from None
+        except _FAULTS:
+            raise ToolError("invalid argument: syntax error: the statement cannot be parsed") from None
         trees = [tree for tree in parsed if tree is not None]
         if len(trees) != 1:
             raise ToolError(f"invalid argument: one statement a call, got {len(trees)}; make a call for each")
@@ -140,7 +157,7 @@ class Warehouse:
             actions: dict[type, Callable[[Any], Outcome]] = {
                 exp.Insert: self._change, exp.Update: self._change, exp.Delete: self._change, exp.Merge: self._change,
                 exp.TruncateTable: self._truncate, exp.Create: partial(create, self), exp.Drop: self._drop,
-                exp.Alter: partial(alter, self), exp.Comment: self._comment,
+                exp.Alter: partial(alter, self), exp.Comment: partial(comment, self),
             }  # fmt: skip
             if type(tree) not in actions:
                 raise ToolError(f"invalid argument: {kind_of(tree)} is not supported")
@@ -175,7 +192,7 @@ class Warehouse:
         self.check(tree)
         self._name_columns(tree)
         needed = self._resolve(tree)
-        self.rewrite(tree)
+        self.adapt(tree)
         return self.write_out(tree), needed, seed
 
     def write_out(self, tree: exp.Expression) -> str:
@@ -220,8 +237,7 @@ class Warehouse:
                 self.lent.append(name[1])
                 point(table, name, alias=table.alias or table.name.rsplit(".", 1)[-1])
             elif many:
-                needed |= dict.fromkeys(many)
-                table.replace(union(table, many))
+                point(table, self.engine.merge(many, len(table.name) - 1), alias=table.alias or table.name)
             else:
                 name = self.find(table)
                 needed[name] = None
@@ -260,6 +276,8 @@ class Warehouse:
         return Outcome(tree.key.upper(), counts=counts, target=target)
 
     def _truncate(self, tree: exp.TruncateTable) -> Outcome:
+        if not isinstance(tree.expressions[0], exp.Table):
+            raise ToolError("invalid argument: TRUNCATE needs the name of a table")
         name = self.locate(tree.expressions[0])
         if tree.args.get("exists") and name not in self.engine.tables:
             return Outcome("TRUNCATE_TABLE")
@@ -287,7 +305,7 @@ class Warehouse:
         if not isinstance(item, exp.ColumnDef) or not item.kind:
             return made
         kind = exp.Paren(this=item.kind.copy())
-        self.rewrite(kind)
+        self.adapt(kind)
         made = replace(made, type=self.write_out(kind.this))
         for constraint in item.constraints:
             made = self._constrain(made, constraint.kind)
@@ -314,7 +332,7 @@ class Warehouse:
         self.check(holder)
         if holder.find(exp.Table, exp.Query):
             raise ToolError("invalid argument: a default value cannot be a query")
-        self.rewrite(holder)
+        self.adapt(holder)
         return self.write_out(holder.this)
 
     def _drop(self, tree: exp.Drop) -> Outcome:
@@ -351,19 +369,6 @@ class Warehouse:
             self.engine.forget(table)
         for other in within:
             del self.engine.schemas[other]
-
-    def _comment(self, tree: exp.Comment) -> Outcome:
-        kind, text = str(tree.args["kind"]).upper(), tree.expression.name
-        if kind not in ("TABLE", "VIEW", "COLUMN"):
-            raise ToolError(f"invalid argument: COMMENT ON {kind} is not supported; TABLE, VIEW and COLUMN are")
-        column = tree.this.name if kind == "COLUMN" else ""
-        table = exp.Table(**without_last(tree.this)) if column else tree.this
-        name = self.locate(table)
-        if tree.args.get("exists") and name not in self.engine.tables:
-            return Outcome("COMMENT")
-        name = self.find(table)
-        self.say(name, column, text)
-        return Outcome("COMMENT", target=name)
 
     def say(self, name: TableName, column: str, text: str) -> None:
         """Set the comment of a table or, with its name, of a column."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.sql import TableName, path
+from agentgym.envs.loca.servers.sql_tables import TableName
 from agentgym.tools import ToolError, echo
 
 READS = (exp.Query, exp.Values, exp.Show, exp.Describe)
@@ -54,14 +52,6 @@ def point(table: exp.Table, name: TableName, alias: str = "") -> None:
     table.set("catalog", None)
     if alias:
         table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-
-
-def union(table: exp.Table, names: Sequence[TableName]) -> exp.Expression:
-    """All the tables one below the other, with the part of the name that the `*` stands for in `_TABLE_SUFFIX`."""
-    start = len(table.name.rstrip("*"))
-    parts = [f"SELECT *, '{name[1][start:].replace(chr(39), chr(39) * 2)}' AS _TABLE_SUFFIX FROM {path(name)}" for name in names]
-    query = sqlglot.parse_one(" UNION ALL BY NAME ".join(parts), read="duckdb")
-    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(table.alias or table.name, quoted=True)))
 
 
 def said(properties: Any) -> str:

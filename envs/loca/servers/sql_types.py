@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from agentgym.envs.loca.servers.sql import Column
+from agentgym.envs.loca.servers.sql_tables import Column
 from agentgym.world import check_choice
 
 _BIGQUERY = {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from math import isfinite
 from typing import Any, TypeAlias
 
 MAX_BYTES = 1 << 20
@@ -72,7 +73,8 @@ def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 def packed(values: Sequence[Any]) -> str:
     """The values of a column as a JSON array."""
-    if set(map(type, values)) <= {str, int, type(None)}:
+    kinds = set(map(type, values))
+    if kinds <= {str, int, float, type(None)} and all(isfinite(value) for value in values if type(value) is float):
         return json.dumps(values, ensure_ascii=False)
     return json.dumps(list(map(_text, values)), ensure_ascii=False)
 
