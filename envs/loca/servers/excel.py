@@ -29,7 +29,7 @@ class Excel(Workbooks):
     @tool
     def validate_formula_syntax(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
         """Check a formula without writing it, and compare it with what the cell holds."""
-        held = parts.plain(self._read(filepath, sheet_name).cell(*spot(cell)).value)
+        held = parts.held(self._read(filepath, sheet_name), *spot(cell))
         parts.check_formula(formula)
         if not isinstance(held, str) or not held.startswith("="):
             return "Formula is valid but cell contains no formula"

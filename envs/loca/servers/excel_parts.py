@@ -242,12 +242,18 @@ def _total(how: Callable[[Sequence[float]], float], rows: Sequence[Sequence[Any]
 def told(sheet: Any, row: int, column: int) -> dict[str, Any]:
     """A cell, as the tools tell of it."""
     name = spot_name(row, column)
-    cell: dict[str, Any] = {"address": name, "value": plain(sheet.cell(row, column).value), "row": row, "column": column}
+    cell: dict[str, Any] = {"address": name, "value": held(sheet, row, column), "row": row, "column": column}
     for rule in sheet.data_validations.dataValidation:
-        for held in rule.sqref.ranges:
-            if held.min_row <= row <= held.max_row and held.min_col <= column <= held.max_col:
+        for area in rule.sqref.ranges:
+            if area.min_row <= row <= area.max_row and area.min_col <= column <= area.max_col:
                 return cell | {"validation": {"cell": name, "has_validation": True, **validation(rule, sheet)}}
     return cell | {"validation": {"has_validation": False}}
+
+
+def held(sheet: Any, row: int, column: int) -> Any:
+    """What a cell holds; unlike `sheet.cell` this does not make one that is missing."""
+    cell = sheet._cells.get((row, column))
+    return None if cell is None else plain(cell.value)
 
 
 def validation(rule: Any, sheet: Any) -> dict[str, Any]:
@@ -272,9 +278,8 @@ def _allowed(formula: str, sheet: Any) -> list[str]:
         return [f"Range: {formula}"]
     left, top, right, bottom = library().utils.cell.range_boundaries(cells.replace("$", ""))
     bottom, right = min(bottom, source.max_row), min(right, source.max_column)
-    found = (
-        (value for row in source.iter_rows(top, bottom, left, right, values_only=True) for value in row) if top <= bottom else ()
-    )
+    spots = ((row, column) for row in range(top, bottom + 1) for column in range(left, right + 1))
+    found = (held(source, *spot) for spot in spots)
     return [str(value) for value in found if value is not None][:1000]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ MAX_AREA = 50_000
 """Cells that one call reads or changes."""
 MAX_SHEETS = 200
 
+_CACHED_BYTES = 2**19
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _SET = re.compile(r"\{([^{}]*)\}")
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
@@ -43,7 +45,10 @@ class Workbooks(Server):
         return open_workbook(self.desk.files.read(path))
 
     def _read(self, path: str, title: str) -> Any:
-        return sheet_of(self._open(path), title)
+        """A sheet to be looked at only: who reads the same file next gets the same one."""
+        check_path(path)
+        data = self.desk.files.read(path) if self.desk.files.is_file(path) else b""
+        return sheet_of(_opened(data) if 0 < len(data) <= _CACHED_BYTES else self._open(path), title)
 
     def _save(self, path: str, book: Any, *, new: bool = False) -> None:
         now = self.desk.clock.now()
@@ -68,6 +73,12 @@ class Workbooks(Server):
         """A sheet to be changed."""
         with self._edit(path) as book:
             yield sheet_of(book, title)
+
+
+@functools.lru_cache(maxsize=2)
+def _opened(data: bytes) -> Any:
+    """A workbook as it was read last; opening one takes long, and large sheets are read in many pieces."""
+    return open_workbook(data)
 
 
 def check_path(path: str) -> None:
