@@ -75,8 +75,9 @@ def test_snapshots_clones_and_pickles_hold_mounted_servers() -> None:
     assert [titles(each) for each in copies] == [["Lunch"], ["Lunch"]]
 
 
-def test_many_offices_live_side_by_side_and_leave_nothing_on_disk() -> None:
-    before = sorted(Path(tempfile.gettempdir()).iterdir())
+def test_many_offices_live_side_by_side_and_leave_nothing_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     offices = [Office(SERVERS) for _ in range(64)]
     for k, office in enumerate(offices):
         office.get(GoogleCloud).load("shop", "sales", {"n": "INT64"}, [(k,)])
@@ -92,6 +93,4 @@ def test_many_offices_live_side_by_side_and_leave_nothing_on_disk() -> None:
         offices[0].get(Snowflake).describe_table("A.B.C")
     for office in (*offices, other):
         office.close()
-    assert [
-        path for path in sorted(Path(tempfile.gettempdir()).iterdir()) if path not in before and "pytest" not in path.name
-    ] == []
+    assert list(tmp_path.iterdir()) == []
