@@ -142,6 +142,8 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
         "directory",
     ),
     "a binary file": (lambda world: world.office.desk.files.write(TABLE, b"\xff\xfe\x00" * 100), "UTF-8"),
+    "a huge file": (lambda world: world.office.desk.files.write(TABLE, "x" * 3_000_000), "is no CSV"),
+    "a huge attachment": (mail_with("Product ID\n" * 300_000), "has the columns"),
     "a product was not moved": (lambda world: update(world, moves(world), categories=[{"id": 2}]), "it should have"),
     "a product keeps its category": (
         lambda world: update(world, moves(world), categories=[{"id": 2}, {"id": outlet(world)}]),

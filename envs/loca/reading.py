@@ -14,6 +14,7 @@ Piece = Generator[Step | Sequence[Step], Any, list[Any]]
 """A part of a plan that gives a list; use it with `yield from`."""
 
 _PAGE = 100
+_SHOP_PAGE = 20  # products and orders are told at length; this many still fit a small window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
@@ -61,9 +62,9 @@ def read_shop(what: str, tool: str, keep: Callable[[dict[str, Any]], Any], **arg
 
     found: list[Any] = []
     for page in itertools.count(1):
-        fact = yield read(f"List page {page} of {what}.", learn, tool, perPage=_PAGE, page=page, **arguments)
+        fact = yield read(f"List page {page} of {what}.", learn, tool, perPage=_SHOP_PAGE, page=page, **arguments)
         found += fact["kept"]
-        if fact["count"] < _PAGE:
+        if fact["count"] < _SHOP_PAGE:
             break
     return found
 

@@ -22,6 +22,7 @@ from agentgym.envs.loca.servers.woocommerce import WooCommerce
 from agentgym.envs.loca.servers.workspace import Workspace
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
+from agentgym.tools import echo
 from agentgym.world import check_float, check_int
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
@@ -253,7 +254,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         if mail.subject != subject or mail.text.split() != body.split():
             yield f"the mail to {to} is not what the template says"
         if list(mail.attachments) != [TABLE]:
-            yield f"the mail to {to} has the attachments {list(mail.attachments)}, it should have {[TABLE]}"
+            yield f"the mail to {to} has the attachments {echo(list(mail.attachments))}, it should have {echo([TABLE])}"
             return
         data = mail.attachments[TABLE]
         if data not in checked:

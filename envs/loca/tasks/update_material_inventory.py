@@ -42,6 +42,7 @@ QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (
 """The hundredths of a unit that a product may need, as a range, by unit."""
 KEPT = ("products", "product_categories", "categories", "product_tags", "tags", "reviews", "orders", "items", "refunds", "notes",
         "customers", "coupons", "settings", "webhooks")  # fmt: skip
+MAX_PRODUCTS = 1_000
 FREE = ("date_modified", "stock_quantity", "stock_status")
 
 
@@ -65,7 +66,12 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        limits = {"new_orders": (1, 100_000), "products": (1, 1_000), "materials": (2, 100), "materials_per_product": (2, 100)}
+        limits = {
+            "new_orders": (1, 100_000),
+            "products": (1, MAX_PRODUCTS),
+            "materials": (2, 100),
+            "materials_per_product": (2, 100),
+        }
         for name, (low, high) in limits.items():
             if getattr(self, name) is not None:
                 check_int(name, getattr(self, name), low, high)
@@ -79,6 +85,14 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     servers = ("filesystem", "terminal", "python_execute", "google_sheet", "woocommerce", "claim_done")
     outputs = ("stock of the materials", "stock of the products")
     unit_tokens = 655.0
+
+    @classmethod
+    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """As many products as make a plan of about `steps` steps, and twice as many orders; more orders alone add few steps."""
+        products = round((steps - 7) / 1.15)  # one to set its stock, pages to read it and its orders; seven are always there
+        if not 1 <= products <= MAX_PRODUCTS:
+            raise ValueError(f"a plan of {cls.__name__} has about 8 to {7 + MAX_PRODUCTS} steps, got {steps}; choose steps there")
+        return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
         """Draw materials, recipes and orders; what is left follows from what the orders need."""
@@ -269,15 +283,15 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             for material, need in recipes.get(sku, []):
                 left[material] -= count * need
         made = [
-            {"id": number, "stock_quantity": floor(min(Fraction(left[m]) / Fraction(need) for m, need in recipes[sku]))}
+            (sku, number, floor(min(Fraction(left[m]) / Fraction(need) for m, need in recipes[sku])))
             for sku, number in products if sku in recipes
         ]  # fmt: skip
         cells = [[str(left[row[0]])] for row in stock["rows"][1:]]
         where = {"spreadsheet_id": sheet, "sheet": STOCK, "range": f"C2:C{len(cells) + 1}"}
         steps = [write("Write the stock of the materials.", self.outputs[0], "update_cells", **where, data=cells)]
-        for k in range(0, len(made), 100):
-            label = f"Set the stock of the products from {made[k]['id']} on."
-            steps.append(write(label, self.outputs[1], "woo_products_batch_update", update=made[k : k + 100]))
+        for sku, product, count in made:
+            label, change = f"Set the stock of {sku} to {count}.", {"productId": product, "productData": {"stock_quantity": count}}
+            steps.append(write(label, self.outputs[1], "woo_products_update", **change))
         yield steps
 
     def faults(self) -> Iterator[str]:
