@@ -16,7 +16,7 @@ import pytest
 
 from agentgym.envs.loca.servers.google_cloud import GoogleCloud
 from agentgym.envs.loca.tasks.ab_testing import BUCKET, COLUMNS, DATASET, LOG, OVERALL, PAYLOAD, RECORD
-from tests.office import faults_after, fresh, solved
+from tests.office import TASKS, faults_after, fresh, solved
 
 TASK = "ABTesting"
 Rows = list[list[str]]
@@ -199,6 +199,9 @@ def test_one_hour_and_knobs() -> None:
     world = solved(TASK, size=30, scenarios=12, idle_rate=1.0)
     assert world.score() == 1.0
     assert len(world.truth["rows"]) == 13
+    assert 1 + len(solved(TASK, **TASKS[TASK].at_horizon(9)).progress.passed()) == 9
+    with pytest.raises(ValueError, match=r"horizon must be an integer in \[6, 1000\], got 5"):
+        TASKS[TASK].at_horizon(5)
     with pytest.raises(ValueError, match=r"scenarios must be an integer in \[1, 5000\], got 0"):
         fresh(TASK, scenarios=0)
     with pytest.raises(ValueError, match=r"zero_rate must be a number in \[0.0, 1.0\], got 2"):

@@ -23,7 +23,18 @@ from agentgym.tools import ToolError, echo
 Same: TypeAlias = Callable[[Any, Any], bool]
 """Whether a cell that was found (first) is the one that is wanted (second)."""
 
-_PLAIN: Mapping[str, Callable[[Any], Any]] = {"VARCHAR": str, "BIGINT": int, "DOUBLE": float}
+
+def _whole_seconds(text: str) -> str:
+    """A moment in UTC as DuckDB casts it to text, whether a task or DuckDB wrote it."""
+    return text[:-3] if text.endswith("+00:00") else text
+
+
+_PLAIN: Mapping[str, Callable[[Any], Any]] = {
+    "VARCHAR": str,
+    "BIGINT": int,
+    "DOUBLE": float,
+    "TIMESTAMP WITH TIME ZONE": _whole_seconds,
+}
 """How the image of a table holds values of the types that need no conversion by DuckDB."""
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")

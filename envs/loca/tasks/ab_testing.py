@@ -48,7 +48,9 @@ VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 
 PARTS = 50
 """The overall conversion of A is a whole number of parts of this many, so that B can have the same one exactly."""
 
-CHUNK = 5
+CHUNK = 2
+"""How many scenarios the reference plan sums up at a time."""
+
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -176,6 +178,13 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 "INFO",
                 self.start - timedelta(days=int(self.rng.integers(12, 25)), seconds=int(self.rng.integers(9999))),
             )
+
+    @classmethod
+    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """As many scenarios as give a plan of that many steps, tested for four hours each."""
+        check_int("horizon", steps, 6, 1_000)
+        scenarios = CHUNK * (steps - 5)
+        return {"size": 4 * scenarios, "scenarios": scenarios}
 
     def task(self) -> str:
         """The same for all instances."""
