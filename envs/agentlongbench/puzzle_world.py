@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,7 @@ class PuzzleWorld(World[PuzzleConfig]):
     """
 
     Config = PuzzleConfig
+    roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"searcher": (TOOL,), "guesser": ("guess",)}
     parallel_calls = False
     table: Table
     target: int
