@@ -19,6 +19,7 @@ STRATEGIES = ("clear_results", "clear_thinking", "compaction", "awareness", "mem
 """The context strategies of LOCA-bench (section 4.1)."""
 TEAMS = {"split": "team", "manager": "manager", "duel": "duel"}
 """The kinds of teams (`agentgym.multi`), with the last part of their ids."""
+TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 WINDOW = 128_000
 """The tokens of a context window where a strategy is asked for and no window given: those of the paper's comparison."""
 
@@ -83,6 +84,15 @@ def teams() -> list[Entry]:
     return list(_teams.values())
 
 
+def is_team(env_id: str) -> bool:
+    """Whether an id, in full or short, is that of a team.
+
+    Raises:
+        ValueError: No such id.
+    """
+    return resolve(env_id) in _teams
+
+
 def resolve(env_id: str) -> str:
     """The full id of a world: `ListWorld` and `ListWorld-easy` mean `agentgym/ListWorld-v0` and `agentgym/ListWorld-easy-v0`.
 
@@ -111,15 +121,15 @@ def spec(
     agents: Mapping[str, Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> EnvSpec:
-    """The spec of a world with its wrappers. `gymnasium.make(spec)` builds the env; `spec.to_json()` keeps it.
+    """The spec of a world or a team with its wrappers. `gymnasium.make(spec)` builds the env; `spec.to_json()` keeps it.
 
     Args:
-        env_id: The id of a world, in full or short.
+        env_id: The id, in full or short.
         oracles: Which oracles help: letters of P (plan), S (state) and H (history, which needs S), in any order.
         hint_scope: `persistent` hints stay in the chat, `ephemeral` ones show on the newest message only.
         shots: How many solved examples stand before the task.
         labels: Whether `info` says if each step was optimal (`StepOptimality`).
-        wrappers: More wrappers, inner to outer, applied between the oracles and the examples.
+        wrappers: More wrappers, inner to outer, between the oracles and the examples.
         context: Context strategies, joined by `+`, in any order, such as `memory+clear_results`; see `STRATEGIES`.
         window: The tokens of the context window. What does not fit any more is trimmed, oldest turns first.
         context_options: Arguments of the strategies' wrappers by strategy; of `trim` and `budget` too.
@@ -132,13 +142,7 @@ def spec(
     made = _plain_spec(env_id, options)
     shared: dict[str, Any] = {"oracles": oracles, "hint_scope": hint_scope, "labels": labels, "wrappers": wrappers}
     shared |= {"context": context, "window": window, "context_options": context_options or {}}
-    if "team" in made.kwargs:
-        made.kwargs["stacks"] = _stacks(shared, agents or {}, shots)
-        return made
-    if agents is not None:
-        raise ValueError(f"agents are for teams, and {env_id} is played by one; teams end in -{' or -'.join(TEAMS.values())}")
-    made.additional_wrappers = (*made.additional_wrappers, *_stack(shots=shots, **shared))
-    return made
+    return _with_wrappers(made, shared, agents, shots)
 
 
 def _plain_spec(env_id: str, options: Mapping[str, Any]) -> EnvSpec:
@@ -147,6 +151,16 @@ def _plain_spec(env_id: str, options: Mapping[str, Any]) -> EnvSpec:
     made.kwargs.update(options)
     known = {*_ENV_OPTIONS, *(_TEAM_OPTIONS if "team" in made.kwargs else ())}
     make_config(load_world(made.kwargs["world"]), {name: value for name, value in made.kwargs.items() if name not in known})
+    return made
+
+
+def _with_wrappers(made: EnvSpec, shared: Mapping[str, Any], agents: Mapping[str, Any] | None, shots: int) -> EnvSpec:
+    if "team" in made.kwargs:
+        made.kwargs["stacks"] = _stacks(shared, agents or {}, shots)
+    elif agents is None:
+        made.additional_wrappers = (*made.additional_wrappers, *_stack(shots=shots, **shared))
+    else:
+        raise ValueError(f"agents are for teams, and {made.name} is played by one; {TEAM_IDS}")
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentgym.registry import TEAMS, spec
+from agentgym.registry import TEAM_IDS, spec
 
 
 def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
@@ -21,7 +21,7 @@ def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> A
 
     made = spec(env_id, **options)
     if "team" not in made.kwargs:
-        raise ValueError(f"{env_id} is played by one agent; teams end in -{' or -'.join(TEAMS.values())}")
+        raise ValueError(f"{env_id} is played by one agent; {TEAM_IDS}")
     return TeamAEC(name=f"{made.name}_v{made.version}", render_mode=render_mode, **made.kwargs)
 
 

@@ -96,7 +96,7 @@ class Game:
         self._running, self.score, self.cycle, self._moves = True, 0.0, 0, 0
         self._last = 4 * (first.max_turns or 2_500) + 16 if self.max_cycles is None else self.max_cycles
         self.rewards = dict.fromkeys(self.agents, 0.0)
-        self._seen = dict.fromkeys(self.agents, 0)
+        self._seen, self._begun = dict.fromkeys(self.agents, 0), dict.fromkeys(self.agents, 0)
         self.formation.begin(self.team)
         for agent in self.agents:
             self._open(agent)
@@ -110,7 +110,8 @@ class Game:
     def _open(self, agent: str) -> None:
         """Begin a chat. What is random in a wrapper is a function of the instance, the agent and the sub-task."""
         self.chats[agent], info = self.stacks[agent].reset()
-        self.infos[agent] = {**info, "agent": agent}
+        self._begun[agent] += 1
+        self.infos[agent] = self._marked(agent, info)
         self._seen[agent] = self._moves
 
     def _awake(self) -> list[str]:
@@ -143,7 +144,11 @@ class Game:
             info = {**info, "optimal": None, "alive": None}
         self._moves += 1
         self._seen[agent] = self._moves
-        self.infos[agent] = {**info, "agent": agent}
+        self.infos[agent] = self._marked(agent, info)
+
+    def _marked(self, agent: str, info: dict[str, Any]) -> dict[str, Any]:
+        """The info, with the agent and the number of its chats in this episode."""
+        return {**info, "agent": agent, "task": self._begun[agent]}
 
     def end_cycle(self) -> None:
         """Deliver what was told, and begin the next cycle or end the episode."""

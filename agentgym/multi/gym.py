@@ -19,7 +19,8 @@ from agentgym.world import check_choice
 class TeamEnv(gymnasium.Env[Chat, str]):
     """Plays a team, one reply after the other. The observation is the chat of the agent that is to reply next.
 
-    `info["agent"]` says whose reply was just played, or after a reset who is asked first. The reward is the score of the team,
+    `info["agent"]` says whose reply was just played, or after a reset who is asked first, and `info["task"]` how many chats the
+    agent has begun in this episode. The reward is the score of the team,
     once, at the end; what each agent earns is then in `info["rewards"]`.
 
     Args:
