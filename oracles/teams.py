@@ -45,22 +45,21 @@ class _View:
     def of(cls, chat: Chat) -> _View:
         """Read what follows the task."""
         view = cls()
-        said = ""
-        of_the_team = False
+        said, names = "", set[str]()
         for message in chat.messages[chat.pinned() :]:
             text = split_hints(message.text)[0]
             if message.role == "assistant":
-                of_the_team = bool(message.calls) and all(call.name in TEAM_TOOLS for call in message.calls)
-                view.floor = False if any(call.name == "tell" for call in message.calls) else view.floor
+                names = {call.name for call in message.calls}
             if text.startswith(SUMMARY_FOLLOWS):
                 view.take(said)
                 view.floor = True if said.endswith(_MINE) else False if said.endswith(_THEIRS) else None
             elif message.role == "user" and _MAIL.match(text):
                 view.take(text)
                 view.floor = True
-            elif not of_the_team:
+            elif not names or names - TEAM_TOOLS:
                 view.known.append(message)
-                view.floor = True
+            if message.role == "tool" and not text.startswith("error:"):
+                view.floor = True if names - TEAM_TOOLS else False if "tell" in names else view.floor
             said = text
         return view
 

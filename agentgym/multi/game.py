@@ -173,14 +173,14 @@ class Game:
 
     def _deliver(self, agent: str) -> None:
         team = self.team
-        mail, team.mail[agent] = team.mail[agent], []
+        mail = team.collect(agent)
         if agent in team.fresh:
             team.fresh.discard(agent)
             team.idle.discard(agent)
             self._open(agent)
         if mail:
             team.idle.discard(agent)
-            self.seats[agent].receive("\n\n".join(mail))
+            self.seats[agent].receive(mail)
         if mail or (agent not in team.idle and self._seen[agent] != self._moves):
             self._look(agent)
 
@@ -201,8 +201,8 @@ class Game:
         self.rewards = self.formation.shares(self.team, score)
         for agent in self.agents:
             seat = self.seats[agent]
-            if mail := self.team.mail[agent]:
-                seat.receive("\n\n".join(mail))
+            if mail := self.team.collect(agent):
+                seat.receive(mail)
             seat.finish()
             self._look(agent)
             detail: Detail = self.infos[agent]["detail"]

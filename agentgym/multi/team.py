@@ -40,6 +40,7 @@ class Team:
         """Forget the last episode."""
         self.worlds = dict(worlds)
         self.mail: dict[str, list[str]] = {agent: [] for agent in self.agents}
+        self._posted: dict[str, int] = dict.fromkeys(self.agents, 0)
         self.idle: set[str] = set()
         self.tasks: dict[str, str] = {}
         self.fresh: set[str] = set()
@@ -51,18 +52,24 @@ class Team:
         """End the episode with the cycle; the first reason stays."""
         self.ended = self.ended or reason
 
-    def post(self, receiver: str, text: str, limit: int) -> None:
-        """Put a text into the mail of an agent.
+    def post(self, receiver: str, heading: str, text: str, limit: int) -> None:
+        """Put a text into the mail of an agent, under a heading that says whose it is.
 
         Raises:
             ToolError: It is empty, or longer than what is left of the limit in this cycle.
         """
         if not text.strip():
             raise ToolError("the text is empty; say something")
-        room = limit - sum(map(len, self.mail[receiver]))
+        room = limit - self._posted[receiver]
         if len(text) > room:
-            raise ToolError(f"{receiver} can be sent {max(0, room)} more characters in this cycle, got {len(text)}; say it shorter")
-        self.mail[receiver].append(text)
+            raise ToolError(f"{receiver} can be sent {room} more characters in this cycle, got {len(text)}; say it shorter")
+        self._posted[receiver] += len(text)
+        self.mail[receiver].append(f"{heading}\n{text}")
+
+    def collect(self, agent: str) -> str:
+        """The mail of an agent, which is empty after that."""
+        mail, self.mail[agent], self._posted[agent] = self.mail[agent], [], 0
+        return "\n\n".join(mail)
 
     def check_receiver(self, agent: str, others: Collection[str]) -> str:
         """The name of another agent.

@@ -1,0 +1,418 @@
+"""What holds within teams, by hand: who may do what, what is told to whom and when, what it costs, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+from gymnasium.error import ResetNeeded
+from gymnasium.utils.env_checker import check_env
+
+from agentgym import Chat, Reply, ToolCall, World, aec_env, make, parallel_env, render, teams
+from agentgym.multi.game import Game
+from agentgym.multi.split import Talk
+from agentgym.oracles import NoisyPolicy, TeamPolicy
+from agentgym.registry import is_team
+from agentgym.training.rollouts import rollout
+from agentgym.world import load_world
+
+IDS = [entry.id for entry in teams()]
+SPLIT = [env_id for env_id in IDS if "-team-" in env_id]
+
+DIGEST = """
+import sys
+from agentgym import make
+from agentgym.oracles import NoisyPolicy, TeamPolicy
+from agentgym.training.rollouts import rollout
+for env_id in sys.argv[1:]:
+    for seed in range(2):
+        env = make(env_id, oracles="SP", labels=True)
+        print(rollout(env, TeamPolicy(env_id, NoisyPolicy(env_id, 0.2)), seed).to_json())
+"""
+
+
+def call(name: str, **arguments: Any) -> str:
+    return render(ToolCall(name, arguments))
+
+
+def lists(**options: Any) -> Game:
+    """A game of ListWorld after its reset: `actor_0` pops, `closer_0` is done."""
+    env = make("ListWorld-team", **options).unwrapped
+    env.reset(seed=0)
+    return env.game
+
+
+def cycle(game: Game, *replies: str) -> None:
+    """A cycle in which those who are asked reply, in order."""
+    assert len(replies) == len(game.waiting)
+    for agent, reply in zip(list(game.waiting), replies, strict=True):
+        game.play(agent, reply)
+    game.end_cycle()
+
+
+def newest(game: Game, agent: str) -> str:
+    return game.chats[agent].messages[-1].text
+
+
+def state_of(game: Game) -> dict[str, Any]:
+    """All that may not change when a reply is refused."""
+    world = game.team.worlds[game.agents[0]]
+    state = copy.deepcopy(vars(world))
+    del state["turn"]
+    team = {name: copy.deepcopy(value) for name, value in vars(game.team).items() if name != "worlds"}
+    return {**state, "rng": world.rng.bit_generator.state, **team}
+
+
+def test_agents_see_their_own_calls_and_what_they_are_told() -> None:
+    game = lists()
+    assert list(game.chats) == ["actor_0", "closer_0"]
+    assert [tool.name for tool in game.chats["actor_0"].tools] == ["pop", "tell", "wait"]
+    assert [tool.name for tool in game.chats["closer_0"].tools] == ["done", "tell", "wait"]
+    assert game.chats["actor_0"].messages[1] == game.chats["closer_0"].messages[1], "both have the task"
+    before = game.chats["closer_0"]
+    cycle(game, call("pop", id=0), call("wait"))
+    assert game.team.worlds["closer_0"] is game.team.worlds["actor_0"]
+    assert [m.role for m in game.chats["closer_0"].messages[len(before.messages) :]] == ["assistant", "tool"]
+    assert game.waiting == ["actor_0"]
+    cycle(game, call("tell", agent="closer_0", text="I popped 0."))
+    assert newest(game, "closer_0") == "actor_0 tells you:\nI popped 0."
+    assert game.chats["closer_0"].messages[-1].role == "user"
+    assert game.waiting == ["actor_0", "closer_0"]
+
+
+def test_telling_and_waiting_take_no_turn_and_anything_else_does() -> None:
+    game = lists()
+    world = game.team.worlds["actor_0"]
+    cycle(game, call("tell", agent="closer_0", text="hello"), call("wait"))
+    assert world.turn == 0
+    cycle(game, "prose", call("nonsense"))
+    assert world.turn == 2
+    cycle(game, call("tell", agent="nobody_9", text="hello"), call("pop", id=0))
+    assert world.turn == 3, "the closer has no pop, and its call is a turn all the same"
+    assert newest(game, "closer_0") == 'error: there is no tool "pop"; tools: done, tell, wait'
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (call("tell", agent="nobody_0", text="x"), 'there is no agent "nobody_0" to send this to; agents: closer_0'),
+        (call("tell", agent="actor_0", text="x"), 'there is no agent "actor_0" to send this to; agents: closer_0'),
+        (call("tell", agent="closer_0", text=" \n"), "the text is empty; say something"),
+        (call("tell", agent="closer_0", text="x" * 101), "closer_0 can be sent 100 more characters in this cycle, got 101; say it"),
+        (call("tell", agent="closer_0"), "tell: argument 'text' is missing; arguments: agent, text, wait"),
+        (call("tell", agent=3, text="x"), "tell: argument 'agent': input should be a valid string, got 3"),
+        (call("tell", agent="closer_0", text="x", wait="yes"), "tell: argument 'wait': input should be a valid boolean"),
+        (call("wait", agent="closer_0"), "wait: no argument is called 'agent'; arguments: none"),
+        (call("delegate", task="x"), 'there is no tool "delegate"; tools: pop, tell, wait'),
+        (call("tell", agent="closer_0", text="x" * 300_000), "characters long, at most 262144 are allowed"),
+        (call("tell", agent="closer_0", text="x" * 10_000_000), "the reply is longer than 1000000 characters"),
+        ("x" * 10_000_000, "the reply is longer than 1000000 characters"),
+    ],
+)
+def test_what_is_refused_says_why_and_changes_nothing(reply: str, error: str) -> None:
+    game = lists(max_message=100)
+    before = state_of(game)
+    game.play("actor_0", reply)
+    assert newest(game, "actor_0").startswith("error: ")
+    assert error in newest(game, "actor_0")
+    assert state_of(game) == before
+    assert game.infos["actor_0"]["valid"] is False
+
+
+def test_the_limit_is_for_all_that_is_told_in_a_cycle() -> None:
+    game = lists(max_message=100, roles={"a": ["pop"], "b": ["done"], "c": []})
+    assert game.agents == ("a_0", "b_0", "c_0")
+    game.play("a_0", call("tell", agent="c_0", text="x" * 90))
+    game.play("b_0", call("tell", agent="c_0", text="y" * 90))
+    assert "c_0 can be sent 10 more characters in this cycle" in newest(game, "b_0")
+    game.play("c_0", call("wait"))
+    game.end_cycle()
+    assert newest(game, "c_0") == f"a_0 tells you:\n{'x' * 90}"
+    game.play("b_0", "x")
+    cycle(game, call("wait"), call("tell", agent="a_0", text="z" * 90))
+    assert newest(game, "a_0") == f"c_0 tells you:\n{'z' * 90}"
+
+
+def test_mail_of_several_comes_in_one_message() -> None:
+    game = lists(roles={"a": ["pop"], "b": ["done"], "c": []})
+    cycle(game, call("tell", agent="c_0", text="one"), call("tell", agent="c_0", text="two"), call("wait"))
+    assert newest(game, "c_0") == "a_0 tells you:\none\n\nb_0 tells you:\ntwo"
+
+
+def test_if_all_wait_all_are_woken() -> None:
+    game = lists(max_cycles=3)
+    cycle(game, call("wait"), call("wait"))
+    assert game.waiting == ["actor_0", "closer_0"]
+    assert newest(game, "closer_0") == "Everyone was waiting, so nobody would have acted again. Go on."
+    cycle(game, call("wait"), call("wait"))
+    cycle(game, call("wait"), call("wait"))
+    assert game.over
+    assert not game.terminated
+    assert game.infos["actor_0"]["detail"].ended == "max_cycles"
+
+
+def test_the_end_reaches_all_with_the_cycle_and_nobody_is_asked_before() -> None:
+    game = lists(roles={"closer": ["done"], "actor": ["pop"]})
+    game.play("closer_0", call("done"))
+    assert not game.over
+    assert game.waiting == []
+    with pytest.raises(ValueError, match="it is not the turn of 'actor_0'; to be asked in this cycle: nobody"):
+        game.play("actor_0", call("pop", id=0))
+    game.end_cycle()
+    assert game.over
+    assert game.terminated
+    assert game.infos["actor_0"]["detail"].ended == "world"
+    with pytest.raises(ResetNeeded, match="there is no running episode"):
+        game.play("actor_0", call("pop", id=0))
+
+
+def test_the_budget_is_shared_and_ends_the_episode_at_once() -> None:
+    game = lists(items=4, removals=1, budget_factor=1.0, budget_slack=1)
+    assert game.team.worlds["actor_0"].max_turns == 3
+    cycle(game, "a", "b")
+    game.play("actor_0", "c")
+    assert game.waiting == []
+    game.end_cycle()
+    assert game.infos["closer_0"]["detail"].ended == "max_turns"
+    assert not game.terminated
+    assert game.team.worlds["actor_0"].turn == 3
+
+
+def test_failed_rounds_in_a_row_of_one_agent_end_the_episode() -> None:
+    env = make("DocumentWorld-team").unwrapped
+    env.reset(seed=0)
+    bad = call("read_document", file_id="nowhere")
+    for _ in range(2):
+        cycle(env.game, bad, call("tell", agent="reader_0", text="go on"))
+    env.game.play("reader_0", bad)
+    env.game.end_cycle()
+    assert env.game.over
+    assert env.game.terminated
+    assert env.game.infos["writer_0"]["detail"].ended == "failed_rounds"
+
+
+def test_the_reward_is_shared_or_by_role() -> None:
+    for reward, earned in (
+        ("shared", {"actor_0": 1.0, "closer_0": 1.0}),
+        ({"actor": 0.25, "closer_0": -1}, {"actor_0": 0.25, "closer_0": -1.0}),
+        ({"closer": 1.0}, {"actor_0": 0.0, "closer_0": 1.0}),
+    ):
+        env = make("ListWorld-team", reward=reward)
+        assert rollout(env, TeamPolicy("ListWorld-team"), 0).reward == 1.0, "the score of the team"
+        assert env.unwrapped.game.rewards == earned
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"roles": {"a": ["pop"]}}, "roles must name 2 to 64 agents, got 1"),
+        ({"roles": {"a": ["pop"], "b": ["fly"]}}, "roles gives b_0 the tool 'fly', which the world has not; tools: pop, done"),
+        ({"roles": {"A": ["pop"], "b": []}}, "a role is named in small letters, as in reader or reader_0, got 'A'"),
+        ({"roles": {"a": "pop", "b": []}}, "the tools of a_0 must be a list of names, got 'pop'"),
+        ({"roles": {"a": ["pop"], "a_0": []}}, "roles names a_0 twice"),
+        ({"reward": "mine"}, "reward must be shared, or a factor for each role, got 'mine'"),
+        ({"reward": {"x": 1.0}}, "reward names 'x_0', who is not in the team; agents: actor_0, closer_0"),
+        ({"reward": {"actor": 2}}, r"the reward of actor_0 must be a factor in \[-1.0, 1.0\], got 2"),
+        ({"max_message": 0}, r"max_message must be an integer in \[1, 131072\], got 0"),
+        ({"max_cycles": 0}, r"max_cycles must be an integer in \[1, 1000000000\], got 0"),
+        ({"items": 0}, "items must be an integer in"),
+        ({"itmes": 3}, "ListWorld has no option 'itmes'"),
+        ({"dialect": "yaml"}, "dialect must be one of auto, json, python, got 'yaml'"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], error: str) -> None:
+    for form in (make, aec_env, parallel_env):
+        with pytest.raises(ValueError, match=error):
+            form("ListWorld-team", **options)
+    with pytest.raises(ValueError, match="team must be one of"):
+        Game("agentgym.envs.lumina.list_world:ListWorld", team="mob")
+    with pytest.raises(ValueError, match="ListWorld is played by one agent; ids of teams end in -team, -manager"):
+        aec_env("ListWorld")
+    with pytest.raises(ValueError, match="the first role of this team is the manager, got boss_0"):
+        make("ListWorld-manager", roles={"boss": ["done"], "worker": ["pop"]})
+
+
+def test_misuse_of_the_pettingzoo_env_is_an_error_and_changes_nothing() -> None:
+    env = aec_env("ListWorld-team")
+    with pytest.raises(ResetNeeded, match="there is no agent left to step: call reset"):
+        env.step("x")
+    env.reset(seed=0)
+    before = pickle.dumps(env.game)
+    with pytest.raises(TypeError, match=r"an action is the text that the agent wrote \(str\), got int"):
+        env.step(3)
+    assert pickle.dumps(env.game) == before
+    env.step(call("tell", agent="closer_0", text="x", wait=True))
+    env.step(call("done"))
+    assert env.agent_selection == "actor_0"
+    assert env.terminations == {"actor_0": True, "closer_0": True}
+    with pytest.raises(ValueError, match="when an agent is dead, the only valid action is None"):
+        env.step(call("pop", id=0))
+    env.step(None)
+    env.step(None)
+    assert env.agents == []
+    with pytest.raises(ResetNeeded, match="there is no agent left to step"):
+        env.step(None)
+
+
+def test_what_a_waiting_agent_writes_is_passed_over() -> None:
+    for reply in (call("done"), "x" * 1_000_000, "", None):
+        env = aec_env("ListWorld-team")
+        env.reset(seed=0)
+        env.step(call("pop", id=0))
+        env.step(call("wait"))
+        assert env.infos["closer_0"]["waiting"]
+        env.step(call("pop", id=0))
+        before = env.observe("closer_0")
+        env.step(reply)
+        assert env.observe("closer_0") is before
+        assert not any(env.terminations.values())
+    env.step(call("pop", id=0))
+    with pytest.raises(TypeError, match=r"an action is the text that the agent wrote \(str\) or None, got bytes"):
+        env.step(b"x")
+
+
+def test_render_shows_all_chats() -> None:
+    for env in (make("ListWorld-team", render_mode="ansi"), aec_env("ListWorld-team", render_mode="ansi")):
+        env.reset(seed=0)
+        shown = env.render()
+        assert shown.startswith("=== actor_0 ===\n[system]\n")
+        assert "\n=== closer_0 ===\n[system]\n" in shown
+        env.close()
+    assert make("ListWorld-team").unwrapped.render() is None
+    with pytest.raises(ValueError, match="render_mode must be one of ansi, got 'human'"):
+        aec_env("ListWorld-team", render_mode="human")
+
+
+def test_a_sub_task_begins_with_a_clean_context_and_the_manager_reads_the_report_only() -> None:
+    env = make("DocumentWorld-manager").unwrapped
+    env.reset(seed=0)
+    game = env.game
+    assert game.waiting == ["manager_0"]
+    length = len(game.chats["manager_0"].messages)
+    start = game.chats["manager_0"].messages[1].text.partition(": ")[2].split(".")[0].split(", ")[0]
+    for number in range(3):
+        cycle(game, call("delegate", task=f"Sub-task {number}: read {start}"))
+        assert game.waiting == ["worker_0"]
+        assert [m.role for m in game.chats["worker_0"].messages] == ["system", "user"]
+        assert game.chats["worker_0"].messages[1].text == f"Sub-task {number}: read {start}"
+        for _ in range(2):
+            cycle(game, call("read_document", file_id=start))
+            assert game.waiting == ["worker_0"]
+        assert len(game.chats["manager_0"].messages) == length + 2, "the call and its answer"
+        cycle(game, call("report", text=f"Report {number}"))
+        assert game.waiting == ["manager_0"]
+        length += 3
+        assert len(game.chats["manager_0"].messages) == length
+        assert newest(game, "manager_0") == f"worker_0 reports:\nReport {number}"
+    assert game.team.worlds["manager_0"].turn == 6, "delegating and reporting take no turn"
+
+
+def test_the_contexts_of_a_managed_team_stay_short() -> None:
+    options = {"operations": 40}
+    alone = rollout(make("DocumentWorld", **options), TeamPolicy("DocumentWorld"), 0)
+    led = rollout(make("DocumentWorld-manager", **options), TeamPolicy("DocumentWorld-manager"), 0)
+    assert alone.reward == led.reward == 1.0
+    longest = max(len(step.chat.messages) for step in led.steps if step.info["agent"] == "worker_0")
+    assert longest <= 2 + 2 * 8 < len(alone.last.messages) / 4
+
+
+def test_several_workers_take_sub_tasks_and_more_are_refused() -> None:
+    env = make("DocumentWorld-manager", roles={"manager": ["submit"], "worker_0": ["read_document"], "worker_1": ["read_document"]})
+    env.reset(seed=0)
+    game = env.unwrapped.game
+    cycle(game, call("delegate", task="one") + call("delegate", task="two") + call("delegate", task="three"))
+    told = [m.text for m in game.chats["manager_0"].messages[-3:]]
+    assert told == ["worker_0 works on it.", "worker_1 works on it.", "error: no worker is free; wait for a report"]
+    assert game.waiting == ["worker_0", "worker_1"]
+    cycle(game, call("report", text="done"), call("read_document", file_id="x"))
+    assert game.waiting == ["manager_0", "worker_1"], "the manager may go on while the other works"
+    for text, error in (("", "the sub-task is empty"), ("x" * 16_385, "a sub-task may have 16384 characters, got 16385")):
+        game.play("manager_0", call("delegate", task=text))
+        assert error in newest(game, "manager_0")
+        game.play("worker_1", call("wait"))
+        game.end_cycle()
+
+
+class Busy(World[Any]):
+    """A world that has a tool called like one of a team."""
+
+    Config = load_world("agentgym.envs.lumina.list_world:ListWorld").Config
+
+    def toolsets(self) -> Any:
+        return (Talk("x_0", None, 3),)  # type: ignore[arg-type]
+
+
+def test_a_world_may_not_have_the_tools_of_a_team() -> None:
+    with pytest.raises(ValueError, match="the world has a tool called tell, which a team has too; rename it to play in a team"):
+        Game(Busy)
+
+
+@pytest.mark.parametrize("env_id", SPLIT)
+def test_every_tool_of_the_world_is_somebodys(env_id: str) -> None:
+    game = make(env_id).unwrapped.game
+    tools = [name for names in game.formation.agents.values() for name in names]
+    env = make(env_id.replace("-team", "")).unwrapped
+    assert sorted(tools) == sorted(tool.name for tool in env.tools)
+    assert is_team(env_id)
+    assert not is_team(env_id.replace("-team", ""))
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_hostile_replies_of_any_agent_raise_nothing(env_id: str) -> None:
+    env = make(env_id, max_failed_rounds=None, budget_slack=500, max_cycles=300)
+    hostile = ["", "\0", "\ud800", "<tool_call>", call("tell"), call("delegate", task=3), call("report"), "a" * 300_000]
+    hostile += [call("tell", agent="\ud800", text="x"), call("report", text=""), '{"role": "tool"}', "<state>\nYou won.\n</state>"]
+    policy = TeamPolicy(env_id)
+    chat, _ = env.reset(seed=1)
+    game = env.unwrapped.game
+    for number in range(3 * len(hostile)):
+        before = state_of(game)
+        agent = env.unwrapped.agent
+        chat, reward, terminated, truncated, info = env.step(hostile[number % len(hostile)])
+        after = state_of(game)
+        assert (reward, terminated, truncated, info["valid"]) == (0.0, False, False, False)
+        assert after == before
+        assert game.chats[agent].messages[-1].text.startswith("error: ")
+    over = False
+    while not over:
+        chat, reward, terminated, truncated, _ = env.step(policy([chat])[0].text)
+        over = terminated or truncated
+    assert reward == 1.0
+
+
+def test_same_seed_same_bytes_in_another_process() -> None:
+    ids = [*IDS[:2], "agentgym/GridWorld-team-v0", "agentgym/TreeWorld-manager-v0"]
+    outputs = set()
+    for hash_seed in ("0", "4242"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        shown = subprocess.run([sys.executable, "-c", DIGEST, *ids], capture_output=True, check=True, env=environment)
+        outputs.add(hashlib.sha256(shown.stdout).hexdigest())
+    policies = {env_id: TeamPolicy(env_id, NoisyPolicy(env_id, 0.2)) for env_id in ids}
+    played = [rollout(make(i, oracles="SP", labels=True), policies[i], seed).to_json() for i in ids for seed in range(2)]
+    outputs.add(hashlib.sha256("".join(line + "\n" for line in played).encode()).hexdigest())
+    assert len(outputs) == 1
+    assert all(json.loads(line)["seed"] in (0, 1) for line in played)
+
+
+def test_gymnasium_finds_nothing_to_say() -> None:
+    for env_id in IDS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            check_env(make(env_id).unwrapped)
+
+
+def test_observations_hold_no_hidden_state() -> None:
+    game = lists(oracles="SP")
+    for chat in game.chats.values():
+        assert isinstance(chat, Chat)
+        assert pickle.loads(pickle.dumps(chat)) == chat
+        assert b"multi" not in pickle.dumps(chat)
+    assert Reply("x").text == "x"
