@@ -17,7 +17,7 @@ ARMS = ("", "S", "P", "SP", "SH", "SPH")
 HINT_SCOPES = ("persistent", "ephemeral")
 STRATEGIES = ("clear_results", "clear_thinking", "compaction", "awareness", "memory", "programmatic")
 """The context strategies of LOCA-bench (section 4.1)."""
-TEAMS = {"split": "team", "manager": "manager", "duel": "duel"}
+TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
 """The kinds of teams (`agentgym.multi`), with the last part of their ids."""
 TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 WINDOW = 128_000

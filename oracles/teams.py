@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.hints import split_hints
@@ -23,6 +24,8 @@ _STATE = re.compile(r"<state>\n(.*?)\n</state>", re.DOTALL)
 _MINE, _THEIRS = "It is my turn.", "It is another agent's turn."
 _YOU = re.compile(r"You are ([a-z]+_[0-9]+)[.,]")
 _AGENT = re.compile(r"^- ([a-z]+_[0-9]+): (.*)$", re.MULTILINE)
+_HOST = "\n# Host\nYou are host_0"
+_ANSWER = "host_0 answers:\n"
 _MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports):\n")
 
 
@@ -56,6 +59,8 @@ class _View:
             elif message.role == "user" and _MAIL.match(text):
                 view.take(text)
                 view.floor = True
+            elif text.startswith(_ANSWER) and view.known:
+                view.known[-1] = replace(view.known[-1], text=text.removeprefix(_ANSWER))
             elif not names or names - TEAM_TOOLS:
                 view.known.append(message)
             if message.role == "tool" and not text.startswith("error:"):
@@ -79,7 +84,7 @@ class TeamPolicy:
 
     In a split team, who has the tool for the next call plays it; any other tells the state to the one who has it, and waits. A
     manager plays its own calls and delegates the rest with the task and the state; a worker plays up to `patience` turns and
-    reports the state.
+    reports the state. A host answers from the text of the question. Rivals in a duel play for themselves.
 
     Args:
         env_id: The id of the team.
@@ -108,6 +113,9 @@ class TeamPolicy:
         if reading.summarize:
             floor = "" if view.floor is None else _MINE if view.floor else _THEIRS
             return f"{self._state(self.player.remember(reading).state())}\n{floor}".rstrip()
+        if _HOST in chat.messages[0].text:
+            hosted: Any = self.player.world
+            return render(ToolCall("answer", {"text": hosted.host_reply(reading.task)}), self.dialect)
         call = self.player.act(reading)
         if "tell" in tools:
             call = self._share(chat, view, reading, call)

@@ -16,13 +16,14 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
-from agentgym import Chat, Reply, ToolCall, World, aec_env, make, parallel_env, render, teams
+from agentgym import Chat, World, aec_env, make, parallel_env, teams
 from agentgym.multi.game import Game
 from agentgym.multi.split import Talk
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.registry import is_team
 from agentgym.training.rollouts import rollout
 from agentgym.world import load_world
+from tests.team_checks import call, cycle, newest
 
 IDS = [entry.id for entry in teams()]
 SPLIT = [env_id for env_id in IDS if "-team-" in env_id]
@@ -39,27 +40,11 @@ for env_id in sys.argv[1:]:
 """
 
 
-def call(name: str, **arguments: Any) -> str:
-    return render(ToolCall(name, arguments))
-
-
 def lists(**options: Any) -> Game:
     """A game of ListWorld after its reset: `actor_0` pops, `closer_0` is done."""
     env = make("ListWorld-team", **options).unwrapped
     env.reset(seed=0)
     return env.game
-
-
-def cycle(game: Game, *replies: str) -> None:
-    """A cycle in which those who are asked reply, in order."""
-    assert len(replies) == len(game.waiting)
-    for agent, reply in zip(list(game.waiting), replies, strict=True):
-        game.play(agent, reply)
-    game.end_cycle()
-
-
-def newest(game: Game, agent: str) -> str:
-    return game.chats[agent].messages[-1].text
 
 
 def state_of(game: Game) -> dict[str, Any]:
@@ -291,56 +276,6 @@ def test_render_shows_all_chats() -> None:
         aec_env("ListWorld-team", render_mode="human")
 
 
-def test_a_sub_task_begins_with_a_clean_context_and_the_manager_reads_the_report_only() -> None:
-    env = make("DocumentWorld-manager").unwrapped
-    env.reset(seed=0)
-    game = env.game
-    assert game.waiting == ["manager_0"]
-    length = len(game.chats["manager_0"].messages)
-    start = game.chats["manager_0"].messages[1].text.partition(": ")[2].split(".")[0].split(", ")[0]
-    for number in range(3):
-        cycle(game, call("delegate", task=f"Sub-task {number}: read {start}"))
-        assert game.waiting == ["worker_0"]
-        assert [m.role for m in game.chats["worker_0"].messages] == ["system", "user"]
-        assert game.chats["worker_0"].messages[1].text == f"Sub-task {number}: read {start}"
-        for _ in range(2):
-            cycle(game, call("read_document", file_id=start))
-            assert game.waiting == ["worker_0"]
-        assert len(game.chats["manager_0"].messages) == length + 2, "the call and its answer"
-        cycle(game, call("report", text=f"Report {number}"))
-        assert game.waiting == ["manager_0"]
-        length += 3
-        assert len(game.chats["manager_0"].messages) == length
-        assert newest(game, "manager_0") == f"worker_0 reports:\nReport {number}"
-    assert game.team.worlds["manager_0"].turn == 6, "delegating and reporting take no turn"
-
-
-def test_the_contexts_of_a_managed_team_stay_short() -> None:
-    options = {"operations": 40}
-    alone = rollout(make("DocumentWorld", **options), TeamPolicy("DocumentWorld"), 0)
-    led = rollout(make("DocumentWorld-manager", **options), TeamPolicy("DocumentWorld-manager"), 0)
-    assert alone.reward == led.reward == 1.0
-    longest = max(len(step.chat.messages) for step in led.steps if step.info["agent"] == "worker_0")
-    assert longest <= 2 + 2 * 8 < len(alone.last.messages) / 4
-
-
-def test_several_workers_take_sub_tasks_and_more_are_refused() -> None:
-    env = make("DocumentWorld-manager", roles={"manager": ["submit"], "worker_0": ["read_document"], "worker_1": ["read_document"]})
-    env.reset(seed=0)
-    game = env.unwrapped.game
-    cycle(game, call("delegate", task="one") + call("delegate", task="two") + call("delegate", task="three"))
-    told = [m.text for m in game.chats["manager_0"].messages[-3:]]
-    assert told == ["worker_0 works on it.", "worker_1 works on it.", "error: no worker is free; wait for a report"]
-    assert game.waiting == ["worker_0", "worker_1"]
-    cycle(game, call("report", text="done"), call("read_document", file_id="x"))
-    assert game.waiting == ["manager_0", "worker_1"], "the manager may go on while the other works"
-    for text, error in (("", "the sub-task is empty"), ("x" * 16_385, "a sub-task may have 16384 characters, got 16385")):
-        game.play("manager_0", call("delegate", task=text))
-        assert error in newest(game, "manager_0")
-        game.play("worker_1", call("wait"))
-        game.end_cycle()
-
-
 class Busy(World[Any]):
     """A world that has a tool called like one of a team."""
 
@@ -415,4 +350,3 @@ def test_observations_hold_no_hidden_state() -> None:
         assert isinstance(chat, Chat)
         assert pickle.loads(pickle.dumps(chat)) == chat
         assert b"multi" not in pickle.dumps(chat)
-    assert Reply("x").text == "x"

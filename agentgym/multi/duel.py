@@ -41,13 +41,14 @@ class Duel(Formation):
     def finished(self, agent: str, team: Team, reason: str) -> None:
         """The agent has won, or is out."""
         team.idle.add(agent)
+        team.closing = reason
         if team.worlds[agent].score() >= 1.0:
             team.winners.add(agent)
 
     def settle(self, team: Team) -> None:
         """End it when somebody has won, or nobody can any more."""
         if team.winners or len(team.idle) == len(team.agents):
-            team.end("world")
+            team.end("world" if team.winners else team.closing)
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
         """The winners' share."""

@@ -14,6 +14,7 @@ from gymnasium.error import ResetNeeded
 from agentgym.detail import Detail
 from agentgym.messages import Chat
 from agentgym.multi.duel import Duel
+from agentgym.multi.host import Hosting
 from agentgym.multi.manager import Management
 from agentgym.multi.seat import Seat, look
 from agentgym.multi.split import Split
@@ -21,11 +22,11 @@ from agentgym.multi.team import Formation, Team
 from agentgym.parsing import Dialect
 from agentgym.world import World, check_choice, check_int, load_world, make_config
 
-FORMATIONS: Mapping[str, type[Formation]] = {kind.kind: kind for kind in (Split, Management, Duel)}
+FORMATIONS: Mapping[str, type[Formation]] = {kind.kind: kind for kind in (Split, Management, Hosting, Duel)}
 _SEAT_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds")
 _FORMATION_OPTIONS = ("roles", "reward", "max_message")
 _SEED = 2**63
-_TERMINAL = ("world", "failed_rounds")
+_TERMINAL = ("world", "failed_rounds", "referee")
 
 
 class Game:

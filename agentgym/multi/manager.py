@@ -58,9 +58,11 @@ class Management(Formation):
         """The manager acts first."""
         team.idle = set(team.agents) - {MANAGER}
 
-    def task(self, agent: str, team: Team) -> str | Content:
-        """The task, or the sub-task."""
-        return super().task(agent, team) if agent == MANAGER else team.tasks.get(agent, "There is no sub-task for you yet.")
+    def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
+        """The rules, and the task or the sub-task."""
+        if agent == MANAGER:
+            return super().opening(agent, team)
+        return team.worlds[agent].rules(), team.tasks.get(agent, "There is no sub-task for you yet.")
 
     def rouse(self, team: Team) -> None:
         """The manager always can go on."""

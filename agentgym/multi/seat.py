@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gymnasium
 
 from agentgym.detail import Detail
 from agentgym.env import ToolEnv
-from agentgym.messages import Chat, Content, Message
+from agentgym.messages import Chat, Content, Message, ToolCall
 from agentgym.multi.team import Formation, Team
 from agentgym.tools import BoundTool, ToolError, tools_of
 from agentgym.world import World
@@ -42,7 +43,8 @@ class Seat(ToolEnv):
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Those of the role, and the team's."""
-        tools = super()._world_tools(world)
+        owners = self._formation.toolsets(self.agent, world)
+        tools = {name: bound for owner in owners for name, bound in tools_of(owner).items()}
         if twice := tools.keys() & self._desk_tools:
             raise ValueError(f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it to play in a team")
         own = self._formation.agents[self.agent]
@@ -55,7 +57,8 @@ class Seat(ToolEnv):
 
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
         """The rules of the world and of the team, and the task or sub-task."""
-        return f"{world.rules()}\n\n{self._formation.notes(self.agent)}", self._formation.task(self.agent, self.team)
+        rules, task = self._formation.opening(self.agent, self.team)
+        return f"{rules}\n\n{self._formation.notes(self.agent)}", task
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
         """Count a turn, unless the reply calls nothing but tools of the team."""
@@ -68,7 +71,11 @@ class Seat(ToolEnv):
     def _run(self, world: World[Any], tools: Any, name: str, arguments: Any) -> str | Content:
         if self.team.ended:
             raise ToolError("the episode has ended; this call was not run")
-        return super()._run(world, tools, name, arguments)
+        if name in self._desk_tools and name in tools:
+            told: str = tools[name](arguments)  # it is no call of the world, which may have ended before a host has answered
+            return told
+        go = partial(super()._run, world, tools, name, arguments)
+        return self._formation.run(self.agent, self.team, ToolCall(name, arguments), go)
 
     def _ended(self, world: World[Any]) -> str:
         """Never by itself; the formation is told."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from agentgym.messages import Content
+from agentgym.messages import Content, ToolCall
 from agentgym.tools import ToolError, Toolset, echo, tools_of
 from agentgym.world import World, check_int
 
@@ -30,6 +30,9 @@ class Team:
         ended: Why the episode ends; empty while it goes on.
         winners: Who solved the task, where agents compete.
         faults: How often each agent was found wrong by the referee.
+        asked: The question that a host has not answered yet; empty if there is none.
+        result: The right answer to it.
+        closing: Why the episode will end once it is answered, or, in a duel, why the last world has ended.
     """
 
     def __init__(self, agents: Sequence[str]) -> None:
@@ -47,6 +50,7 @@ class Team:
         self.ended = ""
         self.winners: set[str] = set()
         self.faults: dict[str, int] = dict.fromkeys(self.agents, 0)
+        self.asked = self.result = self.closing = ""
 
     def end(self, reason: str) -> None:
         """End the episode with the cycle; the first reason stays."""
@@ -142,9 +146,21 @@ class Formation:
     def begin(self, team: Team) -> None:
         """Say who acts first, by who is idle."""
 
-    def task(self, agent: str, team: Team) -> str | Content:
-        """The task message of an agent."""
-        return team.worlds[agent].task()
+    def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
+        """The objects whose tools the world has for an agent, if its role has them."""
+        return world.toolsets()
+
+    def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
+        """The rules and the task of an agent."""
+        return team.worlds[agent].rules(), team.worlds[agent].task()
+
+    def run(self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]) -> str | Content:
+        """Carry out a call of an agent, which `go` does.
+
+        Raises:
+            ToolError: The call was refused.
+        """
+        return go()
 
     def rouse(self, team: Team) -> None:
         """All are idle, and there is no mail: wake somebody, and say why."""
