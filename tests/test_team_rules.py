@@ -264,6 +264,15 @@ def test_what_a_waiting_agent_writes_is_passed_over() -> None:
         env.step(b"x")
 
 
+def test_pettingzoo_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "agentgym.multi.zoo", raising=False)
+    monkeypatch.setitem(sys.modules, "pettingzoo", None)
+    for form in (aec_env, parallel_env):
+        with pytest.raises(ImportError, match=r"PettingZoo is needed to play teams as its envs: pip install 'agentgym\[multi\]'"):
+            form("ListWorld-team")
+    assert rollout(make("ListWorld-team"), TeamPolicy("ListWorld-team"), 0).reward == 1.0
+
+
 def test_render_shows_all_chats() -> None:
     for env in (make("ListWorld-team", render_mode="ansi"), aec_env("ListWorld-team", render_mode="ansi")):
         env.reset(seed=0)

@@ -17,8 +17,10 @@ def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> A
     Example:
         >>> env = aec_env("ListWorld-team", oracles="S", items=6)
     """
-    from agentgym.multi.zoo import TeamAEC  # noqa: PLC0415 - an extra of its own
-
+    try:
+        from agentgym.multi.zoo import TeamAEC  # noqa: PLC0415 - an extra of its own
+    except ImportError as error:
+        raise ImportError(f"PettingZoo is needed to play teams as its envs: pip install 'agentgym[multi]' ({error})") from error
     made = spec(env_id, **options)
     if "team" not in made.kwargs:
         raise ValueError(f"{env_id} is played by one agent; {TEAM_IDS}")
@@ -34,6 +36,7 @@ def parallel_env(env_id: str, *, render_mode: str | None = None, **options: Any)
         ImportError: PettingZoo is not installed.
         ValueError: The id is not that of a team, or an option is not right.
     """
+    env = aec_env(env_id, render_mode=render_mode, **options)
     from pettingzoo.utils.conversions import aec_to_parallel  # type: ignore[import-untyped]  # noqa: PLC0415 - as above
 
-    return aec_to_parallel(aec_env(env_id, render_mode=render_mode, **options))
+    return aec_to_parallel(env)
