@@ -155,6 +155,7 @@ def test_a_wrong_answer_is_not_passed_on_and_costs_the_host_its_reward() -> None
     cycle(game, call("answer", text=verdicts(world, world.target, world.target)))
     assert game.over
     assert game.rewards == {"guesser_0": 1.0, "host_0": 0.0}
+    assert game.infos["host_0"]["detail"].report["team"]["faults"] == 1
 
 
 def test_the_third_wrong_answer_ends_the_episode() -> None:

@@ -9,20 +9,15 @@ import os
 import pickle
 import subprocess
 import sys
-import warnings
 from typing import Any
 
 import pytest
 from gymnasium.error import ResetNeeded
-from gymnasium.utils.env_checker import check_env
 
-from agentgym import Chat, World, aec_env, make, parallel_env, teams
+from agentgym import Chat, aec_env, make, teams
 from agentgym.multi.game import Game
-from agentgym.multi.split import Talk
 from agentgym.oracles import NoisyPolicy, TeamPolicy
-from agentgym.registry import is_team
 from agentgym.training.rollouts import rollout
-from agentgym.world import load_world
 from tests.team_checks import call, cycle, newest
 
 IDS = [entry.id for entry in teams()]
@@ -195,36 +190,6 @@ def test_the_reward_is_shared_or_by_role() -> None:
         assert env.unwrapped.game.rewards == earned
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"roles": {"a": ["pop"]}}, "roles must name 2 to 64 agents, got 1"),
-        ({"roles": {"a": ["pop"], "b": ["fly"]}}, "roles gives b_0 the tool 'fly', which the world has not; tools: pop, done"),
-        ({"roles": {"A": ["pop"], "b": []}}, "a role is named in small letters, as in reader or reader_0, got 'A'"),
-        ({"roles": {"a": "pop", "b": []}}, "the tools of a_0 must be a list of names, got 'pop'"),
-        ({"roles": {"a": ["pop"], "a_0": []}}, "roles names a_0 twice"),
-        ({"reward": "mine"}, "reward must be shared, or a factor for each role, got 'mine'"),
-        ({"reward": {"x": 1.0}}, "reward names 'x_0', who is not in the team; agents: actor_0, closer_0"),
-        ({"reward": {"actor": 2}}, r"the reward of actor_0 must be a factor in \[-1.0, 1.0\], got 2"),
-        ({"max_message": 0}, r"max_message must be an integer in \[1, 131072\], got 0"),
-        ({"max_cycles": 0}, r"max_cycles must be an integer in \[1, 1000000000\], got 0"),
-        ({"items": 0}, "items must be an integer in"),
-        ({"itmes": 3}, "ListWorld has no option 'itmes'"),
-        ({"dialect": "yaml"}, "dialect must be one of auto, json, python, got 'yaml'"),
-    ],
-)
-def test_options_are_checked(options: dict[str, Any], error: str) -> None:
-    for form in (make, aec_env, parallel_env):
-        with pytest.raises(ValueError, match=error):
-            form("ListWorld-team", **options)
-    with pytest.raises(ValueError, match="team must be one of"):
-        Game("agentgym.envs.lumina.list_world:ListWorld", team="mob")
-    with pytest.raises(ValueError, match="ListWorld is played by one agent; ids of teams end in -team, -manager"):
-        aec_env("ListWorld")
-    with pytest.raises(ValueError, match="the first role of this team is the manager, got boss_0"):
-        make("ListWorld-manager", roles={"boss": ["done"], "worker": ["pop"]})
-
-
 def test_misuse_of_the_pettingzoo_env_is_an_error_and_changes_nothing() -> None:
     env = aec_env("ListWorld-team")
     with pytest.raises(ResetNeeded, match="there is no agent left to step: call reset"):
@@ -264,13 +229,31 @@ def test_what_a_waiting_agent_writes_is_passed_over() -> None:
         env.step(b"x")
 
 
-def test_pettingzoo_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "agentgym.multi.zoo", raising=False)
-    monkeypatch.setitem(sys.modules, "pettingzoo", None)
-    for form in (aec_env, parallel_env):
-        with pytest.raises(ImportError, match=r"PettingZoo is needed to play teams as its envs: pip install 'agentgym\[multi\]'"):
-            form("ListWorld-team")
-    assert rollout(make("ListWorld-team"), TeamPolicy("ListWorld-team"), 0).reward == 1.0
+def test_what_is_observed_before_a_reset_or_of_a_stranger_is_an_error() -> None:
+    env = aec_env("ListWorld-team")
+    with pytest.raises(ResetNeeded, match="this env has no episode yet: call reset"):
+        env.observe("actor_0")
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="there is no agent 'x' in this team; agents: actor_0, closer_0"):
+        env.observe("x")
+
+
+def test_the_report_counts_what_the_team_did() -> None:
+    game = lists(items=3, removals=0)
+    cycle(game, call("tell", agent="closer_0", text="done?"), call("tell", agent="closer_0", text="me?"))
+    cycle(game, call("wait"), call("done"))
+    report = game.infos["actor_0"]["detail"].report
+    assert report == {"team": {"cycles": 2, "messages": 1, "faults": 0, "rewards": {"actor_0": 1.0, "closer_0": 1.0}}}
+
+
+def test_a_context_that_does_not_fit_truncates_the_episode_of_all() -> None:
+    env = make("DocumentWorld-team", agents={"writer_0": {"window": 700}})
+    _chat, _ = env.reset(seed=0)
+    over = False
+    while not over:
+        _, reward, terminated, truncated, info = env.step(call("tell", agent="writer_0", text="x " * 5_000))
+        over = terminated or truncated
+    assert (reward, terminated, truncated, info["detail"].ended) == (0.0, False, True, "context_overflow")
 
 
 def test_render_shows_all_chats() -> None:
@@ -283,30 +266,6 @@ def test_render_shows_all_chats() -> None:
     assert make("ListWorld-team").unwrapped.render() is None
     with pytest.raises(ValueError, match="render_mode must be one of ansi, got 'human'"):
         aec_env("ListWorld-team", render_mode="human")
-
-
-class Busy(World[Any]):
-    """A world that has a tool called like one of a team."""
-
-    Config = load_world("agentgym.envs.lumina.list_world:ListWorld").Config
-
-    def toolsets(self) -> Any:
-        return (Talk("x_0", None, 3),)  # type: ignore[arg-type]
-
-
-def test_a_world_may_not_have_the_tools_of_a_team() -> None:
-    with pytest.raises(ValueError, match="the world has a tool called tell, which a team has too; rename it to play in a team"):
-        Game(Busy)
-
-
-@pytest.mark.parametrize("env_id", SPLIT)
-def test_every_tool_of_the_world_is_somebodys(env_id: str) -> None:
-    game = make(env_id).unwrapped.game
-    tools = [name for names in game.formation.agents.values() for name in names]
-    env = make(env_id.replace("-team", "")).unwrapped
-    assert sorted(tools) == sorted(tool.name for tool in env.tools)
-    assert is_team(env_id)
-    assert not is_team(env_id.replace("-team", ""))
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -344,13 +303,6 @@ def test_same_seed_same_bytes_in_another_process() -> None:
     outputs.add(hashlib.sha256("".join(line + "\n" for line in played).encode()).hexdigest())
     assert len(outputs) == 1
     assert all(json.loads(line)["seed"] in (0, 1) for line in played)
-
-
-def test_gymnasium_finds_nothing_to_say() -> None:
-    for env_id in IDS:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            check_env(make(env_id).unwrapped)
 
 
 def test_observations_hold_no_hidden_state() -> None:

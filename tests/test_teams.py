@@ -119,7 +119,7 @@ def test_a_scripted_team_solves_it_from_the_chats_alone(env_id: str, arm: str) -
         _, reward, terminated, _, info = play(env, policy, seed)
         assert (reward, terminated, info["success"], info["detail"].ended) == (1.0, True, True, "world")
         share = 0.5 if "-duel-" in env_id else 1.0  # rivals that play alike win in the same cycle
-        assert info["rewards"] == dict.fromkeys(env.unwrapped.game.agents, share)
+        assert info["detail"].report["team"]["rewards"] == dict.fromkeys(env.unwrapped.game.agents, share)
 
 
 @pytest.mark.parametrize("dialect", ["json", "python"])
@@ -156,7 +156,7 @@ def test_all_forms_play_the_same_episode(env_id: str) -> None:
     assert aec.game.chats == parallel.unwrapped.game.chats == game.chats == chats
     assert earned == rewards == game.rewards
     assert set(terminations.values()) == {True}
-    assert {k: v for k, v in infos[last["agent"]].items() if k != "waiting"} == {k: v for k, v in last.items() if k != "rewards"}
+    assert {k: v for k, v in infos[last["agent"]].items() if k != "waiting"} == last
 
 
 @pytest.mark.parametrize("arm", ["", "SP"])

@@ -193,6 +193,10 @@ class Game:
         """The chats of all agents, for people to read."""
         return "\n\n".join(f"=== {agent} ===\n{chat.to_text()}" for agent, chat in self.chats.items())
 
+    def _report(self) -> dict[str, Any]:
+        team = self.team
+        return {"cycles": self.cycle, "messages": team.messages, "faults": sum(team.faults.values()), "rewards": dict(self.rewards)}
+
     def _finish(self) -> None:
         self.over = True
         played = list({id(world): world for world in self.team.worlds.values()}.values())
@@ -207,7 +211,7 @@ class Game:
             seat.finish()
             self._look(agent)
             detail: Detail = self.infos[agent]["detail"]
-            detail = replace(detail, ended=ended, score=score, report=seat.world.report() or None)
+            detail = replace(detail, ended=ended, score=score, report={**seat.world.report(), "team": self._report()})
             self.infos[agent] = {**self.infos[agent], "success": score >= 1.0, "detail": detail}
 
 

@@ -21,7 +21,7 @@ class TeamEnv(gymnasium.Env[Chat, str]):
 
     `info["agent"]` says whose reply was just played, or after a reset who is asked first, and `info["task"]` how many chats the
     agent has begun in this episode. The reward is the score of the team,
-    once, at the end; what each agent earns is then in `info["rewards"]`.
+    once, at the end; what each agent earns is then in the report (`info["detail"].report["team"]`).
 
     Args:
         render_mode: `ansi` renders the chats of all agents as text.
@@ -66,7 +66,6 @@ class TeamEnv(gymnasium.Env[Chat, str]):
         game.advance()
         info = dict(game.infos[played])
         if game.over:
-            info["rewards"] = dict(game.rewards)
             return game.chats[played], game.score, game.terminated, not game.terminated, info
         self.agent = game.waiting[0]
         return game.chats[self.agent], 0.0, False, False, info

@@ -92,6 +92,7 @@ class Delegation(Toolset):
             raise ToolError("no worker is free; wait for a report")
         team.tasks[free[0]] = task
         team.fresh.add(free[0])
+        team.messages += 1
         team.idle.add(MANAGER)
         return f"{free[0]} works on it."
 

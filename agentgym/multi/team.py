@@ -24,6 +24,7 @@ class Team:
         agents: The names, in the order of their turns.
         worlds: The world that each agent plays; the same one for all, or one each.
         mail: What each agent is shown at the end of the cycle, text by text.
+        messages: How many texts the agents have sent each other.
         idle: Who is not asked for a reply until there is mail for it.
         tasks: The sub-task of each agent that is given one.
         fresh: Who begins a new chat at the end of the cycle.
@@ -45,6 +46,7 @@ class Team:
         self.mail: dict[str, list[str]] = {agent: [] for agent in self.agents}
         self._posted: dict[str, int] = dict.fromkeys(self.agents, 0)
         self.idle: set[str] = set()
+        self.messages = 0
         self.tasks: dict[str, str] = {}
         self.fresh: set[str] = set()
         self.ended = ""
@@ -68,6 +70,7 @@ class Team:
         if len(text) > room:
             raise ToolError(f"{receiver} can be sent {room} more characters in this cycle, got {len(text)}; say it shorter")
         self._posted[receiver] += len(text)
+        self.messages += 1
         self.mail[receiver].append(f"{heading}\n{text}")
 
     def collect(self, agent: str) -> str:

@@ -52,6 +52,16 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def observe(self, agent: str) -> Chat:
+        """What an agent is shown; it stays after the end of the episode.
+
+        Raises:
+            ResetNeeded: There was no reset.
+            ValueError: There is no such agent.
+        """
+        if agent not in self.possible_agents:
+            raise ValueError(f"there is no agent {agent!r} in this team; agents: {', '.join(self.possible_agents)}")
+        if not self.game.chats:
+            raise ResetNeeded("this env has no episode yet: call reset() first")
         return self.game.chats[agent]
 
     @override
