@@ -21,7 +21,6 @@ from agentgym.training.rollouts import rollout
 from tests.team_checks import call, cycle, newest
 
 IDS = [entry.id for entry in teams()]
-SPLIT = [env_id for env_id in IDS if "-team-" in env_id]
 
 DIGEST = """
 import sys

@@ -84,8 +84,9 @@ def test_teams_are_collected(engine: str, tmp_path: Path) -> None:
 
 
 def test_teams_are_ablated(tmp_path: Path) -> None:
+    worlds = ("ListWorld-team", "TreeWorld-manager", "PuzzleWorld-host", "PuzzleWorld-duel")
     ablation = Ablation(
-        worlds=("ListWorld-team", "TreeWorld-manager"),
+        worlds=worlds,
         arms=("", "SH"),
         horizons=(4,),
         seeds=3,
@@ -93,9 +94,9 @@ def test_teams_are_ablated(tmp_path: Path) -> None:
         contexts=("none", "clear_results"),
     )
     results = run(ablation, tmp_path, 1)
-    assert len(results) == 2 * 2 * 3 * 2
+    assert len(results) == 4 * 2 * 3 * 2
     assert {(row.success, row.steps == row.optimal > 0) for row in results} == {(1.0, True)}
-    assert {row.world for row in results} == {"ListWorld-team", "TreeWorld-manager"}
+    assert {row.world for row in results} == set(worlds)
     assert all(row.usage is not None for row in results)
 
 

@@ -26,6 +26,7 @@ with warnings.catch_warnings():  # what PettingZoo's own dependencies say when t
     )
 
 from agentgym.oracles import TeamPolicy
+from agentgym.oracles.hints import split_hints
 
 IDS = [entry.id for entry in teams()]
 ALL = pytest.mark.parametrize("env_id", IDS)
@@ -120,6 +121,48 @@ def test_a_scripted_team_solves_it_from_the_chats_alone(env_id: str, arm: str) -
         assert (reward, terminated, info["success"], info["detail"].ended) == (1.0, True, True, "world")
         share = 0.5 if "-duel-" in env_id else 1.0  # rivals that play alike win in the same cycle
         assert info["detail"].report["team"]["rewards"] == dict.fromkeys(env.unwrapped.game.agents, share)
+
+
+PRESETS = [entry for entry in agentgym.worlds(presets=True) if entry.options and not entry.id.endswith(("long-v0", "extreme-v0"))]
+
+
+@pytest.mark.parametrize("kind", ["team", "manager"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(entry, id=entry.id, marks=() if entry.id.endswith(("-easy-v0", "-hard-v0")) else pytest.mark.exhaustive)
+        for entry in PRESETS
+    ],
+)
+def test_a_scripted_team_solves_presets(entry: Any, kind: str) -> None:
+    team = f"{entry.world.__name__}-{kind}"
+    env = make(team, **entry.options, max_message=131_072)
+    env.reset(seed=1)
+    if env.unwrapped.game.team.worlds[env.unwrapped.game.agents[0]].max_turns > 800:
+        pytest.skip("every reply is written from the whole chat, which takes too long here")
+    assert play(env, TeamPolicy(team), 1)[1] == 1.0
+
+
+@pytest.mark.parametrize("scope", ["persistent", "ephemeral"])
+@ALL
+def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: str) -> None:
+    """Whatever came in since a reply, and however often it was looked at, a chat is shown whole, with hints of the cycle's begin."""
+    env, policy = make(env_id, oracles="SP", hint_scope=scope), TeamPolicy(env_id)
+    chat, _ = env.reset(seed=2)
+    game, over, began, states = env.unwrapped.game, False, -1, {}
+    while not over:
+        if game.cycle != began:
+            began, states = game.cycle, {name: world.state() for name, world in game.team.worlds.items()}
+        agent = env.unwrapped.agent
+        seat = game.seats[agent]
+        assert [m.id for m in chat.messages] == [m.id for m in seat.chat.messages]
+        assert [split_hints(m.text)[0] for m in chat.messages[2:]] == [split_hints(m.text)[0] for m in seat.chat.messages[2:]]
+        assert chat.messages[-1].text.endswith(f"<state>\n{states[agent]}\n</state>")
+        hinted = sum("\n\n<state>\n" in m.text for m in chat.messages[2:-1])
+        assert hinted == 0 or scope == "persistent"
+        result = env.step(policy([chat])[0].text)
+        chat, over = result[0], result[2] or result[3]
+    assert result[1] == 1.0
 
 
 @pytest.mark.parametrize("dialect", ["json", "python"])
