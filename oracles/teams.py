@@ -26,7 +26,7 @@ _YOU = re.compile(r"You are ([a-z]+_[0-9]+)[.,]")
 _AGENT = re.compile(r"^- ([a-z]+_[0-9]+): (.*)$", re.MULTILINE)
 _HOST = "\n# Host\nYou are host_0"
 _ANSWER = "host_0 answers:\n"
-_MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports):\n")
+_MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports) \([0-9]+ characters\):\n")
 
 
 @dataclass

@@ -31,7 +31,7 @@ def test_a_person_can_play_all_agents_of_a_team() -> None:
     shown = command("play", "ListWorld-team", "--set", "items=3", "--set", "removals=0", typed=typed)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("[system]") == 2, "each agent's chat is shown from its beginning once"
-    assert shown.stdout.index("closer_0 will be shown it.") < shown.stdout.index("actor_0 tells you:\ndone?")
+    assert shown.stdout.index("closer_0 will be shown it.") < shown.stdout.index("actor_0 tells you (5 characters):\ndone?")
     assert "solved in 1 turns, score 1.0" in shown.stdout
 
 

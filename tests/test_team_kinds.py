@@ -35,7 +35,7 @@ def test_a_sub_task_begins_with_a_clean_context_and_the_manager_reads_the_report
         assert game.waiting == ["manager_0"]
         length += 3
         assert len(game.chats["manager_0"].messages) == length
-        assert newest(game, "manager_0") == f"worker_0 reports:\nReport {number}"
+        assert newest(game, "manager_0") == f"worker_0 reports (8 characters):\nReport {number}"
     assert game.team.worlds["manager_0"].turn == 6, "delegating and reporting take no turn"
 
 

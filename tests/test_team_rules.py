@@ -62,7 +62,7 @@ def test_agents_see_their_own_calls_and_what_they_are_told() -> None:
     assert [m.role for m in game.chats["closer_0"].messages[len(before.messages) :]] == ["assistant", "tool"]
     assert game.waiting == ["actor_0"]
     cycle(game, call("tell", agent="closer_0", text="I popped 0."))
-    assert newest(game, "closer_0") == "actor_0 tells you:\nI popped 0."
+    assert newest(game, "closer_0") == "actor_0 tells you (11 characters):\nI popped 0."
     assert game.chats["closer_0"].messages[-1].role == "user"
     assert game.waiting == ["actor_0", "closer_0"]
 
@@ -114,16 +114,16 @@ def test_the_limit_is_for_all_that_is_told_in_a_cycle() -> None:
     assert "c_0 can be sent 10 more characters in this cycle" in newest(game, "b_0")
     game.play("c_0", call("wait"))
     game.end_cycle()
-    assert newest(game, "c_0") == f"a_0 tells you:\n{'x' * 90}"
+    assert newest(game, "c_0") == f"a_0 tells you (90 characters):\n{'x' * 90}"
     game.play("b_0", "x")
     cycle(game, call("wait"), call("tell", agent="a_0", text="z" * 90))
-    assert newest(game, "a_0") == f"c_0 tells you:\n{'z' * 90}"
+    assert newest(game, "a_0") == f"c_0 tells you (90 characters):\n{'z' * 90}"
 
 
 def test_mail_of_several_comes_in_one_message() -> None:
     game = lists(roles={"a": ["pop"], "b": ["done"], "c": []})
     cycle(game, call("tell", agent="c_0", text="one"), call("tell", agent="c_0", text="two"), call("wait"))
-    assert newest(game, "c_0") == "a_0 tells you:\none\n\nb_0 tells you:\ntwo"
+    assert newest(game, "c_0") == "a_0 tells you (3 characters):\none\n\nb_0 tells you (3 characters):\ntwo"
 
 
 def test_if_all_wait_all_are_woken() -> None:

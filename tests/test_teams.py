@@ -146,7 +146,7 @@ def test_a_scripted_team_solves_presets(entry: Any, kind: str) -> None:
 @pytest.mark.parametrize("scope", ["persistent", "ephemeral"])
 @ALL
 def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: str) -> None:
-    """Whatever came in since a reply, and however often it was looked at, a chat is shown whole, with hints of the cycle's begin."""
+    """Whatever came in since a reply, and however often it was looked at, a chat is whole, with hints of the cycle's begin."""
     env, policy = make(env_id, oracles="SP", hint_scope=scope), TeamPolicy(env_id)
     chat, _ = env.reset(seed=2)
     game, over, began, states = env.unwrapped.game, False, -1, {}

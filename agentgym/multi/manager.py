@@ -110,6 +110,6 @@ class Reporting(Toolset):
         Args:
             text: What you have found out and done.
         """
-        self._team.post(MANAGER, f"{self._agent} reports:", text, self._limit)
+        self._team.post(MANAGER, f"{self._agent} reports", text, self._limit)
         self._team.idle.add(self._agent)
         return "You are done."

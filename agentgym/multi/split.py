@@ -53,7 +53,7 @@ class Talk(Toolset):
         """
         team = self._team
         receiver = team.check_receiver(agent, [name for name in team.agents if name != self._agent])
-        team.post(receiver, f"{self._agent} tells you:", text, self._limit)
+        team.post(receiver, f"{self._agent} tells you", text, self._limit)
         if wait:
             team.idle.add(self._agent)
         return f"{receiver} will be shown it."

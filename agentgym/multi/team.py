@@ -59,7 +59,8 @@ class Team:
         self.ended = self.ended or reason
 
     def post(self, receiver: str, heading: str, text: str, limit: int) -> None:
-        """Put a text into the mail of an agent, under a heading that says whose it is.
+        """Put a text into the mail of an agent, under a heading that says whose it is, and how long, so that no text can pass for
+        several.
 
         Raises:
             ToolError: It is empty, or longer than what is left of the limit in this cycle.
@@ -71,7 +72,7 @@ class Team:
             raise ToolError(f"{receiver} can be sent {room} more characters in this cycle, got {len(text)}; say it shorter")
         self._posted[receiver] += len(text)
         self.messages += 1
-        self.mail[receiver].append(f"{heading}\n{text}")
+        self.mail[receiver].append(f"{heading} ({len(text)} characters):\n{text}")
 
     def collect(self, agent: str) -> str:
         """The mail of an agent, which is empty after that."""
