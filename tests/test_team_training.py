@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from agentgym import Reply, make, teams
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.training.ablation import Ablation, run
-from agentgym.training.export import to_chat_rows
+from agentgym.training.cloning import Cloning, CloningConfig, Tokenized
+from agentgym.training.export import to_chat_rows, to_training_dict
+from agentgym.training.models import Renderer, make_model, make_tokenizer
 from agentgym.training.policies import PolicyConfig
 from agentgym.training.rollouts import collect, replay, rollout
 from agentgym.training.trajectories import Trajectory
@@ -183,3 +186,22 @@ def test_a_policy_that_forgets_itself_costs_turns_only() -> None:
         return [Reply("hm")] if calls % 3 == 0 else policy(chats)
 
     assert rollout(env, absent, 1).reward == 1.0
+
+
+def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
+    """Each reply of each agent is in exactly one row, after the ids it was sampled after."""
+    texts = [message.raw or message.text for message in recorded("ListWorld-team", 0, items=4, removals=1).last.messages]
+    tokenizer = make_tokenizer(texts, 400)
+    policy = Tokenized(TeamPolicy("ListWorld-team"), Renderer(tokenizer))
+    trajectory = rollout(make("ListWorld-team", items=4, removals=1), policy, 1)
+    rows = to_training_dict(trajectory)["rows"]
+    assert sorted(k for row in rows for k in row["steps"]) == list(range(len(trajectory.steps)))
+    assert sum(sum(row["loss_mask"]) for row in rows) == sum(len(step.reply.ids) for step in trajectory.steps)
+    assert len(rows) == len(trajectory.segments()) == 2
+    config = CloningConfig(episodes=2, steps=2, num_envs=2)
+    trainer = Cloning(
+        TeamPolicy("ListWorld-team"), make_model(tokenizer), tokenizer, lambda: make("ListWorld-team", items=4), config
+    )
+    before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
+    trainer.train()
+    assert any(not torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))
