@@ -63,6 +63,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/lore.py
 	$(BIN)/python benchmarks/agentlongbench.py
 	$(BIN)/python benchmarks/gsm_agent.py
+	$(BIN)/python benchmarks/teams.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
