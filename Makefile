@@ -66,6 +66,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/gsm_agent.py
 	$(BIN)/python benchmarks/office.py
 	$(BIN)/python benchmarks/loca.py
+	$(BIN)/python benchmarks/teams.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
