@@ -20,7 +20,7 @@ from agentgym.envs.loca.servers.email_messages import addresses
 from agentgym.envs.loca.servers.pdfs import read_pdf, write_pdf
 from agentgym.envs.loca.tasks.apply_phd_email import ME, SUBJECT, _read_request
 from tests.helpers import needs_workbench
-from tests.office import faults_after, fresh, solved
+from tests.office import carry_out, faults_after, fresh, solved
 
 TASK = "ApplyPhDEmail"
 OPTIONS = {"length": 16_000, "seed": 2}
@@ -318,3 +318,10 @@ def test_attachments_that_are_noise() -> None:
     world.office.desk.files.write(f"x/{world.truth['root']}.zip", draw.randbytes(10_000))
     world.office.call("send_email", {"to": box, "subject": SUBJECT, "body": "", "attachments": [f"x/{world.truth['root']}.zip"]})
     assert "no zip archive" in " ".join(world.faults())
+
+
+def test_a_host_that_cannot_run_programs_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    workbench = pytest.importorskip("agentgym.workbench")
+    monkeypatch.setattr(workbench, "_command", lambda: ("/no/bwrap",))
+    with pytest.raises(RuntimeError, match="programs cannot run on this host"):
+        carry_out(fresh(TASK))

@@ -102,7 +102,10 @@ class ApplyPhDEmailConfig(OfficeConfig):
 
 
 class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
-    """Find the professors who ask for application papers, and send each an archive with the structure asked for."""
+    """Find the professors who ask for application papers, and send each an archive with the structure asked for.
+
+    Archives are made in the terminal, so a host on which programs cannot run in the sandbox raises RuntimeError at that call.
+    """
 
     Config = ApplyPhDEmailConfig
     servers = ("filesystem", "terminal", "pdf_tools", "memory", "email", "claim_done")
@@ -206,9 +209,9 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             "them ask me to send them application papers. Send each of these what that professor asks for.\n"
             "Of several mails from one address the newest counts, without the automatic replies (whose subject begins with "
             "Automatic reply:). Leave out everybody whose newest mail does not ask me to send papers to that professor now.\n"
-            f"My papers are in the folder {FLAT}, where a name that begins with old_ or draft_ is nothing to send. The date of an "
-            "award, and the date and the author of a letter of recommendation, are in the text of the file. My name and my student "
-            "ID (of the university where I am enrolled) are in the memory.\n"
+            f"My papers are in the folder {FLAT}, where a name that begins with old_ or draft_ is nothing to send. In the text of "
+            "a file, the line Date tells the date of an award or of a letter of recommendation, the line Author who wrote it. My "
+            "name and my student ID (of the university where I am enrolled) are in the memory.\n"
             f"Make a zip file for each of these professors with exactly the folders and files of the mail, in the folder {ROOT}: "
             "<Name> is my full name with _ for each blank, <Last_Name> the last word of an author's name. Papers get the names in "
             "the mail and are otherwise unchanged; award certificates are merged to one PDF file with all their pages, in the "
@@ -233,7 +236,9 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         awards = [f"{FLAT}/{paper}" for _, _, paper in written if paper.startswith("award")]
         newest: dict[str, Sequence[Any]] = {}
         for told in (yield from read_folder(_read_request)):
-            newest[told[0]] = max(newest.get(told[0], told), told, key=lambda each: each[1])
+            held = newest.get(told[0])
+            if held is None or told[1] > held[1]:
+                newest[told[0]] = told
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
         asked = {box: _sources(files, root, letters) for box, (_, _, files) in sorted(newest.items()) if files}
         archives = {f"{OUT}/{k}/{root}.zip": members for k, members in enumerate(asked.values(), 1)}
