@@ -131,7 +131,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         units: Mapping[int, str],
     ) -> None:
         """Write the workbooks; RawData has its columns in another order than Methodology."""
-        rows = [[name, *(_cell(self.rng, weight) for weight in row)] for name, row in zip(own, weights, strict=True)]
+        rows: list[list[Any]] = [[name, *(_cell(self.rng, weight) for weight in row)] for name, row in zip(own, weights, strict=True)]
         order = self.rng.permutation(len(names)).tolist()
         years = sorted(data, reverse=bool(self.rng.random() < 0.4))
         table: list[list[Any]] = [[YEAR, *(f"{names[k]} ({units[k]} USD)" for k in order)]]
