@@ -131,12 +131,14 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         units: Mapping[int, str],
     ) -> None:
         """Write the workbooks; RawData has its columns in another order than Methodology."""
-        rows: list[list[Any]] = [[name, *(_cell(self.rng, weight) for weight in row)] for name, row in zip(own, weights, strict=True)]
+        rows: list[list[Any]] = [
+            [name, *(_cell(self.rng, weight) for weight in row)] for name, row in zip(own, weights, strict=True)
+        ]
         order = self.rng.permutation(len(names)).tolist()
         years = sorted(data, reverse=bool(self.rng.random() < 0.4))
         table: list[list[Any]] = [[YEAR, *(f"{names[k]} ({units[k]} USD)" for k in order)]]
         table += [[year, *(float(data[year][k]) for k in order)] for year in years]
-        form = [
+        form: list[list[Any]] = [
             [YEAR, "Category A %", "Category B %", TOTAL],
             [2020, NONE, NONE, NONE],
             [2021, 5.25, -1.5, 2.04],
@@ -192,7 +194,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         table: list[list[Any]] = [[YEAR, *(f"{name} %" for name in used), last]]
         for year in range(asked["first"], asked["last"] + 1):
             pairs = zip(data.get(year - 1, ()), data[year], strict=False)
-            growth = [float(round((new - old) / old * 100, 2)) for old, new in pairs] or [NONE] * len(data[year])
+            growth: list[Any] = [float(round((new - old) / old * 100, 2)) for old, new in pairs] or [NONE] * len(data[year])
             table.append([year, *growth])
         yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
         yield write(f"Call its sheet {form}.", RESULT, "rename_worksheet", filepath=RESULT, old_name="Sheet1", new_name=form)
