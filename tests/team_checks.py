@@ -14,8 +14,8 @@ def call(name: str, /, **arguments: Any) -> str:
 
 def cycle(game: Game, *replies: str) -> None:
     """A cycle in which those who are asked reply, in order."""
-    assert len(replies) == len(game.waiting)
-    for agent, reply in zip(list(game.waiting), replies, strict=True):
+    assert len(replies) == len(game.due)
+    for agent, reply in zip(list(game.due), replies, strict=True):
         game.play(agent, reply)
     game.end_cycle()
 

@@ -19,20 +19,20 @@ def test_a_sub_task_begins_with_a_clean_context_and_the_manager_reads_the_report
     env = make("DocumentWorld-manager").unwrapped
     env.reset(seed=0)
     game = env.game
-    assert game.waiting == ["manager_0"]
+    assert game.due == ["manager_0"]
     length = len(game.chats["manager_0"].messages)
     start = game.chats["manager_0"].messages[1].text.partition(": ")[2].split(".")[0].split(", ")[0]
     for number in range(3):
         cycle(game, call("delegate", task=f"Sub-task {number}: read {start}"))
-        assert game.waiting == ["worker_0"]
+        assert game.due == ["worker_0"]
         assert [m.role for m in game.chats["worker_0"].messages] == ["system", "user"]
         assert game.chats["worker_0"].messages[1].text == f"Sub-task {number}: read {start}"
         for _ in range(2):
             cycle(game, call("read_document", file_id=start))
-            assert game.waiting == ["worker_0"]
+            assert game.due == ["worker_0"]
         assert len(game.chats["manager_0"].messages) == length + 2, "the call and its answer"
         cycle(game, call("report", text=f"Report {number}"))
-        assert game.waiting == ["manager_0"]
+        assert game.due == ["manager_0"]
         length += 3
         assert len(game.chats["manager_0"].messages) == length
         assert newest(game, "manager_0") == f"worker_0 reports (8 characters):\nReport {number}"
@@ -55,9 +55,9 @@ def test_several_workers_take_sub_tasks_and_more_are_refused() -> None:
     cycle(game, call("delegate", task="one") + call("delegate", task="two") + call("delegate", task="three"))
     told = [m.text for m in game.chats["manager_0"].messages[-3:]]
     assert told == ["worker_0 works on it.", "worker_1 works on it.", "error: no worker is free; wait for a report"]
-    assert game.waiting == ["worker_0", "worker_1"]
+    assert game.due == ["worker_0", "worker_1"]
     cycle(game, call("report", text="done"), call("read_document", file_id="x"))
-    assert game.waiting == ["manager_0", "worker_1"], "the manager may go on while the other works"
+    assert game.due == ["manager_0", "worker_1"], "the manager may go on while the other works"
     for text, error in (("", "the sub-task is empty"), ("x" * 16_385, "a sub-task may have 16384 characters, got 16385")):
         game.play("manager_0", call("delegate", task=text))
         assert error in newest(game, "manager_0")
@@ -123,17 +123,17 @@ def test_the_host_sees_the_question_and_not_the_task_and_the_guesser_no_profile(
     target = world.table.names[world.target]
     assert [tool.name for tool in game.chats["guesser_0"].tools] == ["query_items", "guess", "ask"]
     assert [tool.name for tool in game.chats["host_0"].tools] == ["answer"]
-    assert game.waiting == ["guesser_0"]
+    assert game.due == ["guesser_0"]
     guess = next(k for k in range(20) if k != world.target)
     cycle(game, call("guess", name=world.table.names[guess]))
     assert newest(game, "guesser_0") == "host_0 is asked."
-    assert game.waiting == ["host_0"]
+    assert game.due == ["host_0"]
     assert [m.role for m in game.chats["host_0"].messages] == ["system", "user"]
     assert "Puzzle 1 of" not in game.chats["host_0"].to_text()
     cycle(game, call("answer", text=verdicts(world, guess, world.target)))
     assert newest(game, "guesser_0").startswith("host_0 answers:\nRound 2: Guess ")
     assert "Sections of the hidden item" not in game.chats["guesser_0"].to_text()
-    assert game.waiting == ["guesser_0"]
+    assert game.due == ["guesser_0"]
     assert world.turn == 1, "the answer takes no turn"
     cycle(game, call("guess", name=target))
     assert not game.over, "the host has to answer first"
@@ -151,7 +151,7 @@ def test_a_wrong_answer_is_not_passed_on_and_costs_the_host_its_reward() -> None
     cycle(game, call("answer", text="  - nonsense"))
     assert newest(game, "host_0").startswith("The referee: there is no line on section ")
     assert newest(game, "host_0").endswith(" Fault 1 of 3.")
-    assert (len(game.chats["guesser_0"].messages), game.waiting) == (length, ["host_0"])
+    assert (len(game.chats["guesser_0"].messages), game.due) == (length, ["host_0"])
     cycle(game, call("answer", text=verdicts(world, world.target, world.target)))
     assert game.over
     assert game.rewards == {"guesser_0": 1.0, "host_0": 0.0}
@@ -208,7 +208,7 @@ def test_questions_are_answered_and_believed() -> None:
             assert seen.state() == world.state()
         assert world.table.meet([a for c in world.belief.conditions() for a in _atoms(c)])[world.target], "what is believed is true"
         while not game.over:
-            for agent in list(game.waiting):
+            for agent in list(game.due):
                 game.play(agent, policy([game.chats[agent]])[0].text)
             game.end_cycle()
         assert game.score == 1.0
@@ -238,7 +238,7 @@ def test_malformed_questions_are_refused(condition: Any) -> None:
     assert newest(game, "guesser_0").startswith("error: ")
     assert game.team.asked == ""
     game.end_cycle()
-    assert game.waiting == ["guesser_0"]
+    assert game.due == ["guesser_0"]
 
 
 def test_a_host_speaks_when_asked_and_only_hosted_worlds_have_one() -> None:
@@ -290,7 +290,7 @@ def test_rivals_that_are_equal_share_and_one_that_is_out_is_asked_no_more() -> N
     wrong = [name for name in world.table.names if name != world.table.names[world.target]]
     cycle(game, call("guess", name=wrong[0]), "hm")
     assert world.done
-    assert game.waiting == ["player_1"]
+    assert game.due == ["player_1"]
     cycle(game, call("guess", name=world.table.names[world.target]))
     assert game.rewards == {"player_0": 0.0, "player_1": 1.0}
     assert game.score == 1.0

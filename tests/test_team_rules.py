@@ -60,11 +60,11 @@ def test_agents_see_their_own_calls_and_what_they_are_told() -> None:
     cycle(game, call("pop", id=0), call("wait"))
     assert game.team.worlds["closer_0"] is game.team.worlds["actor_0"]
     assert [m.role for m in game.chats["closer_0"].messages[len(before.messages) :]] == ["assistant", "tool"]
-    assert game.waiting == ["actor_0"]
+    assert game.due == ["actor_0"]
     cycle(game, call("tell", agent="closer_0", text="I popped 0."))
     assert newest(game, "closer_0") == "actor_0 tells you (11 characters):\nI popped 0."
     assert game.chats["closer_0"].messages[-1].role == "user"
-    assert game.waiting == ["actor_0", "closer_0"]
+    assert game.due == ["actor_0", "closer_0"]
 
 
 def test_telling_and_waiting_take_no_turn_and_anything_else_does() -> None:
@@ -129,7 +129,7 @@ def test_mail_of_several_comes_in_one_message() -> None:
 def test_if_all_wait_all_are_woken() -> None:
     game = lists(max_cycles=3)
     cycle(game, call("wait"), call("wait"))
-    assert game.waiting == ["actor_0", "closer_0"]
+    assert game.due == ["actor_0", "closer_0"]
     assert newest(game, "closer_0") == "Everyone was waiting, so nobody would have acted again. Go on."
     cycle(game, call("wait"), call("wait"))
     cycle(game, call("wait"), call("wait"))
@@ -142,7 +142,7 @@ def test_the_end_reaches_all_with_the_cycle_and_nobody_is_asked_before() -> None
     game = lists(roles={"closer": ["done"], "actor": ["pop"]})
     game.play("closer_0", call("done"))
     assert not game.over
-    assert game.waiting == []
+    assert game.due == []
     with pytest.raises(ValueError, match="it is not the turn of 'actor_0'; to be asked in this cycle: nobody"):
         game.play("actor_0", call("pop", id=0))
     game.end_cycle()
@@ -158,7 +158,7 @@ def test_the_budget_is_shared_and_ends_the_episode_at_once() -> None:
     assert game.team.worlds["actor_0"].max_turns == 3
     cycle(game, "a", "b")
     game.play("actor_0", "c")
-    assert game.waiting == []
+    assert game.due == []
     game.end_cycle()
     assert game.infos["closer_0"]["detail"].ended == "max_turns"
     assert not game.terminated

@@ -1,4 +1,4 @@
-"""The loop that a team plays in: who is asked when, what each is shown, and how it ends. It knows neither gym nor PettingZoo."""
+"""The loop that a team plays in: who is asked when, what each is shown, and how it ends."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Game:
             raise ValueError(f"there is no agent {unknown[0]!r} in this team; agents: {', '.join(self.agents)}")
         self.seats = {a: Seat(self.world_class, a, self.team, self.formation, **options) for a in self.agents}
         self.dialect: Dialect = self.seats[self.agents[0]].dialect
-        self.asked: list[str] = []
+        self._asked: list[str] = []
         given = stacks or {}
         self.stacks = {a: _stack(self.seats[a], given.get(a, given.get("", ()))) for a in self.agents}
         self.over = self.terminated = self._running = False
@@ -101,7 +101,7 @@ class Game:
         self.formation.begin(self.team)
         for agent in self.agents:
             self._open(agent)
-        self.asked = self._awake()
+        self._asked = self._awake()
 
     def _generate(self, seed: int) -> World[Any]:
         world = self.world_class(self.config, seed)
@@ -109,7 +109,7 @@ class Game:
         return world
 
     def _open(self, agent: str) -> None:
-        """Begin a chat. What is random in a wrapper is a function of the instance, the agent and the sub-task."""
+        """Begin a chat."""
         self.chats[agent], info = self.stacks[agent].reset()
         self._begun[agent] += 1
         self.infos[agent] = self._marked(agent, info)
@@ -119,9 +119,9 @@ class Game:
         return [agent for agent in self.agents if agent not in self.team.idle]
 
     @property
-    def waiting(self) -> list[str]:
+    def due(self) -> list[str]:
         """Who is still to be asked in this cycle."""
-        return [] if self.over or self.team.ended else self.asked
+        return [] if self.over or self.team.ended else self._asked
 
     def play(self, agent: str, action: str) -> None:
         """Play the reply of an agent that is to be asked.
@@ -135,9 +135,9 @@ class Game:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
         if not isinstance(action, str):
             raise TypeError(f"an action is the text that the agent wrote (str), got {type(action).__name__}")
-        if agent not in self.waiting:
-            raise ValueError(f"it is not the turn of {agent!r}; to be asked in this cycle: {', '.join(self.waiting) or 'nobody'}")
-        self.asked = [name for name in self.asked if name != agent]
+        if agent not in self.due:
+            raise ValueError(f"it is not the turn of {agent!r}; to be asked in this cycle: {', '.join(self.due) or 'nobody'}")
+        self._asked = [name for name in self._asked if name != agent]
         seat = self.seats[agent]
         seat.took_turn = False
         self.chats[agent], _, _, _, info = self.stacks[agent].step(action)
@@ -165,11 +165,11 @@ class Game:
             self.formation.rouse(team)
         for agent in self.agents:
             self._deliver(agent)
-        self.asked = self._awake()
+        self._asked = self._awake()
 
     def advance(self) -> None:
         """End cycles until there is somebody to ask, or the episode is over."""
-        while not self.over and not self.waiting:
+        while not self.over and not self.due:
             self.end_cycle()
 
     def _deliver(self, agent: str) -> None:

@@ -49,7 +49,7 @@ class TeamEnv(gymnasium.Env[Chat, str]):
         super().reset(seed=seed)
         self.game.reset(self.np_random)
         self.game.advance()
-        self.agent = self.game.waiting[0]
+        self.agent = self.game.due[0]
         return self.game.chats[self.agent], dict(self.game.infos[self.agent])
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -60,14 +60,14 @@ class TeamEnv(gymnasium.Env[Chat, str]):
             TypeError: The action is not a `str`.
         """
         game, played = self.game, self.agent
-        if not game.waiting:
+        if not game.due:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
         game.play(played, action)
         game.advance()
         info = dict(game.infos[played])
         if game.over:
             return game.chats[played], game.score, game.terminated, not game.terminated, info
-        self.agent = game.waiting[0]
+        self.agent = game.due[0]
         return game.chats[self.agent], 0.0, False, False, info
 
     def render(self) -> str | None:

@@ -93,7 +93,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
             return
-        if agent in self.game.waiting:
+        if agent in self.game.due:
             self.game.play(agent, action)  # type: ignore[arg-type]  # it refuses what is not a str
         elif action is not None and not isinstance(action, str):
             raise TypeError(f"an action is the text that the agent wrote (str) or None, got {type(action).__name__}")
@@ -115,8 +115,8 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
             self.truncations = dict.fromkeys(self.agents, not self.game.terminated)
 
     def _tell(self) -> None:
-        waiting = self.game.waiting
-        self.infos = {agent: {**self.game.infos[agent], "waiting": agent not in waiting} for agent in self.agents}
+        due = self.game.due
+        self.infos = {agent: {**self.game.infos[agent], "waiting": agent not in due} for agent in self.agents}
 
     @override
     def render(self) -> str | None:
