@@ -88,6 +88,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     def draw(self, size: int) -> None:
         """Draw the customers with their orders, the table, and the files that tell what to write as whom."""
         shop, cloud, email = self.office.get(WooCommerce), self.office.get(GoogleCloud), self.office.get(Email)
+        shop.set_setting("woocommerce_currency", "EUR")
         shop.set_setting("gmt_offset", str(self.rng.choice([-8, -5, 2, 9])))
         bought = self._bought(size)
         others = 15 + size // 10 if self.config.known is None else self.config.known
