@@ -38,6 +38,7 @@ COLUMNS = ("scenario", "A_conversion %", "B_conversion %")
 OVERALL = "overall (total_store_views/total_clicks)"
 PAYLOAD = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
 TYPES = {"time_window": "STRING", "A_clicks": "INT64", "A_store_views": "INT64", "B_clicks": "INT64", "B_store_views": "INT64"}
+TABLES = f"SELECT table_name FROM {DATASET}.INFORMATION_SCHEMA.TABLES ORDER BY table_name"
 TOPICS = (
     "Baby Beauty Books Camping Cameras Coffee Computers Cycling Fashion Fishing Fitness Flowers Furniture Games Garden Gifts "
     "Grocery Guitars Health Hiking Jewelry Kitchen Lighting Luggage Music Nutrition Office Outdoor Pets Phones Photo Running "
@@ -83,7 +84,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     servers = ("filesystem", "google_cloud", "python_execute", "claim_done")
     start = datetime(2025, 8, 20, 9, tzinfo=UTC)
     outputs = (RECORD, "what follows from the result")
-    unit_tokens = 62.0
+    unit_tokens = 60.0
 
     def draw(self, size: int) -> None:
         """Draw the scenarios, their hours, and what earlier tests have left."""
@@ -190,8 +191,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         """The same for all instances."""
         return (
             f"The BigQuery dataset {DATASET} has the clickstream of an A/B test that has just ended. There is one table "
-            "ab_<scenario> for each scenario; tables with other names are no scenarios. Columns: time_window, then clicks and "
-            "store views of version A and of version B. An hour may have several rows, from several shops; all rows count.\n"
+            "ab_<scenario> for each scenario; tables with other names are no scenarios. Their columns are "
+            f"{', '.join(TYPES)}. An hour may have several rows, from several shops; all rows count.\n"
             "The conversion of a version is its store views divided by its clicks, each summed over all rows; it is 0 where "
             f"there are no clicks. {RECORD} in the workspace shows the format. Replace its example rows: write a row for each "
             "scenario (named as its table, without ab_) with both conversions in percent with two decimals, and a row "
@@ -206,7 +207,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     def plan(self) -> Plan:
         """Read the format and the tables; sum up a few scenarios at a time; write the record and what follows."""
         columns, label = yield read("Read the format of the record.", _read_record, "read_text_file", path=RECORD)
-        scenarios = yield read("List the tables.", _read_tables, "bigquery_get_dataset_info", dataset_id=DATASET)
+        scenarios = yield read("List the tables.", _read_tables, "bigquery_run_query", query=TABLES, max_results=10_000)
         chunks = [scenarios[k : k + CHUNK] for k in range(0, len(scenarios), CHUNK)]
         facts = yield [
             read(f"Sum up the scenarios {chunk[0]} to {chunk[-1]}.", _read_sums, "bigquery_run_query", query=_query(chunk))
@@ -238,7 +239,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     def describe(self) -> Iterable[ToolCall]:
         """The format, and all rows of all scenarios."""
         yield ToolCall("read_text_file", {"path": RECORD})
-        yield ToolCall("bigquery_get_dataset_info", {"dataset_id": DATASET})
+        yield ToolCall("bigquery_run_query", {"query": TABLES, "max_results": 10_000})
         for table in self.office.get(GoogleCloud).tables(DATASET):
             if table.startswith("ab_"):
                 yield ToolCall("bigquery_run_query", {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000})
@@ -318,7 +319,7 @@ def _read_record(text: str) -> tuple[list[str], str]:
 
 
 def _read_tables(text: str) -> list[str]:
-    tables = [table["tableReference"]["tableId"] for table in json.loads(text)["tables"]]
+    tables = [row["table_name"] for row in json.loads(text)["rows"]]
     return [table.removeprefix("ab_") for table in tables if table.startswith("ab_")]
 
 

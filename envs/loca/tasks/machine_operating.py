@@ -49,7 +49,7 @@ SENSORS = {
 
 KINDS = ("Assembly robot", "Conveyor", "Cooling unit", "Drill press", "Lathe", "Milling machine", "Packing line", "Press", "Pump")
 BUCKETS = ("iot_anomaly_report", "iot_anomaly_reports_old", "iot_reports", "machine_anomaly_reports")
-PAGE = 200
+PAGE = 100
 Range: TypeAlias = tuple[int, int]
 
 _RANGE = re.compile(r"\s*([0-9.,]+)\s*[-\u2013\u2014]\s*([0-9.,]+)\s*")
@@ -60,7 +60,7 @@ class MachineOperatingConfig(OfficeConfig):
     """The size is the number of sensors of all machines.
 
     Attributes:
-        hours: Hours around noon in the table; 4 and one more for each 60 sensors, up to 12, by default.
+        hours: Hours around noon in the table; 4 and one more for each 60 sensors, up to 8, by default.
         interval_minutes: Between two readings of a sensor; a divisor of 30.
         anomaly_rate: How often a sensor has a spell of anomalies in the hour that counts.
         limit_rate: How often a reading is one of the limits exactly.
@@ -68,7 +68,7 @@ class MachineOperatingConfig(OfficeConfig):
     """
 
     hours: int | None = None
-    interval_minutes: int = 10
+    interval_minutes: int = 5
     anomaly_rate: float = 0.15
     limit_rate: float = 0.04
     missing_rate: float = 0.05
@@ -90,7 +90,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     servers = ("filesystem", "python_execute", "excel", "google_cloud", "claim_done")
     start = datetime(2025, 8, 21, 9, tzinfo=UTC)
     outputs = (REPORT, f"gs://{BUCKET}/{REPORT}")
-    unit_tokens = 500.0
+    unit_tokens = 765.0
 
     def draw(self, size: int) -> None:
         """Draw the sensors with their ranges and readings, and what earlier reports have left."""
@@ -106,7 +106,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         rows = [
             (stamp, *sensor, value / 100)
             for sensor, held in limits.items()
-            for stamp, value in self._readings(held, min(12, 4 + size // 60), sure=sensor == sure)
+            for stamp, value in self._readings(held, min(8, 4 + size // 60), sure=sensor == sure)
         ]
         order = self.rng.permutation(len(rows))
         cloud.load(DATASET, TABLE, TYPES, [rows[k] for k in order])
@@ -229,8 +229,15 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read the ranges, then the readings of the hour in pages; write the report; upload it."""
-        ranges = yield read("Read the ranges.", _read_ranges, "read_data_from_excel", filepath=BOOK, sheet_name=SHEET)
+        """Read the ranges, then the readings of the hour, both in pages; write the report; upload it."""
+        last = yield read("See how long the sheet is.", _read_length, "get_workbook_metadata", filepath=BOOK, include_ranges=True)
+        lines = max(40, -(-last // 3))  # the workbook is loaded for each page
+        pages = yield [
+            read(f"Read the ranges in rows {top} to {min(last, top + lines - 1)}.", _read_ranges, "read_data_from_excel",
+                 filepath=BOOK, sheet_name=SHEET, start_cell=f"A{top}", end_cell=f"F{min(last, top + lines - 1)}")
+            for top in range(2, last + 1, lines)
+        ]  # fmt: skip
+        ranges = {sensor: held for page in pages for sensor, held in page.items()}
         where = f"timestamp BETWEEN TIMESTAMP '{_stamp(FIRST)}' AND TIMESTAMP '{_stamp(LAST)}'"
         query = f"SELECT * FROM {DATASET}.{TABLE} WHERE {where}"
         count = yield read("Count the readings of the hour.", _read_count, "bigquery_run_query",
@@ -299,8 +306,12 @@ def _same_range(found: Any, wanted: Any) -> bool:
     return all(ranges) and all(number()(*pair) for pair in zip(*(limits.groups() for limits in ranges if limits), strict=True))
 
 
+def _read_length(text: str) -> int:
+    return int(re.findall("[0-9]+", json.loads(text)["used_ranges"][SHEET])[-1])
+
+
 def _read_ranges(text: str) -> dict[str, list[float]]:
-    cells = [cell["value"] for cell in json.loads(text)["cells"]][len(HEADER) :]
+    cells = [cell["value"] for cell in json.loads(text)["cells"]]
     rows = [cells[k : k + len(HEADER)] for k in range(0, len(cells), len(HEADER))]
     return {f"{row[0]} {row[2]}": row[4:] for row in rows}
 
