@@ -1,0 +1,111 @@
+"""Invoices as PDF files: six layouts that put the same facts in other words, orders and forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any
+
+import numpy as np
+
+from agentgym.envs.loca.servers.pdfs import Block, Box, Table, Text, write_pdf
+
+SUPPLIERS = {
+    "NS": "Northern Steel", "NSW": "Northern Steel Works", "ON": "O'Neil & Sons", "MW": "Müller Werkzeuge", "BP": "Baker Paper",
+    "BPL": "Baker Paper Ltd.", "AC": "Alpha Cable", "HL": "Harbor Logistics, Inc.", "QT": "Quick Toner", "GV": "Green Valley Foods",
+    "SE": "Sato Electronics", "LB": "Lindberg Bros.",
+}  # fmt: skip
+GOODS = ("Steel bolts|Copper wire|Toner|Copy paper|Safety gloves|Drill bits|Cable ducts|LED panels|Coffee beans|Pallets|Labels|"
+         "Adhesive tape|Bearings|Filters|Batteries|Monitors").split("|")  # fmt: skip
+# Signs at the beginning of a line: `#` a title, `|` a table of goods, `=` goods in lines, `!` what was paid, `/` a new page.
+LAYOUTS = (
+    ("#INVOICE", "Invoice number: {id}", "Supplier: {supplier}", "Invoice date: {iso}", "Payable until: {due:%Y-%m-%d}",
+     "Purchaser: {name}, {mail}", "|", "Subtotal: ${net}", "Tax: ${tax}", "Invoice total: ${total}", "!"),
+    ("#{supplier}", "!", "Seller: {supplier}", "Invoice no. {id} of {long}", "Your order: PO-{year}-{order}",
+     "Purchasing manager: {name} ({mail})", "|", "Net USD {net} plus tax USD {tax}", "Total with tax: USD {total}"),
+    ("Please pay within 30 days, that is until {due:%d %B %Y}.", "#Invoice {id}", "Date of invoice: {us}", "From: {supplier}",
+     "Goods taken in by: {other}", "Ordered by (purchaser): {mail}", "=", "Total with tax: ${total} (of which tax ${tax})", "!"),
+    ("#Delivery and invoice", "Replaces our quotation QU-{year}-{order}.", "Supplier: {supplier}", "Purchaser: {mail}", "=", "/",
+     "#Payment", "Invoice number: {id}", "Issued on: {long}", "Amount without tax: ${net}", "Invoice total: ${total}", "!"),
+    ("Questions? billing@{host}.example.com", "#Bill", "Issued by: {supplier}", "Invoice number: {id}", "Issued on: {short}",
+     "Due on: {due:%d-%b-%Y}", "!", "|", "Grand total: USD {total}", "The tax in it is USD {tax}.", "Purchasing manager: {mail}"),
+    ("#Invoice {id}", "=", "Sum of the goods: {net}", "Tax: {tax}", "Grand total: {total}", "All amounts in USD.", "!", "/",
+     "Seller: {supplier}", "Invoice date: {us}", "Delivered on: {due:%B %d, %Y}", "Purchaser: {name}, {mail}",
+     "Copy for the files to: {other}"),
+)  # fmt: skip
+
+
+def draw_invoice(
+    rng: np.random.Generator, key: str, buyer: tuple[str, str], other: str, rates: Mapping[str, float]
+) -> tuple[dict[str, Any], bytes]:
+    """Draw an invoice.
+
+    Args:
+        rng: Where chance comes from.
+        key: Its number, which begins with the letters of its supplier.
+        buyer: Address and name of the purchaser.
+        other: Another address that may be on it.
+        rates: How often it is paid in full (`paid`), something is paid of it otherwise (`partial`), and a box tells so (`box`).
+
+    Returns:
+        Its facts, amounts in cents, and its file.
+    """
+    goods = [
+        (str(name), int(rng.integers(1, 41)), int(rng.integers(250, 90_000)))
+        for name in rng.choice(GOODS, int(rng.integers(2, 7)), replace=False)
+    ]
+    net = sum(amount * price for _, amount, price in goods)
+    tax = net * int(rng.choice([0, 7, 19])) // 100
+    day = date(2024, 6, 1) + timedelta(days=int(rng.integers(0, 200)))
+    paid, told = _payment(rng, net + tax, day, rates)
+    supplier = SUPPLIERS[key.partition("-")[0]]
+    host = re.sub(r"[^a-z]+", "-", supplier.lower()).strip("-")
+    facts = {"id": key, "supplier": supplier, "mail": buyer[0], "name": buyer[1], "other": other, "host": host, "year": day.year}
+    facts |= {"due": day + timedelta(days=30), "order": int(rng.integers(100, 9999)), "iso": f"{day}", "us": f"{day:%B %d, %Y}"}
+    facts |= {"net": _money(net), "tax": _money(tax), "total": _money(net + tax)}
+    facts |= {"long": f"{day.day} {day:%B %Y}", "short": f"{day:%d-%b-%Y}"}
+    table = [["Item", "Quantity", "Price", "Sum"], *([n, f"{q}", _money(p), _money(q * p)] for n, q, p in goods)]
+    lines = [f"{q} x {n} at {_money(p)}: {_money(q * p)}" for n, q, p in goods]
+    layout = LAYOUTS[int(rng.integers(len(LAYOUTS)))]
+    pdf = write_pdf(_pages(layout, facts, {"|": [Table(table)], "=": lines, "!": told}), title=host)
+    return {"id": key, "mail": buyer[0], "day": day.isoformat(), "cents": net + tax, "paid": paid}, pdf
+
+
+def _payment(rng: np.random.Generator, total: int, day: date, rates: Mapping[str, float]) -> tuple[int, list[Block]]:
+    """How many cents of an invoice were paid, and what its file says of that."""
+    box = rng.random() < rates["box"]
+    if rng.random() < rates["paid"]:
+        paid = total
+        whole: Block = Box("PAID IN FULL") if box else f"We received your payment of ${_money(total)}. Thank you!"
+        told = [whole]
+    elif rng.random() < rates["partial"]:
+        # As often as not little is missing, down to a cent.
+        paid = int(rng.choice([total * int(rng.integers(10, 81)) // 100, total - 1, total - 100]))
+        soft = str(rng.choice(["Payment in progress: ${paid} received.", "We received your payment of ${paid}. Thank you!"]))
+        told = [Box(f"PARTIALLY PAID: ${_money(paid)}") if box else soft.format(paid=_money(paid))]
+    else:
+        sentence = str(rng.choice(["Payment under review: nothing received so far.", "Your payment has not reached us yet."]))
+        return 0, [Box("UNPAID") if box else sentence]
+    if not box and rng.random() < 0.5:
+        first = paid * int(rng.integers(2, 8)) // 10
+        days = [day + timedelta(days=k) for k in (5, 9)]
+        told = [f"Received on {d}: ${_money(part)}" for d, part in zip(days, (first, paid - first), strict=True)]
+    return paid, told
+
+
+def _pages(layout: Sequence[str], facts: Mapping[str, Any], parts: Mapping[str, Sequence[Block]]) -> list[list[Block]]:
+    pages: list[list[Block]] = [[]]
+    for line in layout:
+        if line == "/":
+            pages.append([])
+        elif line in parts:
+            pages[-1] += parts[line]
+        else:
+            text = line.removeprefix("#").format(**facts)
+            pages[-1].append(Text(text, 16, bold=True) if line[0] == "#" else text)
+    return pages
+
+
+def _money(cents: int) -> str:
+    return f"{cents // 100:,}.{cents % 100:02}"

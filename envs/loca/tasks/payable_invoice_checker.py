@@ -1,0 +1,334 @@
+"""Invoices as PDF files that have to be entered into Snowflake, and mails about those that are not paid (LOCA-bench, table 7)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from agentgym.envs.loca.checks import exact, file_faults, number, row_faults, set_faults
+from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice
+from agentgym.envs.loca.names import address, people
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.servers.email import Email
+from agentgym.envs.loca.servers.snowflake import Snowflake
+from agentgym.envs.loca.servers.sql import Table, TableName
+from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.messages import ToolCall
+from agentgym.tools import echo
+from agentgym.world import check_float, check_int
+
+ME, FOLDER, SUBJECT = "walkera@mcp.com", "invoices", "Process Outstanding Invoices"
+INVOICES, PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICES", "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
+FLAG, COMMENT = "OUTSTANDING_FLAG", "0=Paid, 1=Outstanding"
+TABLES = {
+    INVOICES: {"INVOICE_ID": "VARCHAR", "SUPPLIER_NAME": "VARCHAR", "INVOICE_AMOUNT": "NUMBER(12,2)", "PURCHASER_EMAIL": "VARCHAR",
+               "INVOICE_DATE": "DATE"},
+    PAYMENTS: {"INVOICE_ID": "VARCHAR", "PAYMENT_AMOUNT": "NUMBER(12,2)", FLAG: "INTEGER"},
+}  # fmt: skip
+_ID = re.compile(r"(?:Invoice number:|Invoice no\.|Invoice) ([A-Z]+-\d{4}-\d+)")
+_SUPPLIER = re.compile(r"(?:Supplier|Seller|From|Issued by): (.+)")
+_DATE = re.compile(r"(?:Invoice date|Date of invoice|Issued on): (.+)|Invoice no\. \S+ of (.+)")
+_MAIL = re.compile(r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .*?([\w.]+@mcp\.com)")
+_TOTAL = re.compile(r"(?:Invoice total|Total with tax|Grand total): (?:\$|USD )?([\d,]+\.\d\d)")
+_PAID = re.compile(r"(?:PARTIALLY PAID:|Payment in progress:|We received your payment of|Received on \S+:) \$([\d,]+\.\d\d)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PayableInvoiceCheckerConfig(OfficeConfig):
+    """The size is the number of invoices in the folder.
+
+    Attributes:
+        num_interference: Invoices that are in the tables and not in the folder; about 35 for each that is by default.
+        paid_rate: How often an invoice is paid in full.
+        partial_rate: How often something is paid of one that is not.
+        box_rate: How often a box tells what was paid, and no sentence.
+        entered_rate: How often an invoice of the folder is in the tables already.
+    """
+
+    num_interference: int | None = None
+    paid_rate: float = 0.7
+    partial_rate: float = 0.6
+    box_rate: float = 0.6
+    entered_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_interference is not None:
+            check_int("num_interference", self.num_interference, 0, 100_000)
+        for name in ("paid_rate", "partial_rate", "box_rate", "entered_rate"):
+            check_float(name, getattr(self, name), 0.0, 1.0)
+
+
+class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
+    """Enter invoices from PDF files into two tables, and mail their purchasers about those that are not paid."""
+
+    Config = PayableInvoiceCheckerConfig
+    servers = ("filesystem", "terminal", "python_execute", "pdf_tools", "email", "snowflake", "claim_done")
+    outputs = ("rows of INVOICES", "rows of INVOICE_PAYMENTS", "comment", "mails")
+    unit_tokens = 3_800.0
+
+    def draw(self, size: int) -> None:
+        """Draw the invoices, their files, and the tables with other invoices."""
+        count = self.config.num_interference
+        count = round(35 * size + 10 * size**0.5 * self.rng.uniform(-1, 1)) if count is None else count
+        buyers = {address(name, k, "mcp.com"): name for k, name in enumerate(people(self.rng, 8 + min(40, 2 + size // 2)))}
+        ids = _ids(self.rng, size, count)
+        mails = list(buyers)[8:]
+        rates = {name: getattr(self.config, f"{name}_rate") for name in ("paid", "partial", "box")}
+        found, pdfs = [], []
+        for k, key in enumerate(ids[:size]):
+            mail, other = str(self.rng.choice(mails)), str(self.rng.choice(list(buyers)[:8]))
+            # The first invoice is not paid, so that there is a mail to write.
+            invoice, pdf = draw_invoice(self.rng, key, (mail, buyers[mail]), other, rates if k else rates | {"paid": 0.0})
+            found.append(invoice)
+            pdfs.append(pdf)
+        entered = [k > 0 and self.rng.random() < self.config.entered_rate for k in range(size)]
+        rows = [self._other(key, list(buyers)) for key in ids[size:]]
+        rows += [_row(invoice) for invoice, done in zip(found, entered, strict=True) if done]
+        rows = [rows[k] for k in self.rng.permutation(len(rows))]
+        snowflake, email, files = self.office.get(Snowflake), self.office.get(Email), self.office.desk.files
+        for table, columns in TABLES.items():
+            order = self.rng.permutation(len(rows)) if table == PAYMENTS else range(len(rows))
+            snowflake.load(table, columns, [[rows[k][name] for name in columns] for k in order], keys=["INVOICE_ID"])
+        snowflake.set_comment(INVOICES, "INVOICE_DATE", "Date on the invoice")
+        snowflake.set_comment(PAYMENTS, FLAG, str(self.rng.choice(["", "1 = open", "0=Outstanding, 1=Paid"])))
+        email.add_users([(ME, "walker-2025", "Anthony Walker"), *((mail, "", name) for mail, name in buyers.items())])
+        email.login_as(ME)
+        for name, k in self._file_names(ids[:size]).items():
+            files.write(f"{FOLDER}/{name}", pdfs[k])
+            found[k]["file"] = name
+        self.truth = {"invoices": found, "entered": [k for k, done in enumerate(entered) if done], "rows": rows}
+        self.truth["comments"] = {table: snowflake.comments(table) for table in TABLES}
+        self.truth["forms"] = {table: _form(snowflake.engine.tables[_key(table)]) for table in TABLES}
+        self.truth["files"] = {path: files.read(path) for path in files.walk()}
+
+    def _file_names(self, ids: Sequence[str]) -> dict[str, int]:
+        """The place of each invoice by the name of its file, in order of the names; some are named by their number."""
+        scans = self.rng.choice(np.arange(100, 10 * len(ids) + 200), len(ids), replace=False)
+        scanned = self.rng.random(len(ids)) < 0.4
+        return dict(sorted((f"scan_{scans[k]}.pdf" if scanned[k] else f"{key}.pdf", k) for k, key in enumerate(ids)))
+
+    def _other(self, key: str, mails: Sequence[str]) -> dict[str, Any]:
+        """An invoice that is in the tables and not in the folder."""
+        cents = int(self.rng.integers(5_000, 5_000_000))
+        paid = cents if self.rng.random() < 0.9 else cents * int(self.rng.integers(0, 10)) // 10
+        day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=int(self.rng.integers(0, 150)))
+        mail = mails[int(self.rng.integers(len(mails)))]
+        return _row({"id": key, "mail": mail, "day": day.isoformat(), "cents": cents, "paid": paid})
+
+    def task(self) -> str:
+        """The same for all instances."""
+        return (
+            f"The folder {FOLDER} of the workspace has the invoices, as PDF files, that we have received. Enter them into the "
+            "tables of the Snowflake database PURCHASE_INVOICE, schema PUBLIC, one row in each table for an invoice:\n"
+            "- INVOICES: INVOICE_ID (the number of the invoice), SUPPLIER_NAME (as on the invoice), INVOICE_AMOUNT (the total "
+            "with tax, to the cent), PURCHASER_EMAIL (address of the purchaser, whom some suppliers call purchasing manager), "
+            "INVOICE_DATE (the date of the invoice).\n"
+            "- INVOICE_PAYMENTS: INVOICE_ID; PAYMENT_AMOUNT (all that was paid so far: the whole amount if it is paid in full, 0 "
+            "if nothing was paid); OUTSTANDING_FLAG (0 if it is paid in full, 1 if anything is missing, were it a cent).\n"
+            "An invoice whose number is in INVOICES already was entered before, right and in both tables: do not enter it again. "
+            "Leave all rows that are there as they are.\n"
+            f"Set the comment of the column OUTSTANDING_FLAG to exactly {COMMENT!r} (without the quotes).\n"
+            "Then send each purchaser with invoices in the folder that are not paid in full, whether entered before or now, "
+            f"exactly one mail, to this purchaser only, with the subject {SUBJECT!r}. It lists the names of the files of all these "
+            "invoices (such as ABC.pdf) and names no other file. Whoever has no such invoice in the folder gets no mail; other "
+            "outstanding invoices in the tables do not matter. Change nothing else."
+        )
+
+    def plan(self) -> Plan:
+        """Read all files and look which invoices are in the tables; enter the others, set the comment and send the mails."""
+        names = yield read(f"List the folder {FOLDER}.", _read_names, "list_directory", path=FOLDER)
+        shown = {"start_page": 1, "end_page": 9}
+        found = yield [
+            read(f"Read {name}.", _read_invoice, "read_pdf_pages", pdf_file_path=f"{FOLDER}/{name}", **shown) for name in names
+        ]
+        asked = ", ".join(_quoted(invoice["id"]) for invoice in found)
+        query = f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({asked})"
+        *columns, there = yield [
+            *(read(f"Describe {table}.", _read_columns, "describe_table", table_name=table) for table in TABLES),
+            read("Look which invoices were entered before.", _read_ids, "read_query", query=query),
+        ]
+        rows = [_row(invoice) for invoice in found if invoice["id"] not in there]
+        changes = []
+        for table, labels, output in zip(TABLES, columns, self.outputs, strict=False):
+            label = f"Enter the invoices into {table}."
+            changes.append(write(label, output, "write_query", query=_merge(table, labels, rows)))
+        comment = f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}"
+        changes.append(write(f"Set the comment of {FLAG}.", self.outputs[2], "write_query", query=comment))
+        for mail in sorted({invoice["mail"] for invoice in found}):
+            pairs = zip(names, found, strict=True)
+            listed = [name for name, each in pairs if each["mail"] == mail and each["paid"] < each["cents"]]
+            if listed:
+                body = "These invoices are not paid in full:\n\n" + "\n".join(listed)
+                told = {"to": mail, "subject": SUBJECT, "body": body}
+                changes.append(write(f"Write to {mail}.", self.outputs[3], "send_email", same=("to", "subject"), **told))
+        yield changes
+
+    def describe(self) -> Iterator[ToolCall]:
+        """The folder, all files and both tables."""
+        yield ToolCall("list_directory", {"path": FOLDER})
+        for invoice in self.truth["invoices"]:
+            yield ToolCall("read_pdf_pages", {"pdf_file_path": f"{FOLDER}/{invoice['file']}", "start_page": 1, "end_page": 9})
+        for table in TABLES:
+            yield ToolCall("describe_table", {"table_name": table})
+            for start in range(0, len(self.truth["rows"]), 500):
+                yield ToolCall("read_query", {"query": f"SELECT * FROM {table} ORDER BY INVOICE_ID LIMIT 500 OFFSET {start}"})
+
+    def faults(self) -> Iterator[str]:
+        """Both tables have the old rows and the right new ones; the comment is set; each mail is right; no file was changed."""
+        new = [_row(invoice) for k, invoice in enumerate(self.truth["invoices"]) if k not in self.truth["entered"]]
+        for table in TABLES:
+            yield from self._table_faults(table, new)
+        yield from self._mail_faults()
+        yield from file_faults(self.office.desk.files, self.truth["files"], [])
+
+    def _table_faults(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        engine, columns = self.office.get(Snowflake).engine, TABLES[table]
+        if _key(table) not in engine.tables:
+            yield f"there is no table {table}"
+            return
+        held = engine.table(_key(table))
+        if _form(held) != self.truth["forms"][table]:
+            yield f"the columns of {table} were changed: {echo(_form(held))}"
+            return
+        comments = {column.name: column.comment for column in held.columns}
+        wanted = self.truth["comments"][table] | ({FLAG: COMMENT} if table == PAYMENTS else {})
+        for column, text in wanted.items():
+            if comments[column] != text:
+                yield f"the comment of {column} in {table} is {echo(comments[column])}, it should be {echo(text)}"
+        ids = {row["INVOICE_ID"] for row in new}
+        rows = _records(tuple(columns.values()), held.data)
+        kept = [row for row in rows if row[0] not in ids]
+        yield from set_faults(table, kept, (tuple(row[name] for name in columns) for row in self.truth["rows"]))
+        found = [dict(zip(columns, row, strict=True)) for row in rows if row[0] in ids]
+        same = {name: number(0.001) if kind[0] in "NI" else exact for name, kind in columns.items()}
+        yield from row_faults(table, found, new, same, ("INVOICE_ID",))
+
+    def _mail_faults(self) -> Iterator[str]:
+        """One right mail to each purchaser with open invoices, and no other mail."""
+        files = {invoice["file"].removesuffix(".pdf") for invoice in self.truth["invoices"]}
+        left: dict[str, set[str]] = {}
+        for invoice in self.truth["invoices"]:
+            if invoice["paid"] < invoice["cents"]:
+                left.setdefault(invoice["mail"].lower(), set()).add(invoice["file"].removesuffix(".pdf"))
+        for mail in self.office.get(Email).sent():
+            asked = left.pop(mail.recipients[0], None) if len(mail.recipients) == 1 else None
+            if asked is None:
+                yield f"the mail to {echo(', '.join(mail.recipients))} was not asked for, or is one too many"
+                continue
+            if mail.subject.strip().casefold() != SUBJECT.casefold():
+                yield f"the mail to {mail.recipients[0]} has the subject {echo(mail.subject)}"
+            text = f"{mail.body}\n{mail.html or ''}"
+            named = {word.strip("-_") for word in re.findall(r"[\w-]+", text)} & files
+            named |= {word.strip("-_") for word in re.findall(r"([\w-]+)\.pdf", text)}
+            yield from set_faults(f"files in the mail to {mail.recipients[0]}", named, asked)
+        yield from (f"there is no mail to {mail}" for mail in left)
+
+
+def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
+    """Different numbers of invoices: those of the folder, then others, of which some are much like one of the folder."""
+    prefixes, found = list(SUPPLIERS), dict[str, None]()
+    while len(found) < size:
+        found[f"{rng.choice(prefixes)}-2024-{rng.integers(100, 10_000)}"] = None
+    near = [f"{key}{rng.integers(10)}" if k % 2 else key.replace("-2024-", "-2023-") for k, key in enumerate(found)]
+    for key in near[: others // 2]:
+        found[key] = None
+    while len(found) < size + others:
+        found[f"{rng.choice(prefixes)}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = None
+    return list(found)
+
+
+def _key(table: str) -> TableName:
+    schema, _, name = table.rpartition(".")
+    return schema, name
+
+
+def _form(table: Table) -> list[Any]:
+    """Names, types and the like of the columns of a table, and the query if it is a view."""
+    return [table.view, *([column.name, column.type, column.nullable, column.key] for column in table.columns)]
+
+
+@functools.lru_cache(maxsize=8)
+def _records(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The records of a table, kept, since they are looked at after each call; as written by the task or by a statement."""
+    read_as = [int if kind == "INTEGER" else float if kind[0] == "N" else str for kind in kinds]
+    columns = zip(read_as, map(json.loads, data), strict=True)
+    return list(zip(*([None if v is None else kind(v) for v in values] for kind, values in columns), strict=True))
+
+
+def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
+    """What the tables should say of an invoice, all columns together."""
+    return {
+        "INVOICE_ID": invoice["id"],
+        "SUPPLIER_NAME": invoice.get("supplier") or SUPPLIERS[invoice["id"].partition("-")[0]],
+        "INVOICE_AMOUNT": invoice["cents"] / 100,
+        "PURCHASER_EMAIL": invoice["mail"],
+        "INVOICE_DATE": invoice["day"],
+        "PAYMENT_AMOUNT": invoice["paid"] / 100,
+        FLAG: int(invoice["paid"] < invoice["cents"]),
+    }
+
+
+def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    """A statement that puts rows into a table; if it is run again, it changes nothing."""
+    names = ", ".join(columns)
+    values = ", ".join(f"({', '.join(_quoted(row[name]) for name in columns)})" for row in rows)
+    return (
+        f"MERGE INTO {table} t USING (SELECT * FROM VALUES {values} AS v ({names})) n ON t.INVOICE_ID = n.INVOICE_ID "
+        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({', '.join(f'n.{name}' for name in columns)})"
+    )
+
+
+def _quoted(value: Any) -> str:
+    """A value in SQL."""
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+def _cents(text: str) -> int:
+    return int(text.replace(",", "").replace(".", ""))
+
+
+def _read_names(text: str) -> list[str]:
+    return [line.removeprefix("[FILE] ") for line in text.splitlines() if line.endswith(".pdf")]
+
+
+def _read_invoice(text: str) -> dict[str, Any]:
+    """The facts of an invoice, amounts in cents."""
+    found = {"id": _ID, "supplier": _SUPPLIER, "mail": _MAIL, "day": _DATE, "cents": _TOTAL}
+    facts: dict[str, Any] = {}
+    for name, pattern in found.items():
+        match = pattern.search(text)
+        if not match:
+            raise ValueError(f"the text has no {name}")
+        facts[name] = (match[1] or match[2]).strip()
+    facts["day"], facts["cents"] = _read_day(facts["day"]), _cents(facts["cents"])
+    facts["paid"] = facts["cents"] if "PAID IN FULL" in text else sum(map(_cents, _PAID.findall(text)))
+    return facts
+
+
+def _read_day(text: str) -> str:
+    for form in ("%Y-%m-%d", "%d %B %Y", "%B %d, %Y", "%d-%b-%Y"):
+        try:
+            return datetime.strptime(text, form).date().isoformat()
+        except ValueError:
+            continue
+    raise ValueError(f"{text!r} is no day")
+
+
+def _read_columns(text: str) -> list[str]:
+    return [column["COLUMN_NAME"] for column in json.loads(text)]
+
+
+def _read_ids(text: str) -> list[str]:
+    return [row["INVOICE_ID"] for row in json.loads(text)["data"]]
+
+
+register_task(PayableInvoiceChecker)
