@@ -18,6 +18,7 @@ from agentgym.oracles import TeamPolicy
 from agentgym.registry import is_team
 from agentgym.training.rollouts import rollout
 from agentgym.world import load_world
+from tests.helpers import is_office
 
 IDS = [entry.id for entry in teams()]
 SPLIT = [env_id for env_id in IDS if "-team-" in env_id]
@@ -121,7 +122,7 @@ def test_every_tool_of_the_world_is_somebodys(env_id: str) -> None:
 
 
 def test_gymnasium_finds_nothing_to_say() -> None:
-    for env_id in IDS:
+    for env_id in (env_id for env_id in IDS if not is_office(env_id) or "Course" in env_id):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             check_env(make(env_id).unwrapped)

@@ -18,6 +18,7 @@ from agentgym import Chat, aec_env, make, teams
 from agentgym.multi.game import Game
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.training.rollouts import rollout
+from tests.helpers import public_state, spread
 from tests.team_checks import call, cycle, newest
 
 IDS = [entry.id for entry in teams()]
@@ -27,6 +28,7 @@ import sys
 from agentgym import make
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.training.rollouts import rollout
+from tests.helpers import public_state, spread
 for env_id in sys.argv[1:]:
     for seed in range(2):
         env = make(env_id, oracles="SP", labels=True)
@@ -43,11 +45,8 @@ def lists(**options: Any) -> Game:
 
 def state_of(game: Game) -> dict[str, Any]:
     """All that may not change when a reply is refused."""
-    world = game.team.worlds[game.agents[0]]
-    state = copy.deepcopy(vars(world))
-    del state["turn"]
     team = {name: copy.deepcopy(value) for name, value in vars(game.team).items() if name != "worlds"}
-    return {**state, "rng": world.rng.bit_generator.state, **team}
+    return {**public_state(game.team.worlds[game.agents[0]]), **team}
 
 
 def test_agents_see_their_own_calls_and_what_they_are_told() -> None:
@@ -267,7 +266,7 @@ def test_render_shows_all_chats() -> None:
         aec_env("ListWorld-team", render_mode="human")
 
 
-@pytest.mark.parametrize("env_id", IDS)
+@pytest.mark.parametrize("env_id", spread("hostile teams", IDS, 10))
 def test_hostile_replies_of_any_agent_raise_nothing(env_id: str) -> None:
     env = make(env_id, max_failed_rounds=None, budget_slack=500, max_cycles=300)
     hostile = ["", "\0", "\ud800", "<tool_call>", call("tell"), call("delegate", task=3), call("report"), "a" * 300_000]

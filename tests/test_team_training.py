@@ -19,9 +19,10 @@ from agentgym.training.policies import PolicyConfig
 from agentgym.training.rollouts import collect, replay, rollout
 from agentgym.training.trajectories import Trajectory
 from agentgym.training.usage import usage
+from tests.helpers import is_office, spread
 
 IDS = [entry.id for entry in teams()]
-ALL = pytest.mark.parametrize("env_id", IDS)
+ALL = pytest.mark.parametrize("env_id", spread("team training", IDS, 10))
 
 
 def recorded(env_id: str, seed: int = 2, **options: Any) -> Trajectory:
@@ -123,7 +124,7 @@ def test_a_noisy_team_errs_where_a_noisy_agent_does() -> None:
 
 CONTEXTS = ["memory", "clear_results", "clear_thinking+awareness", "compaction", "awareness", "programmatic"]
 PAIRS = [
-    pytest.param(env_id, context, marks=() if (k + m) % 4 == 0 else pytest.mark.exhaustive)
+    pytest.param(env_id, context, marks=() if (k + m) % 4 == 0 and not is_office(env_id) else pytest.mark.exhaustive)
     for k, env_id in enumerate(IDS)
     for m, context in enumerate(CONTEXTS)
 ]

@@ -27,9 +27,10 @@ with warnings.catch_warnings():  # what PettingZoo's own dependencies say when t
 
 from agentgym.oracles import TeamPolicy
 from agentgym.oracles.hints import split_hints
+from tests.helpers import spread
 
 IDS = [entry.id for entry in teams()]
-ALL = pytest.mark.parametrize("env_id", IDS)
+ALL = pytest.mark.parametrize("env_id", spread("team rules", IDS, 10))
 UNAVOIDABLE = (  # a chat is no array, and a text no number
     "Observation is not a NumPy array",
     "Observation space for each agent probably should be",

@@ -237,7 +237,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE}"
         held = yield read("Read the ids in the table.", _read_ids, "bigquery_run_query", query=query, max_results=10_000)
         last, known = max((row[0] for row in held), default=0), {row[1] for row in held}
-        rows, mails = [], []
+        rows: list[Any] = []
+        mails: list[Any] = []
         for owner in sorted({order["customer_id"] for order in orders} - known):
             mine = [order for order in orders if order["customer_id"] == owner]
             dates = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in mine]
