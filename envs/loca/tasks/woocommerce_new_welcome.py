@@ -107,7 +107,9 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         cloud.load(DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]])
         password = self._write_files()
         email.add_user(ME, password, SHOP)
-        new, letters, last = [], [], max((row["id"] for row in rows), default=0)
+        new: list[Any] = []
+        letters: list[Any] = []
+        last = max((row["id"] for row in rows), default=0)
         told = dict(zip(owners, zip(customers, bought, strict=True), strict=True))
         for owner in sorted(told.keys() - known - {0}):
             customer, (_, moments) = told[owner]
