@@ -131,7 +131,9 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         units: Mapping[int, str],
     ) -> None:
         """Write the workbooks; RawData has its columns in another order than Methodology."""
-        rows: list[list[Any]] = [[name, *(_cell(self.rng, weight) for weight in row)] for name, row in zip(own, weights, strict=True)]
+        rows: list[list[Any]] = [
+            [name, *(_cell(self.rng, weight) for weight in row)] for name, row in zip(own, weights, strict=True)
+        ]
         order = self.rng.permutation(len(names)).tolist()
         years = sorted(data, reverse=bool(self.rng.random() < 0.4))
         table: list[list[Any]] = [[YEAR, *(f"{names[k]} ({units[k]} USD)" for k in order)]]
@@ -143,7 +145,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             [2022, 3, 0.7, 1.9],
         ]
         files = self.office.desk.files
-        files.write(DATA, write_workbook({WEIGHTS: [["Category", *names], *rows], VALUES: table}))
+        sheets: dict[str, list[list[Any]]] = {WEIGHTS: [["Category", *names], *rows], VALUES: table}
+        files.write(DATA, write_workbook(sheets))
         files.write(FORMAT, write_workbook({SHEET: form}))
 
     def task(self) -> str:
@@ -192,7 +195,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         table: list[list[Any]] = [[YEAR, *(f"{name} %" for name in used), last]]
         for year in range(asked["first"], asked["last"] + 1):
             pairs = zip(data.get(year - 1, ()), data[year], strict=False)
-            growth = [float(round((new - old) / old * 100, 2)) for old, new in pairs] or [NONE] * len(data[year])
+            growth: list[Any] = [float(round((new - old) / old * 100, 2)) for old, new in pairs] or [NONE] * len(data[year])
             table.append([year, *growth])
         yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
         yield write(f"Call its sheet {form}.", RESULT, "rename_worksheet", filepath=RESULT, old_name="Sheet1", new_name=form)

@@ -19,7 +19,7 @@ from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.servers.email import Email
 from agentgym.envs.loca.servers.snowflake import Snowflake
-from agentgym.envs.loca.servers.sql import Table, TableName
+from agentgym.envs.loca.servers.sql_tables import Table, TableName
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo
