@@ -138,7 +138,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         years = sorted(data, reverse=bool(self.rng.random() < 0.4))
         table: list[list[Any]] = [[YEAR, *(f"{names[k]} ({units[k]} USD)" for k in order)]]
         table += [[year, *(float(data[year][k]) for k in order)] for year in years]
-        form = [
+        form: list[list[Any]] = [
             [YEAR, "Category A %", "Category B %", TOTAL],
             [2020, NONE, NONE, NONE],
             [2021, 5.25, -1.5, 2.04],
