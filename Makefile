@@ -41,7 +41,7 @@ $(ADAPTERS)/.done: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(ADAPTERS)
 	grep -vE '^(openai|transformers)==' constraints.txt > $(ADAPTERS)/constraints.txt
 	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(ADAPTERS)/constraints.txt \
-		--editable '.[cli,endpoint,export,hardened,train,verifiers,verl]' pytest pytest-xdist hypothesis
+		--editable '.[cli,endpoint,export,office,train,verifiers,verl]' pytest pytest-xdist hypothesis
 	rm -rf $(ADAPTERS)/lib/python3*/site-packages/tests  # verl installs its own, which hide ours
 	touch $@
 
@@ -52,7 +52,7 @@ wheel: $(VENV)/.dev
 	rm -rf dist .wheel-venv
 	$(BIN)/python -m build --wheel --outdir dist
 	$(PYTHON) -m venv .wheel-venv
-	.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[cli,endpoint,export,hardened,ray,tensorboard,trl]" mypy
+	.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[cli,endpoint,export,mcp,multi,office,ray,tensorboard,trl]" mypy
 	.wheel-venv/bin/python -P .ci/check_wheel.py dist/*.whl
 
 bench: $(VENV)/.bench
@@ -66,6 +66,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/gsm_agent.py
 	$(BIN)/python benchmarks/office.py
 	$(BIN)/python benchmarks/loca.py
+	$(BIN)/python benchmarks/teams.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

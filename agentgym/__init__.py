@@ -7,11 +7,13 @@ _root = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))
 if _os.path.isdir(_os.path.join(_root, "envs")) and not _os.path.isdir(_os.path.join(__path__[0], "envs")):
     __path__.append(_root)
 
-from agentgym.env import Detail, Snapshot, ToolEnv, clone, tool_env
+from agentgym.detail import Detail
+from agentgym.env import Snapshot, ToolEnv, clone, tool_env
 from agentgym.messages import Chat, Content, Image, Message, ToolCall
 from agentgym.parsing import explain, parse, render
 from agentgym.policy import Policy, Reply
-from agentgym.registry import ARMS, STRATEGIES, make, register, resolve, spec, worlds
+from agentgym.multi import aec_env, parallel_env
+from agentgym.registry import ARMS, STRATEGIES, make, register, resolve, spec, teams, worlds
 from agentgym.tokens import TokenCounter
 from agentgym.tools import Tool, ToolError, tool
 from agentgym.world import OneOf, World
@@ -38,14 +40,17 @@ __all__ = [
     "ToolEnv",
     "ToolError",
     "World",
+    "aec_env",
     "clone",
     "explain",
     "make",
+    "parallel_env",
     "parse",
     "register",
     "render",
     "resolve",
     "spec",
+    "teams",
     "tool",
     "tool_env",
     "worlds",

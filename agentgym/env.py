@@ -11,11 +11,12 @@ from typing import Any, Literal, SupportsFloat
 import gymnasium
 from gymnasium.error import ResetNeeded
 
+from agentgym.detail import Detail, NestedCall
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, ToolCall
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.spaces import ActionSpace, ChatSpace
-from agentgym.tools import BoundTool, Tool, ToolError, Toolset, check_jsonable, echo, tools_of
+from agentgym.tools import BoundTool, Tool, ToolError, Toolset, check_jsonable, echo, listed, tools_of
 from agentgym.world import World, check_bool, check_choice, check_int, load_world, make_config
 
 MAX_CALLS = 128
@@ -23,39 +24,6 @@ MAX_CALLS = 128
 
 MAX_ERROR_CHARS = 2_000
 """An error of a tool is cut to this length, whatever it repeats of the call."""
-
-
-@dataclass(frozen=True, slots=True)
-class Detail:
-    """What `info["detail"]` holds, in one object because Gymnasium's vector envs pay for every key.
-
-    Attributes:
-        calls: Calls that the last reply made.
-        errors: How many of them failed; 1 if the reply could not be read.
-        failed_rounds: How many replies in a row, up to the last one, had no call that succeeded.
-        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, or what a wrapper gave as its reason
-            (`context_overflow`); empty while it goes on.
-        score: The world's score, once the episode has ended.
-        nested: The calls that were made from within a call, by code that the policy wrote; no view shows their results.
-        report: What the world reports, once the episode has ended; None if it reports nothing.
-    """
-
-    calls: int = 0
-    errors: int = 0
-    failed_rounds: int = 0
-    ended: str = ""
-    score: float | None = None
-    nested: tuple[NestedCall, ...] = ()
-    report: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NestedCall:
-    """A call made by code, with its result; a result that begins with `error:` is that of a call that was refused."""
-
-    name: str
-    arguments: Mapping[str, Any]
-    result: str
 
 
 _ONE_CALL = Detail(calls=1)
@@ -180,8 +148,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
 
     def _bind(self, world: World[Any]) -> None:
         self.most_calls = world.max_calls if self.parallel_calls else 1
-        self._tools: dict[str, BoundTool] = {}
-        for owner in (*world.toolsets(), *self._mounted):
+        self._tools = self._world_tools(world)
+        for owner in self._mounted:
             self._tools.update(tools_of(owner))
         self._direct = {name: bound for name, bound in self._tools.items() if name not in self._code_only}
         schemas = tuple(bound.schema for bound in self._direct.values())
@@ -190,20 +158,40 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             documentation = document_tools(schemas, self.dialect, self.most_calls)
             self._documentation = "\n\n".join((documentation, *self._notes))
 
+    # What a `Seat` of a team does otherwise.
+
+    def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
+        """The tools of the world that are on offer."""
+        return {name: bound for owner in world.toolsets() for name, bound in tools_of(owner).items()}
+
+    def _begin(self) -> World[Any]:
+        """The world of a new episode."""
+        world = self.world_class(self.config, int(self.np_random.integers(2**63)))
+        world.generate()
+        return world
+
+    def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
+        """What the system message says before the tools, and the task."""
+        return world.rules(), world.task()
+
+    def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
+        """A reply as a message, and its number; the turn that it takes is counted before it is read."""
+        world.turn += 1
+        return self._parse(world, action, world.turn), world.turn
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
         """Start an episode on a new instance, which is a function of the configuration and the seed."""
         super().reset(seed=seed)
-        world = self.world_class(self.config, int(self.np_random.integers(2**63)))
-        world.generate()
+        world = self._begin()
         self._world, self._over, self._failed_rounds, self._nested = world, False, 0, []
         for toolset in self._mounted:
             if isinstance(toolset, Toolset):
                 toolset.begin()
         self._bind(world)
-        task = world.task()
+        rules, task = self._opening(world)
         content = task if isinstance(task, Content) else Content(task)
         self.chat = Chat((), self._schemas).add(
-            Message("system", f"{world.rules()}\n\n{self._documentation}", id=SYSTEM_ID),
+            Message("system", f"{rules}\n\n{self._documentation}", id=SYSTEM_ID),
             Message("user", content.text, images=content.images, id=TASK_ID),
         )
         return self.chat, self._info(world, 0, 0)
@@ -220,11 +208,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
         if not isinstance(action, str):
             raise TypeError(f"an action is the text that the policy wrote (str), got {type(action).__name__}")
-        world.turn += 1
-        reply = parse(action, self.dialect, self._schemas, world.turn)
-        if len(reply.calls) != 1:
-            reply = self._settle(world, reply)
-        answers, errors = self._answer(world, reply, action)
+        reply, turn = self._read(world, action)
+        answers, errors = self._answer(world, reply, action, turn)
         self.chat = chat = self.chat.add(reply, *answers)
         if errors < len(answers):
             self._failed_rounds = 0
@@ -234,15 +219,17 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             return self._end(Detail(len(reply.calls), errors, self._failed_rounds, ended, nested=self._take_nested()))
         return chat, 0.0, False, False, self._info(world, len(reply.calls), errors)
 
-    def _settle(self, world: World[Any], reply: Message) -> Message:
-        """A reply without a call, or with several: it keeps no call that is not going to be answered."""
+    def _parse(self, world: World[Any], action: str, turn: int) -> Message:
+        """A reply as a message; one without a call, or with several, keeps no call that is not going to be answered."""
+        reply = parse(action, self.dialect, self._schemas, turn)
+        if len(reply.calls) == 1:
+            return reply
         if not reply.calls and (call := world.final_answer(reply.text)):
-            reply = replace(reply, calls=(replace(call, id=f"call_{world.turn}_0"),))
+            reply = replace(reply, calls=(replace(call, id=f"call_{turn}_0"),))
         return replace(reply, calls=()) if self.most_calls is not None and len(reply.calls) > self.most_calls else reply
 
-    def _answer(self, world: World[Any], reply: Message, action: str) -> tuple[list[Message], int]:
+    def _answer(self, world: World[Any], reply: Message, action: str, turn: int) -> tuple[list[Message], int]:
         """Run the calls of a reply in order; the messages that answer it and how many of them are errors."""
-        turn = world.turn
         if not reply.calls:
             several = "" if self.most_calls in (None, 1) else f", or up to {self.most_calls}"
             why = explain(action, self.dialect, self._schemas) or f"this world takes one call in each reply{several}; none was run"
@@ -302,7 +289,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     def _run(self, world: World[Any], tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]) -> str | Content:
         bound = tools.get(name)
         if bound is None:
-            raise ToolError(f"there is no tool {echo(name)}; tools: {', '.join(tools)}")
+            raise ToolError(f"there is no tool {echo(name)}; tools: {listed(tools)}")
         if world.done:
             raise ToolError("the episode has ended; this call was not run")
         result = bound(arguments)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, make_dataclass
 from importlib import import_module
 from io import BytesIO
 from itertools import chain, islice
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -244,6 +244,8 @@ class Chat:
 
     messages: Sequence[Message] = ()
     tools: tuple[Tool, ...] = ()
+    dtype: ClassVar[None] = None
+    """The type of the elements, as arrays have one and spaces tell it: a chat is no array. PettingZoo compares the two."""
 
     def add(self, *messages: Message) -> Chat:
         """This chat followed by `messages`, in O(new messages)."""

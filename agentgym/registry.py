@@ -17,11 +17,15 @@ ARMS = ("", "S", "P", "SP", "SH", "SPH")
 HINT_SCOPES = ("persistent", "ephemeral")
 STRATEGIES = ("clear_results", "clear_thinking", "compaction", "awareness", "memory", "programmatic")
 """The context strategies of LOCA-bench (section 4.1)."""
+TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
+"""The kinds of teams (`agentgym.multi`), with the last part of their ids."""
+TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 WINDOW = 128_000
 """The tokens of a context window where a strategy is asked for and no window given: those of the paper's comparison."""
 
 _NAMESPACE = "agentgym/"
 _worlds: dict[str, Entry] = {}
+_teams: dict[str, Entry] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,15 @@ class Entry:
         return (self.world.__doc__ or "").strip().split("\n", 1)[0]
 
 
-def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] | None = None, teams: Sequence[str] = ()) -> None:
     """Register a world as `agentgym/<Class>-v0`, and each preset as `agentgym/<Class>-<preset>-v0`.
+
+    Teams that share it are `agentgym/<Class>-team-v0` and `agentgym/<Class>-manager-v0`.
 
     Args:
         world: The class; it must be importable from its module, since specs name it by its path.
         presets: Options of the world, and of `ToolEnv`, by the name of the preset.
+        teams: More kinds of teams that play it; see `TEAMS`.
 
     Raises:
         ValueError: A preset has an option that the world's configuration refuses.
@@ -53,16 +60,37 @@ def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] |
         entry = Entry(f"{_NAMESPACE}{world.__name__}{suffix}-v0", world, dict(options))
         _worlds[entry.id] = entry
         kwargs = {"world": f"{world.__module__}:{world.__qualname__}", **options}
-        # ToolEnv enforces the order of calls itself, and the tests check every world; Gymnasium's two wrappers for that would cost
-        # a twentieth of a step.
-        gymnasium.register(
-            entry.id, entry_point="agentgym.env:ToolEnv", kwargs=kwargs, order_enforce=False, disable_env_checker=True
-        )
+        _register(entry.id, "agentgym.env:ToolEnv", kwargs)
+        for kind, name in TEAMS.items() if not suffix else ():
+            if kind in ("split", "manager") or kind in teams:
+                team = Entry(f"{_NAMESPACE}{world.__name__}-{name}-v0", world, {"team": kind})
+                _teams[team.id] = team
+                _register(team.id, "agentgym.multi.gym:TeamEnv", {**kwargs, **team.options})
+
+
+def _register(env_id: str, entry_point: str, kwargs: dict[str, Any]) -> None:
+    # The envs enforce the order of calls themselves, and the tests check every world; Gymnasium's two wrappers for that would cost
+    # a twentieth of a step.
+    gymnasium.register(env_id, entry_point=entry_point, kwargs=kwargs, order_enforce=False, disable_env_checker=True)
 
 
 def worlds(presets: bool = False) -> list[Entry]:
     """The registered worlds in the order of registration, with their presets if asked."""
     return [entry for entry in _worlds.values() if presets or not entry.options]
+
+
+def teams() -> list[Entry]:
+    """The registered teams, in the order of registration; `options["team"]` is the kind."""
+    return list(_teams.values())
+
+
+def is_team(env_id: str) -> bool:
+    """Whether an id, in full or short, is that of a team.
+
+    Raises:
+        ValueError: No such id.
+    """
+    return resolve(env_id) in _teams
 
 
 def resolve(env_id: str) -> str:
@@ -90,38 +118,86 @@ def spec(
     context: str = "",
     window: int | None = None,
     context_options: Mapping[str, Mapping[str, Any]] | None = None,
+    agents: Mapping[str, Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> EnvSpec:
-    """The spec of a world with its wrappers. `gymnasium.make(spec)` builds the env; `spec.to_json()` keeps it.
+    """The spec of a world or a team with its wrappers. `gymnasium.make(spec)` builds the env; `spec.to_json()` keeps it.
 
     Args:
-        env_id: The id of a world, in full or short.
+        env_id: The id, in full or short.
         oracles: Which oracles help: letters of P (plan), S (state) and H (history, which needs S), in any order.
         hint_scope: `persistent` hints stay in the chat, `ephemeral` ones show on the newest message only.
         shots: How many solved examples stand before the task.
         labels: Whether `info` says if each step was optimal (`StepOptimality`).
-        wrappers: More wrappers, inner to outer, applied between the oracles and the examples.
+        wrappers: More wrappers, inner to outer, between the oracles and the examples.
         context: Context strategies, joined by `+`, in any order, such as `memory+clear_results`; see `STRATEGIES`.
         window: The tokens of the context window. What does not fit any more is trimmed, oldest turns first.
         context_options: Arguments of the strategies' wrappers by strategy; of `trim` and `budget` too.
-        **options: Keyword arguments of `ToolEnv` and of the world's configuration.
+        agents: For a team, whose agents all have these wrappers, but no `shots`: what is other for an agent, by its name.
+        **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also of `agentgym.multi.game.Game`.
 
     Raises:
         ValueError: The id, an arm or an option is not right.
     """
-    check_int("shots", shots, 0, 100)
+    made = _plain_spec(env_id, options)
+    shared: dict[str, Any] = {"oracles": oracles, "hint_scope": hint_scope, "labels": labels, "wrappers": wrappers}
+    shared |= {"context": context, "window": window, "context_options": context_options or {}}
+    return _with_wrappers(made, shared, agents, shots)
+
+
+def _plain_spec(env_id: str, options: Mapping[str, Any]) -> EnvSpec:
+    """The spec without wrappers, with its options checked."""
     made = copy.deepcopy(gymnasium.spec(resolve(env_id)))
     made.kwargs.update(options)
-    config = {k: v for k, v in made.kwargs.items() if k not in _ENV_OPTIONS}
-    make_config(load_world(made.kwargs["world"]), config)
-    tools, edits = _context_wrappers(context, window, context_options or {})
-    stack = [*tools, *_oracle_wrappers(oracles, hint_scope, labels), *wrappers]
-    stack += [_wrapper("InContextExamples", {"shots": shots})] if shots else []
-    made.additional_wrappers = (*made.additional_wrappers, *stack, *edits)
+    known = {*_ENV_OPTIONS, *(_TEAM_OPTIONS if "team" in made.kwargs else ())}
+    make_config(load_world(made.kwargs["world"]), {name: value for name, value in made.kwargs.items() if name not in known})
     return made
 
 
+def _with_wrappers(made: EnvSpec, shared: Mapping[str, Any], agents: Mapping[str, Any] | None, shots: int) -> EnvSpec:
+    if "team" in made.kwargs:
+        made.kwargs["stacks"] = _stacks(shared, agents or {}, shots)
+    elif agents is None:
+        made.additional_wrappers = (*made.additional_wrappers, *_stack(shots=shots, **shared))
+    else:
+        raise ValueError(f"agents are for teams, and {made.name} is played by one; {TEAM_IDS}")
+    return made
+
+
+def _stack(
+    *,
+    oracles: str,
+    hint_scope: str,
+    labels: bool,
+    wrappers: Sequence[WrapperSpec],
+    context: str,
+    window: int | None,
+    context_options: Mapping[str, Mapping[str, Any]],
+    shots: int = 0,
+) -> list[WrapperSpec]:
+    """The wrappers of an env, inner to outer."""
+    check_int("shots", shots, 0, 100)
+    tools, edits = _context_wrappers(context, window, context_options)
+    examples = [_wrapper("InContextExamples", {"shots": shots})] if shots else []
+    return [*tools, *_oracle_wrappers(oracles, hint_scope, labels), *wrappers, *examples, *edits]
+
+
+def _stacks(shared: Mapping[str, Any], agents: Mapping[str, Mapping[str, Any]], shots: int) -> dict[str, list[dict[str, Any]]]:
+    """The wrappers around the seats of a team by agent; `""` for those that are not named. All is JSON-able."""
+    if shots:
+        raise ValueError(f"a team takes no solved examples, got shots={shots!r}: an example shows one agent that has all tools")
+    for agent, own in agents.items():
+        if unknown := [name for name in own if name not in shared]:
+            raise ValueError(f"{agent} cannot have its own {unknown[0]!r}; what agents may have: {', '.join(shared)}")
+    stacks = {agent: _stack(**{**shared, **own}) for agent, own in {"": {}, **agents}.items()}
+    return {
+        agent: [{"entry_point": wrapper.entry_point, "kwargs": wrapper.kwargs or {}} for wrapper in stack]
+        for agent, stack in stacks.items()
+    }
+
+
 _ENV_OPTIONS = {"world", "dialect", "parallel_calls", "max_failed_rounds", "render_mode"}
+_TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
 
 
 def make(env_id: str, *, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:

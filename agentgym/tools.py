@@ -11,7 +11,7 @@ import inspect
 import json
 import keyword
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
@@ -25,6 +25,7 @@ MAX_CALL_CHARS = 262_144
 """A call whose arguments are longer than this as JSON is refused."""
 
 _ECHO_CHARS = 120
+_LISTED_CHARS = 300
 _make_shape: Any = TypedDict  # type checkers know its literal form only
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -162,6 +163,14 @@ def echo(value: object) -> str:
     """A value as JSON text short enough to repeat in an error."""
     text = json.dumps(value, default=repr)
     return text if len(text) <= _ECHO_CHARS else f"{text[:_ECHO_CHARS]}… ({len(text)} characters)"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names with commas between; of very many the first ones, and how many there are."""
+    text = ", ".join(names)
+    if len(text) <= _LISTED_CHARS:
+        return text
+    return f"{text[:_LISTED_CHARS].rpartition(',')[0]}, … ({text.count(',') + 1} in all, as the system message says)"
 
 
 def check_jsonable(arguments: Mapping[str, Any]) -> None:

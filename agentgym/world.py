@@ -27,6 +27,8 @@ class World(Generic[ConfigT]):
         parallel_calls: Whether one reply may hold several calls. Worlds whose optimal sets are over single calls say no.
         labels_decide: Whether the labels of `judge` say if a reply is optimal; if not, `optimal_calls` does.
         prose_fails: Whether a reply that does not try to call a tool counts as a failed round, as one does whose calls all fail.
+        roles: The tools of each role in a team, by names of roles in small letters (`agentgym.multi`). Tools that none has are
+            those of the first role. If there are no roles, what ends the task is for a `closer`, and the rest for an `actor`.
         max_failed_rounds: The failed round in a row that ends the episode, unless the user asks for another; None for none.
         observes: Whether the env gives `read_result` each call that was carried out, with what it told: for worlds whose tools
             are not their own methods.
@@ -42,6 +44,7 @@ class World(Generic[ConfigT]):
     parallel_calls: ClassVar[bool] = True
     labels_decide: ClassVar[bool] = True
     prose_fails: ClassVar[bool] = True
+    roles: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     max_failed_rounds: ClassVar[int | None] = None
     observes: ClassVar[bool] = False
 

@@ -5,6 +5,7 @@ from agentgym.oracles.examples import InContextExamples
 from agentgym.oracles.hints import HintOracle, HistoryOracle, PlanOracle, StateOracle
 from agentgym.oracles.optimality import StepOptimality
 from agentgym.oracles.policies import NoisyPolicy, OraclePolicy, RandomPolicy
+from agentgym.oracles.teams import TeamPolicy
 
 __all__ = [
     "ControlPolicy",
@@ -17,4 +18,5 @@ __all__ = [
     "RandomPolicy",
     "StateOracle",
     "StepOptimality",
+    "TeamPolicy",
 ]

@@ -63,6 +63,8 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = len(observation.messages) - 1
+        elif known == len(observation.messages):  # it was looked at again
+            self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
 

@@ -22,8 +22,17 @@ def command(*arguments: str, typed: str = "", cwd: Path | None = None) -> subpro
 def test_list_shows_every_world_and_preset() -> None:
     shown = command("list")
     assert shown.returncode == 0
-    assert all(entry.id in shown.stdout for entry in agentgym.worlds(presets=True))
+    assert all(entry.id in shown.stdout for entry in (*agentgym.worlds(presets=True), *agentgym.teams()))
     assert "Search a hidden tree" in shown.stdout
+
+
+def test_a_person_can_play_all_agents_of_a_team() -> None:
+    typed = 'tell("closer_0", "done?")\nwait()\nwait()\ndone()\n'
+    shown = command("play", "ListWorld-team", "--set", "items=3", "--set", "removals=0", typed=typed)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.count("[system]") == 2, "each agent's chat is shown from its beginning once"
+    assert shown.stdout.index("closer_0 will be shown it.") < shown.stdout.index("actor_0 tells you (5 characters):\ndone?")
+    assert "solved in 1 turns, score 1.0" in shown.stdout
 
 
 def test_a_person_can_play_to_the_end() -> None:

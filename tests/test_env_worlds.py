@@ -172,11 +172,14 @@ def test_a_preset_may_hold_options_of_the_env() -> None:
         env = agentgym.tool_env(agentgym.make("JarWorld-patient"))
         assert (env.max_failed_rounds, env.dialect, env.most_calls) == (4, "json", 2)
         assert agentgym.tool_env(agentgym.make("JarWorld-patient", max_failed_rounds=None)).max_failed_rounds is None
+        assert registry.is_team("JarWorld-team"), "a world of one's own has teams too"
         with pytest.raises(ValueError, match="Strict has no option 'colour'; options: calls"):
             agentgym.register(Strict, presets={"red": {"colour": "red"}})
     finally:
         for name in ("agentgym/JarWorld-v0", "agentgym/JarWorld-patient-v0", "agentgym/Strict-v0"):
             del gymnasium.registry[name], registry._worlds[name]
+        for name in [name for name in registry._teams if "/JarWorld-" in name or "/Strict-" in name]:
+            del gymnasium.registry[name], registry._teams[name]
 
 
 def labelled(world: type[World[Any]], *replies: str) -> list[tuple[Any, ...]]:

@@ -18,6 +18,7 @@ from test_office_laws import digest, draw_call, run
 from test_office_tools import TABLES, fits, spell
 
 from agentgym.envs.loca.servers.bigquery import PROJECT, BigQuery
+from agentgym.envs.loca.servers.google_cloud import GoogleCloud
 from agentgym.tools import ToolError, tools_of
 
 SALES = [
@@ -245,7 +246,7 @@ def test_tables_are_defined_and_altered(server: BigQuery) -> None:
 
 
 def test_datasets(server: BigQuery) -> None:
-    made = server.bigquery_create_dataset("crm", "EU", "customers")
+    made = server.bigquery_create_dataset("crm", "customers", "EU")
     assert (made["id"], made["location"], made["description"]) == (f"{PROJECT}:crm", "EU", "customers")
     assert [each["datasetReference"]["datasetId"] for each in server.bigquery_list_datasets()] == ["crm", "shop"]
     with pytest.raises(ToolError, match="conflict: Already Exists"):
@@ -262,23 +263,34 @@ def test_files_are_loaded_and_exported(server: BigQuery) -> None:
     assert server.bigquery_load_csv_data("shop", "t", "in.csv")["outputRows"] == 2
     expected = [{"id": 1, "day": "2025-01-01", "note": 'a, "b"', "x": 1.5}, {"id": 2, "day": None, "note": "", "x": None}]
     assert server.rows("shop", "t") == expected
-    assert server.bigquery_load_csv_data("shop", "t", "in.csv")["table"]["numRows"] == 4
-    assert server.bigquery_load_csv_data("shop", "t", "in.csv", write_disposition="WRITE_TRUNCATE")["table"]["numRows"] == 2
+    assert server.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_APPEND")["table"]["numRows"] == 4
+    assert server.bigquery_load_csv_data("shop", "t", "in.csv")["table"]["numRows"] == 2
     with pytest.raises(ToolError, match="conflict: Already Exists"):
-        server.bigquery_load_csv_data("shop", "t", "in.csv", write_disposition="WRITE_EMPTY")
-    assert server.bigquery_export_table("shop", "t", "out/t.csv")["exportedRows"] == 2
-    assert next(csv.DictReader(io.StringIO(server.desk.files.read_text("out/t.csv")))) == {
-        k: str(v) for k, v in expected[0].items()
-    }
-    server.bigquery_export_table("shop", "t", "t.json", "NEWLINE_DELIMITED_JSON")
-    assert [json.loads(line) for line in server.desk.files.read_text("t.json").splitlines()] == expected
+        server.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_EMPTY")
+    with pytest.raises(ToolError):
+        server.bigquery_export_table("shop", "t", "box", "t.csv")
     server.desk.files.write("bad.csv", "id,day,note,x\nx,2025-01-01,,1\n")
     server.desk.files.write("short.csv", "id\n1\n")
     before = pickle.dumps(server)
-    for wrong in ("bad.csv", "short.csv", "nope.csv", "gs://bucket/x.csv", "../x.csv", "t.json"):
+    for wrong in ("bad.csv", "short.csv", "nope.csv", "gs://bucket/x.csv", "../x.csv"):
         with pytest.raises(ToolError):
             server.bigquery_load_csv_data("shop", "t", wrong)
         assert pickle.dumps(server) == before
+
+
+def test_tables_are_exported_to_buckets() -> None:
+    cloud = GoogleCloud()
+    cloud.add_bucket("box")
+    rows = [{"id": 1, "note": 'a, "b"', "x": 1.5}, {"id": 2, "note": "", "x": None}]
+    cloud.load("shop", "t", {"id": "INT64", "note": "STRING", "x": "FLOAT64"}, [list(row.values()) for row in rows])
+    assert cloud.bigquery_export_table("shop", "t", "box", "out/t.csv")["exportedRows"] == 2
+    first = next(csv.DictReader(io.StringIO(cloud.read_object("box", "out/t.csv").decode())))
+    assert first == {name: str(value) for name, value in rows[0].items()}
+    cloud.bigquery_export_table("shop", "t", "box", "t.json", "NEWLINE_DELIMITED_JSON")
+    assert [json.loads(line) for line in cloud.read_object("box", "t.json").splitlines()] == rows
+    assert cloud.bigquery_load_csv_data("shop", "again", "gs://box/out/t.csv")["outputRows"] == 2
+    with pytest.raises(ToolError, match="not found"):
+        cloud.bigquery_export_table("shop", "t", "none", "t.csv")
 
 
 def test_jobs_are_listed(server: BigQuery) -> None:

@@ -11,9 +11,27 @@ import pytest
 import agentgym
 from agentgym import render
 from agentgym.envs.loca.config import LENGTHS
-from agentgym.envs.loca.servers.office import SERVERS
 from tests.office import TASKS, carry_out, fresh, solved
 
+# Table 7 of the paper; claim_done and filesystem are given everywhere.
+SHELL = "python_execute terminal"
+SERVERS = {
+    "CanvasArrangeExam": "canvas email excel memory python_execute",
+    "CanvasListTest": "canvas memory python_execute",
+    "CourseAssistant": f"email excel {SHELL}",
+    "ABTesting": "google_cloud python_execute",
+    "AcademicWarning": "google_cloud python_execute",
+    "ApplyPhDEmail": "email memory pdf_tools terminal",
+    "MachineOperating": "excel google_cloud python_execute",
+    "SetConfCrDdl": "calendar email python_execute",
+    "ExcelMarketResearch": f"excel {SHELL}",
+    "FilterLowSellingProducts": "email python_execute woocommerce",
+    "UpdateMaterialInventory": f"google_sheet woocommerce {SHELL}",
+    "WoocommerceNewWelcome": "email google_cloud python_execute woocommerce",
+    "WoocommerceStockAlert": "email google_sheet python_execute woocommerce",
+    "NhlB2bAnalysis": f"google_sheet {SHELL}",
+    "PayableInvoiceChecker": f"email pdf_tools snowflake {SHELL}",
+}
 SAMPLE = [(name, length) for k, name in enumerate(TASKS) for length in ("8k", ("16k", "32k", "64k")[k % 3])]
 WHOLE = [(name, length) for name in TASKS for length in LENGTHS]
 
@@ -70,12 +88,9 @@ def test_seeds_draw_other_states_and_the_same_seed_the_same(name: str) -> None:
     assert states[0] == states[3]
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", SERVERS)
 def test_the_servers_are_those_of_the_paper(name: str) -> None:
-    servers = TASKS[name].servers
-    assert set(servers) <= set(SERVERS)
-    assert "claim_done" in servers
-    assert "filesystem" in servers
+    assert sorted(TASKS[name].servers) == sorted(["claim_done", "filesystem", *SERVERS[name].split()])
 
 
 @pytest.mark.parametrize("name", TASKS)

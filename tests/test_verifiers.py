@@ -19,6 +19,7 @@ from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.export import group_id
 from agentgym.training.rollouts import rollout
 from tests.endpoint_server import Answer, Script, call, serving
+from tests.helpers import spread
 
 pytest.importorskip(
     "verifiers", reason="verifiers is not installed; it needs openai<3, so an environment of its own: make adapters"
@@ -108,7 +109,7 @@ def one(env: vf.Env, script: Script | Answer) -> tuple[vf.Trace, list[dict[str, 
         return trace, server.requests
 
 
-@pytest.mark.parametrize("world", [entry.world.__name__ for entry in agentgym.worlds()])
+@pytest.mark.parametrize("world", spread("verifiers", [entry.world.__name__ for entry in agentgym.worlds()]))
 @pytest.mark.parametrize("dialect", ["json", "python"])
 def test_a_policy_that_solves_the_task_gets_the_reward(world: str, dialect: Any) -> None:
     twin = Twin(OraclePolicy(world, dialect=dialect), world, 4, dialect=dialect, oracles="SP")

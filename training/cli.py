@@ -25,7 +25,7 @@ from agentgym.messages import Chat
 from agentgym.oracles.control import Deficits
 from agentgym.parsing import parse
 from agentgym.policy import PolicyError
-from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, worlds
+from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, teams, worlds
 from agentgym.training import cli_train
 from agentgym.training.ablation import PRESETS, Ablation, prepare, results, run
 from agentgym.training.cli_export import add_export
@@ -98,8 +98,8 @@ def _told_how_to_go_on() -> Iterator[None]:
 
 @app.command("list")
 def list_worlds() -> None:
-    """List the worlds and their presets."""
-    for entry in worlds(presets=True):
+    """List the worlds with their presets, and the teams."""
+    for entry in (*worlds(presets=True), *teams()):
         options = " ".join(f"{name}={value}" for name, value in entry.options.items())
         typer.echo(f"{entry.id:34} {options or entry.summary}")
 
@@ -117,16 +117,17 @@ def play(
     chat, _ = env.reset(seed=seed)
     typer.echo(chat.to_text())
     over = False
+    shown: dict[str, int] = {}  # by system message, which tells the agents of a team apart
     while not over:
         try:
             line = input("\n> ")
         except EOFError:
             typer.echo("\nleft before the end")
             return
-        shown = len(chat.messages)
+        shown[chat.messages[0].text] = len(chat.messages)
         chat, reward, terminated, truncated, info = env.step(_as_reply(line))
         over = terminated or truncated
-        typer.echo("\n" + Chat(_news(chat, shown)).to_text())
+        typer.echo("\n" + Chat(_news(chat, shown.get(chat.messages[0].text, -1))).to_text())
     typer.echo(f"\n{'solved' if info['success'] else 'not solved'} in {info['turn']} turns, score {reward}")
 
 

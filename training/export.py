@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -145,8 +145,8 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
     rows: list[ChatRow] = []
     segments = trajectory.segments()
     for number, segment in enumerate(segments):
-        step, after = trajectory.steps[segment[-1]], _after(trajectory, segment[-1])
-        chat = step.chat.add(_as_message(step, after, dialect))
+        step = trajectory.steps[segment[-1]]
+        chat = step.chat.add(_as_message(step, _after(trajectory, segment[-1]), dialect))
         replied = {len(trajectory.steps[k].chat.messages) for k in segment}
         messages = chat.to_openai()
         rows.append(
@@ -172,7 +172,9 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
 
 
 def _after(trajectory: Trajectory, step: int) -> Chat:
-    return trajectory.steps[step + 1].chat if step + 1 < len(trajectory.steps) else trajectory.last
+    """What the agent of a step was shown next; what the episode ended with, if nothing."""
+    agent = trajectory.steps[step].info.get("agent")
+    return next((later.chat for later in trajectory.steps[step + 1 :] if later.info.get("agent") == agent), trajectory.last)
 
 
 def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
@@ -180,7 +182,9 @@ def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
-    return parse(step.reply.text, dialect, step.chat.tools, int(step.info.get("turn", 0)))
+    # Of a team, the turns of the world do not number the replies of an agent, but the length of its chat is its own.
+    number = len(step.chat.messages) if "agent" in step.info else int(step.info.get("turn", 0))
+    return parse(step.reply.text, dialect, step.chat.tools, number)
 
 
 def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) -> list[int]:
@@ -237,7 +241,7 @@ def training_dicts(trajectories: Iterable[Trajectory], *, failures: bool = False
             yield to_training_dict(trajectory, episode)
 
 
-def _joined(trajectory: Trajectory, segment: range) -> list[Row]:
+def _joined(trajectory: Trajectory, segment: Sequence[int]) -> list[Row]:
     return join((k, trajectory.steps[k].reply) for k in segment)
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy
+from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.control import Deficits
+from agentgym.oracles.policies import ScriptedPolicy
 from agentgym.policy import Policy
+from agentgym.registry import is_team
 from agentgym.world import check_float, check_int
 
 NAMES = ("control", "oracle", "noisy", "random")
@@ -44,20 +46,24 @@ class PolicyConfig:
         raise ValueError(f"there is no policy {self.name!r}; policies: {choices}")
 
     def make(self, env_id: str) -> Policy:
-        """The policy for a world.
+        """The policy for a world or a team; a scripted one plays all agents of a team.
 
         Raises:
             ValueError: The factory cannot be imported, or the folder of a model cannot be read.
         """
+        if self.name in NAMES:
+            scripted = self._scripted(env_id)
+            return TeamPolicy(env_id, scripted) if is_team(env_id) else scripted
+        if self._is_model():
+            return _load(self.name, (Path(self.name) / _MODEL).stat().st_mtime_ns)
+        return self._factory(env_id)
+
+    def _scripted(self, env_id: str) -> ScriptedPolicy:
         if self.name == "control":
             return ControlPolicy(env_id, self.deficits, self.seed)
         if self.name == "noisy":
             return NoisyPolicy(env_id, self.noise, self.seed)
-        if self.name in NAMES:
-            return {"oracle": OraclePolicy, "random": RandomPolicy}[self.name](env_id, self.seed)
-        if self._is_model():
-            return _load(self.name, (Path(self.name) / _MODEL).stat().st_mtime_ns)
-        return self._factory(env_id)
+        return {"oracle": OraclePolicy, "random": RandomPolicy}[self.name](env_id, self.seed)
 
     def _is_model(self) -> bool:
         return (Path(self.name) / _MODEL).is_file()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -35,11 +35,13 @@ class Step:
 class Trajectory:
     """One episode.
 
+    Of a team, each step is the reply of one agent to its own chat; `Step.info["agent"]` says of whom.
+
     Attributes:
         spec: The spec of the env with its wrappers, as the JSON text of `gymnasium.envs.registration.EnvSpec`.
         seed: The seed of the reset. `spec`, `seed` and the replies determine the episode.
         steps: The decisions in order.
-        last: What was shown after the last one.
+        last: What was shown after the last one; of a team, to the agent that made it.
         terminated: Whether the episode ended by itself.
         truncated: Whether a limit ended it.
         labels: What the run says about the episode, such as the policy's name or the arm.
@@ -61,22 +63,35 @@ class Trajectory:
         """The sum of the rewards."""
         return sum(step.reward for step in self.steps)
 
-    def segments(self) -> list[range]:
+    def segments(self) -> list[Sequence[int]]:
         """The steps, cut where a prompt does not begin with the prompt before and its reply: where the context was edited.
 
         Each segment is one training row, its last prompt and reply, in which the replies of its steps are what was sampled. Every
-        step is in exactly one segment.
+        step is in exactly one segment. The steps of each agent of a team are cut for themselves.
         """
-        starts = [0, *(k for k in range(1, len(self.steps)) if not _continues(self.steps[k - 1], self.steps[k].chat))]
-        return [range(start, end) for start, end in pairwise([*starts, len(self.steps)])] if self.steps else []
+        return sorted((part for steps in self.by_agent().values() for part in self._cut(steps)), key=lambda part: part[0])
+
+    def by_agent(self) -> dict[str, Sequence[int]]:
+        """The steps of each agent, in order; those of an episode without a team are all under an empty name."""
+        numbers: dict[str, list[int]] = {}
+        for number, step in enumerate(self.steps):
+            numbers.setdefault(_agent(step.info), []).append(number)
+        return {agent: tuple(mine) if agent else range(len(mine)) for agent, mine in numbers.items()}
+
+    def _cut(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+        pairs = enumerate(pairwise(numbers), 1)
+        starts = [0, *(k for k, (one, two) in pairs if not _continues(self.steps[one], self.steps[two].chat))]
+        return (numbers[start:end] for start, end in pairwise([*starts, len(numbers)]))
 
     def to_json(self) -> str:
-        """One line. Each chat is written as what it adds to the one before, so the line grows with the new text only."""
+        """One line. Each chat is written as what it adds to the one before of its agent, so it grows with the new text only."""
+        shown: dict[str, Chat] = {}
         before = Chat()
         steps = []
         for step in self.steps:
-            steps.append({**_added(step.chat, before), "reply": _plain(step.reply), "reward": step.reward, "info": dict(step.info)})
-            before = step.chat
+            added = _added(step.chat, shown.get(_agent(step.info), Chat()))
+            steps.append({**added, "reply": _plain(step.reply), "reward": step.reward, "info": dict(step.info)})
+            before = shown[_agent(step.info)] = step.chat
         head = {"spec": json.loads(self.spec), "seed": self.seed, "labels": dict(self.labels)}
         if self.failure:
             head["failure"] = self.failure
@@ -92,10 +107,11 @@ class Trajectory:
         """
         try:
             data = json.loads(line)
+            shown: dict[str, Chat] = {}
             chat = Chat()
             steps = []
             for item in data["steps"]:
-                chat = _continued(chat, item)
+                chat = shown[_agent(item["info"])] = _continued(shown.get(_agent(item["info"]), Chat()), item)
                 steps.append(Step(chat, _reply(item["reply"]), item["reward"], item["info"]))
             last = _continued(chat, data["last"])
             ends = data["terminated"], data["truncated"], data["labels"], data.get("failure", "")
@@ -156,6 +172,10 @@ def _continues(step: Step, chat: Chat) -> bool:
         return False
     reply = chat.messages[known]
     return reply.role == "assistant" and reply.raw == step.reply.text
+
+
+def _agent(info: Mapping[str, Any]) -> str:
+    return str(info.get("agent", ""))
 
 
 def _ends_line(file: Any, position: int) -> bool:

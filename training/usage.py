@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Any
 
 from agentgym.training.trajectories import Trajectory
 
@@ -42,16 +45,16 @@ def usage(trajectory: Trajectory) -> Usage | None:
     records = [step.info["context"] for step in trajectory.steps if "context" in step.info]
     if not records:
         return None
-    prompts = [r["tokens"] - r["appended"] + r["removed"] - r["inserted"] for r in records]
+    prompts = [_prompt(record) for record in records]
 
     def total(name: str) -> int:
         return sum(record[name] for record in records)
 
     return Usage(
         counter=records[-1]["counter"],
-        trajectory_tokens=records[-1]["tokens"] + total("removed") - total("inserted"),
+        trajectory_tokens=sum(map(_length, _contexts(trajectory))),
         prompt_tokens=sum(prompts),
-        reusable_prompt_tokens=sum(record["reused"] for record in records[:-1]),
+        reusable_prompt_tokens=sum(record["reused"] for context in _contexts(trajectory) for record in context[:-1]),
         peak_tokens=max(prompts),
         policy_tokens=total("reply"),
         summary_tokens=total("summary"),
@@ -81,3 +84,23 @@ class EndpointUsage:
 
     def __add__(self, other: EndpointUsage) -> EndpointUsage:
         return EndpointUsage(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
+
+
+def _prompt(record: Mapping[str, Any]) -> int:
+    """The tokens of the prompt before a step."""
+    return int(record["tokens"] - record["appended"] + record["removed"] - record["inserted"])
+
+
+def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
+    """The records of each context: one for an agent, and for each sub-task that began with a clean one."""
+    contexts: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
+    for step in trajectory.steps:
+        if "context" in step.info:
+            contexts.setdefault((step.info.get("agent"), step.info.get("task")), []).append(step.info["context"])
+    return list(contexts.values())
+
+
+def _length(records: Sequence[Mapping[str, Any]]) -> int:
+    """The first prompt, and all that was appended; what an agent of a team was sent between two replies made its prompt grow."""
+    grown = sum(max(0, _prompt(later) - record["tokens"]) for record, later in pairwise(records))
+    return int(_prompt(records[0]) + sum(record["appended"] for record in records) + grown)

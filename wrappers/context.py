@@ -101,6 +101,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     def begin(self) -> None:
         """Forget the last episode."""
         self._rest_until = self._rested_at = 0
+        self._action = ""
 
     def due(self, level: float) -> bool:
         """Whether the strategy is to act now. If the policy has a memory, it is warned first, and has one turn to use it.
@@ -148,9 +149,14 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         chat, reward, terminated, truncated, info = self.env.step(action)
         return self._observe(chat), reward, terminated, truncated, self._report(info, action)
 
-    def _observe(self, chat: Chat) -> Chat:
+    def look(self, chat: Chat, info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
+        """Take in what came after the last step, which is accounted to it."""
+        return self._observe(chat, step=False), self._report(info, self._action)
+
+    def _observe(self, chat: Chat, *, step: bool = True) -> Chat:
         if self.innermost:
-            self.view.begin_step()
+            if step:
+                self.view.begin_step()
             self.view.update(chat)
         elif chat is not self.view.chat:
             raise ValueError(
@@ -164,7 +170,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         """The info with the accounts of the step, written by the outermost strategy."""
         if self.view.outermost is not self:
             return info
-        view = self.view
+        view, self._action = self.view, action
         reply = view.counter.length(action)
         record = ContextRecord(
             counter=view.counter.name,

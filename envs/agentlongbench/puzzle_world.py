@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from agentgym.envs.agentlongbench.belief import Belief
 from agentgym.envs.agentlongbench.config import FULL, ItemsConfig
 from agentgym.envs.agentlongbench.engine import TOOL, Condition, explain_game, read_feedback, search, write_feedback
+from agentgym.envs.agentlongbench.hosting import ASK, HOSTED, RULES, Asking, learn, object_to, reply_to, write_question
 from agentgym.envs.agentlongbench.items import Table
 from agentgym.envs.budget import Budget
 from agentgym.messages import ToolCall
@@ -70,6 +71,7 @@ class PuzzleWorld(World[PuzzleConfig]):
     """
 
     Config = PuzzleConfig
+    roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"searcher": (TOOL,), "guesser": ("guess",)}
     parallel_calls = False
     table: Table
     target: int
@@ -167,6 +169,29 @@ class PuzzleWorld(World[PuzzleConfig]):
         check_int("horizon", steps, 2, 38_000)
         return {"items": 8} if steps < _TURNS else {"items": 60, "puzzles": round(steps / _TURNS)}
 
+    # What a host does in the world's place (`agentgym.multi.host`).
+
+    def host_rules(self) -> str:
+        """The rules of the host's part."""
+        return RULES
+
+    def questions(self) -> object:
+        """The tool for questions."""
+        return Asking(self)
+
+    def question(self, call: ToolCall) -> str:
+        """The guess or the question with the profiles; nothing for a query."""
+        return write_question(self.table, self.target, call.name, call.arguments) if call.name in HOSTED else ""
+
+    @classmethod
+    def host_reply(cls, question: str) -> str:
+        """The right verdicts, or yes or no."""
+        return reply_to(question)
+
+    def objection(self, answer: str, result: str) -> str:
+        """What is wrong with verdicts, a yes or a no."""
+        return object_to(answer, result)
+
     # What can be known.
 
     def optimal_calls(self) -> Sequence[ToolCall]:
@@ -237,6 +262,9 @@ class PuzzleWorld(World[PuzzleConfig]):
         """Take in a list or feedback; after the right guess, the next puzzle."""
         if call.name == TOOL:
             self.belief.see(call.arguments["conditions"], result)
+            return
+        if call.name == ASK:
+            learn(self.belief, call.arguments["condition"], result)
             return
         following = _NEXT.search(result)
         if following:
@@ -323,4 +351,5 @@ register(
         "extreme": {"puzzles": 400},
         **{name: {**FULL[name], "rounds": 2010 if name.endswith("c") else 260} for name in FULL},
     },
+    teams=("host", "duel"),
 )

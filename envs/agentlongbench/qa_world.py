@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +115,7 @@ class LongContextQA(World[QAConfig]):
 
     Config = QAConfig
     parallel_calls = False
+    roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("answer",)}
     log: Log
     question: Question
     evidence: Evidence

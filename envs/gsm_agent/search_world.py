@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from agentgym.envs.budget import Budget
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
@@ -93,6 +93,7 @@ class SearchWorld(World[SearchConfig]):
 
     Config = SearchConfig
     prose_fails = False
+    roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"searcher": (), "writer": ("answer",)}
     labels_decide = False
 
     def __init__(self, config: SearchConfig, seed: int) -> None:

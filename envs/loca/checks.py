@@ -5,19 +5,37 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.bigquery import BigQuery
+from agentgym.envs.loca.servers.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.logging_service import Logging
+from agentgym.envs.loca.servers.storage import Storage
 from agentgym.envs.loca.servers.store import Store
 from agentgym.envs.loca.servers.workspace import Workspace
 from agentgym.tools import ToolError, echo
 
 Same: TypeAlias = Callable[[Any, Any], bool]
 """Whether a cell that was found (first) is the one that is wanted (second)."""
+
+
+def _whole_seconds(text: str) -> str:
+    """A moment in UTC as DuckDB casts it to text, whether a task or DuckDB wrote it."""
+    return text[:-3] if text.endswith("+00:00") else text
+
+
+_PLAIN: Mapping[str, Callable[[Any], Any]] = {
+    "VARCHAR": str,
+    "BIGINT": int,
+    "DOUBLE": float,
+    "TIMESTAMP WITH TIME ZONE": _whole_seconds,
+}
+"""How the image of a table holds values of the types that need no conversion by DuckDB."""
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
@@ -133,18 +151,51 @@ def csv_rows(files: Workspace, path: str, columns: Sequence[str]) -> tuple[list[
     return [dict(zip(header, record, strict=True)) for record in records[1:]], []
 
 
-def digest(store: Store, *tables: str) -> str:
-    """A hash of all records of some tables of a server, to see whether anything in them was changed."""
-    records = [store.rows(f'SELECT * FROM "{table}" ORDER BY rowid') for table in tables]
+def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
+    """A hash of all records of some tables of a server, to see whether anything in them was changed.
+
+    Args:
+        store: The records of the server.
+        *tables: Names of tables.
+        without: Columns of theirs that may be changed.
+    """
+    records = []
+    for table in tables:
+        columns = ", ".join(f'"{name}"' for name in store.columns(table) if name not in without)
+        records.append(store.rows(f'SELECT {columns} FROM "{table}" ORDER BY rowid'))
     return hashlib.sha256(repr(records).encode()).hexdigest()
+
+
+def mail_places(store: Store) -> list[tuple[int, int, str, int]]:
+    """Where the mails of the mail server are: id, user, folder and message of each, in the order in which they came."""
+    rows = store.rows("SELECT id, user, folder, message FROM mails ORDER BY id")
+    return [(row["id"], row["user"], row["folder"], row["message"]) for row in rows]
+
+
+def mail_faults(store: Store, before: Sequence[tuple[int, int, str, int]]) -> Iterator[str]:
+    """Whether mails that were there at the start are gone or in another folder; which of them were read does not matter."""
+    if mail_places(store)[: len(before)] != list(before):
+        yield "mails of the mailbox were moved or removed"
 
 
 def bigquery_state(cloud: BigQuery, dataset: str) -> dict[str, str]:
     """A hash of the records of each table of a dataset, by its name."""
     return {
-        f"{dataset}.{table}": hashlib.sha256(repr(cloud.rows(dataset, table)).encode()).hexdigest()
+        f"{dataset}.{table}": hashlib.sha256(repr(_records(cloud, dataset, table)).encode()).hexdigest()
         for table in cloud.tables(dataset)
     }
+
+
+def _records(cloud: BigQuery, dataset: str, table: str) -> list[dict[str, Any]]:
+    """All records of a table; those of plain types are taken from its image, which costs less than a query."""
+    held = cloud.engine.table((dataset, table))
+    if held.view or not all(column.type in _PLAIN for column in held.columns):
+        return cloud.rows(dataset, table)
+    columns = []
+    for column, data in zip(held.columns, held.data, strict=True):
+        columns.append([None if value is None else _PLAIN[column.type](value) for value in json.loads(data)])
+    names = [column.name for column in held.columns]
+    return [dict(zip(names, record, strict=True)) for record in zip(*columns, strict=True)]
 
 
 def bigquery_faults(cloud: BigQuery, before: Mapping[str, str]) -> Iterator[str]:
@@ -154,6 +205,52 @@ def bigquery_faults(cloud: BigQuery, before: Mapping[str, str]) -> Iterator[str]
     datasets = [info["datasetReference"]["datasetId"] for info in cloud.bigquery_list_datasets()]
     now = {name: state for dataset in datasets for name, state in bigquery_state(cloud, dataset).items()}
     yield from (f"the table {name} was changed" for name, state in before.items() if now.get(name) != state)
+
+
+def sheet_rows(sheets: GoogleSheet, spreadsheet: str, sheet: str, columns: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The filled rows of a sheet, and what is wrong with it as such: it is missing, or has other columns."""
+    titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
+    header, *rows = (sheets.values(spreadsheet, sheet) if sheet in titles else []) or [[]]
+    names = [as_text(cell) for cell in header]
+    if names != list(columns):
+        return [], [f"the sheet {sheet} has the columns {echo(names)}, it should have {echo(list(columns))}"]
+    filled = [row for row in rows if any(as_text(cell) for cell in row)]
+    wide = any(as_text(cell) for row in filled for cell in row[len(columns) :])
+    found = [dict(zip(columns, [*row, *[None] * len(columns)], strict=False)) for row in filled]
+    return found, [f"the sheet {sheet} has cells to the right of its columns"] if wide else []
+
+
+def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]:
+    """All that is in the spreadsheets, and with whom they are shared, but for the values of one sheet."""
+    found: list[Any] = [sheets.titles()]
+    for made in sheets.titles():
+        names = [row["title"] for row in sheets.store.find("sheets", spreadsheet=made)]
+        tables = [sheets.values(made, name) for name in names if (made, name) != (spreadsheet, sheet)]
+        found.append([names, tables, sheets.permissions(made)])
+    return found
+
+
+def storage_state(cloud: Storage) -> dict[str, str]:
+    """All buckets, with what they are set to, and all live objects, with their hashes, by `gs://` name."""
+    buckets = cloud.store.rows("SELECT name, location, versioning, lifecycle FROM buckets")
+    objects = cloud.store.rows("SELECT bucket, name, md5 FROM objects WHERE deleted IS NULL")
+    return {f"gs://{row.pop('name')}": repr(row) for row in buckets} | {
+        f"gs://{o['bucket']}/{o['name']}": o["md5"] for o in objects
+    }
+
+
+def storage_faults(cloud: Storage, before: Mapping[str, str], changed: Iterable[str] = ()) -> Iterator[str]:
+    """Buckets and objects that are gone, changed or new; nothing is said of those that are named in `changed`."""
+    free, now = set(changed), storage_state(cloud)
+    yield from (f"{name} is gone" for name in before if name not in now and name not in free)
+    yield from (f"{name} was changed" for name in before if name in now and now[name] != before[name] and name not in free)
+    yield from (f"{echo(name)} should not be there" for name in sorted(now) if name not in before and name not in free)
+
+
+def log_state(cloud: Logging) -> list[tuple[str, str, str]]:
+    """Log, severity and content (as JSON) of all entries, in the order in which they were written."""
+    rows = cloud.store.rows("SELECT * FROM log_entries ORDER BY id")
+    return [(row["log"].rsplit("/", 1)[-1], row["severity"], json.dumps(row["payload"], ensure_ascii=False)) for row in rows]
 
 
 def file_faults(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ Piece = Generator[Step | Sequence[Step], Any, list[Any]]
 """A part of a plan that gives a list; use it with `yield from`."""
 
 _PAGE = 100
+_SHOP_PAGE = 20  # products and orders are told at length; this many still fit a small window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
@@ -38,3 +41,39 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
 def _ids(text: str) -> dict[str, Any]:
     listed = json.loads(text)
     return {"pages": listed["total_pages"], "ids": [mail["id"] for mail in listed["emails"]]}
+
+
+def read_shop(what: str, tool: str, keep: Callable[[dict[str, Any]], Any], **arguments: Any) -> Piece:
+    """Read a listing of the shop, page after page up to the first that is not full.
+
+    Args:
+        what: What is listed, in words.
+        tool: The tool that lists it.
+        keep: What is to be kept of an item; None if it does not matter.
+        **arguments: Further arguments of the tool.
+
+    Returns:
+        What was kept, in the order of the listing, without None.
+    """
+
+    def learn(text: str) -> dict[str, Any]:
+        items = json.loads(text)
+        return {"count": len(items), "kept": [fact for item in items if (fact := keep(item)) is not None]}
+
+    found: list[Any] = []
+    for page in itertools.count(1):
+        fact = yield read(f"List page {page} of {what}.", learn, tool, perPage=_SHOP_PAGE, page=page, **arguments)
+        found += fact["kept"]
+        if fact["count"] < _SHOP_PAGE:
+            break
+    return found
+
+
+def read_table(spreadsheet: str, sheet: str) -> Step:
+    """The step that reads a sheet: its `rows`, the header among them, as lists of texts, and how many it has `room` for."""
+
+    def learn(text: str) -> dict[str, Any]:
+        [found] = json.loads(text)["valueRanges"]
+        return {"rows": found["values"], "room": int(re.findall("[0-9]+", found["range"])[-1])}
+
+    return read(f"Read the sheet {sheet}.", learn, "get_sheet_data", spreadsheet_id=spreadsheet, sheet=sheet)

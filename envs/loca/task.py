@@ -30,6 +30,9 @@ OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 LASTING = frozenset({"send_email", "reply_email", "forward_email", "logging_write_log"})
 """Tools whose effect no other call undoes."""
 
+MAX_CALLS = 128
+"""A reply with more calls than this is refused."""
+
 TOLERANCE = 0.08
 """How far, as a share, the length of a drawn state may be from the one asked for before another size is tried."""
 
@@ -63,6 +66,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def __init__(self, config: OfficeT, seed: int) -> None:
         super().__init__(config, seed)
+        self.max_calls = MAX_CALLS
         self.truth: Any = None
         self.tokens = 0
         self.progress = Progress(self.plan)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from random import Random
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     """
 
     prose_fails = False
+    roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("submit",)}
     max_failed_rounds = 3  # TaskWeaver, appendix C
     known: Knowledge
     graph: Graph

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,7 @@ class GridWorld(World[GridConfig]):
     """
 
     Config = GridConfig
+    roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"vertical": ("up", "down"), "horizontal": ("left", "right", "done")}
     parallel_calls = False
 
     def generate(self) -> None:

@@ -46,15 +46,15 @@ class BigQuery(Server):
         self.engine = Engine(dialect="bigquery")
 
     @tool
-    def bigquery_run_query(self, query: str, max_results: int = 1000, dry_run: bool = False) -> dict[str, Any]:
+    def bigquery_run_query(self, query: str, dry_run: bool = False, max_results: int = 1000) -> dict[str, Any]:
         """Run one GoogleSQL statement: a query, DML or DDL.
 
         Dates are ISO 8601, moments in UTC; NUMERIC is a number, or text where a number would lose digits.
 
         Args:
             query: The statement; tables are called `project.dataset.table` or `dataset.table`.
-            max_results: The most rows to return, up to 10000; `totalRows` tells how many there are.
             dry_run: Only check that the statement can be parsed and say what it is.
+            max_results: The most rows to return, up to 10000; `totalRows` tells how many there are.
         """
         if not 1 <= max_results <= MAX_ROWS:
             raise ToolError(f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}")
@@ -73,13 +73,13 @@ class BigQuery(Server):
         return [self._dataset(name) for name in sorted(self.engine.schemas)]
 
     @tool
-    def bigquery_create_dataset(self, dataset_id: str, location: str = "US", description: str = "") -> dict[str, Any]:
+    def bigquery_create_dataset(self, dataset_id: str, description: str = "", location: str = "US") -> dict[str, Any]:
         """Create a dataset.
 
         Args:
             dataset_id: Its name: letters, digits and underscores.
-            location: Where its data are kept.
             description: What is said of it.
+            location: Where its data are kept.
         """
         name = self._house().check_dataset(dataset_id)
         if name in self.engine.schemas:
@@ -99,22 +99,22 @@ class BigQuery(Server):
         self,
         dataset_id: str,
         table_id: str,
-        source_uri: str,
-        skip_leading_rows: int = 1,
-        write_disposition: Literal["WRITE_APPEND", "WRITE_TRUNCATE", "WRITE_EMPTY"] = "WRITE_APPEND",
+        csv_file_path: str,
+        skip_header: bool = True,
+        write_mode: Literal["WRITE_TRUNCATE", "WRITE_APPEND", "WRITE_EMPTY"] = "WRITE_TRUNCATE",
     ) -> dict[str, Any]:
         """Load a CSV file into a table, which is made, with types found in the data, if there is none.
 
         Args:
             dataset_id: The dataset.
             table_id: The table.
-            source_uri: `gs://bucket/object`, or the path of a file in the workspace.
-            skip_leading_rows: Rows before the data; the last of them names the columns of a new table.
-            write_disposition: Add to the rows of the table, replace them, or refuse if it has any.
+            csv_file_path: The path of a file in the workspace, or `gs://bucket/object`.
+            skip_header: Whether the first row is no data; it then names the columns of a new table.
+            write_mode: Replace the rows of the table, add to them, or refuse if it has any.
         """
         self._check_dataset(dataset_id)
-        rows = load_csv(self, (dataset_id, table_id), self.read_uri(source_uri), skip_leading_rows, write_disposition)
-        job = self._job("LOAD", "LOAD", source_uri, f"{dataset_id}.{table_id}", rows)
+        rows = load_csv(self, (dataset_id, table_id), self.read_uri(csv_file_path), int(skip_header), write_mode)
+        job = self._job("LOAD", "LOAD", csv_file_path, f"{dataset_id}.{table_id}", rows)
         return {
             "jobReference": job["jobReference"],
             "status": job["status"],
@@ -127,33 +127,35 @@ class BigQuery(Server):
         self,
         dataset_id: str,
         table_id: str,
-        destination_uri: str,
-        destination_format: Literal["CSV", "NEWLINE_DELIMITED_JSON"] = "CSV",
+        destination_bucket: str,
+        destination_path: str,
+        file_format: Literal["CSV", "NEWLINE_DELIMITED_JSON"] = "CSV",
     ) -> dict[str, Any]:
-        """Export all rows of a table to a file.
+        """Export all rows of a table to an object of Cloud Storage.
 
         Args:
             dataset_id: The dataset.
             table_id: The table.
-            destination_uri: `gs://bucket/object`, or the path of a file in the workspace.
-            destination_format: What kind of file.
+            destination_bucket: The bucket.
+            destination_path: The name of the object.
+            file_format: What kind of file.
         """
-        name = self._check_table(dataset_id, table_id)
+        name, destination = self._check_table(dataset_id, table_id), f"gs://{destination_bucket}/{destination_path}"
         found = self._all(name)
-        self.write_uri(destination_uri, as_csv(found) if destination_format == "CSV" else as_lines(found))
-        job = self._job("EXTRACT", "EXTRACT", destination_uri, f"{dataset_id}.{table_id}", found.total)
-        shown = {"destinationUri": destination_uri, "exportedRows": found.total}
+        self.write_uri(destination, as_csv(found) if file_format == "CSV" else as_lines(found))
+        job = self._job("EXTRACT", "EXTRACT", destination, f"{dataset_id}.{table_id}", found.total)
+        shown = {"destinationUri": destination, "exportedRows": found.total}
         return {"jobReference": job["jobReference"], "status": job["status"], **shown}
 
     @tool
     def bigquery_list_jobs(
-        self, max_results: int = 50, state_filter: Literal["done", "pending", "running"] | None = None
+        self, max_results: int = 50, state_filter: Literal["", "done", "pending", "running"] = ""
     ) -> list[dict[str, Any]]:
         """List the jobs of the project, the latest first.
 
         Args:
             max_results: The most to return, up to 1000.
-            state_filter: Only jobs in this state; every job is done when its call returns.
+            state_filter: Only jobs in this state, if it is given; every job is done when its call returns.
         """
         if not 1 <= max_results <= 1000:
             raise ToolError(f"invalid argument: max_results must be between 1 and 1000, got {max_results}")

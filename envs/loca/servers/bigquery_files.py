@@ -26,8 +26,6 @@ def load_csv(server: BigQuery, name: TableName, data: bytes, skip: int, disposit
     Raises:
         ToolError: The file or a value of it does not fit; the table is as it was.
     """
-    if not 0 <= skip <= 1000:
-        raise ToolError(f"invalid argument: skip_leading_rows must be between 0 and 1000, got {skip}")
     head, rows = _parse(data, skip)
     held = server.engine.tables.get(name)
     if held is None:
@@ -39,7 +37,7 @@ def load_csv(server: BigQuery, name: TableName, data: bytes, skip: int, disposit
     else:
         columns = list(held.columns)
     if disposition == "WRITE_EMPTY" and held and server.engine.count(name):
-        raise ToolError(f"conflict: Already Exists: table {'.'.join(name)} has rows, and write_disposition is WRITE_EMPTY")
+        raise ToolError(f"conflict: Already Exists: table {'.'.join(name)} has rows, and write_mode is WRITE_EMPTY")
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(columns)), None)
     if wrong is not None:
         raise ToolError(f"invalid argument: row {wrong + skip + 1} has {len(rows[wrong])} values, the table {len(columns)} columns")

@@ -13,7 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.checks import bigquery_faults, bigquery_state, csv_rows, exact, file_faults, number, row_faults, write_csv
+from agentgym.envs.loca.checks import (
+    bigquery_faults,
+    bigquery_state,
+    csv_rows,
+    exact,
+    file_faults,
+    log_state,
+    number,
+    row_faults,
+    write_csv,
+)
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import people
 from agentgym.envs.loca.plan import Plan, read, write
@@ -100,7 +110,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         self.truth = {
             "bad": [{"student_id": s[0], "name": s[1], "drop_percent": float(100 * drop)} for s, drop in bad.items()],
             "critical": {s[0]: s[1] for s, drop in bad.items() if drop > CRITICAL},
-            "entries": _entries(cloud),
+            "entries": log_state(cloud),
             "tables": bigquery_state(cloud, DATASET),
             "files": {path: files.read(path) for path in files.walk()},
         }
@@ -191,7 +201,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         yield from file_faults(files, self.truth["files"], [RESULT])
 
     def _entry_faults(self, cloud: GoogleCloud) -> Iterator[str]:
-        entries = _entries(cloud)
+        entries = log_state(cloud)
         if entries[: len(self.truth["entries"])] != self.truth["entries"]:
             yield "an entry that was in a log before is gone"
             return
@@ -210,12 +220,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 def _drop(past: Sequence[int | None], latest: int) -> Fraction:
     taken = [score for score in past if score is not None]
     return 1 - Fraction(latest * len(taken), sum(taken))
-
-
-def _entries(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
-    """Log, severity and content of all entries, oldest first."""
-    rows = cloud.store.rows("SELECT * FROM log_entries ORDER BY id")
-    return [(row["log"].rsplit("/", 1)[-1], row["severity"], json.dumps(row["payload"], ensure_ascii=False)) for row in rows]
 
 
 def _read_quiz(text: str) -> dict[str, tuple[str, str]]:

@@ -1,0 +1,40 @@
+"""What an env tells the researcher of a step, beside the reward: `info["detail"]`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What `info["detail"]` holds, in one object because Gymnasium's vector envs pay for every key.
+
+    Attributes:
+        calls: Calls that the last reply made.
+        errors: How many of them failed; 1 if the reply could not be read.
+        failed_rounds: How many replies in a row, up to the last one, had no call that succeeded.
+        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, or what a wrapper gave as its reason
+            (`context_overflow`); empty while it goes on.
+        score: The world's score, once the episode has ended.
+        nested: The calls that were made from within a call, by code that the policy wrote; no view shows their results.
+        report: What the world reports, once the episode has ended; None if it reports nothing.
+    """
+
+    calls: int = 0
+    errors: int = 0
+    failed_rounds: int = 0
+    ended: str = ""
+    score: float | None = None
+    nested: tuple[NestedCall, ...] = ()
+    report: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NestedCall:
+    """A call made by code, with its result; a result that begins with `error:` is that of a call that was refused."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: str

@@ -1,0 +1,75 @@
+"""A team as one Gymnasium env: each step is the reply of whoever is to be asked, so one policy plays all agents.
+
+Whatever plays, records or trains episodes of single agents does so with teams too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, SupportsFloat
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from agentgym.messages import Chat
+from agentgym.multi.game import Game
+from agentgym.spaces import ActionSpace, ChatSpace
+from agentgym.world import check_choice
+
+
+class TeamEnv(gymnasium.Env[Chat, str]):
+    """Plays a team, one reply after the other. The observation is the chat of the agent that is to reply next.
+
+    `info["agent"]` says whose reply was just played, or after a reset who is asked first, and `info["task"]` how many chats the
+    agent has begun in this episode. The reward is the score of the team,
+    once, at the end; what each agent earns is then in the report (`info["detail"].report["team"]`).
+
+    Args:
+        render_mode: `ansi` renders the chats of all agents as text.
+        **options: What `agentgym.multi.game.Game` takes.
+
+    Attributes:
+        game: The game.
+        agent: Who is to reply.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
+
+    def __init__(self, render_mode: str | None = None, **options: Any) -> None:
+        if render_mode is not None:
+            check_choice("render_mode", render_mode, self.metadata["render_modes"])
+        self.render_mode = render_mode
+        self.game = Game(**options)
+        self.agent = self.game.agents[0]
+        self.observation_space = ChatSpace()
+        tools = {tool.name: tool for seat in self.game.seats.values() for tool in seat.tools}
+        self.action_space = ActionSpace(tuple(tools.values()), self.game.dialect)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
+        """Start an episode on a new instance, which is a function of the configuration and the seed."""
+        super().reset(seed=seed)
+        self.game.reset(self.np_random)
+        self.game.advance()
+        self.agent = self.game.due[0]
+        return self.game.chats[self.agent], dict(self.game.infos[self.agent])
+
+    def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Play the reply of the agent that was asked.
+
+        Raises:
+            ResetNeeded: There is no running episode.
+            TypeError: The action is not a `str`.
+        """
+        game, played = self.game, self.agent
+        if not game.due:
+            raise ResetNeeded("there is no running episode: call reset() before the next step()")
+        game.play(played, action)
+        game.advance()
+        info = dict(game.infos[played])
+        if game.over:
+            return game.chats[played], game.score, game.terminated, not game.terminated, info
+        self.agent = game.due[0]
+        return game.chats[self.agent], 0.0, False, False, info
+
+    def render(self) -> str | None:
+        """The chats as text in `ansi` mode, None otherwise."""
+        return self.game.to_text() if self.render_mode == "ansi" else None

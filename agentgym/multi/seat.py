@@ -1,0 +1,116 @@
+"""The place of one agent in a team: an env of its own over the shared world, around which all wrappers fit."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import gymnasium
+
+from agentgym.detail import Detail
+from agentgym.env import ToolEnv
+from agentgym.messages import Chat, Content, Message, ToolCall
+from agentgym.multi.team import Formation, Team
+from agentgym.tools import BoundTool, ToolError, tools_of
+from agentgym.world import World
+
+
+class Seat(ToolEnv):
+    """What one agent of a team sees and does.
+
+    It is a `ToolEnv` whose world is that of the team, with a chat of its own, some of the world's tools and those of the team. It
+    never ends by itself: the game ends it with the cycle.
+
+    Args:
+        world: The world's class.
+        agent: The name of the agent.
+        team: What the agents share.
+        formation: What kind of team it is.
+        **options: Keyword arguments of `ToolEnv`, and the options of the world.
+
+    Attributes:
+        agent: The name of the agent.
+        took_turn: Whether the last reply took a turn of the world's budget.
+    """
+
+    def __init__(self, world: type[World[Any]] | str, agent: str, team: Team, formation: Formation, **options: Any) -> None:
+        self.agent, self.team, self._formation = agent, team, formation
+        self.took_turn = False
+        self._desk = formation.desk(agent, team)
+        self._desk_tools = frozenset(tools_of(self._desk))
+        self._replies = self._deliveries = 0
+        super().__init__(world, **options)
+
+    def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
+        """Those of the role, and the team's."""
+        owners = self._formation.toolsets(self.agent, world)
+        tools = {name: bound for owner in owners for name, bound in tools_of(owner).items()}
+        if twice := tools.keys() & self._desk_tools:
+            raise ValueError(f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it to play in a team")
+        own = self._formation.agents[self.agent]
+        return {**{name: bound for name, bound in tools.items() if name in own}, **tools_of(self._desk)}
+
+    def _begin(self) -> World[Any]:
+        """The world of the team, which the game has made."""
+        self._replies = self._deliveries = 0
+        return self.team.worlds[self.agent]
+
+    def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
+        """The rules of the world and of the team, and the task or sub-task."""
+        rules, task = self._formation.opening(self.agent, self.team)
+        return f"{rules}\n\n{self._formation.notes(self.agent)}", task
+
+    def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
+        """Count a turn, unless the reply calls nothing but tools of the team."""
+        self._replies += 1
+        reply = self._parse(world, action, self._replies)
+        self.took_turn = not reply.calls or any(call.name not in self._desk_tools for call in reply.calls)
+        world.turn += self.took_turn
+        return reply, self._replies
+
+    def _run(self, world: World[Any], tools: Any, name: str, arguments: Any) -> str | Content:
+        if self.team.ended:
+            raise ToolError("the episode has ended; this call was not run")
+        if name in self._desk_tools and name in tools:
+            told: str = tools[name](arguments)  # it is no call of the world, which may have ended before a host has answered
+            return told
+        go = partial(super()._run, world, tools, name, arguments)
+        return self._formation.run(self.agent, self.team, ToolCall(name, arguments), go)
+
+    def _ended(self, world: World[Any]) -> str:
+        """Never by itself; the formation is told."""
+        if reason := super()._ended(world):
+            self._formation.finished(self.agent, self.team, reason)
+        return ""
+
+    def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+        """End the episode of the whole team with the cycle."""
+        self.team.end(reason)
+        info = {**self._info(self.world, 0, 0), "detail": Detail(failed_rounds=self._failed_rounds, ended=reason)}
+        return self.chat, 0.0, False, False, info
+
+    def receive(self, text: str) -> None:
+        """Show a text at the end of the chat."""
+        self._deliveries += 1
+        self.chat = self.chat.add(Message("user", text, id=f"mail:{self._deliveries}"))
+
+    def finish(self) -> None:
+        """End the episode for this agent."""
+        self._over = True
+
+
+def look(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
+    """What a stack of wrappers shows of a chat that has grown, or of a world that has changed, since its last step.
+
+    Returns:
+        The observation, and the info of the last step with the accounts brought up to date.
+    """
+    if isinstance(env, ToolEnv):
+        return env.chat, info
+    if not isinstance(env, gymnasium.Wrapper):
+        raise TypeError(f"a seat is a ToolEnv in wrappers, got {type(env).__name__}")
+    chat, info = look(env.env, info)
+    if isinstance(env, gymnasium.ObservationWrapper):
+        return env.observation(chat), info
+    again = getattr(env, "look", None)
+    return again(chat, info) if again is not None else (chat, info)

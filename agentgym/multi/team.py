@@ -1,0 +1,249 @@
+"""What the agents of a team share, and what a kind of team decides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from agentgym.messages import Content, ToolCall
+from agentgym.tools import ToolError, Toolset, echo, tools_of
+from agentgym.world import World, check_int
+
+MAX_MESSAGE = 16_384
+"""Characters that an agent may tell another in one cycle, unless the user asks for another limit."""
+
+_AGENT = re.compile(r"[a-z]+_[0-9]+")
+_ROLE = re.compile(r"[a-z]+")
+
+
+class Team:
+    """The state of a team in an episode, as far as it is not the world's. The tools of the agents change it.
+
+    Attributes:
+        agents: The names, in the order of their turns.
+        worlds: The world that each agent plays; the same one for all, or one each.
+        mail: What each agent is shown at the end of the cycle, text by text.
+        messages: How many texts the agents have sent each other.
+        idle: Who is not asked for a reply until there is mail for it.
+        tasks: The sub-task of each agent that is given one.
+        fresh: Who begins a new chat at the end of the cycle.
+        ended: Why the episode ends; empty while it goes on.
+        winners: Who solved the task, where agents compete.
+        faults: How often each agent was found wrong by the referee.
+        asked: The question that a host has not answered yet; empty if there is none.
+        result: The right answer to it.
+        closing: Why the episode will end once it is answered, or, in a duel, why the last world has ended.
+    """
+
+    def __init__(self, agents: Sequence[str]) -> None:
+        self.agents = tuple(agents)
+        self.begin({})
+
+    def begin(self, worlds: Mapping[str, World[Any]]) -> None:
+        """Forget the last episode."""
+        self.worlds = dict(worlds)
+        self.mail: dict[str, list[str]] = {agent: [] for agent in self.agents}
+        self._posted: dict[str, int] = dict.fromkeys(self.agents, 0)
+        self.idle: set[str] = set()
+        self.messages = 0
+        self.tasks: dict[str, str] = {}
+        self.fresh: set[str] = set()
+        self.ended = ""
+        self.winners: set[str] = set()
+        self.faults: dict[str, int] = dict.fromkeys(self.agents, 0)
+        self.asked = self.result = self.closing = ""
+
+    def end(self, reason: str) -> None:
+        """End the episode with the cycle; the first reason stays."""
+        self.ended = self.ended or reason
+
+    def post(self, receiver: str, heading: str, text: str, limit: int) -> None:
+        """Put a text into the mail of an agent, under a heading that says whose it is, and how long, so that no text can pass for
+        several.
+
+        Raises:
+            ToolError: It is empty, or longer than what is left of the limit in this cycle.
+        """
+        if not text.strip():
+            raise ToolError("the text is empty; say something")
+        room = limit - self._posted[receiver]
+        if len(text) > room:
+            raise ToolError(f"{receiver} can be sent {room} more characters in this cycle, got {len(text)}; say it shorter")
+        self._posted[receiver] += len(text)
+        self.messages += 1
+        self.mail[receiver].append(f"{heading} ({len(text)} characters):\n{text}")
+
+    def collect(self, agent: str) -> str:
+        """The mail of an agent, which is empty after that."""
+        mail, self.mail[agent], self._posted[agent] = self.mail[agent], [], 0
+        return "\n\n".join(mail)
+
+    def check_receiver(self, agent: str, others: Collection[str]) -> str:
+        """The name of another agent.
+
+        Raises:
+            ToolError: There is no such agent among the others.
+        """
+        if agent not in others:
+            raise ToolError(f"there is no agent {echo(agent)} to send this to; agents: {', '.join(others)}")
+        return agent
+
+
+class Formation:
+    """A kind of team: who sits in it, what each may do and knows of the others, who acts when, and who is rewarded.
+
+    Args:
+        world: The class of the world.
+        config: Its configuration.
+        roles: World tools by role or agent, in place of those that the formation gives.
+        reward: `shared`, or a factor of the score for each role or agent; those that are not named get nothing.
+        max_message: The most characters that an agent may tell another in one cycle.
+
+    Attributes:
+        agents: The names of the agents, in the order of their turns, with their world tools.
+
+    Raises:
+        ValueError: A role, a tool or a factor is not right.
+    """
+
+    kind: ClassVar[str]
+    one_world: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        world: type[World[Any]],
+        config: Any,
+        roles: Mapping[str, Sequence[str]] | None = None,
+        reward: str | Mapping[str, float] = "shared",
+        max_message: int = MAX_MESSAGE,
+    ) -> None:
+        check_int("max_message", max_message, 1, 131_072)
+        self.max_message = max_message
+        owners = world(config, 0).toolsets()
+        tools = {name: bound.schema.final for owner in owners for name, bound in tools_of(owner).items()}
+        self.agents: dict[str, tuple[str, ...]] = self.seat(world, tools, roles)
+        self._factors = self._read_reward(reward)
+
+    # What a kind of team fills.
+
+    def seat(
+        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
+    ) -> dict[str, tuple[str, ...]]:
+        """The agents with their world tools.
+
+        Args:
+            world: The class of the world.
+            tools: The names of all tools, and whether they end the task.
+            roles: What the user asked for.
+        """
+        raise NotImplementedError
+
+    def desk(self, agent: str, team: Team) -> Toolset:
+        """The tools that an agent has besides those of the world."""
+        raise NotImplementedError
+
+    def notes(self, agent: str) -> str:
+        """What the system message of an agent says of its team."""
+        raise NotImplementedError
+
+    def begin(self, team: Team) -> None:
+        """Say who acts first, by who is idle."""
+
+    def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
+        """The objects whose tools the world has for an agent, if its role has them."""
+        return world.toolsets()
+
+    def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
+        """The rules and the task of an agent."""
+        return team.worlds[agent].rules(), team.worlds[agent].task()
+
+    def run(self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]) -> str | Content:
+        """Carry out a call of an agent, which `go` does.
+
+        Raises:
+            ToolError: The call was refused.
+        """
+        return go()
+
+    def rouse(self, team: Team) -> None:
+        """All are idle, and there is no mail: wake somebody, and say why."""
+        for agent in team.agents:
+            team.mail[agent].append("Everyone was waiting, so nobody would have acted again. Go on.")
+
+    def finished(self, agent: str, team: Team, reason: str) -> None:
+        """An agent's reply has ended the world that it plays."""
+        team.end(reason)
+
+    def settle(self, team: Team) -> None:
+        """Called at the end of each cycle, before what was told is delivered."""
+
+    def shares(self, team: Team, score: float) -> dict[str, float]:
+        """What each agent earns for the score of the team."""
+        return {agent: score * factor for agent, factor in self._factors.items()}
+
+    # What all kinds share.
+
+    def _read_reward(self, reward: str | Mapping[str, float]) -> dict[str, float]:
+        if reward == "shared":
+            return dict.fromkeys(self.agents, 1.0)
+        if isinstance(reward, str):
+            raise ValueError(f"reward must be shared, or a factor for each role, got {reward!r}")
+        given = {_named(role): factor for role, factor in reward.items()}
+        if unknown := [name for name in given if name not in self.agents]:
+            raise ValueError(f"reward names {unknown[0]!r}, who is not in the team; agents: {', '.join(self.agents)}")
+        for name, factor in given.items():
+            if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not -1.0 <= factor <= 1.0:
+                raise ValueError(f"the reward of {name} must be a factor in [-1.0, 1.0], got {factor!r}")
+        return {agent: float(given.get(agent, 0.0)) for agent in self.agents}
+
+
+def read_roles(roles: Mapping[str, Sequence[str]], tools: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Agents with their world tools, as a user gives them: a role `reader` is the agent `reader_0`.
+
+    Raises:
+        ValueError: A name, a tool or the number of agents is not right.
+    """
+    seats: dict[str, tuple[str, ...]] = {}
+    for role, names in roles.items():
+        agent = _named(role)
+        if agent in seats:
+            raise ValueError(f"roles names {agent} twice")
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"the tools of {agent} must be a list of names, got {names!r}")
+        if unknown := [name for name in names if name not in tools]:
+            raise ValueError(f"roles gives {agent} the tool {unknown[0]!r}, which the world has not; tools: {', '.join(tools)}")
+        seats[agent] = tuple(names)
+    if not 2 <= len(seats) <= 64:
+        raise ValueError(f"roles must name 2 to 64 agents, got {len(seats)}")
+    return seats
+
+
+def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[str, tuple[str, ...]]:
+    """The tools by role as the world declares them (`World.roles`); by default what ends the task is for the `closer`.
+
+    Tools that no role names are those of the first. If all or none end the task, every second tool is the `closer`'s.
+    """
+    declared = world.roles
+    if not declared:
+        closing = [name for name, final in tools.items() if final]
+        closing = closing if 0 < len(closing) < len(tools) else list(tools)[1::2]
+        declared = {"actor": (), "closer": tuple(closing)}
+    named = {name for names in declared.values() for name in names}
+    rest = [name for name in tools if name not in named]
+    first = next(iter(declared))
+    kept = {role: tuple(name for name in names if name in tools) for role, names in declared.items()}
+    return {**kept, first: (*kept[first], *rest)}
+
+
+def list_agents(agents: Mapping[str, Iterable[str]]) -> str:
+    """The agents with their world tools, a line each."""
+    return "\n".join(f"- {agent}: {', '.join(tools) or 'none'}" for agent, tools in agents.items())
+
+
+def _named(role: str) -> str:
+    if isinstance(role, str) and _AGENT.fullmatch(role):
+        return role
+    if isinstance(role, str) and _ROLE.fullmatch(role):
+        return f"{role}_0"
+    raise ValueError(f"a role is named in small letters, as in reader or reader_0, got {role!r}")

@@ -1,0 +1,128 @@
+"""A team as a PettingZoo env. This is the one file that imports pettingzoo (extra `multi`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+from pettingzoo import AECEnv  # type: ignore[import-untyped]
+from typing_extensions import override
+
+from agentgym.messages import Chat
+from agentgym.multi.game import Game
+from agentgym.spaces import ActionSpace, ChatSpace
+from agentgym.world import check_choice
+
+
+class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
+    """A team whose agents step one after the other, all in each cycle, in the order of `possible_agents`.
+
+    `infos[agent]["waiting"]` says that an agent is not to be asked: whatever it writes is then passed over, None too. What was
+    told in a cycle, and the end of the episode, reaches all with the end of the cycle, so that the env can be converted to a
+    parallel one.
+
+    Args:
+        name: What `metadata["name"]` is to say.
+        render_mode: `ansi` renders the chats of all agents as text.
+        **options: What `agentgym.multi.game.Game` takes.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "is_parallelizable": True}  # noqa: RUF012 - as PettingZoo declares it
+
+    def __init__(self, name: str = "team_v0", render_mode: str | None = None, **options: Any) -> None:
+        if render_mode is not None:
+            check_choice("render_mode", render_mode, self.metadata["render_modes"])
+        self.metadata = {**type(self).metadata, "name": name}
+        self.render_mode = render_mode
+        self.game = Game(**options)
+        self.possible_agents = list(self.game.agents)
+        self.agents: list[str] = []
+        self._chats = {agent: ChatSpace() for agent in self.possible_agents}
+        self._actions = {agent: ActionSpace(seat.tools, self.game.dialect) for agent, seat in self.game.seats.items()}
+        self._generator, _ = gymnasium.utils.seeding.np_random()
+
+    @override
+    def observation_space(self, agent: str) -> ChatSpace:
+        return self._chats[agent]
+
+    @override
+    def action_space(self, agent: str) -> ActionSpace:
+        return self._actions[agent]
+
+    @override
+    def observe(self, agent: str) -> Chat:
+        """What an agent is shown; it stays after the end of the episode.
+
+        Raises:
+            ResetNeeded: There was no reset.
+            ValueError: There is no such agent.
+        """
+        if agent not in self.possible_agents:
+            raise ValueError(f"there is no agent {agent!r} in this team; agents: {', '.join(self.possible_agents)}")
+        if not self.game.chats:
+            raise ResetNeeded("this env has no episode yet: call reset() first")
+        return self.game.chats[agent]
+
+    @override
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        if seed is not None:
+            self._generator, _ = gymnasium.utils.seeding.np_random(seed)
+        self.game.reset(self._generator)
+        self.agents = list(self.possible_agents)
+        self.rewards: dict[str, float] = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.agent_selection = self.agents[0]
+        self._skip_agent_selection = None
+        self._tell()
+
+    @override
+    def step(self, action: str | None) -> None:
+        """Play the reply of the selected agent; an agent whose episode has ended is stepped with None.
+
+        Raises:
+            ResetNeeded: There is no agent left, or there was no reset.
+            TypeError: The action is not a `str`.
+            ValueError: The agent's episode has ended, and the action is not None.
+        """
+        if not self.agents:
+            raise ResetNeeded("there is no agent left to step: call reset() before the next step()")
+        agent = self.agent_selection
+        if self.terminations[agent] or self.truncations[agent]:
+            self._was_dead_step(action)
+            return
+        if agent in self.game.due:
+            self.game.play(agent, action)  # type: ignore[arg-type]  # it refuses what is not a str
+        elif action is not None and not isinstance(action, str):
+            raise TypeError(f"an action is the text that the agent wrote (str) or None, got {type(action).__name__}")
+        self._cumulative_rewards[agent] = 0.0
+        self._clear_rewards()
+        place = self.agents.index(agent) + 1
+        if place == len(self.agents):
+            self.game.end_cycle()
+            self._end()
+        self.agent_selection = self.agents[place % len(self.agents)]
+        self._tell()
+        self._accumulate_rewards()
+        self._deads_step_first()
+
+    def _end(self) -> None:
+        if self.game.over:
+            self.rewards = dict(self.game.rewards)
+            self.terminations = dict.fromkeys(self.agents, self.game.terminated)
+            self.truncations = dict.fromkeys(self.agents, not self.game.terminated)
+
+    def _tell(self) -> None:
+        due = self.game.due
+        self.infos = {agent: {**self.game.infos[agent], "waiting": agent not in due} for agent in self.agents}
+
+    @override
+    def render(self) -> str | None:
+        return self.game.to_text() if self.render_mode == "ansi" else None
+
+    @override
+    def close(self) -> None:
+        for stack in self.game.stacks.values():
+            stack.close()

@@ -1,0 +1,43 @@
+"""What a team costs and saves against one agent: `python benchmarks/teams.py` where agentgym is installed.
+
+Turns, replies and tokens of scripted play, means of five instances. A worker plays up to 32 turns of a sub-task.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from agentgym import make
+from agentgym.oracles import TeamPolicy
+from agentgym.training.rollouts import rollout
+from agentgym.training.usage import usage
+
+OPERATIONS = 40
+SEEDS = range(5)
+
+
+def main() -> None:
+    """Print a row for one agent, a split team, and a manager with a worker."""
+    print("| DocumentWorld | score | turns | replies | longest prompt | all prompts |\n|---|---|---|---|---|---|")
+    for suffix in ("", "-team", "-manager"):
+        env_id = f"DocumentWorld{suffix}"
+        env = make(env_id, operations=OPERATIONS, window=1_000_000)
+        played = [rollout(env, TeamPolicy(env_id, patience=32), seed) for seed in SEEDS]
+        tokens = [counted for trajectory in played if (counted := usage(trajectory))]
+        cells = [
+            f"{fmean(trajectory.reward for trajectory in played):.1f}",
+            *(
+                f"{fmean(values):,.0f}"
+                for values in (
+                    [trajectory.steps[-1].info["turn"] for trajectory in played],
+                    [len(trajectory.steps) for trajectory in played],
+                    [counted.peak_tokens for counted in tokens],
+                    [counted.prompt_tokens for counted in tokens],
+                )
+            ),
+        ]
+        print(f"| {suffix.removeprefix('-') or 'one agent'} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()

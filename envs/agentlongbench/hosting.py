@@ -1,0 +1,179 @@
+"""The hidden item played by a host: what it is asked, what it may answer, and how a referee checks it (section 2.1).
+
+A guess is answered by a verdict on each of its values, a question by yes or no. All of it is text that the host is shown or writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from agentgym.envs.agentlongbench.belief import Belief
+from agentgym.envs.agentlongbench.engine import Condition, dumps, to_atoms
+from agentgym.envs.agentlongbench.items import VERDICTS, Atom, Operator, Table, compare
+from agentgym.tools import tool
+
+ASK = "ask"
+HOSTED = ("guess", ASK)
+"""The calls that the host answers; a query it does not."""
+RULES = (
+    "You play the host: you know the hidden item, and another agent looks for it. You are shown each of its guesses and questions, "
+    "with what you need to know of the hidden item.\n"
+    "Answer a question by yes or no. Answer a guess by a line for each section of the guess, with a verdict on each value:\n"
+    "  - Colours: red (correct); blue (wrong)\n  - Weight: 250 (wrong, too low)\n"
+    "A value is correct if the hidden item has it too, and wrong if not. A number is correct, too low (that of the hidden item is "
+    "greater) or too high. A referee knows the rules: an answer that is not right is not passed on, and is counted against you."
+)
+
+_LINE = re.compile(r"^ *- ([^:\n]+): ([^\n]+)$", re.MULTILINE)
+_MARK = re.compile(r"(.*) \(([^()]*)\)")
+_INTEGER = re.compile(r"-?[0-9]+")
+_GUESSED = "Verdicts on the guess "
+_OF_THE_GUESS = "Sections of the guess:\n"
+_OF_THE_ITEM = "Sections of the hidden item:\n"
+_QUESTION = "Does the hidden item meet this condition? "
+_REVERSED: Mapping[Operator, Operator] = {"has": "lacks", "lacks": "has"}
+
+
+class Puzzle(Protocol):
+    """What is asked about: a world with a hidden item."""
+
+    table: Table
+    target: int
+    belief: Belief
+
+
+class Asking:
+    """The tool for questions, which a puzzle has only if a host answers them."""
+
+    def __init__(self, puzzle: Puzzle) -> None:
+        self._puzzle = puzzle
+
+    @tool
+    def ask(self, condition: Condition) -> str:
+        """Ask the host whether the hidden item meets a condition. The answer is yes or no.
+
+        Args:
+            condition: As in a query, for example {"type": "value", "section": S, "values": [V]}.
+        """
+        puzzle = self._puzzle
+        answer = "yes" if puzzle.table.meet(to_atoms([condition]))[puzzle.target] else "no"
+        learn(puzzle.belief, condition, answer)
+        return answer
+
+
+def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
+    """Take in an answer. From a no to several values at once, or to an exact number, nothing certain follows for one section."""
+    atoms = to_atoms([condition])
+    if answer == "yes":
+        for atom in atoms:
+            belief.known.add(atom)
+    elif len(atoms) == 1 and (reverse := _reverse(atoms[0])):
+        belief.known.add(reverse)
+
+
+def _reverse(atom: Atom) -> Atom | None:
+    section, operator, value = atom
+    if operator in _REVERSED:
+        return section, _REVERSED[operator], value
+    if operator == "==" or not isinstance(value, int):
+        return None
+    return (section, "<", value + 1) if operator == ">" else (section, ">", value - 1)
+
+
+def write_question(table: Table, target: int, name: str, arguments: Mapping[str, Any]) -> str:
+    """What the host is shown of a call; empty if it is malformed, which the checks of the tool will say.
+
+    Raises:
+        ToolError: The call cannot be carried out.
+    """
+    hidden = f"{_OF_THE_ITEM}{_profile(table, target)}"
+    if name == ASK:
+        try:
+            table.meet(to_atoms([arguments["condition"]]))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return ""
+        return f"{_QUESTION}{dumps(arguments['condition'])}\n{hidden}"
+    if not isinstance(arguments.get("name"), str):
+        return ""
+    guess = table.find(arguments["name"])
+    return f"{_GUESSED}{table.labels[guess]}, please.\n{_OF_THE_GUESS}{_profile(table, guess)}\n{hidden}"
+
+
+def object_to(answer: str, result: str) -> str:
+    """What the referee has to say against an answer of the host; empty if it is right.
+
+    Args:
+        answer: What the host wrote.
+        result: What the world would have said.
+    """
+    if result in ("yes", "no"):
+        given = answer.strip().strip("\"'.!").lower()
+        if given not in ("yes", "no"):
+            return "the answer to a question is yes or no"
+        return "" if given == result else "the answer to the question is wrong"
+    right = _marks(result.partition("Sections:\n")[2].partition("\nResult: ")[0])
+    given_marks = _marks(answer)
+    for section, marks in right.items():
+        if section not in given_marks:
+            return f"there is no line on section {section}"
+        if given_marks[section] != marks:
+            return f"the line on section {section} is wrong or not of the form that the rules show"
+    return "" if given_marks.keys() == right.keys() else "there are lines on sections that the guess has not"
+
+
+def reply_to(question: str) -> str:
+    """The right answer, from the text of the question alone.
+
+    Raises:
+        ValueError: It is no question.
+    """
+    asked, _, hidden = question.partition(_OF_THE_ITEM)
+    target = _values(hidden)
+    if asked.startswith(_QUESTION):
+        return "yes" if _meets(target, json.loads(asked[len(_QUESTION) :])) else "no"
+    if not asked.startswith(_GUESSED) or not target:
+        raise ValueError(f"this is not a question to the host of a puzzle: {question[:100]!r}")
+    lines = []
+    for section, values in _values(asked.partition(_OF_THE_GUESS)[2]).items():
+        marks = (f"{value} ({_verdict(value, target.get(section, ()))})" for value in values)
+        lines.append(f"  - {section}: {'; '.join(marks)}")
+    return "\n".join(lines)
+
+
+def _verdict(value: str, hidden: Sequence[str]) -> str:
+    if _INTEGER.fullmatch(value) and hidden:
+        return VERDICTS[compare(int(value), int(hidden[0]))]
+    return VERDICTS["has" if value in hidden else "lacks"]
+
+
+def _meets(target: Mapping[str, Sequence[str]], condition: Mapping[str, Any]) -> bool:
+    for section, operator, value in to_atoms([condition]):
+        hidden = target.get(section, ())
+        if isinstance(value, int):
+            true = bool(hidden) and compare(value, int(hidden[0])) == operator
+        else:
+            true = (value in hidden) == (operator == "has")
+        if not true:
+            return False
+    return True
+
+
+def _profile(table: Table, place: int) -> str:
+    rows = zip(table.sections, table.columns, strict=True)
+    return "\n".join(f"  - {section.name}: {'; '.join(map(str, column[place]))}" for section, column in rows)
+
+
+def _values(profile: str) -> dict[str, list[str]]:
+    return {name: values.split("; ") for name, values in _LINE.findall(profile)}
+
+
+def _marks(text: str) -> dict[str, dict[str, str]]:
+    """The verdicts by section and value."""
+    found: dict[str, dict[str, str]] = {}
+    for name, marks in _LINE.findall(text):
+        read = [_MARK.fullmatch(mark.strip()) for mark in marks.split(";")]
+        found[name] = {mark[1]: mark[2] for mark in read if mark} if all(read) else {}
+    return found

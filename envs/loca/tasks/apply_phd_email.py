@@ -1,0 +1,368 @@
+"""Application papers that some professors ask for, each in an archive of another structure (LOCA-bench, table 7)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from agentgym.envs.loca import applications as papers
+from agentgym.envs.loca.applications import FLAT, LETTERS, NEWEST, OLDEST, ROOT, WHAT, Layout
+from agentgym.envs.loca.archives import read_archive
+from agentgym.envs.loca.checks import file_faults, mail_faults, mail_places, set_faults
+from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.names import LAST, address, people
+from agentgym.envs.loca.plan import Plan, Step, read, write
+from agentgym.envs.loca.reading import read_folder
+from agentgym.envs.loca.servers.email import Email
+from agentgym.envs.loca.servers.email_messages import Mail
+from agentgym.envs.loca.servers.memory import KnowledgeGraph
+from agentgym.envs.loca.servers.pdfs import read_pdf
+from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.tools import ToolError, echo
+from agentgym.world import check_float, check_int
+
+ME, SUBJECT = "maryc@mcp.com", "submit_material"
+LIST, OUT = "/workspace/archives.json", "/workspace/outbox"
+ASKS = (
+    "Thank you for your letter. Your background fits our group well. Please send me your papers as one zip file, sorted like this:",
+    "I would like to show your case to the committee. Kindly submit your documents to me as a zip file in this form:",
+    "You are on my short list. To go on I need your papers. Could you please mail them to me, zipped, in these folders?",
+    "Good news: I can take one more student this year. Please provide the following, packed as a zip file:",
+    "What you wrote about your thesis has convinced me. Please hand in your application materials, in a zip file that looks so:",
+)
+ENDS = (
+    "A program sorts the papers, so the names and folders have to be exactly as given.",
+    "Nothing else is needed; other files only confuse my office.",
+    "The placeholders are your data, of course. The folders matter to us.",
+)
+REFUSALS = (
+    "I have no place for a PhD student, but I look for a research assistant for {n} months. You need no papers for that.",
+    "Thank you for your interest in my group. It is full, and I cannot take on students in the next {n} months.",
+    "I do not take application materials by mail. The graduate school collects them on its portal, which opens in {n} days.",
+    "Before we go on, I would like to talk to you for {n} minutes. My office will propose a date; there is nothing to send yet.",
+    "The committee meets in {n} days. I will tell you after that whether we need your application materials.",
+    "Your papers look strong, as far as a letter can tell, but {n} others have applied before you, and the place is taken.",
+)
+EXAMPLE = (
+    "I have no open place. For your information: this is what our graduate school asks of those who are admitted; there is nothing "
+    "to send to me."
+)
+CLOSED = "I had asked for your application materials. The place has been filled meanwhile, so please do not send them any more."
+CHANGED = "The structure that I wrote of before is out of date; only this one counts. Please send me your papers as one zip file:"
+AUTOMATIC = "Automatic reply: "
+ABSENT = "I am travelling for {n} days and read few mails. Please send urgent ones to my office. This is an automatic answer."
+NEWS = (
+    "The graduate fair takes place in {n} days. Bring your application materials, and please submit questions before.",
+    "Your parcel {n} is on its way. Please send nothing back without a label.",
+    "The library closes for {n} days. Please hand in borrowed books in time.",
+)
+SCRIPT = f"""python3 -c '
+import json, pathlib, zipfile
+for target, members in json.load(open("{LIST}")).items():
+    pathlib.Path(target).parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, source in members.items():
+            archive.write(source, name)
+'"""
+_ASK = re.compile(r"\b(?:please|kindly) (?:send|submit|mail|provide|hand in)\b", re.IGNORECASE)
+_LINE = re.compile(r"^([│├└─ ]*)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILINE)
+_SENDER = re.compile(r"([^\s<>]+@[^\s<>]+)>?$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyPhDEmailConfig(OfficeConfig):
+    """The size is the number of professors who have replied.
+
+    Attributes:
+        positives: Professors who ask for papers; a tenth, from 1 to 32, by default.
+        different_structures: Whether each asks for a structure of its own.
+        repeat_rate: How often a professor has written before, something else.
+        automatic_rate: How often there is an automatic reply, too.
+        other_mails: Mails from nobody that was written to; one for each eight professors by default.
+    """
+
+    positives: int | None = None
+    different_structures: bool = True
+    repeat_rate: float = 0.25
+    automatic_rate: float = 0.15
+    other_mails: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.positives is not None:
+            check_int("positives", self.positives, 1, 500)
+        for name in ("repeat_rate", "automatic_rate"):
+            check_float(name, getattr(self, name), 0.0, 1.0)
+        if self.other_mails is not None:
+            check_int("other_mails", self.other_mails, 0, 100_000)
+
+
+class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
+    """Find the professors who ask for application papers, and send each an archive with the structure asked for.
+
+    Archives are made in the terminal, so a host on which programs cannot run in the sandbox raises RuntimeError at that call.
+    """
+
+    Config = ApplyPhDEmailConfig
+    servers = ("filesystem", "terminal", "pdf_tools", "memory", "email", "claim_done")
+    outputs = ("archives", "mails")
+    unit_tokens = 420.0
+
+    def draw(self, size: int) -> None:
+        """Draw the person with her papers, the professors and their mails."""
+        rng, email, files = self.rng, self.office.get(Email), self.office.desk.files
+        name = f"Mary {rng.choice(['', 'Ann ', 'Jo '])}{rng.choice([last for last in LAST if last.startswith('C')])}"
+        student = f"{int(rng.integers(2019, 2024))}{int(rng.integers(100_000)):05}"
+        names = people(rng, size + 3)
+        letters, awards = papers.draw_papers(rng, files, name, student, names[size:])
+        root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
+        count = self.config.positives or min(32, max(1, round(size / 10)))
+        first, marks = papers.draw_layout(rng), rng.permutation(size) + 1
+        wanted, mails = {}, []
+        for k, professor in enumerate(names[:size]):
+            place = f"{rng.choice(['cs', 'math', 'ai'])}.{str(rng.choice(LAST)).lower()}.example.edu"
+            box = address(professor, int(marks[k]), place)
+            layout = papers.draw_layout(rng) if self.config.different_structures else first
+            texts = self._positive(layout) if k < count else self._negative()
+            if k < count:
+                wanted[box] = papers.members_of(layout, root, letters)
+            mails += self._letters(professor, box, texts)
+        others = self.config.other_mails
+        for _ in range(-(-size // 8) if others is None else others):
+            mails.append(Mail("news@campus.example.org", ME, "News", self._filled(NEWS), self._moment()))
+        email.add_user(ME, "castillo-2025", name)
+        email.login_as(ME)
+        email.deliver(sorted(mails, key=lambda mail: mail.date))
+        self._remember(name, student)
+        self.truth = {
+            "wanted": wanted,
+            "root": root,
+            "awards": awards,
+            "mails": mail_places(email.store),
+            "files": {path: files.read(path) for path in files.walk()},
+        }
+
+    def _remember(self, name: str, student: str) -> None:
+        """Write the memory."""
+        notes = [
+            f"My full name is {name}.",
+            f"My mail address is {ME}.",
+            f"My student card at college had the number B{student[3:]}.",
+            f"I am enrolled at Westlake University; my student ID is {student}.",
+            "My passport ends in 2029.",
+        ]
+        entity = {"name": "me", "entityType": "person", "observations": [str(note) for note in self.rng.permutation(notes)]}
+        self.office.desk.files.write(self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n")
+
+    def _positive(self, layout: Layout) -> list[str]:
+        """The mails of a professor who asks for papers in the end, in the order in which they were written."""
+        ask = f"{self._pick(ASKS)}\n\n{self._tree(layout)}\n\n{self._pick(ENDS)}"
+        if self.rng.random() >= self.config.repeat_rate:
+            return [ask]
+        if self.rng.random() < 0.5:
+            return [self._filled(REFUSALS), ask]
+        old = f"{self._pick(ASKS)}\n\n{self._tree()}\n\n{self._pick(ENDS)}"
+        return [old, f"{CHANGED}\n\n{self._tree(layout)}\n\n{self._pick(ENDS)}"]
+
+    def _negative(self) -> list[str]:
+        """The same for one who asks for none."""
+        kind = self.rng.random()
+        if kind < 0.06:
+            return [f"{EXAMPLE}\n\n{self._tree()}"]
+        if kind < 0.06 + 0.3 * self.config.repeat_rate:
+            return [f"{self._pick(ASKS)}\n\n{self._tree()}\n\n{self._pick(ENDS)}", CLOSED]
+        return [self._filled(REFUSALS) for _ in range(1 + int(self.rng.random() < self.config.repeat_rate / 2))]
+
+    def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
+        """The mails of a professor, and perhaps an automatic reply at any time."""
+        sender = f"{professor} <{box}>" if self.rng.random() < 0.8 else box
+        moment, mails = self._moment(), []
+        for text in texts:
+            subject = self._pick(["Re: PhD application", "Your application", "Re: Application for a PhD position"])
+            mails.append(Mail(sender, ME, subject, f"Dear Mary,\n\n{text}\n\nBest regards\n{professor}", moment))
+            moment += timedelta(minutes=int(self.rng.integers(60, 2_000)))
+        if self.rng.random() < self.config.automatic_rate:
+            moment = mails[0].date + timedelta(minutes=int(self.rng.integers(-2_000, 4_000)))
+            mails.append(Mail(sender, ME, f"{AUTOMATIC}PhD application", self._filled([ABSENT]), moment))
+        return mails
+
+    def _tree(self, layout: Layout | None = None) -> str:
+        return papers.draw_tree(self.rng, papers.draw_layout(self.rng) if layout is None else layout)
+
+    def _pick(self, texts: Sequence[str]) -> str:
+        return texts[int(self.rng.integers(len(texts)))]
+
+    def _filled(self, texts: Sequence[str]) -> str:
+        return self._pick(texts).format(n=int(self.rng.integers(3, 60)))
+
+    def _moment(self) -> datetime:
+        return self.start - timedelta(minutes=int(self.rng.integers(6_000, 30_000)))
+
+    def task(self) -> str:
+        """The same for all instances."""
+        return (
+            "I have written to professors about a PhD position. Their replies are in my mailbox, where you are logged in. Some of "
+            "them ask me to send them application papers. Send each of these what that professor asks for.\n"
+            "Of several mails from one address the newest counts, without the automatic replies (whose subject begins with "
+            "Automatic reply:). Leave out everybody whose newest mail does not ask me to send papers to that professor now.\n"
+            f"My papers are in the folder {FLAT}, where a name that begins with old_ or draft_ is nothing to send. In the text of "
+            "a file, the line Date tells the date of an award or of a letter of recommendation, the line Author who wrote it. My "
+            "name and my student ID (of the university where I am enrolled) are in the memory.\n"
+            f"Make a zip file for each of these professors with exactly the folders and files of the mail, in the folder {ROOT}: "
+            "<Name> is my full name with _ for each blank, <Last_Name> the last word of an author's name. Papers get the names in "
+            "the mail and are otherwise unchanged; award certificates are merged to one PDF file with all their pages, in the "
+            "order that the mail says.\n"
+            f"Send each of these professors exactly one mail, to the address that the mail came from and to nobody else, with the "
+            f"subject {SUBJECT} and one attachment: the zip file, which is called like the folder, with .zip. Change nothing in "
+            f"{FLAT}, the memory and the mailbox; other new files in the workspace do not matter."
+        )
+
+    def plan(self) -> Plan:
+        """Read memory, papers and mails; merge the awards, make all archives with one command, send them."""
+        (name, student), listed = yield [
+            read("Read the memory.", _read_person, "read_graph"),
+            read("List the papers.", lambda text: re.findall(r"^\[FILE\] ((?:award|letter)\S*)", text, re.MULTILINE),
+                 "list_directory", path=FLAT),
+        ]  # fmt: skip
+        dated = yield [
+            read(f"Read {paper}.", _read_paper, "read_pdf_pages", pdf_file_path=f"{FLAT}/{paper}", end_page=9) for paper in listed
+        ]
+        written = sorted((when, author, paper) for paper, (when, author) in zip(listed, dated, strict=True))
+        letters = [(author, paper) for _, author, paper in written if paper.startswith("letter")]
+        awards = [f"{FLAT}/{paper}" for _, _, paper in written if paper.startswith("award")]
+        newest: dict[str, Sequence[Any]] = {}
+        for told in (yield from read_folder(_read_request)):
+            held = newest.get(told[0])
+            if held is None or told[1] > held[1]:
+                newest[told[0]] = told
+        root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
+        asked = {box: _sources(files, root, letters) for box, (_, _, files) in sorted(newest.items()) if files}
+        archives = {f"{OUT}/{k}/{root}.zip": members for k, members in enumerate(asked.values(), 1)}
+        yield [
+            *_merges(awards, {source for members in asked.values() for source in members.values()}),
+            write("Write down what belongs into each archive.", "archives", "write_file", same=("path",),
+                  path=LIST, content=json.dumps(archives, indent=1)),
+        ]  # fmt: skip
+        yield write("Make the archives.", "archives", "execute_command", same=("command",), command=SCRIPT)
+        body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
+        yield [
+            write(f"Send the archive to {box}.", "mails", "send_email", same=("to", "subject"), to=box, subject=SUBJECT, body=body,
+                  attachments=[archive])
+            for box, archive in zip(asked, archives, strict=True)
+        ]  # fmt: skip
+
+    def faults(self) -> Iterator[str]:
+        """One mail with the right archive to each professor who asked, no other mail; nothing else has changed."""
+        email = self.office.get(Email)
+        left = dict(self.truth["wanted"])
+        for mail in email.sent():
+            box = ", ".join(mail.recipients)
+            if box in left:
+                yield from (f"the mail to {box}: {fault}" for fault in self._wrong(mail, left.pop(box)))
+            else:
+                yield f"the mail {echo(mail.subject)} to {echo(box)}: nobody asked for it, or not again"
+        yield from (f"there is no mail to {box}" for box in left)
+        yield from mail_faults(email.store, self.truth["mails"])
+        yield from file_faults(self.office.desk.files, self.truth["files"], [])
+
+    def _wrong(self, mail: Mail, wanted: Mapping[str, str]) -> Iterator[str]:
+        """What is wrong with a mail to a professor who should have one."""
+        if mail.subject != SUBJECT:
+            yield f"the subject is {echo(mail.subject)}"
+        name = f"{self.truth['root']}.zip"
+        if list(mail.attachments) != [name]:
+            yield f"the attachments are {echo(', '.join(mail.attachments))}, there should be {name} only"
+            return
+        try:
+            found = read_archive(mail.attachments[name])
+        except ToolError as error:
+            yield str(error)
+            return
+        yield from set_faults("the archive", (path for path in found if not path.endswith("/")), list(wanted))
+        folders = {path[: place + 1] for path in wanted for place, sign in enumerate(path) if sign == "/"}
+        yield from (
+            f"the archive: the folder {echo(path)} should not be there"
+            for path in found
+            if path[-1:] == "/" and path not in folders
+        )
+        for path, source in wanted.items():
+            if path in found and not self._same(found[path], source):
+                yield f"the archive: {path} is not {source}"
+
+    def _same(self, data: bytes, source: str) -> bool:
+        """Whether a file is a paper, or what is to be made of several."""
+        files = self.truth["files"]
+        if source not in (OLDEST, NEWEST):
+            return bool(data == files[f"/workspace/{FLAT}/{source}"])
+        awards = self.truth["awards"][:: 1 if source == OLDEST else -1]
+        try:
+            return _pages(data) == [page for award in awards for page in _pages(files[f"/workspace/{FLAT}/{award}"])]
+        except ToolError:
+            return False
+
+
+def _pages(data: bytes) -> list[str]:
+    """The words of each page of a PDF file."""
+    return [" ".join(page.split()) for page in read_pdf(data)]
+
+
+def _read_person(text: str) -> tuple[str, str]:
+    notes = " ".join(json.loads(text)["entities"][0]["observations"])
+    return re.findall(r"full name is ([^.]+)\.", notes)[0], re.findall(r"my student ID is (\d+)", notes)[0]
+
+
+def _read_paper(text: str) -> tuple[str, str]:
+    """The date of an award or a letter, in ISO, and the last name of who wrote it, if anybody."""
+    day = datetime.strptime(re.findall(r"^Date: (.+)$", text, re.MULTILINE)[0], "%d %B %Y")
+    author = re.findall(r"^Author: .* (\S+)$", text, re.MULTILINE)
+    return f"{day:%Y-%m-%d}", author[0] if author else ""
+
+
+def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None:
+    """The address and date of a mail, and what it asks for, by path; nothing of an automatic reply."""
+    if mail["subject"].startswith(AUTOMATIC):
+        return None
+    above: list[tuple[int, str]] = []
+    files: Layout = {}
+    for before, name, what in _LINE.findall(mail["body"]):
+        above = [(depth, folder) for depth, folder in above if depth < len(before)]
+        if name.endswith("/"):
+            above.append((len(before), name))
+        elif what in WHAT:
+            path = "".join([*(folder for _, folder in above), name])
+            files[path] = WHAT[what]
+    return _SENDER.findall(mail["from"])[0], mail["date"], files if _ASK.search(mail["body"]) and files else None
+
+
+def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The file of the workspace for each path in an archive."""
+    sources = {}
+    for path, paper in files.items():
+        place = path.replace(ROOT, root)
+        if paper == LETTERS:
+            for n, (author, letter) in enumerate(letters, 1):
+                sources[place.replace("<Last_Name>", author).replace("<n>", str(n))] = f"/workspace/{FLAT}/{letter}"
+        else:
+            sources[place] = _merged(paper) if paper in (OLDEST, NEWEST) else f"/workspace/{FLAT}/{paper}"
+    return sources
+
+
+def _merged(paper: str) -> str:
+    return f"{OUT}/{paper.replace(', ', '_').replace(' ', '_')}.pdf"
+
+
+def _merges(awards: Sequence[str], sources: set[str]) -> list[Step]:
+    """The steps that merge the awards in the orders that are asked for."""
+    orders = {OLDEST: list(awards), NEWEST: list(awards[::-1])}
+    return [
+        write(f"Merge the {order}.", "archives", "merge_pdfs", pdf_paths=paths, output_path=_merged(order))
+        for order, paths in orders.items()
+        if _merged(order) in sources
+    ]
+
+
+register_task(ApplyPhDEmail)

@@ -1,0 +1,304 @@
+"""Reminders to the students of a course who have not handed in their presentation by mail (LOCA-bench, table 7)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from agentgym.envs.loca.checks import digest, file_faults, mail_faults, mail_places
+from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.names import LAST, address, people
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.reading import read_folder
+from agentgym.envs.loca.servers.email import Email
+from agentgym.envs.loca.servers.email_messages import Mail, addresses
+from agentgym.envs.loca.servers.pdfs import write_pdf
+from agentgym.envs.loca.servers.workbooks import write_workbook
+from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.tools import echo
+from agentgym.world import check_float, check_int
+
+ME, PASSWORD = "virginia_diaz@mcp.com", "assistant-2025"
+ACCOUNT, ROSTER, SHEET, SUBJECT = "email_account.txt", "nlp_statistics.xlsx", "NLP Course Students", "nlp-course-emergency"
+COLUMNS = ("Name", "Student ID", "Email", "Status")
+ENROLLED, WITHDRAWN = "enrolled", "withdrawn"
+RIGHT = (
+    "nlp-presentation-{id}-{name}", "nlp-presentation-{id}-{name}", "NLP-Presentation-{id}-{upper}",
+    "nlp-presentation-{id}-{first}",
+)  # fmt: skip
+WRONG = (
+    "NLP presentation of {name} ({id})", "Re: nlp-presentation-{id}-{name}", "nlp-project-{id}-{name}", "presentation-{id}-{name}",
+    "cv-presentation-{id}-{name}", "nlp2-presentation-{id}-{name}", "nlp-lab-presentation-{id}-{name}", "{id}-{name}",
+    "nlp-presentation-draft-{id}-{name}", "nlp-presentation-{short}-{name}", "nlp-presentation-1999{tail}-{name}",
+)  # fmt: skip
+"""Subjects that do not count; in the last two the ID is nobody's in the course."""
+FILES, OTHER_FILES = (
+    ("slides.pdf", "presentation.pdf", "final_talk.pdf"),
+    ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt"),
+)
+STORIES = (
+    "my talk is about machine translation for languages with little text.",
+    "I compare three ways to summarise long reports, and show where each of them fails.",
+    "the slides present what my parser learns from {n} sentences, and how fast.",
+    "please find the presentation on sentiment in product reviews in this mail.",
+    "this is the presentation on named entities in old newspapers; slide {n} has the results.",
+    "I have looked into how chat systems answer questions about tables.",
+    "as agreed I talk about word vectors, and about what they leave out.",
+)
+REMARKS = (
+    "The first part explains the data, which I have cleaned by hand, and says how it was divided for training and tests.",
+    "Slide {n} has a demo; it needs no network, but a loudspeaker would be good.",
+    "I have kept it to {n} slides, so that there is time for questions at the end.",
+    "{other} and I worked on the same data; {other} presents that separately.",
+    "Thank you for the help with the software in the last week of the course.",
+    "The numbers on slide {n} are from the second run, since the first one had a mistake in the evaluation.",
+)
+NEWS = (
+    ("Room for the presentations", "the presentations take place in room {n}. Please bring the list of students with you."),
+    ("nlp-course evaluation", "{n} students have filled in the form about the course. The results come next month."),
+    ("nlp-presentation-schedule", "here is the schedule with {n} slots. It does not say who has handed in anything."),
+    ("Question about the exam", "is chapter {n} part of the exam? I could not find it in the plan of the course."),
+    ("Withdrawal from courses", "{n} students have left courses of the department this week. The roster is up to date."),
+)
+PRESENTATION = "It comes with the file, as asked for."
+_SUBJECT = re.compile(r"nlp-presentation-([0-9]+)-", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CourseAssistantConfig(OfficeConfig):
+    """The size is the number of students on the roster.
+
+    Attributes:
+        withdrawal_rate: How often a student has withdrawn.
+        submission_rate: How often an enrolled student has handed in.
+        attempt_rate: How often a student has sent something that does not count.
+        private_rate: How often a mail comes from a private address.
+        other_mails: Mails that are from no student; one for each five students by default.
+    """
+
+    withdrawal_rate: float = 0.2
+    submission_rate: float = 0.7
+    attempt_rate: float = 0.35
+    private_rate: float = 0.15
+    other_mails: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("withdrawal_rate", "submission_rate", "attempt_rate", "private_rate"):
+            check_float(name, getattr(self, name), 0.0, 1.0)
+        if self.other_mails is not None:
+            check_int("other_mails", self.other_mails, 0, 100_000)
+
+
+class Student(NamedTuple):
+    """A row of the roster."""
+
+    name: str
+    id: str
+    email: str
+    status: str
+
+
+class CourseAssistant(OfficeTask[CourseAssistantConfig]):
+    """Find the enrolled students whose presentation is not in the mailbox, and remind each of them by mail."""
+
+    Config = CourseAssistantConfig
+    servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
+    outputs = ("reminders",)
+    unit_tokens = 640.0
+
+    def draw(self, size: int) -> None:
+        """Draw the roster, the mailbox and the file with the account."""
+        students = self._students(size)
+        sure = int(self.rng.integers(size))  # somebody who has surely to be reminded
+        students[sure] = students[sure]._replace(status=ENROLLED)
+        mails, missing = [], {}
+        for k, student in enumerate(students):
+            wrong = [self._mail(student, students, counts=False) for _ in range(self._attempts())]
+            done = k != sure and self.rng.random() < self.config.submission_rate
+            right = [self._mail(student, students, counts=True) for _ in range(done * (1 + (self.rng.random() < 0.15)))]
+            mails += wrong + right
+            if student.status == ENROLLED and not done:
+                missing[student.email] = [student.name, student.id]
+        others = self.config.other_mails
+        mails += [self._news() for _ in range(-(-size // 5) if others is None else others)]
+        email, files = self.office.get(Email), self.office.desk.files
+        email.add_user(ME, PASSWORD, "Virginia Diaz")
+        email.add_users((student.email, "", student.name) for student in students)
+        email.deliver(sorted(mails, key=lambda mail: mail.date), user=ME)
+        files.write(ACCOUNT, f"Mail account of the teaching assistant\nAddress: {ME}\nPassword: {PASSWORD}\n")
+        files.write(ROSTER, write_workbook({SHEET: [COLUMNS, *students]}))
+        self.truth = {
+            "missing": missing,
+            "names": sorted({student.name for student in students}),
+            "ids": {student.id for student in students},
+            "mails": mail_places(email.store),
+            "users": digest(email.store, "users"),
+            "files": {path: files.read(path) for path in files.walk()},
+        }
+
+    def _students(self, size: int) -> list[Student]:
+        """Students with different IDs, many of which differ in one digit; some names are equal or the beginning of another."""
+        names = people(self.rng, size)
+        for k in range(1, size):
+            namesake = names[int(self.rng.integers(k))]
+            kind = self.rng.random()
+            if kind < 0.04:
+                names[k] = namesake
+            elif kind < 0.12:
+                names[k] = f"{namesake} {self.rng.choice(LAST)}"
+        span = min(100_000, 5 * size + 100)
+        numbers = int(self.rng.integers(100_001 - span)) + self.rng.choice(span, size, replace=False)
+        states = [WITHDRAWN if self.rng.random() < self.config.withdrawal_rate else ENROLLED for _ in names]
+        marks = self.rng.permutation(size)
+        return [
+            Student(name, f"2000{int(number):05}", address(name, int(mark) + 1, "mcp.com"), state)
+            for name, number, mark, state in zip(names, numbers, marks, states, strict=True)
+        ]
+
+    def _attempts(self) -> int:
+        return int(self.rng.random() < self.config.attempt_rate) * (1 + int(self.rng.random() < 0.2))
+
+    def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
+        """A mail of a student that is a submission, or that looks like one."""
+        named = counts or self.rng.random() < 0.4  # otherwise something is wrong with the subject
+        subject = str(self.rng.choice(RIGHT if named else WRONG)).format(
+            id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
+            short=student.id[:-1], tail=student.id[4:],
+        )  # fmt: skip
+        attached: dict[str, bytes] = {}
+        if counts or not named:
+            attached[str(self.rng.choice(FILES))] = _slides()
+        elif self.rng.random() < 0.5:
+            attached[str(self.rng.choice(OTHER_FILES))] = b"This file cannot be shown.\n"
+        other = students[int(self.rng.integers(len(students)))].name
+        remarks = [
+            str(text).format(n=int(self.rng.integers(3, 40)), other=other) for text in self.rng.choice(REMARKS, 2, replace=False)
+        ]
+        story = str(self.rng.choice(STORIES)).format(n=int(self.rng.integers(3, 40)))
+        body = f"Dear Virginia,\n\n{story} {' '.join(remarks)} {PRESENTATION}\n\nBest wishes\n{student.name}"
+        sender = student.email
+        if self.rng.random() < self.config.private_rate:
+            sender = f"{student.name.split()[-1].lower()}.{int(self.rng.integers(10, 10_000))}@home.example.org"
+        return Mail(sender, ME, subject, body, self._moment(), attachments=attached)
+
+    def _news(self) -> Mail:
+        subject, text = NEWS[int(self.rng.integers(len(NEWS)))]
+        body = f"Dear Virginia,\n\n{text.format(n=int(self.rng.integers(3, 90)))}\n\nThe office"
+        return Mail("Office <office@department.example.org>", ME, subject, body, self._moment())
+
+    def _moment(self) -> Any:
+        return self.start - timedelta(minutes=int(self.rng.integers(30, 20_000)))
+
+    def task(self) -> str:
+        """The same for all instances."""
+        return (
+            "You assist in the course on natural language processing. The students had to hand in their final presentations by "
+            f"mail to the mailbox of the course; {ACCOUNT} in the workspace has its address and password. The students are on the "
+            f"sheet {SHEET} of {ROSTER}. Remind everybody who is enrolled and has not handed in; leave out who has withdrawn.\n"
+            "A submission is a mail in the INBOX with a subject of the form nlp-presentation-<student ID>-<name> (in upper or "
+            "lower case, with nothing before it) and with at least one attachment whose name ends with .pdf. The student ID alone "
+            "tells whose it is: the name may be spelled otherwise, and some write from private addresses. Nothing else counts, "
+            "such as mails with other subjects, of other courses, or without such a file. One submission is enough, whatever else "
+            "the student has sent before or after it.\n"
+            "Send each of these students exactly one mail from the mailbox of the course, to the address on the roster only, with "
+            f"the subject {SUBJECT}. The text has the full name and the ID of that student as on the roster, and of no other "
+            "student. Write to nobody else, and change nothing else."
+        )
+
+    def plan(self) -> Plan:
+        """Read the account, log in, read the roster and all mails; write to who is missing."""
+        account, students = yield [
+            read("Read the account.", _read_account, "read_text_file", path=ACCOUNT),
+            read("Read the roster.", _read_roster, "read_data_from_excel", filepath=ROSTER, sheet_name=SHEET),
+        ]
+        yield read("Log in to the mailbox.", lambda text: json.loads(text)["status"], "login", **account)
+        submitted = set((yield from read_folder(_read_submission)))
+        yield [
+            write(
+                f"Remind {name} ({number}).", self.outputs[0], "send_email", same=("to", "subject"), to=email, subject=SUBJECT,
+                body=f"Dear {name},\n\nwe have no final presentation of yours (student ID {number}) yet. Please hand it in now.",
+            )
+            for name, number, email in students if number not in submitted
+        ]  # fmt: skip
+
+    def faults(self) -> Iterator[str]:
+        """One right mail to everybody who is missing and no other mail; nothing else has changed."""
+        email = self.office.get(Email)
+        left = dict(self.truth["missing"])
+        for mail in email.sent():
+            people = mail.recipients
+            wrong = (
+                self._wrong(mail, left[people[0]])
+                if len(people) == 1 and people[0] in left
+                else "nobody should get it, or not again"
+            )
+            if wrong:
+                yield f"the mail {echo(mail.subject)} to {echo(', '.join(people))}: {wrong}"
+            else:
+                del left[people[0]]
+        yield from (f"there is no right mail to {name} ({number})" for name, number in left.values())
+        yield from mail_faults(email.store, self.truth["mails"])
+        if digest(email.store, "users") != self.truth["users"]:
+            yield "the users of the mail server were changed"
+        yield from file_faults(self.office.desk.files, self.truth["files"], [])
+
+    def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
+        """What is wrong with a mail to a student, if anything."""
+        if mail.subject != SUBJECT:
+            return "it has another subject"
+        if addresses(mail.sender)[0][1].casefold() != ME:
+            return "it is not from the mailbox of the course"
+        if _ids(mail.text) & self.truth["ids"] != {student[1]}:
+            return f"the text should have the ID {student[1]} and no other"
+        if _named(mail.text, self.truth["names"]) != {student[0]}:
+            return f"the text should have the name {student[0]} and no other"
+        hidden = mail.html or ""
+        if _ids(hidden) & self.truth["ids"] - {student[1]} or _named(hidden, self.truth["names"]) - {student[0]}:
+            return "the HTML names other students"
+        return ""
+
+
+def _ids(text: str) -> set[str]:
+    return set(re.findall(r"(?<![0-9])[0-9]+(?![0-9])", text))
+
+
+def _named(text: str, names: Iterable[str]) -> set[str]:
+    """The names in a text; one that is a part of another is in it only if it stands elsewhere too."""
+    rest, found = " ".join(text.split()).casefold(), set()
+    for name in sorted((name for name in names if name.casefold() in rest), key=len, reverse=True):
+        rest, count = re.subn(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", " ", rest)
+        found |= {name} if count else set()
+    return found
+
+
+@functools.cache
+def _slides() -> bytes:
+    return write_pdf([["Natural language processing", "Final presentation"]])
+
+
+def _read_account(text: str) -> dict[str, str]:
+    found = dict(line.split(": ") for line in text.splitlines() if ": " in line)
+    return {"email": found["Address"], "password": found["Password"]}
+
+
+def _read_roster(text: str) -> list[list[str]]:
+    """Name, ID and address of the students who are enrolled."""
+    rows: dict[int, list[str]] = {}
+    for cell in json.loads(text)["cells"]:
+        rows.setdefault(cell["row"], []).append(cell["value"])
+    return [row[:3] for row in rows.values() if row[3] == ENROLLED]
+
+
+def _read_submission(mail: dict[str, Any]) -> str | None:
+    """The student whose submission a mail is, if it is one."""
+    found = _SUBJECT.match(mail["subject"])
+    return found[1] if found and any(file["filename"].endswith(".pdf") for file in mail["attachments"]) else None
+
+
+register_task(CourseAssistant)

@@ -1,0 +1,329 @@
+"""Products that hardly sell go to the outlet, and all subscribers are told of it (LOCA-bench, table 7)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, number, row_faults, set_faults, write_csv
+from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.goods import goods
+from agentgym.envs.loca.names import address, people
+from agentgym.envs.loca.plan import Plan, Step, read, write
+from agentgym.envs.loca.reading import read_shop
+from agentgym.envs.loca.servers.desk import START
+from agentgym.envs.loca.servers.email import Email
+from agentgym.envs.loca.servers.email_messages import Mail
+from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.envs.loca.servers.workspace import Workspace
+from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.messages import ToolCall
+from agentgym.tools import echo
+from agentgym.world import check_float, check_int
+
+ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
+OUTLET = "Outlet/Clearance"
+SUBSCRIBERS, TEMPLATE, TABLE = "subscriber.json", "email_template.txt", "discount_products.csv"
+COLUMNS = ("Product ID", "Product Name", "In Stock Since", "Original Price", "Discounted Price", "Discount Ratio")
+DAYS, SALES = 90, 10
+LETTER = """Subject: Outlet prices for you, {name}
+
+Dear {name},
+
+we are making room on our shelves: {count} products have just moved to our outlet.
+The attached table lists them with their old and new prices.
+
+Your shop
+"""
+KEPT = ("tags", "product_tags", "reviews", "orders", "customers", "coupons", "settings", "webhooks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterLowSellingProductsConfig(OfficeConfig):
+    """The size is the number of products.
+
+    Attributes:
+        low_selling: How many of them go to the outlet (all, if the size is less); a third by default.
+        subscribers: How many entries the list of subscribers has; 27 for 100 products by default.
+        boundary_rate: How often a product that stays is one of `DAYS` days or of `SALES` sales exactly.
+        tie_rate: How often a product that goes has date and discount of another.
+        inactive_rate: How often a subscriber has cancelled.
+    """
+
+    low_selling: int | None = None
+    subscribers: int | None = None
+    boundary_rate: float = 0.2
+    tie_rate: float = 0.25
+    inactive_rate: float = 0.15
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, most in (("low_selling", 100_000), ("subscribers", 10_000)):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), 1, most)
+        for name in ("boundary_rate", "tie_rate", "inactive_rate"):
+            check_float(name, getattr(self, name), 0.0, 1.0)
+
+
+class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
+    """Move products that hardly sell to an outlet category, and send a table of them to every subscriber."""
+
+    Config = FilterLowSellingProductsConfig
+    servers = ("filesystem", "python_execute", "email", "woocommerce", "claim_done")
+    outputs = (f"category {OUTLET}", TABLE, "mails to the subscribers")
+    unit_tokens = 560.0
+
+    def draw(self, size: int) -> None:
+        """Draw the products, the subscribers, and the files to fill in."""
+        low = min(size, max(1, round(size / 3)) if self.config.low_selling is None else self.config.low_selling)
+        fates = [str(fate) for fate in self.rng.permutation(["low"] * low + ["other"] * (size - low))]
+        drawn: list[dict[str, Any]] = []
+        slow: list[dict[str, Any]] = []
+        for made, fate in zip(goods(self.rng, size), fates, strict=True):
+            state = self._slow(slow[-20:]) if fate == "low" else self._other(len(drawn) - len(slow))
+            drawn.append({**made, **state})
+            slow += [drawn[-1]] if fate == "low" else []
+        shop = self.office.get(WooCommerce)
+        ids = shop.add_products([self._record(product) for product in drawn])
+        rows = [_row(key, product["name"], product["since"], product["regular"], product["sale"])
+                for key, product, fate in zip(ids, drawn, fates, strict=True) if fate == "low"]  # fmt: skip
+        count = self.config.subscribers or max(1, round(0.27 * size))
+        letters = self._subscribers(count, len(rows))
+        files = self.office.desk.files
+        files.write(TEMPLATE, LETTER)
+        files.write("blog_template.md", "# Outlet news\n\nFrom {date} on, {count} products cost less.\n")
+        files.write(TABLE, write_csv(COLUMNS, [_row(1, "Example Product", "2024-01-31", "100.00", "87.50")]))
+        self.truth = {"rows": sorted(rows, key=_order), "letters": letters, "shop": _shop(shop), "terms": _terms(shop)}
+        self.truth |= {"categories": shop.categories(), "users": self.office.get(Email).users()}
+        self.truth["files"] = {path: files.read(path) for path in files.walk()}
+
+    def _prices(self) -> dict[str, str]:
+        """A price in units of 2 and one that is lower by a multiple of 2.5 percent, so that both and their ratio are exact."""
+        regular = Decimal(2 * int(self.rng.integers(3, 150)))
+        percent = Decimal(5 * int(self.rng.integers(4, 21))) / 2
+        sale = "" if self.rng.random() < 0.1 else f"{regular * (100 - percent) / 100:.2f}"
+        return {"regular": f"{regular:.2f}", "sale": sale}
+
+    def _slow(self, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """A product that goes to the outlet."""
+        days = DAYS + 1 if self.rng.random() < 0.15 else int(self.rng.integers(DAYS + 1, 365))
+        sold = SALES - 1 if self.rng.random() < 0.2 else int(self.rng.integers(0, SALES))
+        product = {"since": _day(days), "sold": sold, "state": {}, **self._prices()}
+        if before and self.rng.random() < self.config.tie_rate:
+            twin = before[int(self.rng.integers(len(before)))]
+            double = {"regular": f"{2 * Decimal(twin['regular']):.2f}"}
+            double["sale"] = f"{2 * Decimal(twin['sale']):.2f}" if twin["sale"] else ""
+            return product | {"since": twin["since"], **(double if Decimal(twin["regular"]) < 10_000 else {})}
+        return product | ({"since": before[-1]["since"]} if before and self.rng.random() < 0.3 else {})
+
+    def _other(self, others: int) -> dict[str, Any]:
+        """A product that stays; the first two are at the two limits."""
+        old, few = int(self.rng.integers(DAYS + 1, 365)), int(self.rng.integers(0, SALES))
+        kinds: list[tuple[int, int, dict[str, str]]] = [
+            (DAYS, few, {}),
+            (old, SALES, {}),
+            (int(self.rng.integers(1, DAYS)), int(self.rng.integers(0, 16)), {}),
+            (old, int(self.rng.integers(SALES, 100)), {}),
+            (old, few, {"stock_status": "outofstock"}),
+            (old, few, {"status": str(self.rng.choice(["draft", "private"]))}),
+        ]
+        kind = int(self.rng.choice([2, 2, 2, 3, 3, 3, 4, 5]))
+        if others < 2 or self.rng.random() < self.config.boundary_rate:
+            kind = others if others < 2 else int(self.rng.integers(2))
+        days, sold, state = kinds[kind]
+        return {"since": _day(days), "sold": sold, "state": state, **self._prices()}
+
+    def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
+        """A drawn product as the shop takes it."""
+        sold = product["sold"] + int(self.rng.integers(0, 300))
+        created = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC) + timedelta(minutes=int(self.rng.integers(0, 1440)))
+        return {
+            "name": product["name"], "sku": product["sku"], "short_description": product["short_description"],
+            "categories": [product["department"]], "regular_price": product["regular"], "sale_price": product["sale"],
+            "date_created": created,
+            "meta_data": {"sales_last_30_days": str(product["sold"]), "sales_last_90_days": str(sold)},
+            "total_sales": sold + int(self.rng.integers(0, 200)), **product["state"],
+        }  # fmt: skip
+
+    def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
+        """Write the list of subscribers; subject and text of the mail to each address that is to have one."""
+        names = people(self.rng, count)
+        entries: list[dict[str, Any]] = []
+        letters = {}
+        email = self.office.get(Email)
+        email.add_user(ME, "admin-2025", "Shop Admin")
+        email.login_as(ME)
+        for k, name in enumerate(names):
+            if k and self.rng.random() < 0.08:  # somebody has subscribed twice, with another spelling of the address
+                twice = entries[int(self.rng.integers(k))]
+                entries.append({**twice, "email": twice["email"].title().replace("Mcp.Com", "MCP.com")})
+                continue
+            mail, active = address(name, k + 1, DOMAIN), not k or self.rng.random() >= self.config.inactive_rate
+            email.add_user(mail, "", name)
+            entries.append({"name": name, "email": mail, "status": "active" if active else "cancelled"})
+            if active:
+                letters[mail] = _letter(LETTER, name, products)
+        order = self.rng.permutation(len(entries))
+        listed = [{**entries[int(k)], "id": place} for place, k in enumerate(order, 1)]
+        self.office.desk.files.write(SUBSCRIBERS, json.dumps({"subscribers": listed}, indent=1))
+        return letters
+
+    def task(self) -> str:
+        """The same for all instances."""
+        return (
+            "It is 15 January 2025 (UTC); the shop keeps its time in UTC, too. Find the products of our WooCommerce shop that "
+            "hardly sell: published, in stock (stock_status instock), with a date_created more than "
+            f"{DAYS} days ago (whole days, from its date to today's; exactly {DAYS} are not enough), and with fewer than {SALES} "
+            "sales in the last 30 days (the custom field sales_last_30_days in meta_data).\n"
+            f"1. Create the product category {OUTLET} and move these products into it: it becomes their only category.\n"
+            f"2. Write {TABLE} in the workspace, with a row for each of them. Keep its header; the example row shows the format "
+            "and has to go. In Stock Since is the date of date_created, Original Price the regular price, Discounted Price the "
+            "sale price (the regular price, if there is no sale price), Discount Ratio what is taken off, in percent of the "
+            "original price with one decimal and a % sign. Sort by In Stock Since, earliest first; rows of one date by Discount "
+            "Ratio, smallest first; and those that agree in this too by Product Name, in the order of the characters.\n"
+            f"3. Send this table as an attachment to every subscriber in {SUBSCRIBERS} whose status is active: one mail for each, "
+            "to nobody else, and one only to an address that is listed twice (capitals do not matter). Subject and text are those "
+            f"of {TEMPLATE}, word for word, with the subscriber's name for {{name}} and the number of products in the table for "
+            f"{{count}}. You are logged in to the mail server as {ME}; send no copies.\n"
+            "Change nothing else in the shop and no other file."
+        )
+
+    def plan(self) -> Plan:
+        """Read files and products; create the category, move the products and write the table; send the mails."""
+        letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
+        people_ = yield read("Read the subscribers.", _read_subscribers, "read_text_file", path=SUBSCRIBERS)
+        slow = yield from read_shop("the products", "woo_products_list", _read_slow, orderby="id", order="asc")
+        rows = sorted((_row(*each) for each in slow), key=_order)
+        create = ToolCall("woo_products_categories_create", {"categoryData": {"name": OUTLET}})
+        outlet = yield Step(f"Create the category {OUTLET}.", create, lambda text: json.loads(text)["id"], self.outputs[0])
+        steps = [write(f"Write {TABLE}.", TABLE, "write_file", same=("path",), path=TABLE, content=write_csv(COLUMNS, rows))]
+        for k in range(0, len(slow), 100):
+            moved = [{"id": each[0], "categories": [{"id": outlet}]} for each in slow[k : k + 100]]
+            label = f"Move the products {slow[k][0]} to {moved[-1]['id']} that hardly sell."
+            steps.append(write(label, self.outputs[0], "woo_products_batch_update", update=moved))
+        yield steps
+        mails = []
+        for to, name in people_.items():
+            subject, body = _letter(letter, name, len(rows))
+            message = {"to": to, "subject": subject, "body": body, "attachments": [TABLE]}
+            mails.append(write(f"Write to {to}.", self.outputs[2], "send_email", same=("to",), **message))
+        yield mails
+
+    def faults(self) -> Iterator[str]:
+        """The category holds just the slow products; the table is right, here and with every mail; all else is as it was."""
+        files, truth = self.office.desk.files, self.truth
+        yield from self._shop_faults()
+        yield from _table_faults(files, truth["rows"])
+        yield from self._mail_faults()
+        yield from file_faults(files, truth["files"], [TABLE])
+
+    def _shop_faults(self) -> Iterator[str]:
+        shop, truth = self.office.get(WooCommerce), self.truth
+        held = {category["id"]: category for category in shop.categories()}
+        for category in truth["categories"]:
+            if {**held.pop(category["id"], {}), "count": category["count"]} != category:
+                yield f"the category {category['name']!r} was changed"
+        outlet = next((key for key, category in held.items() if category["name"].strip() == OUTLET), None)
+        if outlet is None:
+            yield f"there is no category {OUTLET}"
+        yield from (f"the category {held[key]['name']!r} was added" for key in held if key != outlet)
+        terms, wanted = _terms(shop), truth["terms"] | {row["Product ID"]: [outlet] for row in truth["rows"]}
+        for product, categories in wanted.items():
+            if terms.get(product) != categories:
+                yield f"product {product} has the categories {terms.get(product)}, it should have {categories}"
+        if _shop(shop) != truth["shop"]:
+            yield "more than categories was changed in the shop"
+
+    def _mail_faults(self) -> Iterator[str]:
+        email, letters = self.office.get(Email), self.truth["letters"]
+        mails = [(", ".join(mail.recipients), mail) for mail in email.sent()]
+        yield from set_faults("mails to", (to for to, _ in mails), list(letters))
+        checked: dict[bytes, list[str]] = {}
+        for to, mail in mails:
+            if to in letters:
+                yield from self._letter_faults(to, mail, checked)
+        if email.users() != self.truth["users"]:
+            yield "a user was added to the mail server"
+
+    def _letter_faults(self, to: str, mail: Mail, checked: dict[bytes, list[str]]) -> Iterator[str]:
+        subject, body = self.truth["letters"][to]
+        if mail.subject != subject or mail.text.split() != body.split():
+            yield f"the mail to {to} is not what the template says"
+        if list(mail.attachments) != [TABLE]:
+            yield f"the mail to {to} has the attachments {echo(list(mail.attachments))}, it should have {echo([TABLE])}"
+            return
+        data = mail.attachments[TABLE]
+        if data not in checked:
+            copy = Workspace()
+            copy.write(TABLE, data)
+            checked[data] = list(_table_faults(copy, self.truth["rows"]))
+        if checked[data]:
+            yield f"the attachment of the mail to {to} is wrong: {checked[data][0]}"
+
+
+def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, Any]:
+    """A row of the table."""
+    price, now = Decimal(regular), Decimal(sale or regular)
+    ratio = f"{(price - now) * 100 / price:.1f}%"
+    return dict(zip(COLUMNS, (key, name, since, f"{price:.2f}", f"{now:.2f}", ratio), strict=True))
+
+
+def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
+    """What the rows are sorted by; the ratios are exact, so the cells tell them."""
+    return row["In Stock Since"], Decimal(row["Discount Ratio"].removesuffix("%")), row["Product Name"]
+
+
+def _day(days: int) -> str:
+    return (START.date() - timedelta(days=days)).isoformat()
+
+
+def _letter(template: str, name: str, count: int) -> tuple[str, str]:
+    """Subject and text of the mail to a subscriber."""
+    subject, _, body = template.replace("{name}", name).replace("{count}", str(count)).partition("\n")
+    return subject.removeprefix("Subject: "), body.strip()
+
+
+def _table_faults(files: Workspace, wanted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    rows, broken = csv_rows(files, TABLE, COLUMNS)
+    yield from broken
+    cells = dict.fromkeys(COLUMNS, number()) | {"Product Name": exact, "In Stock Since": exact, "Discount Ratio": _same_percent}
+    yield from row_faults(TABLE, rows, wanted, cells, ("Product ID",), ordered=True)
+
+
+def _same_percent(found: Any, wanted: str) -> bool:
+    return number(unit="%")(found, wanted.removesuffix("%"))
+
+
+def _terms(shop: WooCommerce) -> dict[int, list[int]]:
+    """The categories of each product."""
+    found: dict[int, list[int]] = {}
+    for row in shop.store.rows("SELECT product_id, term_id FROM product_categories ORDER BY product_id, term_id"):
+        found.setdefault(row["product_id"], []).append(row["term_id"])
+    return found
+
+
+def _shop(shop: WooCommerce) -> str:
+    """A hash of the shop but for the categories and for when something was changed last."""
+    return digest(shop.store, "products", *KEPT, without=("date_modified",))
+
+
+def _read_subscribers(text: str) -> dict[str, str]:
+    """The names of those who are active, by address."""
+    return {each["email"].lower(): each["name"] for each in json.loads(text)["subscribers"] if each["status"] == "active"}
+
+
+def _read_slow(product: dict[str, Any]) -> list[Any] | None:
+    """Id, name, date and prices of a product that hardly sells."""
+    custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
+    since = date.fromisoformat(product["date_created"][:10])
+    sells = int(custom["sales_last_30_days"]) >= SALES or (START.date() - since).days <= DAYS
+    if sells or product["status"] != "publish" or product["stock_status"] != "instock":
+        return None
+    return [product["id"], product["name"], since.isoformat(), product["regular_price"], product["sale_price"]]
+
+
+register_task(FilterLowSellingProducts)

@@ -1,0 +1,341 @@
+"""Sensor readings of one hour in BigQuery that are out of the ranges in a workbook (LOCA-bench, table 7)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from agentgym.envs.loca.checks import (
+    as_text,
+    bigquery_faults,
+    bigquery_state,
+    csv_rows,
+    file_faults,
+    number,
+    row_faults,
+    storage_faults,
+    storage_state,
+    write_csv,
+)
+from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.servers.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.workbooks import write_workbook
+from agentgym.envs.loca.servers.workspace import Workspace
+from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.tools import ToolError
+from agentgym.world import check_float, check_int
+
+DATASET, TABLE, BUCKET = "machine_operating", "live_sensor", "iot_anomaly_reports"
+BOOK, SHEET, REPORT = "machine_operating_parameters.xlsx", "Operating Parameters", "anomaly_report.csv"
+TYPES = {"timestamp": "TIMESTAMP", "machine_id": "STRING", "sensor_type": "STRING", "reading": "FLOAT64"}
+COLUMNS = (*TYPES, "normal_range")
+HEADER = ("machine_id", "machine_description", "sensor_type", "unit", "min_value", "max_value")
+NOON = datetime(2025, 8, 19, 12, tzinfo=UTC)
+FIRST, LAST = NOON - timedelta(minutes=30), NOON + timedelta(minutes=30)
+OUTSIDE = tuple(FIRST - timedelta(seconds=s) for s in (60, 1)) + tuple(LAST + timedelta(seconds=s) for s in (1, 60))
+SENSORS = {
+    "temperature": ("°C", 1500, 8500), "pressure": ("bar", 80, 220), "vibration": ("mm/s", 20, 180),
+    "rpm": ("1/min", 80000, 320000), "current": ("A", 200, 1800), "flow_rate": ("l/min", 2000, 12000),
+}  # fmt: skip
+"""Unit and usual range of each type of sensor; all readings are drawn in hundredths."""
+
+KINDS = ("Assembly robot", "Conveyor", "Cooling unit", "Drill press", "Lathe", "Milling machine", "Packing line", "Press", "Pump")
+BUCKETS = ("iot_anomaly_report", "iot_anomaly_reports_old", "iot_reports", "machine_anomaly_reports")
+PAGE = 100
+Range: TypeAlias = tuple[int, int]
+
+_RANGE = re.compile(r"\s*([0-9.,]+)\s*[-\u2013\u2014]\s*([0-9.,]+)\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineOperatingConfig(OfficeConfig):
+    """The size is the number of sensors of all machines.
+
+    Attributes:
+        hours: Hours around noon in the table; 4 and one more for each 60 sensors, up to 8, by default.
+        interval_minutes: Between two readings of a sensor; a divisor of 30.
+        anomaly_rate: How often a sensor has a spell of anomalies in the hour that counts.
+        limit_rate: How often a reading is one of the limits exactly.
+        missing_rate: How often a sensor, though never all, has no range.
+    """
+
+    hours: int | None = None
+    interval_minutes: int = 5
+    anomaly_rate: float = 0.15
+    limit_rate: float = 0.04
+    missing_rate: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hours is not None:
+            check_int("hours", self.hours, 2, 200)
+        if self.interval_minutes not in (1, 2, 3, 5, 6, 10, 15, 30):
+            raise ValueError(f"interval_minutes must be one of 1, 2, 3, 5, 6, 10, 15, 30, got {self.interval_minutes!r}")
+        for name in ("anomaly_rate", "limit_rate", "missing_rate"):
+            check_float(name, getattr(self, name), 0.0, 1.0)
+
+
+class MachineOperating(OfficeTask[MachineOperatingConfig]):
+    """Find the sensor readings of one hour that are out of range; write a report and upload it to a bucket."""
+
+    Config = MachineOperatingConfig
+    servers = ("filesystem", "python_execute", "excel", "google_cloud", "claim_done")
+    start = datetime(2025, 8, 21, 9, tzinfo=UTC)
+    outputs = (REPORT, f"gs://{BUCKET}/{REPORT}")
+    unit_tokens = 765.0
+
+    def draw(self, size: int) -> None:
+        """Draw the sensors with their ranges and readings, and what earlier reports have left."""
+        cloud, files = self.office.get(GoogleCloud), self.office.desk.files
+        sensors = self._sensors(size)
+        limits = {sensor: self._range(sensor[1]) for sensor in sensors}
+        sure = sensors[int(self.rng.integers(size))]  # which surely has a range and an anomaly
+        ranges = {
+            sensor: held for sensor, held in limits.items() if sensor == sure or self.rng.random() >= self.config.missing_rate
+        }
+        if size > 4:
+            ranges.pop(next(sensor for sensor in sensors if sensor != sure), None)
+        rows = [
+            (stamp, *sensor, value / 100)
+            for sensor, held in limits.items()
+            for stamp, value in self._readings(held, min(8, 4 + size // 60), sure=sensor == sure)
+        ]
+        order = self.rng.permutation(len(rows))
+        cloud.load(DATASET, TABLE, TYPES, [rows[k] for k in order])
+        self._leave(cloud, rows)
+        files.write(BOOK, self._book(sensors, ranges))
+        anomalies = [
+            {"timestamp": _moment(stamp), "machine_id": machine, "sensor_type": kind, "reading": value,
+             "normal_range": " - ".join(as_text(limit / 100) for limit in ranges[machine, kind])}
+            for stamp, machine, kind, value in rows
+            if (machine, kind) in ranges and _stamp(FIRST) <= stamp <= _stamp(LAST) and _is_out(value, ranges[machine, kind])
+        ]  # fmt: skip
+        self.truth = {
+            "anomalies": anomalies,
+            "tables": bigquery_state(cloud, DATASET),
+            "storage": storage_state(cloud),
+            "files": {path: files.read(path) for path in files.walk()},
+        }
+
+    def _sensors(self, size: int) -> list[tuple[str, str]]:
+        """Machines, each with two to six of the types of sensors."""
+        found: list[tuple[str, str]] = []
+        numbers = iter(1 + self.rng.permutation(size + 3))
+        while len(found) < size:
+            kinds = self.rng.choice(list(SENSORS), int(self.rng.integers(2, 7)), replace=False)
+            machine = f"M{int(next(numbers)):03}"
+            found += [(machine, str(kind)) for kind in kinds]
+        return found[:size]
+
+    def _range(self, kind: str) -> Range:
+        """What is normal for a sensor: like others of the type, but not the same."""
+        _, low, high = SENSORS[kind]
+        step = max(1, high // 200)
+        least, most = (step * round(limit * float(self.rng.uniform(0.8, 1.2)) / step) for limit in (low, high))
+        return least, most
+
+    def _readings(self, held: Range, hours: int, sure: bool) -> list[tuple[str, int]]:
+        """The readings of a sensor with their moments."""
+        low, high = held
+        config = self.config
+        reach = 30 * (config.hours or hours)
+        minutes = np.arange(-(reach // config.interval_minutes), reach // config.interval_minutes + 1) * config.interval_minutes
+        values = np.clip(np.rint(self.rng.normal((low + high) / 2, (high - low) / 6, len(minutes))), low, high).astype(int)
+        at_limit = self.rng.random(len(minutes)) < config.limit_rate
+        values[at_limit] = self.rng.choice([low, high], int(at_limit.sum()))
+        inside = np.flatnonzero(np.abs(minutes) <= 30)
+        for places in (inside, np.arange(len(minutes))):
+            if self.rng.random() < config.anomaly_rate:
+                begin = int(self.rng.choice(places))
+                spell = self._spell(held)[: len(minutes) - begin]
+                values[begin : begin + len(spell)] = spell
+        if self.rng.random() < config.anomaly_rate:  # as little out of range as can be
+            values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
+        extra = []
+        if sure or self.rng.random() < config.anomaly_rate:
+            ends = [inside[0], inside[-1]] if sure else [self.rng.choice([inside[0], inside[-1]])]
+            values[ends] = self._out(held)
+            extra = [(moment, self._out(held)) for moment in OUTSIDE if sure or self.rng.random() < 0.5]
+            extra += [(NOON + timedelta(days=int(self.rng.choice([-1, 1]))), self._out(held))]
+        moments = [NOON + timedelta(minutes=minute) for minute in minutes.tolist()]
+        return [(_stamp(moment), value) for moment, value in (*zip(moments, values.tolist(), strict=True), *extra)]
+
+    def _out(self, held: Range) -> int:
+        low, high = held
+        return int(self.rng.choice([self.rng.integers(max(0, 2 * low - high), low), self.rng.integers(high + 1, 2 * high)]))
+
+    def _spell(self, held: Range) -> list[int]:
+        """Readings of a sensor that something is wrong with, one after the other; not all of them are out of range."""
+        low, high = held
+        width = high - low
+        kind = int(self.rng.integers(4))
+        if kind == 0:  # a spike
+            return [high + round(width * float(part)) + 1 for part in self.rng.uniform(0.1, 0.8, int(self.rng.integers(1, 3)))]
+        if kind == 1:  # a drift
+            return [int(value) for value in np.linspace(high - width // 3, high + width // 3, int(self.rng.integers(4, 10)))]
+        if kind == 2:  # it swings
+            return [self._out(held) for _ in range(int(self.rng.integers(3, 7)))]
+        return [0] * int(self.rng.integers(2, 5))  # it fails
+
+    def _book(self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]) -> bytes:
+        """The workbook: the ranges that hold, those that held last year, and the machines."""
+        machines = {machine: str(self.rng.choice(KINDS)) for machine in dict.fromkeys(machine for machine, _ in sensors)}
+        rows: list[tuple[Any, ...]] = [
+            (machine, machines[machine], kind, SENSORS[kind][0], *(limit / 100 for limit in ranges[machine, kind]))
+            for machine, kind in sorted(ranges)
+        ]
+        old = [(*row[:4], row[4] * 0.5, row[5] * 0.9) for row in rows[:: max(1, len(rows) // 10)]]
+        summary = [(machine, name, f"Hall {int(self.rng.integers(1, 9))}") for machine, name in sorted(machines.items())]
+        self.rng.shuffle(rows)
+        return write_workbook(
+            {SHEET: [HEADER, *rows], f"{SHEET} 2024": [HEADER, *old], "Machine Summary": [("machine_id", "name", "hall"), *summary]}
+        )
+
+    def _leave(self, cloud: GoogleCloud, rows: Sequence[tuple[str, str, str, float]]) -> None:
+        """Tables and buckets that are there besides, and often the bucket itself with earlier reports."""
+        some = [(f"2024{stamp[4:]}", machine, kind, 2 * value) for stamp, machine, kind, value in rows[:20]]
+        cloud.load(DATASET, f"{TABLE}_2024", TYPES, some)
+        text = ",".join(COLUMNS) + "\n"
+        for bucket in map(str, self.rng.choice(BUCKETS, 2, replace=False)):
+            cloud.add_bucket(bucket)
+            cloud.put_object(bucket, REPORT, text)
+        if self.rng.random() < 0.5:
+            cloud.add_bucket(BUCKET, "EU")
+            cloud.put_object(BUCKET, "anomaly_report_2025-08-12.csv", text)
+            if self.rng.random() < 0.5:
+                cloud.put_object(BUCKET, REPORT, text)
+
+    def task(self) -> str:
+        """The same for all instances."""
+        return (
+            f"The BigQuery table {DATASET}.{TABLE} has sensor readings of machines. The sheet {SHEET} of {BOOK} in the workspace "
+            "has the normal range of each sensor, that is of each machine_id and sensor_type. Check the readings of 19 August 2025 "
+            "from 11:30:00 to 12:30:00 UTC, both included. A reading is an anomaly if it is below min_value or above max_value; a "
+            "reading that equals one of them is normal. Sensors without a range in that sheet are not judged.\n"
+            f"Write all anomalies to {REPORT} in the workspace, with the columns {', '.join(COLUMNS)} and a row for each, in any "
+            "order. The first four are as in the table (timestamp in ISO 8601, UTC); normal_range has min_value and max_value in "
+            "the form `min - max`, such as `12.5 - 80`.\n"
+            f"Upload the report as {REPORT} to the Cloud Storage bucket {BUCKET}. Create the bucket if there is none of exactly "
+            "that name; an object of an earlier report with that name is to be replaced. Leave everything else in BigQuery, Cloud "
+            "Storage and the workspace as it is."
+        )
+
+    def plan(self) -> Plan:
+        """Read the ranges, then the readings of the hour, both in pages; write the report; upload it."""
+        last = yield read("See how long the sheet is.", _read_length, "get_workbook_metadata", filepath=BOOK, include_ranges=True)
+        lines = max(40, -(-last // 3))  # the workbook is loaded for each page
+        pages = yield [
+            read(f"Read the ranges in rows {top} to {min(last, top + lines - 1)}.", _read_ranges, "read_data_from_excel",
+                 filepath=BOOK, sheet_name=SHEET, start_cell=f"A{top}", end_cell=f"F{min(last, top + lines - 1)}")
+            for top in range(2, last + 1, lines)
+        ]  # fmt: skip
+        ranges = {sensor: held for page in pages for sensor, held in page.items()}
+        where = f"timestamp BETWEEN TIMESTAMP '{_stamp(FIRST)}' AND TIMESTAMP '{_stamp(LAST)}'"
+        query = f"SELECT * FROM {DATASET}.{TABLE} WHERE {where}"
+        count = yield read("Count the readings of the hour.", _read_count, "bigquery_run_query",
+                           query=query.replace("*", "COUNT(*) AS readings"))  # fmt: skip
+        found = yield [
+            read(f"Read the readings of the hour from the {start + 1}. on.", _find(ranges), "bigquery_run_query",
+                 query=f"{query} ORDER BY machine_id, sensor_type, timestamp LIMIT {PAGE} OFFSET {start}")
+            for start in range(0, count, PAGE)
+        ]  # fmt: skip
+        there = yield read("See whether the bucket is there.", _has_bucket, "storage_list_buckets")
+        rows = [dict(zip(COLUMNS, row, strict=True)) for page in found for row in page]
+        yield [
+            write(f"Write {REPORT}.", REPORT, "write_file", same=("path",), path=REPORT, content=write_csv(COLUMNS, rows)),
+            *([] if there else [write(f"Create the bucket {BUCKET}.", self.outputs[1], "storage_create_bucket",
+                                      same=("bucket_name",), bucket_name=BUCKET)]),
+        ]  # fmt: skip
+        yield write(f"Upload {REPORT}.", self.outputs[1], "storage_upload_file", bucket_name=BUCKET,
+                    source_file_path=REPORT, destination_blob_name=REPORT)  # fmt: skip
+
+    def faults(self) -> Iterator[str]:
+        """The file and the object have the right rows, and nothing else has changed."""
+        cloud, files = self.office.get(GoogleCloud), self.office.desk.files
+        yield from self._report_faults(files, REPORT)
+        try:
+            data, uploaded = cloud.read_object(BUCKET, REPORT), Workspace()
+            if not files.is_file(REPORT) or data != files.read(REPORT):  # a copy has the faults that were told already
+                uploaded.write(self.outputs[1][5:], data)
+                yield from self._report_faults(uploaded, self.outputs[1][5:])
+        except ToolError as error:
+            yield f"{self.outputs[1]}: {error}"
+        new = [] if f"gs://{BUCKET}" in self.truth["storage"] else [f"gs://{BUCKET}"]
+        yield from storage_faults(cloud, self.truth["storage"], [self.outputs[1], *new])
+        yield from bigquery_faults(cloud, self.truth["tables"])
+        yield from file_faults(files, self.truth["files"], [REPORT])
+
+    def _report_faults(self, files: Workspace, path: str) -> Iterator[str]:
+        rows, broken = csv_rows(files, path, COLUMNS)
+        yield from broken
+        found = [{**row, "timestamp": _moment(row["timestamp"])} for row in rows]
+        same = {"reading": number(), "normal_range": _same_range}
+        yield from row_faults(path, found, self.truth["anomalies"], same, COLUMNS[:3])
+
+
+def _is_out(value: float, held: Range) -> bool:
+    return not held[0] / 100 <= value <= held[1] / 100
+
+
+@functools.lru_cache(maxsize=4096)
+def _stamp(moment: datetime) -> str:
+    """A moment as DuckDB writes it."""
+    return f"{moment:%Y-%m-%d %H:%M:%S}+00"
+
+
+def _moment(text: str) -> str:
+    """A moment as ISO 8601 writes it in UTC, which is what it is in if it names no zone; any other text as it is."""
+    try:
+        moment = datetime.fromisoformat(re.sub(r"\s*UTC$", "", text.strip()))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+    except (ValueError, OverflowError):
+        return text
+
+
+def _same_range(found: Any, wanted: Any) -> bool:
+    """Whether two ranges have the same limits, however their numbers are written."""
+    ranges = [_RANGE.fullmatch(str(text)) for text in (found, wanted)]
+    return all(ranges) and all(number()(*pair) for pair in zip(*(limits.groups() for limits in ranges if limits), strict=True))
+
+
+def _read_length(text: str) -> int:
+    return int(re.findall("[0-9]+", json.loads(text)["used_ranges"][SHEET])[-1])
+
+
+def _read_ranges(text: str) -> dict[str, list[float]]:
+    cells = [cell["value"] for cell in json.loads(text)["cells"]]
+    rows = [cells[k : k + len(HEADER)] for k in range(0, len(cells), len(HEADER))]
+    return {f"{row[0]} {row[2]}": row[4:] for row in rows}
+
+
+def _read_count(text: str) -> int:
+    return int(json.loads(text)["rows"][0]["readings"])
+
+
+def _find(ranges: dict[str, list[float]]) -> Callable[[str], list[list[Any]]]:
+    """What takes the anomalies from a page of readings, with their ranges."""
+
+    def find(text: str) -> list[list[Any]]:
+        found = []
+        for row in json.loads(text)["rows"]:
+            low, high = ranges.get(f"{row['machine_id']} {row['sensor_type']}", (0, float("inf")))
+            if not low <= row["reading"] <= high:
+                found.append([*(row[name] for name in TYPES), f"{low} - {high}"])
+        return found
+
+    return find
+
+
+def _has_bucket(text: str) -> bool:
+    return BUCKET in [bucket["name"] for bucket in json.loads(text)["items"]]
+
+
+register_task(MachineOperating)

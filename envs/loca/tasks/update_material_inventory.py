@@ -1,0 +1,341 @@
+"""What new orders take from the raw material, and how much can be made of the rest (LOCA-bench, table 7)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from math import floor, sqrt
+from typing import Any
+
+import numpy as np
+
+from agentgym.envs.loca.checks import digest, exact, file_faults, number, other_sheets, row_faults, sheet_rows
+from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.goods import cents
+from agentgym.envs.loca.names import LAST, address, people
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.reading import read_shop, read_table
+from agentgym.envs.loca.servers.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.world import check_float, check_int
+
+TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
+RECIPE = ("Product SKU", "Product Name", "Raw Material ID", "Raw Material Name", "Unit Quantity", "Unit")
+MATERIAL = ("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")
+CELLS = dict.fromkeys(MATERIAL, exact) | {"Current Stock": number(0.001), "Min Stock": number()}
+LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)
+KINDS = "Chair Table Desk Shelf Bench Stool Wardrobe Sideboard Bed Armchair Cabinet Dresser Bookcase Nightstand Sofa".split()
+MATERIALS = {
+    "m2": "Oak Board|Pine Board|Plywood|Linen Fabric|Leather|Glass Pane",
+    "m": "Steel Tube|Rubber Edge|Cotton Cord|Drawer Rail|Oak Strip",
+    "L": "Wood Lacquer|Wood Glue|Linseed Oil|Primer",
+    "pcs": "Wood Screw|Hinge|Door Knob|Felt Pad|Cam Lock|Wood Screw Set",
+}
+GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
+QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
+"""The hundredths of a unit that a product may need, as a range, by unit."""
+KEPT = ("products", "product_categories", "categories", "product_tags", "tags", "reviews", "orders", "items", "refunds", "notes",
+        "customers", "coupons", "settings", "webhooks")  # fmt: skip
+MAX_PRODUCTS = 1_000
+FREE = ("date_modified", "stock_quantity", "stock_status")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateMaterialInventoryConfig(OfficeConfig):
+    """The size is the number of orders. What is None grows with the square root of the size.
+
+    Attributes:
+        new_orders: How many orders are to be taken from the stock (all, if the size is less); 45 of 100 by default.
+        products: How many products are made of material; 2 for 13 orders and 11 for 400 by default.
+        materials: How many materials there are; 5 for up to 30 orders and 20 for 400 by default.
+        materials_per_product: The most materials that a product is made of; 3 to 5 by default.
+        edge_rate: How often what is left of a material is just enough for a whole number of a product, or just not enough.
+    """
+
+    new_orders: int | None = None
+    products: int | None = None
+    materials: int | None = None
+    materials_per_product: int | None = None
+    edge_rate: float = 0.6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        limits = {
+            "new_orders": (1, 100_000),
+            "products": (1, MAX_PRODUCTS),
+            "materials": (2, 100),
+            "materials_per_product": (2, 100),
+        }
+        for name, (low, high) in limits.items():
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), low, high)
+        check_float("edge_rate", self.edge_rate, 0.0, 1.0)
+
+
+class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
+    """Take what new orders need from the stock of raw material, and tell the shop how much can be made of the rest."""
+
+    Config = UpdateMaterialInventoryConfig
+    servers = ("filesystem", "terminal", "python_execute", "google_sheet", "woocommerce", "claim_done")
+    outputs = ("stock of the materials", "stock of the products")
+    unit_tokens = 655.0
+
+    @classmethod
+    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """As many products as make a plan of about `steps` steps, and twice as many orders; more orders alone add few steps."""
+        products = round((steps - 7) / 1.15)  # one to set its stock, pages to read it and its orders; seven are always there
+        if not 1 <= products <= MAX_PRODUCTS:
+            raise ValueError(f"a plan of {cls.__name__} has about 8 to {7 + MAX_PRODUCTS} steps, got {steps}; choose steps there")
+        return {"size": max(4, 2 * products), "products": products}
+
+    def draw(self, size: int) -> None:
+        """Draw materials, recipes and orders; what is left follows from what the orders need."""
+        materials = self._materials(self.config.materials or min(100, max(5, round(sqrt(size)))))
+        recipes = self._recipes(materials, self.config.products or max(2, round(0.55 * sqrt(size))), size)
+        shop, sold = self.office.get(WooCommerce), Counter[str]()
+        skus = [*recipes, "GIFT-CARD", "ASSEMBLY"]
+        orders = self._orders(size, skus, sold)
+        used = Counter[str]()
+        for sku, count in sold.items():
+            used.update({material: count * need for material, need in recipes.get(sku, {}).items()})
+        left = {material: self._left(material, materials, recipes, used[material]) for material in materials}
+        before = {material: left[material] + used[material] for material in materials}
+        old = {sku: max(0, _most(recipe, before) - sold[sku]) for sku, recipe in recipes.items()}
+        numbers = dict(zip(skus, shop.add_products(self._products(skus, old)), strict=True))
+        for order in orders:
+            for line in order["line_items"]:
+                line["product_id"] = numbers[line.pop("sku")]
+        self._sell(shop, orders)
+        new = {numbers[sku]: _most(recipe, left) for sku, recipe in recipes.items()}
+        states = {row["id"]: [row["stock_quantity"], row["stock_status"]] for row in shop.products()}
+        states |= {product: [count, "instock" if count else "outofstock"] for product, count in new.items()}
+        self._fill_sheets(materials, recipes, before)
+        rows = [{**row, "Current Stock": _text(left[row["Material ID"]])} for row in self.truth["rows"]]
+        self.truth |= {"rows": rows, "stock": states, "shop": digest(shop.store, *KEPT, without=FREE)}
+        self.truth["sheets"] = other_sheets(self.office.get(GoogleSheet), self.truth["sheet"], STOCK)
+        files = self.office.desk.files
+        files.write("README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n")
+        self.truth["files"] = {path: files.read(path) for path in files.walk()}
+
+    def _materials(self, count: int) -> dict[str, dict[str, str]]:
+        """Name, unit and supplier by id."""
+        names = [(base + grade, unit) for unit, bases in MATERIALS.items() for base in bases.split("|") for grade in GRADES]
+        chosen = [names[int(k)] for k in self.rng.permutation(len(names))[:count]]
+        numbers = map(int, self.rng.permutation(900)[:count] + 100)
+        return {
+            f"MAT-{key}": {"name": name, "unit": unit, "supplier": f"{self.rng.choice(LAST)} Materials"}
+            for key, (name, unit) in zip(numbers, chosen, strict=False)
+        }
+
+    def _recipes(self, materials: Mapping[str, Mapping[str, str]], count: int, size: int) -> dict[str, dict[str, int]]:
+        """What each product takes of materials, in hundredths, by SKU."""
+        most = min(len(materials), self.config.materials_per_product or 2 + min(3, max(1, round(sqrt(size) / 5))))
+        recipes = {}
+        for place in map(int, self.rng.permutation(10 * count)[:count]):
+            kind = KINDS[int(self.rng.integers(len(KINDS)))]
+            chosen = self.rng.choice(list(materials), int(self.rng.integers(2, most + 1)), replace=False)
+            needs = {str(m): int(self.rng.choice(np.arange(*QUANTITIES[materials[str(m)]["unit"]]))) for m in chosen}
+            recipes[f"{kind.upper()}-{place:03d}"] = needs
+        return recipes
+
+    def _left(self, material: str, materials: Mapping[str, Any], recipes: Mapping[str, Mapping[str, int]], used: int) -> int:
+        """What is left of a material in hundredths; often a whole multiple of what one product needs, or a bit less."""
+        needs = [recipe[material] for recipe in recipes.values() if material in recipe]
+        step = QUANTITIES[materials[material]["unit"]][2]
+        if not needs:
+            return step * int(self.rng.integers(1, 500))
+        need = needs[int(self.rng.integers(len(needs)))]
+        counts = [int(count) for count in self.rng.integers(3, 150, 8)]
+        if self.rng.random() >= self.config.edge_rate:
+            return need * counts[0] + step * int(self.rng.integers(0, max(1, need // step)))
+        if self.rng.random() < 0.25:
+            return need * counts[0] - step
+        # Counts that arithmetic in floats gets wrong come first.
+        hard = [count for count in counts if int(((need * count + used) / 100 - used / 100) / (need / 100)) != count]
+        return need * [*hard, *counts][0]
+
+    def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
+        """Orders, first one first; what is new and paid among them is counted."""
+        new = min(size, max(1, round(0.45 * size)) if self.config.new_orders is None else self.config.new_orders)
+        fates = ["new"] * new + ["exact", "old", "unpaid"][: size - new]
+        fates += [str(fate) for fate in self.rng.choice(["old", "exact", "done", "unpaid", "void"], max(0, size - len(fates)),
+                                                         p=[0.35, 0.05, 0.2, 0.25, 0.15])]  # fmt: skip
+        orders = []
+        for k, fate in enumerate(fates):
+            made = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
+            lines = [(sku, int(self.rng.integers(1, 4))) for sku in made]
+            lines[0] = lines[0] if k else (skus[0], 1)  # there is always something to make
+            for sku, count in lines if fate == "new" else []:
+                sold[sku] += count
+            orders.append({**self._dates(fate, first=not k), "line_items": [{"sku": sku, "quantity": n} for sku, n in lines]})
+        return sorted(orders, key=lambda order: order["date_created"])
+
+    def _sku(self, skus: Sequence[str]) -> str:
+        """What a line of an order is about; one in six is made of no material."""
+        served = self.rng.random() < 1 / 6
+        return skus[len(skus) - 1 - int(self.rng.integers(2))] if served else skus[int(self.rng.integers(len(skus) - 2))]
+
+    def _dates(self, fate: str, first: bool) -> dict[str, Any]:
+        """The status of an order, and when it was made and paid."""
+        after = LAST_UPDATE + timedelta(seconds=1 if first else int(self.rng.integers(1, 62 * 3_600)))
+        before = LAST_UPDATE - timedelta(seconds=int(self.rng.integers(1, 240 * 3_600)))
+        late = timedelta(seconds=int(self.rng.choice([0, 45, 600, 3_600])))
+        if self.rng.random() < 0.2:
+            late += timedelta(days=int(self.rng.integers(1, 6)))
+        if fate == "unpaid":
+            return {"status": str(self.rng.choice(["pending", "on-hold", "failed"])), "date_created": after}
+        paid = {"old": before, "exact": LAST_UPDATE}.get(fate, after)
+        status = {"done": "completed", "void": str(self.rng.choice(["cancelled", "refunded"]))}.get(fate, "processing")
+        done = {"date_completed": paid} if fate == "done" else {}
+        return {"status": status, "date_created": paid - late, "date_paid": paid, **done}
+
+    def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+        """The products as the shop takes them, those without a recipe at the end."""
+        for sku in skus:
+            made: dict[str, Any] = {"stock_quantity": old[sku]} if sku in old else {"virtual": True}
+            created = datetime(2024, 1, 1, tzinfo=UTC)
+            price = cents(self.rng, 2_000, 90_000)
+            yield {"name": _name(sku), "sku": sku, "regular_price": price, "date_created": created, **made}
+
+    def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
+        """Add the orders, each by some customer."""
+        names = people(self.rng, 4 + len(orders) // 12)
+        ids = []
+        for k, name in enumerate(names, 1):
+            first, _, last = name.partition(" ")
+            home = {"address_1": f"{int(self.rng.integers(1, 200))} {self.rng.choice(LAST)} Street", "city": "Springfield",
+                    "postcode": f"{int(self.rng.integers(10_000, 99_999))}", "country": "US"}  # fmt: skip
+            mail = address(name, k, "example.com")
+            billing = {"first_name": first, "last_name": last, "email": mail, **home}
+            ids.append({"email": mail, "first_name": first, "last_name": last, "billing": billing})
+        customers = shop.add_customers(ids)
+        shop.add_orders({**order, "customer_id": customers[int(self.rng.integers(len(customers)))]} for order in orders)
+
+    def _fill_sheets(
+        self, materials: Mapping[str, Any], recipes: Mapping[str, Mapping[str, int]], before: Mapping[str, int]
+    ) -> None:
+        """Make the spreadsheet, with the recipe of a product that is sold no more; `truth` gets its id and the materials."""
+        gone = {str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)}
+        table = [
+            (sku, _name(sku), material, materials[material]["name"], need / 100, materials[material]["unit"])
+            for sku, recipe in {**recipes, "LAMP-1000": gone}.items()
+            for material, need in recipe.items()
+        ]
+        rows = [
+            dict(
+                zip(
+                    MATERIAL,
+                    (key, made["name"], before[key] / 100, made["unit"], before[key] // 3_000, made["supplier"]),
+                    strict=True,
+                )
+            )
+            for key, made in materials.items()
+        ]
+        rows = []
+        for key in map(str, self.rng.permutation(list(materials))):
+            made = materials[key]
+            cells = (key, made["name"], before[key] / 100, made["unit"], before[key] // 3_000, made["supplier"])
+            rows.append(dict(zip(MATERIAL, cells, strict=True)))
+        self.truth = {"rows": rows}
+        sheets = {
+            "Sheet1": [],
+            RECIPES: [RECIPE, *(table[int(k)] for k in self.rng.permutation(len(table)))],
+            STOCK: [MATERIAL, *(tuple(row.values()) for row in rows)],
+        }
+        self.truth["sheet"] = self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets)
+
+    def task(self) -> str:
+        """The same for all instances."""
+        return (
+            "It is 15 January 2025. We make furniture to order. Bring the raw material in the Google spreadsheet "
+            f"{TITLE!r} and the stock of our WooCommerce shop up to date.\n"
+            f"The sheet {RECIPES} tells how much of each raw material one piece of a product takes. The sheet {STOCK} has what "
+            "is in the warehouse; it was last brought up to date on 12 January 2025 at 18:00:00 UTC (the time zone of the shop).\n"
+            "1. Subtract what new paid orders take from Current Stock. An order is new and paid if its status is processing and "
+            "its date_paid is later than that moment (not equal to it), no matter when it was created. Orders of any other status "
+            f"do not count. Products without rows in {RECIPES} take no material.\n"
+            f"2. For each product of the shop that has rows in {RECIPES}, work out how many pieces can be made of what is then in "
+            "the warehouse: the smallest quotient of Current Stock and Unit Quantity over its materials, rounded down; each "
+            "product by itself, as if the others took nothing. Set its stock_quantity in the shop to this number.\n"
+            "Compute with exact decimals, not with binary floating-point numbers, whose errors change what is rounded down: "
+            "Current Stock has at most two decimals, and a quotient that is a whole number stays that. Change nothing else in "
+            "spreadsheet, shop and files."
+        )
+
+    def plan(self) -> Plan:
+        """Read recipes, materials, products and orders; write the stock of both."""
+        sheet = yield read("Find the spreadsheet.", _read_id, "list_spreadsheets")
+        table = yield read_table(sheet, RECIPES)
+        stock = yield read_table(sheet, STOCK)
+        products = yield from read_shop("the products", "woo_products_list", lambda each: [each["sku"], each["id"]], orderby="id")
+        orders = yield from read_shop("the orders", "woo_orders_list", _read_new, orderby="id", order="asc")
+        recipes: dict[str, list[tuple[str, Decimal]]] = {}
+        for sku, _, material, _, need, _ in table["rows"][1:]:
+            recipes.setdefault(sku, []).append((material, Decimal(need)))
+        left = {row[0]: Decimal(row[2]) for row in stock["rows"][1:]}
+        for sku, count in (line for lines in orders for line in lines):
+            for material, need in recipes.get(sku, []):
+                left[material] -= count * need
+        made = [
+            (sku, number, floor(min(Fraction(left[m]) / Fraction(need) for m, need in recipes[sku])))
+            for sku, number in products if sku in recipes
+        ]  # fmt: skip
+        cells = [[str(left[row[0]])] for row in stock["rows"][1:]]
+        where = {"spreadsheet_id": sheet, "sheet": STOCK, "range": f"C2:C{len(cells) + 1}"}
+        steps = [write("Write the stock of the materials.", self.outputs[0], "update_cells", **where, data=cells)]
+        for sku, product, count in made:
+            label, change = f"Set the stock of {sku} to {count}.", {"productId": product, "productData": {"stock_quantity": count}}
+            steps.append(write(label, self.outputs[1], "woo_products_update", **change))
+        yield steps
+
+    def faults(self) -> Iterator[str]:
+        """Each material and each product has its stock; all else is as it was."""
+        sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
+        if other_sheets(sheets, truth["sheet"], STOCK) != truth["sheets"]:
+            yield "a spreadsheet or sheet was added, removed, shared or changed that had to stay as it was"
+        rows, broken = sheet_rows(sheets, truth["sheet"], STOCK, MATERIAL)
+        yield from broken
+        yield from row_faults(STOCK, rows, truth["rows"], CELLS, ("Material ID",))
+        found = {row["id"]: row for row in shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")}
+        for product, (count, status) in truth["stock"].items():
+            row = found.get(product, {"stock_quantity": None, "stock_status": "gone"})
+            if (row["stock_quantity"], row["stock_status"]) != (count, status):
+                told = f"{row['stock_quantity']} ({row['stock_status']})"
+                yield f"product {product} has the stock {told}, it should be {count} ({status})"
+        if digest(shop.store, *KEPT, without=FREE) != truth["shop"]:
+            yield "more than the stock of products was changed in the shop"
+        yield from file_faults(self.office.desk.files, truth["files"], [])
+
+
+def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:
+    """How many pieces can be made, of hundredths."""
+    return min(stock[material] // need for material, need in recipe.items())
+
+
+def _text(hundredths: int) -> str:
+    return f"{hundredths // 100}.{hundredths % 100:02d}"
+
+
+def _name(sku: str) -> str:
+    return sku.replace("-", " ").title()
+
+
+def _read_id(text: str) -> str:
+    return next(str(each["id"]) for each in json.loads(text) if each["title"] == TITLE)
+
+
+def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
+    """SKU and quantity of each line of an order that is new and paid."""
+    paid = order["date_paid_gmt"]
+    if order["status"] != "processing" or datetime.fromisoformat(paid).replace(tzinfo=UTC) <= LAST_UPDATE:
+        return None
+    return [[line["sku"], line["quantity"]] for line in order["line_items"]]
+
+
+register_task(UpdateMaterialInventory)

@@ -1,0 +1,326 @@
+"""Customers with one completed order in the last seven days, who get a row in BigQuery and a mail (LOCA-bench, table 7)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from agentgym.envs.loca.checks import bigquery_faults, bigquery_state, digest, exact, file_faults, row_faults, set_faults
+from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.names import address, people
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.reading import read_shop
+from agentgym.envs.loca.servers.desk import iso
+from agentgym.envs.loca.servers.email import Email
+from agentgym.envs.loca.servers.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.tools import ToolError
+from agentgym.world import check_float, check_int
+
+ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
+DATASET, TABLE, TEMPLATE, CREDENTIALS = "woocommerce_crm", "customers", "welcome_email_template.md", "admin_credentials.txt"
+NOW = datetime(2025, 11, 20, 9, tzinfo=UTC)
+FROM = NOW - timedelta(days=7)
+TODAY = f"{NOW:%Y-%m-%d}"
+TYPES = {
+    "id": "INT64", "woocommerce_id": "INT64", "email": "STRING", "first_name": "STRING", "last_name": "STRING", "phone": "STRING",
+    "first_order_date": "TIMESTAMP", "welcome_email_sent": "BOOL", "welcome_email_date": "DATE", "sync_date": "DATE",
+    "metadata": "STRING",
+}  # fmt: skip
+LETTER = f"""Subject: Welcome to {SHOP}, {{first_name}}: exclusive offers await you
+
+Dear {{first_name}} {{last_name}},
+
+thank you for your order {{order_id}} of {{order_total}} EUR, which was completed on {{completed_date}} (UTC).
+
+As a welcome you get 10 % off your next order with the code WELCOME-{{order_id}}. It holds for 30 days.
+New books, readings and offers for members come to you once a month. You can leave the list at any time.
+
+{SHOP}
+"""
+GOODS = ("Atlas", "Calendar", "Comic", "Cookbook", "Crime novel", "Dictionary", "Notebook", "Picture book", "Poems", "Travel guide")
+OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
+KEPT = ("orders", "items", "customers", "products", "categories", "refunds", "notes", "coupons", "settings", "webhooks")
+STORIES = {
+    "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
+    "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
+}  # fmt: skip
+"""What has happened to a customer, and how often. All the edges are the moment seven times 24 hours ago, or a second before it."""
+
+Bought: TypeAlias = tuple[str, list[datetime]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WoocommerceNewWelcomeConfig(OfficeConfig):
+    """The size is the number of completed orders.
+
+    Attributes:
+        known: Rows that the table has besides those of customers who have ordered; 15 and one more for each 10 orders by default.
+        incomplete_rate: Orders that are not completed, as a share of the others.
+    """
+
+    known: int | None = None
+    incomplete_rate: float = 0.25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.known is not None:
+            check_int("known", self.known, 0, 100_000)
+        check_float("incomplete_rate", self.incomplete_rate, 0.0, 10.0)
+
+
+class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
+    """Find the customers with one completed order in the last seven days; add them to a table and write to them."""
+
+    Config = WoocommerceNewWelcomeConfig
+    servers = ("filesystem", "python_execute", "email", "google_cloud", "woocommerce", "claim_done")
+    start = NOW
+    outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
+    unit_tokens = 538.0
+
+    def draw(self, size: int) -> None:
+        """Draw the customers with their orders, the table, and the files that tell what to write as whom."""
+        shop, cloud, email = self.office.get(WooCommerce), self.office.get(GoogleCloud), self.office.get(Email)
+        shop.set_setting("woocommerce_currency", "EUR")
+        shop.set_setting("gmt_offset", str(self.rng.choice([-8, -5, 2, 9])))
+        bought = self._bought(size)
+        others = 15 + size // 10 if self.config.known is None else self.config.known
+        everybody = self._customers(len(bought) + others)
+        customers = everybody[: len(bought)]
+        ids = iter(
+            shop.add_customers([customer for customer, (story, _) in zip(customers, bought, strict=True) if story != "guest"])
+        )
+        owners = [0 if story == "guest" else next(ids) for story, _ in bought]
+        orders = self._orders(shop, owners, customers, bought)
+        known = {owner for owner, (story, _) in zip(owners, bought, strict=True) if story == "known"}
+        held = [(owner, customer) for owner, customer in zip(owners, customers, strict=True) if owner in known]
+        strangers = zip(90_000 + self.rng.permutation(2 * others), everybody[len(bought) :], strict=False)
+        rows = self._rows([*held, *((int(key), stranger) for key, stranger in strangers)])
+        cloud.load(DATASET, TABLE, TYPES, [tuple(row.values()) for row in rows])
+        cloud.load(DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]])
+        password = self._write_files()
+        email.add_user(ME, password, SHOP)
+        new, letters, last = [], [], max((row["id"] for row in rows), default=0)
+        told = dict(zip(owners, zip(customers, bought, strict=True), strict=True))
+        for owner in sorted(told.keys() - known - {0}):
+            customer, (_, moments) = told[owner]
+            inside = [moment for moment in moments if moment >= FROM]
+            if len(inside) == 1:
+                new.append({**_row(last + len(new) + 1, owner, customer, min(moments)), "welcome_email_sent": True})
+                letters.append(_letter(LETTER, customer, orders[owner, inside[0]], inside[0]))
+        files = self.office.desk.files
+        self.truth = {
+            "rows": [*cloud.rows(DATASET, TABLE), *new],
+            "letters": letters,
+            "tables": {name: state for name, state in bigquery_state(cloud, DATASET).items() if name != f"{DATASET}.{TABLE}"},
+            "shop": digest(shop.store, *KEPT),
+            "users": email.users(),
+            "files": {path: files.read(path) for path in files.walk()},
+        }
+
+    def _bought(self, size: int) -> list[Bought]:
+        """What has happened to each customer, with the moments at which the orders were completed, `size` in all."""
+        stories = ["new", *map(str, self.rng.permutation(list(STORIES)))]
+        found: list[Bought] = []
+        left = size
+        while left:
+            story = (
+                stories[len(found)] if len(found) < len(stories) else str(self.rng.choice(list(STORIES), p=list(STORIES.values())))
+            )
+            moments = self._moments(story)[:left]
+            left -= len(moments)
+            found.append((story, moments))
+        return [found[int(k)] for k in self.rng.permutation(len(found))]
+
+    def _moments(self, story: str) -> list[datetime]:
+        before = FROM - timedelta(seconds=1)
+        inside = [NOW - timedelta(seconds=int(s)) for s in 3_600 + self.rng.choice(7 * 86_400 - 7_200, 3, replace=False)]
+        old = [FROM - timedelta(seconds=int(s)) for s in 3_600 + self.rng.choice(30 * 86_400, 2, replace=False)]
+        return {
+            "new at the edge": [FROM],
+            "new after the edge": [inside[0], before],
+            "new and old": [inside[0], *old[: 1 + int(self.rng.integers(2))]],
+            "several": inside[: 2 + int(self.rng.integers(2))],
+            "several at the edge": [inside[0], FROM],
+            "old": old[: 1 + int(self.rng.integers(2))],
+            "old at the edge": [before],
+        }.get(story, inside[:1])
+
+    def _customers(self, count: int) -> list[dict[str, Any]]:
+        """Customers as the shop takes them."""
+        found = []
+        for k, name in enumerate(people(self.rng, count)):
+            first, _, last = name.rpartition(" ")
+            mail = address(name, k + 1, str(self.rng.choice(["mail.example.com", "post.example.org"])))
+            phone = f"+49 170 {int(self.rng.integers(1_000_000, 9_999_999))}"
+            city = str(self.rng.choice(["Bremen", "Hamburg", "Kiel", "Lübeck", "Rostock"]))
+            bill = {"first_name": first, "last_name": last, "email": mail, "phone": phone, "city": city, "country": "DE"}
+            found.append({"email": mail, "first_name": first, "last_name": last, "billing": bill})
+        return found
+
+    def _orders(
+        self, shop: WooCommerce, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], bought: Sequence[Bought]
+    ) -> dict[tuple[int, datetime], tuple[int, str]]:
+        """Add all orders in any order; id and total by customer and moment of completion."""
+        goods = [{"name": name, "regular_price": f"{int(self.rng.integers(500, 6000)) / 100:.2f}"} for name in GOODS]
+        products = shop.add_products(goods)
+        records = []
+        for owner, customer, (_, moments) in zip(owners, customers, bought, strict=True):
+            for moment in moments:
+                created = moment - timedelta(minutes=int(self.rng.integers(30, 14_400)))
+                records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
+                                "date_created": created, "date_completed": moment})  # fmt: skip
+        for _ in range(round(self.config.incomplete_rate * len(records))):
+            k = int(self.rng.integers(len(owners)))
+            created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
+            records.append({"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
+                            "status": str(self.rng.choice(OTHER_STATUSES))})  # fmt: skip
+        for record in records:
+            record["line_items"] = [{"product_id": int(self.rng.choice(products)), "quantity": int(self.rng.integers(1, 4))}]
+        records = [records[int(k)] for k in self.rng.permutation(len(records))]
+        made = zip(shop.add_orders(records), records, strict=True)
+        totals = {order["id"]: order["total"] for order in shop.orders()}
+        return {(each["customer_id"], each["date_completed"]): (key, totals[key]) for key, each in made if "date_completed" in each}
+
+    def _rows(self, held: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        """The rows that are in the table already; not all of these customers had a mail."""
+        numbers = np.sort(1 + self.rng.permutation(2 * len(held))[: len(held)])
+        rows = []
+        for number, place in zip(numbers, self.rng.permutation(len(held)), strict=True):
+            day = NOW - timedelta(days=int(self.rng.integers(8, 200)))
+            row, sent = _row(int(number), *held[int(place)], day), bool(self.rng.random() < 0.8)
+            when = f"{day:%Y-%m-%d}"
+            rows.append(row | {"welcome_email_sent": sent, "welcome_email_date": when if sent else None, "sync_date": when})
+        return [rows[int(k)] for k in self.rng.permutation(len(rows))]
+
+    def _write_files(self) -> str:
+        """Write credentials and template; the password."""
+        password, files = PASSWORD.format(int(self.rng.integers(1000, 9999))), self.office.desk.files
+        files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
+        files.write(TEMPLATE, LETTER)
+        return password
+
+    def task(self) -> str:
+        """The same for all instances."""
+        return (
+            "It is 20 November 2025, 09:00 UTC. Welcome the new customers of our WooCommerce shop. A customer is new if exactly "
+            "one of the customer's orders was completed in the last 7 days: its status is completed and its date_completed is from "
+            "2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (mind the time zone of the site). Orders completed "
+            "before that do not matter for this, nor do orders with another status; orders of guests (customer_id 0) do not count. "
+            f"Customers who have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE} already are left alone, "
+            "whatever the row says.\n"
+            "Add one row to that table for each new customer. id: count on from the highest id in the table, in ascending order of "
+            "woocommerce_id, which is the customer_id. email, first_name, last_name and phone: as in the billing address of the "
+            "order. first_order_date: when the earliest of all completed orders of the customer was completed, be it before the 7 "
+            "days or not. welcome_email_sent: true. welcome_email_date and sync_date: 2025-11-20. metadata: NULL. The rows that "
+            "are there stay as they are.\n"
+            "Also send one mail to each new customer, at that email address, and to nobody else. Log in to the mail server with "
+            f"{CREDENTIALS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with values in place of the "
+            "names in braces: names of the customer, id and total of the order of the last 7 days, and completed_date, the day "
+            "(UTC) on which it was completed, such as 2025-11-14. Send no copies and change nothing else."
+        )
+
+    def plan(self) -> Plan:
+        """Read files, completed orders and the table; add the rows, log in, and send the mails."""
+        user, password = yield read("Read the credentials.", _read_login, "read_text_file", path=CREDENTIALS)
+        letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
+        orders = yield from read_shop(
+            "the completed orders", "woo_orders_list", _read_order, status=["completed"], orderby="id", order="asc"
+        )
+        query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE}"
+        held = yield read("Read the ids in the table.", _read_ids, "bigquery_run_query", query=query, max_results=10_000)
+        last, known = max((row[0] for row in held), default=0), {row[1] for row in held}
+        rows: list[Any] = []
+        mails: list[Any] = []
+        for owner in sorted({order["customer_id"] for order in orders} - known):
+            mine = [order for order in orders if order["customer_id"] == owner]
+            dates = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in mine]
+            recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
+            if len(recent) == 1:
+                order, moment = mine[recent[0]], dates[recent[0]]
+                rows.append({**_row(last + len(rows) + 1, owner, order, min(dates)), "welcome_email_sent": True})
+                mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
+        yield write("Add the rows of the new customers.", self.outputs[0], "bigquery_run_query", query=_insert(rows))
+        yield write("Log in to the mail server.", self.outputs[1], "login", email=user, password=password)
+        yield [
+            write(f"Welcome {to}.", self.outputs[1], "send_email", same=("to",), to=to, subject=subject, body=body)
+            for to, subject, body in mails
+        ]
+
+    def faults(self) -> Iterator[str]:
+        """The table has the old rows and the new ones, each new customer has a mail, and nothing else has changed."""
+        cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
+        try:
+            rows = cloud.rows(DATASET, TABLE)
+        except ToolError as error:
+            rows = []
+            yield f"{DATASET}.{TABLE}: {error}"
+        if rows and list(rows[0]) != list(TYPES):
+            yield f"{DATASET}.{TABLE} has other columns than before"
+        yield from row_faults(TABLE, rows, truth["rows"], dict.fromkeys(TYPES, exact), ("woocommerce_id",))
+        yield from self._mail_faults(email)
+        if digest(self.office.get(WooCommerce).store, *KEPT) != truth["shop"]:
+            yield "something in the shop was changed"
+        if email.users() != truth["users"]:
+            yield "a user was added to the mail server"
+        yield from bigquery_faults(cloud, truth["tables"])
+        yield from file_faults(self.office.desk.files, truth["files"], [])
+
+    def _mail_faults(self, email: Email) -> Iterator[str]:
+        letters = {to: (subject, body) for to, subject, body in self.truth["letters"]}
+        mails = email.sent()
+        yield from set_faults("welcome mails", (", ".join(mail.recipients) for mail in mails), list(letters))
+        for mail in mails:
+            subject, body = letters.get(", ".join(mail.recipients), (mail.subject, mail.text))
+            if mail.subject.split() != subject.split() or mail.text.split() != body.split():
+                yield f"the mail to {mail.to} is not the template with the values of the customer"
+            if mail.attachments:
+                yield f"the mail to {mail.to} has attachments"
+
+
+def _row(number: int, owner: int, person: Mapping[str, Any], first_order: datetime) -> dict[str, Any]:
+    """A row of the table, for a customer or what was read of an order; as of today and without a mail."""
+    bill = person["billing"]
+    names = {name: bill[name] for name in ("email", "first_name", "last_name", "phone")}
+    row = {"id": number, "woocommerce_id": owner, **names, "first_order_date": iso(first_order)}
+    return row | {"welcome_email_sent": False, "welcome_email_date": TODAY, "sync_date": TODAY, "metadata": None}
+
+
+def _letter(template: str, person: Mapping[str, Any], order: tuple[int, str], moment: datetime) -> tuple[str, str, str]:
+    """Address, subject and text of the mail to a customer."""
+    values = {**person["billing"], "order_id": order[0], "order_total": order[1], "completed_date": f"{moment:%Y-%m-%d}"}
+    text = re.sub(r"\{(\w+)\}", lambda found: str(values[found[1]]), template)
+    subject, _, body = text.partition("\n")
+    return values["email"], subject.removeprefix("Subject: "), body.strip()
+
+
+def _insert(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The statement that adds rows; JSON writes all their values as GoogleSQL does."""
+    values = ", ".join(f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})" for row in rows)
+    return f"INSERT INTO {DATASET}.{TABLE} ({', '.join(TYPES)}) VALUES {values}"
+
+
+def _read_login(text: str) -> list[str]:
+    return re.findall(r"^(?:user|password): (\S+)$", text, re.MULTILINE)
+
+
+def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
+    if not order["customer_id"]:
+        return None
+    bill = {name: order["billing"][name] for name in ("email", "first_name", "last_name", "phone")}
+    kept = {name: order[name] for name in ("id", "customer_id", "total")}
+    return {**kept, "date_completed": order["date_completed_gmt"], "billing": bill}
+
+
+def _read_ids(text: str) -> list[list[int]]:
+    return [[row["id"], row["woocommerce_id"]] for row in json.loads(text)["rows"]]
+
+
+register_task(WoocommerceNewWelcome)

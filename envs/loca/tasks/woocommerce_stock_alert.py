@@ -1,0 +1,291 @@
+"""Alerts for the products of a shop that run out, in a spreadsheet and by mail (LOCA-bench, table 7)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from agentgym.envs.loca.checks import as_text, digest, exact, file_faults, number, other_sheets, row_faults, set_faults, sheet_rows
+from agentgym.envs.loca.config import OfficeConfig
+from agentgym.envs.loca.goods import cents, goods
+from agentgym.envs.loca.names import LAST, address, people
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.reading import read_shop, read_table
+from agentgym.envs.loca.servers.email import Email
+from agentgym.envs.loca.servers.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.envs.loca.task import OfficeTask, register_task
+from agentgym.world import check_float, check_int
+
+ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
+TITLE, ALERTS, SUPPLIERS = "WooCommerce Stock Alert", "Stock Alert", "Suppliers"
+CONTACTS, TEMPLATE = "contacts.md", "stock_alert_email_template.md"
+COLUMNS = (
+    "Product ID",
+    "Product Name",
+    "SKU",
+    "Current Stock",
+    "Safety Threshold",
+    "Supplier Name",
+    "Supplier ID",
+    "Supplier Contact",
+)
+FIELDS = {
+    "product_id": "Product ID", "product_name": "Product Name", "sku": "SKU", "current_stock": "Current Stock",
+    "safety_threshold": "Safety Threshold", "supplier_name": "Supplier Name", "supplier_id": "Supplier ID",
+    "supplier_contact": "Supplier Contact",
+}  # fmt: skip
+CELLS = {name: number() if name in ("Product ID", "Current Stock", "Safety Threshold") else exact for name in COLUMNS}
+LETTER = """Subject: [Stock Alert] {product_name} ({sku})
+
+Dear purchasing manager,
+
+the stock of a product is below its safety threshold.
+
+Product: {product_name}
+Product ID: {product_id}
+SKU: {sku}
+Current stock: {current_stock}
+Safety threshold: {safety_threshold}
+Supplier: {supplier_name} ({supplier_id}), {supplier_contact}
+
+Please order more in time. All alerts are in the spreadsheet WooCommerce Stock Alert.
+
+Your shop
+"""
+ROLES = ("Purchasing assistant", "Former purchasing manager (left in 2024)", "Sales manager", "Warehouse", "Accounting")
+KEPT = ("products", "product_categories", "categories", "tags", "orders", "customers", "coupons", "settings", "webhooks")
+_MANAGER = re.compile(r"^- Purchasing manager: .* <(\S+)>$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WoocommerceStockAlertConfig(OfficeConfig):
+    """The size is the number of products.
+
+    Attributes:
+        low_stock: How many of them call for an alert (all, if the size is less); 35 of 100 by default.
+        boundary_rate: How often, of the others, the stock is the threshold; and of those that call for an alert, one below it.
+        reported_rate: How often the rest was reported before, whether it is still below the threshold or not.
+        hidden_rate: How often the rest is below the threshold, but not published.
+    """
+
+    low_stock: int | None = None
+    boundary_rate: float = 0.25
+    reported_rate: float = 0.15
+    hidden_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.low_stock is not None:
+            check_int("low_stock", self.low_stock, 1, 100_000)
+        for name in ("boundary_rate", "reported_rate", "hidden_rate"):
+            check_float(name, getattr(self, name), 0.0, 1.0)
+
+
+class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
+    """Put the products that are below their safety threshold into a spreadsheet, and write a mail about each."""
+
+    Config = WoocommerceStockAlertConfig
+    servers = ("filesystem", "python_execute", "email", "google_sheet", "woocommerce", "claim_done")
+    outputs = ("stock alerts in the spreadsheet", "mails to the purchasing manager")
+    unit_tokens = 545.0
+
+    def draw(self, size: int) -> None:
+        """Draw the products, their suppliers, the earlier alerts, and the files that tell whom to write what."""
+        low = min(size, max(1, round(0.35 * size)) if self.config.low_stock is None else self.config.low_stock)
+        suppliers = self._suppliers(2 + size // 6)
+        products, fates = [], [str(fate) for fate in self.rng.permutation(["low"] * low + ["other"] * (size - low))]
+        for k, (made, fate) in enumerate(zip(goods(self.rng, size), fates, strict=True)):
+            first = fate == "other" and fates.index("other") == k  # one is at the threshold in every state
+            products.append({**self._product(fate, first), **made, "supplier": str(self.rng.choice(list(suppliers)))})
+        shop = self.office.get(WooCommerce)
+        ids = shop.add_products([_record(product) for product in products])
+        rows = [_row(key, product, suppliers) for key, product in zip(ids, products, strict=True)]
+        old = [self._outdated(row) for row, product in zip(rows, products, strict=True) if product["fate"] == "reported"]
+        sheets = self.office.get(GoogleSheet)
+        gone = [self._outdated({**row, "SKU": f"OLD-{k}", "Product ID": 10**6 + k}) for k, row in enumerate(rows[:2])]
+        sheets.add_spreadsheet(f"{TITLE} 2024", {ALERTS: [COLUMNS, *(tuple(row.values()) for row in gone)]})
+        order = [int(k) for k in self.rng.permutation(len(old))]
+        listed = [[supplier, *told.values()] for supplier, told in suppliers.items()]
+        tables: dict[str, list[Any]] = {
+            ALERTS: [COLUMNS, *(tuple(old[k].values()) for k in order)],
+            SUPPLIERS: [("Supplier ID", "Supplier Name", "Supplier Contact"), *listed],
+        }
+        made_sheet = sheets.add_spreadsheet(TITLE, tables)
+        new = [row for row, product in zip(rows, products, strict=True) if product["fate"] == "low"]
+        manager = self._write_files()
+        self.truth = {"new": new, "old": old, "manager": manager, "sheet": made_sheet, "shop": digest(shop.store, *KEPT)}
+        files = self.office.desk.files
+        self.truth |= {
+            "files": {path: files.read(path) for path in files.walk()},
+            "sheets": other_sheets(sheets, made_sheet, ALERTS),
+        }
+        self.truth["users"] = self.office.get(Email).users()
+
+    def _suppliers(self, count: int) -> dict[str, dict[str, str]]:
+        """Name and contact by id; names are the beginning of another, and some are the same."""
+        found = {}
+        for place in map(int, self.rng.permutation(2 * count)[:count]):
+            name = f"{self.rng.choice(LAST)} {self.rng.choice(['Supply', 'Supply Co', 'Trading', 'Wholesale'])}"
+            contact = address(
+                str(self.rng.choice(["sales", "orders", "info"])), place, f"{name.lower().replace(' ', '-')}.example.com"
+            )
+            found[f"SUP-{place + 100}"] = {"Supplier Name": name, "Supplier Contact": contact}
+        return found
+
+    def _product(self, fate: str, first: bool) -> dict[str, Any]:
+        """Stock, threshold and state of a product that calls for an alert or does not."""
+        threshold, rates = int(self.rng.integers(8, 51)), self.config
+        edge, below = self.rng.random() < rates.boundary_rate, int(self.rng.integers(0, threshold))
+        product = {"fate": fate, "threshold": threshold, "stock": below, "status": "publish", "price": cents(self.rng, 300, 9_000)}
+        if fate == "low":
+            return {**product, "stock": threshold - 1 if edge else -2 if self.rng.random() < 0.05 else below}
+        kind, plenty = self.rng.random(), threshold + int(self.rng.integers(1, 100))
+        if edge or first:
+            return {**product, "stock": threshold}
+        if kind < rates.reported_rate:
+            return {**product, "fate": "reported", "stock": below if self.rng.random() < 0.7 else plenty}
+        if kind < rates.reported_rate + rates.hidden_rate:
+            return {**product, "status": str(self.rng.choice(["draft", "private"]))}
+        return {**product, "stock": None if self.rng.random() < 0.08 else plenty}
+
+    def _outdated(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The row of an earlier alert: with the stock of that day."""
+        return {**row, "Current Stock": int(self.rng.integers(0, row["Safety Threshold"]))}
+
+    def _write_files(self) -> str:
+        """Write the contacts and the template, and give everybody a mailbox; the address of the manager."""
+        names = people(self.rng, len(ROLES) + 1)
+        addresses = [address(name, k + 1, DOMAIN) for k, name in enumerate(names)]
+        email, files = self.office.get(Email), self.office.desk.files
+        email.add_users(
+            [(ME, "admin-2025", "Shop Admin"), *((each, "", name) for each, name in zip(addresses, names, strict=True))]
+        )
+        email.login_as(ME)
+        roles = ["Purchasing manager", *ROLES]
+        lines = [f"- {role}: {name} <{each}>" for role, name, each in zip(roles, names, addresses, strict=True)]
+        files.write(CONTACTS, "\n".join(["# Whom to write to", "", *map(str, self.rng.permutation(lines)), ""]))
+        files.write(TEMPLATE, LETTER)
+        return addresses[0]
+
+    def task(self) -> str:
+        """The same for all instances."""
+        return (
+            "Watch the stock of our WooCommerce shop. A product calls for an alert if it is published, its stock is managed, its "
+            "stock_quantity is less than (not equal to) the safety threshold in its custom field stock_threshold (in meta_data; "
+            "low_stock_amount does not matter), and it has no row yet in the sheet Stock Alert of the Google spreadsheet "
+            f"{TITLE!r}.\n"
+            "For each such product add one row to that sheet, below those that are there, in any order: Product ID, Product Name, "
+            "SKU, Current Stock and Safety Threshold from the shop, Supplier ID from the custom field supplier_id, and Supplier "
+            "Name and Supplier Contact as the sheet Suppliers of the same spreadsheet has them. Rows that are there stay as they "
+            "are, even if they are out of date.\n"
+            f"Also send one mail for each of these products, and for no others, to the purchasing manager, who is named in "
+            f"{CONTACTS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with the values of the row in "
+            f"place of the names in braces. You are logged in to the mail server as {ME}; send no copies. Change nothing else in "
+            "shop, spreadsheets and files."
+        )
+
+    def plan(self) -> Plan:
+        """Read files, sheets and products; add the rows and send the mails."""
+        manager = yield read("Read the contacts.", _read_manager, "read_text_file", path=CONTACTS)
+        letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
+        sheet = yield read("Find the spreadsheet.", _read_id, "list_spreadsheets")
+        held = yield read_table(sheet, ALERTS)
+        listed = yield read_table(sheet, SUPPLIERS)
+        low = yield from read_shop("the products", "woo_products_list", _read_low, orderby="id", order="asc")
+        reported = {row[COLUMNS.index("SKU")] for row in held["rows"][1:]}
+        suppliers = {row[0]: row for row in listed["rows"][1:]}
+        rows = []
+        for product in low:
+            if product[2] not in reported:
+                supplier = suppliers[product[5]]
+                rows.append([*product[:5], supplier[1], supplier[0], supplier[2]])
+        first, where = len(held["rows"]) + 1, {"spreadsheet_id": sheet, "sheet": ALERTS}
+        missing = first + len(rows) - 1 - held["room"]
+        if missing > 0:
+            yield write("Make room in the sheet.", self.outputs[0], "add_rows", **where, count=missing, start_row=held["room"])
+        area = f"A{first}:H{first + len(rows) - 1}"
+        steps = [write("Add the rows.", self.outputs[0], "update_cells", **where, range=area, data=rows)]
+        for row in rows:
+            subject, body = _letter(letter, row)
+            label = f"Write to the purchasing manager about {row[2]}."
+            mail = {"to": manager, "subject": subject, "body": body}
+            steps.append(write(label, self.outputs[1], "send_email", same=("to", "subject"), **mail))
+        yield steps
+
+    def faults(self) -> Iterator[str]:
+        """The sheet has the old rows and one for each alert; each has its mail; all else is as it was."""
+        sheets, truth = self.office.get(GoogleSheet), self.truth
+        if other_sheets(sheets, truth["sheet"], ALERTS) != truth["sheets"]:
+            yield "a spreadsheet or sheet was added, removed, shared or changed that had to stay as it was"
+        rows, broken = sheet_rows(sheets, truth["sheet"], ALERTS, COLUMNS)
+        yield from broken
+        yield from row_faults(ALERTS, rows, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
+        yield from self._mail_faults()
+        if digest(self.office.get(WooCommerce).store, *KEPT) != truth["shop"]:
+            yield "something in the shop was changed"
+        yield from file_faults(self.office.desk.files, truth["files"], [])
+
+    def _mail_faults(self) -> Iterator[str]:
+        email = self.office.get(Email)
+        letters = dict(_letter(LETTER, list(row.values())) for row in self.truth["new"])
+        mails = email.sent()
+        addressed = [(", ".join(mail.recipients), mail.subject) for mail in mails]
+        yield from set_faults("mails", addressed, ((self.truth["manager"], subject) for subject in letters))
+        for mail in mails:
+            if mail.subject in letters and mail.text.split() != letters[mail.subject].split():
+                yield f"the text of the mail {mail.subject!r} is not that of the template with the values of its product"
+            if mail.attachments:
+                yield f"the mail {mail.subject!r} has attachments"
+        if email.users() != self.truth["users"]:
+            yield "a user was added to the mail server"
+
+
+def _record(product: Mapping[str, Any]) -> dict[str, Any]:
+    """A drawn product as the shop takes it."""
+    custom = {"stock_threshold": str(product["threshold"]), "supplier_id": product["supplier"]}
+    record = {name: product[name] for name in ("name", "sku", "short_description", "status")}
+    if product["threshold"] % 3 == 0:  # the shop's own field, which is about something else
+        record["low_stock_amount"] = product["threshold"] // 3
+    created = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(minutes=int(product["sku"][-6:]) % 500_000)
+    more = {"regular_price": product["price"], "categories": [product["department"]], "meta_data": custom}
+    return {**record, **more, "stock_quantity": product["stock"], "backorders": "notify", "date_created": created}
+
+
+def _row(key: int, product: Mapping[str, Any], suppliers: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    supplier = suppliers[product["supplier"]]
+    values = (key, product["name"], product["sku"], product["stock"], product["threshold"], supplier["Supplier Name"],
+              product["supplier"], supplier["Supplier Contact"])  # fmt: skip
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def _letter(template: str, row: list[Any]) -> tuple[str, str]:
+    """Subject and text of the mail about a product."""
+    values = {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
+    text = re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template)
+    subject, _, body = text.partition("\n")
+    return subject.removeprefix("Subject: "), body.strip()
+
+
+def _read_manager(text: str) -> str:
+    return str(_MANAGER.findall(text)[0])
+
+
+def _read_id(text: str) -> str:
+    return next(str(each["id"]) for each in json.loads(text) if each["title"] == TITLE)
+
+
+def _read_low(product: dict[str, Any]) -> list[Any] | None:
+    """What an alert needs of a product, with the id of the supplier at its end; None if it is not below its threshold."""
+    custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
+    stock, threshold = product["stock_quantity"], int(custom["stock_threshold"])
+    if product["status"] != "publish" or stock is None or stock >= threshold:
+        return None
+    return [product["id"], product["name"], product["sku"], stock, threshold, custom["supplier_id"]]
+
+
+register_task(WoocommerceStockAlert)
