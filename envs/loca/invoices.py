@@ -81,7 +81,8 @@ def _payment(rng: np.random.Generator, total: int, day: date, rates: Mapping[str
         told = [whole]
     elif rng.random() < rates["partial"]:
         # As often as not little is missing, down to a cent.
-        paid = int(rng.choice([total * int(rng.integers(10, 81)) // 100, total - 1, total - 100]))
+        share = total * int(rng.integers(10, 81)) // 100
+        paid = int(rng.choice([share, share, total - 1, total - 100]))
         soft = str(rng.choice(["Payment in progress: ${paid} received.", "We received your payment of ${paid}. Thank you!"]))
         told = [Box(f"PARTIALLY PAID: ${_money(paid)}") if box else soft.format(paid=_money(paid))]
     else:

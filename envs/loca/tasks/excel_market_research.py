@@ -145,7 +145,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             [2022, 3, 0.7, 1.9],
         ]
         files = self.office.desk.files
-        files.write(DATA, write_workbook({WEIGHTS: [["Category", *names], *rows], VALUES: table}))
+        sheets: dict[str, list[list[Any]]] = {WEIGHTS: [["Category", *names], *rows], VALUES: table}
+        files.write(DATA, write_workbook(sheets))
         files.write(FORMAT, write_workbook({SHEET: form}))
 
     def task(self) -> str:
