@@ -155,7 +155,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         names = [f"{moment.month}/{moment.day} {moment:%H}:00-{moment:%H}:59" for moment in moments]
         counts = [column.tolist() for version in (0, 1) for column in (clicks[version], views[version])]
         rows: list[Sequence[Any]] = list(zip(names, *counts, strict=True))
-        self.rng.shuffle(rows)  # type: ignore[arg-type]
+        self.rng.shuffle(rows)
         return rows
 
     def _leave(self, cloud: GoogleCloud, names: Sequence[str]) -> None:

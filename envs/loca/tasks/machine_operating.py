@@ -180,7 +180,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         if kind == 0:  # a spike
             return [high + round(width * float(part)) + 1 for part in self.rng.uniform(0.1, 0.8, int(self.rng.integers(1, 3)))]
         if kind == 1:  # a drift
-            return np.linspace(high - width // 3, high + width // 3, int(self.rng.integers(4, 10))).astype(int).tolist()
+            return [int(value) for value in np.linspace(high - width // 3, high + width // 3, int(self.rng.integers(4, 10)))]
         if kind == 2:  # it swings
             return [self._out(held) for _ in range(int(self.rng.integers(3, 7)))]
         return [0] * int(self.rng.integers(2, 5))  # it fails
@@ -189,12 +189,12 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         """The workbook: the ranges that hold, those that held last year, and the machines."""
         machines = {machine: str(self.rng.choice(KINDS)) for machine in dict.fromkeys(machine for machine, _ in sensors)}
         rows = [
-            (machine, machines[machine], kind, SENSORS[kind][0], *(limit / 100 for limit in ranges[machine, kind]))
-            for machine, kind in sorted(ranges)
+            (machine, machines[machine], kind, SENSORS[kind][0], low / 100, high / 100)
+            for (machine, kind), (low, high) in sorted(ranges.items())
         ]
-        old = [(*row[:4], row[4] * 0.5, row[5] * 0.9) for row in rows[:: max(1, len(rows) // 10)]]
+        old = [(*row[:4], round(row[4] * 0.5, 2), round(row[5] * 0.9, 2)) for row in rows[:: max(1, len(rows) // 10)]]
         summary = [(machine, name, f"Hall {int(self.rng.integers(1, 9))}") for machine, name in sorted(machines.items())]
-        self.rng.shuffle(rows)  # type: ignore[arg-type]
+        self.rng.shuffle(rows)
         return write_workbook(
             {SHEET: [HEADER, *rows], f"{SHEET} 2024": [HEADER, *old], "Machine Summary": [("machine_id", "name", "hall"), *summary]}
         )

@@ -72,7 +72,7 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.known is not None:
-            check_int("known", self.known, 0, 100_000)
+            check_int("known", self.known, 0, 5_000)
         check_float("incomplete_rate", self.incomplete_rate, 0.0, 10.0)
 
 
@@ -107,7 +107,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         cloud.load(DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]])
         password = self._write_files()
         email.add_user(ME, password, SHOP)
-        new, letters, last = [], [], max((row["id"] for row in rows), default=0)
+        new: list[dict[str, Any]] = []
+        letters, last = [], max((row["id"] for row in rows), default=0)
         told = dict(zip(owners, zip(customers, bought, strict=True), strict=True))
         for owner in sorted(told.keys() - known - {0}):
             customer, (_, moments) = told[owner]
@@ -237,7 +238,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE}"
         held = yield read("Read the ids in the table.", _read_ids, "bigquery_run_query", query=query, max_results=10_000)
         last, known = max((row[0] for row in held), default=0), {row[1] for row in held}
-        rows, mails = [], []
+        rows: list[dict[str, Any]] = []
+        mails = []
         for owner in sorted({order["customer_id"] for order in orders} - known):
             mine = [order for order in orders if order["customer_id"] == owner]
             dates = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in mine]
