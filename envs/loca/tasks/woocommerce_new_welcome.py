@@ -45,6 +45,9 @@ New books, readings and offers for members come to you once a month. You can lea
 
 {SHOP}
 """
+CHUNK = 200
+"""How many rows the reference plan adds at a time."""
+
 GOODS = ("Atlas", "Calendar", "Comic", "Cookbook", "Crime novel", "Dictionary", "Notebook", "Picture book", "Poems", "Travel guide")
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
 KEPT = ("orders", "items", "customers", "products", "categories", "refunds", "notes", "coupons", "settings", "webhooks")
@@ -248,7 +251,11 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 order, moment = mine[recent[0]], dates[recent[0]]
                 rows.append({**_row(last + len(rows) + 1, owner, order, min(dates)), "welcome_email_sent": True})
                 mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
-        yield write("Add the rows of the new customers.", self.outputs[0], "bigquery_run_query", query=_insert(rows))
+        yield [
+            write(f"Add rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers.", self.outputs[0], "bigquery_run_query",
+                  query=_insert(rows[k : k + CHUNK]))
+            for k in range(0, len(rows), CHUNK)
+        ]  # fmt: skip
         yield write("Log in to the mail server.", self.outputs[1], "login", email=user, password=password)
         yield [
             write(f"Welcome {to}.", self.outputs[1], "send_email", same=("to",), to=to, subject=subject, body=body)
