@@ -4,4 +4,5 @@ import pkgutil as _pkgutil
 from importlib import import_module as _import_module
 
 for _module in _pkgutil.walk_packages(__path__, __name__ + "."):
-    _import_module(_module.name)
+    if ".servers." not in _module.name:  # they register nothing, and some need libraries that take long to load
+        _import_module(_module.name)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from agentgym.envs.loca.servers.desk import iso
+from agentgym.envs.loca.servers.bigquery_files import as_csv, as_lines, load_csv
+from agentgym.envs.loca.servers.desk import Desk, iso
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.sql import Column, Engine, Rows, Schema, TableName, fit, path
+from agentgym.envs.loca.servers.sql import Engine, named_remedy
+from agentgym.envs.loca.servers.sql_tables import Column, Schema, TableName, path
+from agentgym.envs.loca.servers.sql_types import bigquery_field, from_bigquery
+from agentgym.envs.loca.servers.sql_values import Outcome, Rows, fit
 from agentgym.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
     from agentgym.envs.loca.servers.sql_bigquery import GoogleSQL
-    from agentgym.envs.loca.servers.sql_statements import Outcome
 
 PROJECT = "local-project"
 """The project that all is in."""
@@ -41,7 +41,7 @@ class BigQuery(Server):
     schema: ClassVar[str] = BIGQUERY_SCHEMA
     episode_state: ClassVar[tuple[str, ...]] = ("desk", "store", "session", "engine")
 
-    def __init__(self, desk: Any = None) -> None:
+    def __init__(self, desk: Desk | None = None) -> None:
         super().__init__(desk)
         self.engine = Engine(dialect="bigquery")
 
@@ -56,15 +56,13 @@ class BigQuery(Server):
             max_results: The most rows to return, up to 10000; `totalRows` tells how many there are.
             dry_run: Only check that the statement can be parsed and say what it is.
         """
-        from agentgym.envs.loca.servers.sql_statements import kind_of
-
         if not 1 <= max_results <= MAX_ROWS:
             raise ToolError(f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}")
         house = self._house()
         tree = house.parse(query)
         if dry_run:
-            return {"dryRun": True, "statementType": kind_of(tree).replace(" ", "_")}
-        outcome = house.run(tree, True, max_results)
+            return {"dryRun": True, "statementType": house.kind(tree).replace(" ", "_")}
+        outcome = house.run(tree, writes=True, limit=max_results)
         affected = sum(outcome.counts.values()) if outcome.counts else None
         job = self._job("QUERY", outcome.kind, query, ".".join(outcome.target or ()), affected)
         return self._shown(outcome, job)
@@ -83,9 +81,7 @@ class BigQuery(Server):
             location: Where its data are kept.
             description: What is said of it.
         """
-        from sqlglot import exp
-
-        name = self._house().locate_schema(exp.Table(this=exp.to_identifier(dataset_id, quoted=True)), "SCHEMA")
+        name = self._house().check_dataset(dataset_id)
         if name in self.engine.schemas:
             raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{name}")
         self.engine.schemas[name] = Schema(description, self.desk.clock.tick().isoformat(), location)
@@ -116,8 +112,6 @@ class BigQuery(Server):
             skip_leading_rows: Rows before the data; the last of them names the columns of a new table.
             write_disposition: Add to the rows of the table, replace them, or refuse if it has any.
         """
-        from agentgym.envs.loca.servers.bigquery_files import load_csv
-
         self._check_dataset(dataset_id)
         rows = load_csv(self, (dataset_id, table_id), self.read_uri(source_uri), skip_leading_rows, write_disposition)
         job = self._job("LOAD", "LOAD", source_uri, f"{dataset_id}.{table_id}", rows)
@@ -146,7 +140,7 @@ class BigQuery(Server):
         """
         name = self._check_table(dataset_id, table_id)
         found = self._all(name)
-        self.write_uri(destination_uri, _as_csv(found) if destination_format == "CSV" else _as_lines(found))
+        self.write_uri(destination_uri, as_csv(found) if destination_format == "CSV" else as_lines(found))
         job = self._job("EXTRACT", "EXTRACT", destination_uri, f"{dataset_id}.{table_id}", found.total)
         shown = {"destinationUri": destination_uri, "exportedRows": found.total}
         return {"jobReference": job["jobReference"], "status": job["status"], **shown}
@@ -185,11 +179,9 @@ class BigQuery(Server):
             columns: The BigQuery type of each column, such as STRING, INT64, FLOAT64, NUMERIC, DATE, DATETIME, TIMESTAMP.
             rows: The records, their values in the order of the columns.
         """
-        from agentgym.envs.loca.servers.sql_bigquery import duck_type
-
         now = self.desk.clock.now()
         self.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
-        self.engine.load((dataset, table), [Column(name, duck_type(kind)) for name, kind in columns.items()], rows, now)
+        self.engine.load((dataset, table), [Column(name, from_bigquery(kind)) for name, kind in columns.items()], rows, now)
 
     def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
         """All records of a table, in the order in which they were put in.
@@ -220,7 +212,8 @@ class BigQuery(Server):
         self.engine.close()
 
     def _house(self) -> GoogleSQL:
-        from agentgym.envs.loca.servers.sql_bigquery import GoogleSQL
+        with named_remedy():
+            from agentgym.envs.loca.servers.sql_bigquery import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return GoogleSQL(self.engine, self.desk.clock.now(), PROJECT)
 
@@ -249,13 +242,12 @@ class BigQuery(Server):
         }  # fmt: skip
 
     def _table(self, name: TableName) -> dict[str, Any]:
-        from agentgym.envs.loca.servers.sql_bigquery import field
-
         held = self.engine.table(name)
         reference = {"projectId": PROJECT, "datasetId": name[0], "tableId": name[1]}
         return {
-            "tableReference": reference, "type": "VIEW" if held.view else "TABLE", "description": held.comment, "numRows": held.rows,
-            "schema": {"fields": [field(column) for column in held.columns]}, "creationTime": held.created,
+            "tableReference": reference, "type": "VIEW" if held.view else "TABLE", "description": held.comment,
+            "numRows": held.rows,
+            "schema": {"fields": [bigquery_field(column) for column in held.columns]}, "creationTime": held.created,
         }  # fmt: skip
 
     def _job(self, kind: str, statement: str, query: str, target: str, affected: int | None) -> dict[str, Any]:
@@ -272,13 +264,11 @@ class BigQuery(Server):
         return _job_shown(job | {"affected": affected, "created": created})
 
     def _shown(self, outcome: Outcome, job: Mapping[str, Any]) -> dict[str, Any]:
-        from agentgym.envs.loca.servers.sql_bigquery import counts_shown, field
-
         shown = {"jobReference": job["jobReference"], "jobComplete": True, "statementType": outcome.kind}
         if outcome.rows is None:
-            return shown | counts_shown(outcome) | ({"message": outcome.message} if outcome.message else {})
+            return shown | _counts(outcome) | ({"message": outcome.message} if outcome.message else {})
         rows, note = fit(outcome.rows)
-        fields = [field(Column(name, kind)) for name, kind in zip(outcome.rows.names, outcome.rows.types, strict=True)]
+        fields = [bigquery_field(Column(name, kind)) for name, kind in zip(outcome.rows.names, outcome.rows.types, strict=True)]
         shown |= {"schema": {"fields": fields}, "totalRows": outcome.rows.total, "rows": rows}
         return shown | note
 
@@ -297,18 +287,12 @@ def _local(uri: str) -> str:
     return uri
 
 
-def _as_csv(found: Rows) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(found.names)
-    for record in found.records:
-        writer.writerow([json.dumps(v, ensure_ascii=False) if isinstance(v, (dict, list)) else _cell(v) for v in record])
-    return text.getvalue().encode()
-
-
-def _cell(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-def _as_lines(found: Rows) -> bytes:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.objects()).encode()
+def _counts(outcome: Outcome) -> dict[str, Any]:
+    """What a statement changed, as the statistics of its job say it."""
+    shown: dict[str, Any] = {}
+    if outcome.counts:
+        shown["numDmlAffectedRows"] = sum(outcome.counts.values())
+        shown["dmlStats"] = {f"{done}RowCount": count for done, count in outcome.counts.items()}
+    if outcome.target:
+        shown["ddlTargetTable" if not outcome.counts else "destinationTable"] = ".".join(outcome.target)
+    return shown

@@ -1,15 +1,17 @@
-"""CSV files that are loaded into BigQuery."""
+"""Files that are loaded into BigQuery and exported from it."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from agentgym.envs.loca.servers.sql import Column, TableName
+from agentgym.envs.loca.servers.sql_tables import Column, TableName
+from agentgym.envs.loca.servers.sql_values import Rows
 from agentgym.tools import ToolError, echo
 
 if TYPE_CHECKING:
@@ -41,7 +43,10 @@ def load_csv(server: BigQuery, name: TableName, data: bytes, skip: int, disposit
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(columns)), None)
     if wrong is not None:
         raise ToolError(f"invalid argument: row {wrong + skip + 1} has {len(rows[wrong])} values, the table {len(columns)} columns")
-    values = [[None if value == "" and column.type != "VARCHAR" else value for value, column in zip(row, columns)] for row in rows]
+    values = [
+        [None if value == "" and column.type != "VARCHAR" else value for value, column in zip(row, columns, strict=True)]
+        for row in rows
+    ]
     server.engine.fill(name, columns, values, server.desk.clock.now(), replace_rows=disposition == "WRITE_TRUNCATE")
     return len(rows)
 
@@ -96,3 +101,22 @@ def _is_moment(text: str) -> bool:
         return len(text) > 15 and bool(datetime.fromisoformat(text.replace(" UTC", "Z")))
     except ValueError:
         return False
+
+
+def as_csv(found: Rows) -> bytes:
+    """Records as CSV with a header."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(found.names)
+    for record in found.records:
+        writer.writerow([json.dumps(v, ensure_ascii=False) if isinstance(v, (dict, list)) else _cell(v) for v in record])
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def as_lines(found: Rows) -> bytes:
+    """Records as JSON, one a line."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.objects()).encode()

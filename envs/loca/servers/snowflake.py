@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.envs.loca.servers.desk import Desk
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.sql import Column, Engine, Schema, TableName, fit, path
+from agentgym.envs.loca.servers.sql import Engine, named_remedy
+from agentgym.envs.loca.servers.sql_tables import Column, Schema, TableName, path
+from agentgym.envs.loca.servers.sql_types import from_snowflake, snowflake_type
+from agentgym.envs.loca.servers.sql_values import Outcome, fit
 from agentgym.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
     from agentgym.envs.loca.servers.sql_snowflake import SnowSQL
-    from agentgym.envs.loca.servers.sql_statements import Outcome
 
 MAX_ROWS = 1000
 _ALL = 10_000_000
@@ -71,12 +73,10 @@ class Snowflake(Server):
         Args:
             table_name: The table, as `database.schema.table`.
         """
-        from agentgym.envs.loca.servers.sql_snowflake import type_name
-
         return [
             {
                 "COLUMN_NAME": column.name, "COLUMN_DEFAULT": column.default, "IS_NULLABLE": "YES" if column.nullable else "NO",
-                "DATA_TYPE": type_name(column.type), "PRIMARY_KEY": "Y" if column.key else "N", "COMMENT": column.comment,
+                "DATA_TYPE": snowflake_type(column.type), "PRIMARY_KEY": "Y" if column.key else "N", "COMMENT": column.comment,
             }
             for column in self.engine.tables[self._table(table_name)].columns
         ]  # fmt: skip
@@ -89,7 +89,7 @@ class Snowflake(Server):
             query: One statement in Snowflake's SQL.
         """
         house = self._house()
-        return self._shown(house.run(house.parse(query), False, MAX_ROWS))
+        return self._shown(house.run(house.parse(query), writes=False, limit=MAX_ROWS))
 
     @tool
     def write_query(self, query: str) -> dict[str, Any]:
@@ -98,13 +98,11 @@ class Snowflake(Server):
         Args:
             query: One statement in Snowflake's SQL.
         """
-        from agentgym.envs.loca.servers.sql_statements import is_reading
-
         house = self._house()
         tree = house.parse(query)
-        if is_reading(tree):
+        if house.reads(tree):
             raise ToolError("invalid argument: this statement changes nothing; run it with read_query")
-        return self._shown(house.run(tree, True, MAX_ROWS))
+        return self._shown(house.run(tree, writes=True, limit=MAX_ROWS))
 
     @tool
     def create_table(self, query: str) -> dict[str, Any]:
@@ -113,13 +111,11 @@ class Snowflake(Server):
         Args:
             query: A CREATE TABLE statement in Snowflake's SQL.
         """
-        from agentgym.envs.loca.servers.sql_statements import kind_of
-
         house = self._house()
         tree = house.parse(query)
-        if kind_of(tree) != "CREATE TABLE":
-            raise ToolError(f"invalid argument: only CREATE TABLE can be run here, not {kind_of(tree)}")
-        return self._shown(house.run(tree, True, MAX_ROWS))
+        if house.kind(tree) != "CREATE TABLE":
+            raise ToolError(f"invalid argument: only CREATE TABLE can be run here, not {house.kind(tree)}")
+        return self._shown(house.run(tree, writes=True, limit=MAX_ROWS))
 
     @tool
     def append_insight(self, insight: str) -> str:
@@ -144,13 +140,13 @@ class Snowflake(Server):
             rows: The records, their values in the order of the columns.
             keys: The columns of its primary key.
         """
-        from agentgym.envs.loca.servers.sql_snowflake import duck_type
-
         database, schema, name = table.split(".")
         now = self.desk.clock.now()
         for held in (database, f"{database}.PUBLIC", f"{database}.{schema}"):
             self.engine.schemas.setdefault(held, Schema("", now.isoformat()))
-        made = [Column(label, duck_type(kind), key=label in keys, nullable=label not in keys) for label, kind in columns.items()]
+        made = [
+            Column(label, from_snowflake(kind), key=label in keys, nullable=label not in keys) for label, kind in columns.items()
+        ]
         self.engine.load((f"{database}.{schema}", name), made, rows, now)
         self.session.setdefault("database", database)
         self.session.setdefault("schema", schema)
@@ -181,7 +177,8 @@ class Snowflake(Server):
         self.engine.close()
 
     def _house(self) -> SnowSQL:
-        from agentgym.envs.loca.servers.sql_snowflake import SnowSQL
+        with named_remedy():
+            from agentgym.envs.loca.servers.sql_snowflake import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return SnowSQL(self.engine, self.desk.clock.now(), self.session)
 
@@ -193,21 +190,10 @@ class Snowflake(Server):
         raise ToolError(f"not found: {kind} {echo(name)} does not exist or not authorized")
 
     def _table(self, name: str) -> TableName:
-        from sqlglot import exp
-        from sqlglot.errors import SqlglotError
-        from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
-
-        house = self._house()
-        try:
-            parsed = exp.to_table(name, dialect="snowflake")
-        except (SqlglotError, ValueError, RecursionError):
-            raise ToolError(f"invalid argument: {echo(name)} is no name of a table; write database.schema.table") from None
-        if not isinstance(parsed.this, exp.Identifier):
-            raise ToolError(f"invalid argument: {echo(name)} is no name of a table; write database.schema.table")
         parts = name.split(".")
         if len(parts) == 3 and (f"{parts[0]}.{parts[1]}", parts[2]) in self.engine.tables:
             return f"{parts[0]}.{parts[1]}", parts[2]
-        return house.find(normalize_identifiers(parsed, dialect="snowflake"))
+        return self._house().named(name)
 
     def _shown(self, outcome: Outcome) -> dict[str, Any]:
         if outcome.rows is not None:

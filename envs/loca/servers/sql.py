@@ -8,23 +8,33 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from agentgym.tools import ToolError, echo
+from agentgym.envs.loca.servers.sql_tables import (
+    Column,
+    Schema,
+    Table,
+    TableName,
+    declare,
+    fields_of,
+    path,
+    quote,
+    table_of,
+    unpacked,
+)
+from agentgym.envs.loca.servers.sql_values import Rows, converter, packed
+from agentgym.tools import ToolError
 
 if TYPE_CHECKING:
     import duckdb
 
 SECONDS = 10.0
 """How long a statement may run."""
-
-MAX_BYTES = 1 << 20
-"""How many bytes of JSON the records of one result may have."""
 
 MEMORY = "512MB"
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"  # choose by statistics, which a copy does not share
@@ -42,71 +52,6 @@ _CONFIG: dict[str, Any] = {
     "memory_limit": MEMORY,
     "temp_directory": "",
 }
-
-TableName: TypeAlias = tuple[str, str]
-"""Schema and name of a table; the schema is that of the engine, such as `ab_testing` or `SALES.PUBLIC`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column: its name, its DuckDB type, and what is declared of it."""
-
-    name: str
-    type: str
-    nullable: bool = True
-    default: str | None = None
-    comment: str = ""
-    key: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table or, with the SQL of its query, a view.
-
-    Attributes:
-        columns: Its columns in order.
-        data: For each column a JSON array of its values as DuckDB casts them to text.
-        rows: How many records it has.
-        comment: What is said of it.
-        view: The query of a view, in the SQL of DuckDB.
-        needs: The tables that the query reads.
-        created: When it was made.
-    """
-
-    columns: tuple[Column, ...]
-    data: tuple[str, ...] = ()
-    rows: int = 0
-    comment: str = ""
-    view: str = ""
-    needs: tuple[TableName, ...] = ()
-    created: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """A schema: what is said of it, when it was made, and what else its server notes."""
-
-    comment: str = ""
-    created: str = ""
-    notes: str = ""
-
-
-@dataclass(slots=True)
-class Rows:
-    """What a query gives: names and DuckDB types of the columns, and records of plain JSON values.
-
-    Attributes:
-        total: How many records there are; more than `records` has where it was cut.
-    """
-
-    names: list[str]
-    types: list[str]
-    records: list[list[Any]]
-    total: int
-
-    def objects(self) -> list[dict[str, Any]]:
-        """The records by name of column."""
-        return [dict(zip(self.names, record, strict=True)) for record in self.records]
 
 
 @dataclass
@@ -129,6 +74,7 @@ class Engine:
         self._live: duckdb.DuckDBPyConnection | None = None
         self._held: set[TableName] = set()  # are in DuckDB
         self._stale: set[TableName] = set()  # have other rows there than in `tables`
+        self._merged: dict[tuple[TableName, ...], TableName] = {}
 
     def load(self, name: TableName, columns: Sequence[Column], rows: Sequence[Sequence[Any]], created: datetime) -> None:
         """Make or replace a table with records; fast for many.
@@ -139,7 +85,7 @@ class Engine:
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
         values = zip(*rows, strict=True) if rows else ([] for _ in columns)
-        data = tuple(map(_packed, values))
+        data = tuple(map(packed, values))
         self.forget(name)
         self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
 
@@ -152,16 +98,35 @@ class Engine:
             ToolError: A value does not fit the type of its column; nothing has changed.
         """
         made = name not in self.tables
-        data = [_packed([row[k] for row in rows]) for k in range(len(columns))]
+        data = [packed([row[k] for row in rows]) for k in range(len(columns))]
         start = [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"] if made else []
         start += [f"DELETE FROM {path(name)}"] if replace_rows and not made else []
-        insert = f"INSERT INTO {path(name)} SELECT {_unpacked(columns)}"
+        insert = f"INSERT INTO {path(name)} SELECT {unpacked(columns)}"
         self.write([*start, insert], [name], [] if made else [name], now, schema=name[0], values=data)
         if made:
             self.define(name, Table(tuple(columns), created=now.isoformat()))
 
+    def merge(self, names: Sequence[TableName], start: int) -> TableName:
+        """Have DuckDB hold several tables as one, with the names from a place on in the column `_TABLE_SUFFIX`."""
+        key = tuple(names)
+        if key not in self._merged:
+            tables = [self.table(name) for name in names]
+            kinds = {column.name: column.type for table in reversed(tables) for column in table.columns}
+            values: dict[str, list[Any]] = {label: [] for label in kinds}
+            for table in tables:
+                given = dict(zip((column.name for column in table.columns), table.data, strict=True))
+                for label in kinds:
+                    values[label] += json.loads(given[label]) if given.get(label) else [None] * table.rows
+            kinds["_TABLE_SUFFIX"] = "VARCHAR"
+            ends = ([name[1][start:]] * table.rows for name, table in zip(names, tables, strict=True))
+            values["_TABLE_SUFFIX"] = [end for group in ends for end in group]
+            self._merged[key] = ("lib", f"merged {len(self._merged)}")
+            self._put(self._merged[key], [Column(label, kind) for label, kind in kinds.items()], list(map(packed, values.values())))
+        return self._merged[key]
+
     def define(self, name: TableName, table: Table | None) -> None:
         """Note what DuckDB was made to hold under a name, or that it holds nothing."""
+        self._merged.clear()
         if table is None:
             self.tables.pop(name, None)
             self._held.discard(name)
@@ -200,13 +165,15 @@ class Engine:
             _check_names(names)
             if any("WITH TIME ZONE" in str(kind) for kind in kinds):
                 # DuckDB gives such values by a library that is not needed for the same moment without a zone.
-                parts = ", ".join(f"CAST({quote(n)} AS {_without_zone(str(k))}) AS {quote(n)}" for n, k in zip(names, kinds))
+                parts = ", ".join(
+                    f"CAST({quote(n)} AS {_without_zone(str(k))}) AS {quote(n)}" for n, k in zip(names, kinds, strict=True)
+                )
                 found = live.execute(f"SELECT {parts} FROM ({sql})")
             records = found.fetchmany(limit + 1)
             total = len(records)
             if total > limit:
                 total = live.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
-        converters = [_converter(kind) for kind in kinds]
+        converters = [converter(kind) for kind in kinds]
         plain = [[convert(value) for convert, value in zip(converters, record, strict=True)] for record in records[:limit]]
         return Rows(names, [str(kind) for kind in kinds], plain, total)
 
@@ -241,16 +208,21 @@ class Engine:
                 live.execute("ROLLBACK")
                 raise
         self._stale.update(targets)
+        self._merged.clear()
         return answer
 
     def lend(self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Have DuckDB hold a table that is none of the catalogue, such as a view of the information schema."""
-        live = self._open()
-        data = [_packed([row[k] for row in rows]) for k in range(len(columns))]
+        data = [packed([row[k] for row in rows]) for k in range(len(columns))]
         kinds = ["BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR" for k in range(len(columns))]
         declared = [Column(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-        live.execute(f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, declared))})")
-        live.execute(f"INSERT INTO {path(name)} SELECT {_unpacked(declared)}", data)
+        self._put(name, declared, data)
+
+    def _put(self, name: TableName, columns: Sequence[Column], data: Sequence[str]) -> None:
+        live = self._open()
+        live.execute(f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})")
+        if data and data[0] != "[]":
+            live.execute(f"INSERT INTO {path(name)} SELECT {unpacked(columns)}", list(data))
 
     def columns_of(
         self, name: TableName, before: Sequence[Column] = (), renamed: Mapping[str, str] | None = None
@@ -272,17 +244,17 @@ class Engine:
         self._save_all()
         if self._live is not None:
             self._live.close()
-        self._live, self._held = None, set()
+        self._live, self._held, self._merged = None, set(), {}
 
     def __getstate__(self) -> dict[str, Any]:
         self._save_all()
         held = [self.dialect, list(self.schemas.items()), sorted(self.tables.items())]
-        return {"image": json.dumps(held, default=_fields, ensure_ascii=False)}
+        return {"image": json.dumps(held, default=fields_of, ensure_ascii=False)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.dialect, schemas, tables = json.loads(state["image"])
         self.schemas = {name: Schema(*values) for name, values in schemas}
-        self.tables = {tuple(name): _table(values) for name, values in tables}
+        self.tables = {tuple(name): table_of(values) for name, values in tables}
         self.__post_init__()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
@@ -321,24 +293,22 @@ class Engine:
         for needed in table.needs:
             self._hold(needed)
         if table.view:
-            live.execute(f"CREATE VIEW {path(name)} AS {table.view}")
+            live.execute(f"CREATE OR REPLACE VIEW {path(name)} AS {table.view}")
         else:
-            live.execute(f"CREATE TABLE {path(name)} ({', '.join(map(declare, table.columns))})")
-            if table.rows:
-                live.execute(f"INSERT INTO {path(name)} SELECT {_unpacked(table.columns)}", list(table.data))
+            self._put(name, table.columns, table.data)
         self._held.add(name)
 
     @contextmanager
     def _running(self, now: datetime, tables: Sequence[TableName], seed: str) -> Iterator[duckdb.DuckDBPyConnection]:
         """DuckDB with these tables, for one statement, whose errors become `ToolError`s."""
-        import duckdb
-
         live = self._open()
+        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
+
         timer = threading.Timer(SECONDS, live.interrupt)
-        timer.start()
         try:
             for name in tables:
                 self._hold(name)
+            timer.start()
             live.execute(f"SET VARIABLE now = TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'")
             if seed:
                 live.execute(f"SELECT setseed({(sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007})")
@@ -353,51 +323,25 @@ class Engine:
             timer.cancel()
 
 
-def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The records that a result can hold, and what to say of those that it cannot."""
-    size, shown = 0, []
-    for row in rows.objects():
-        size += len(json.dumps(row, ensure_ascii=False).encode())
-        if size > MAX_BYTES:
-            break
-        shown.append(row)
-    if len(shown) == rows.total:
-        return shown, {}
-    why = f"a result holds at most {MAX_BYTES} bytes" if len(shown) < len(rows.records) else "of the limit on their number"
-    said = f"Only the first {len(shown)} of {rows.total} rows are shown, because {why}; use LIMIT and OFFSET."
-    return shown, {"truncated": True, "message": said}
-
-
-def declare(column: Column) -> str:
-    """A column as DuckDB is to make it; keys are not enforced, as in the warehouses."""
-    default = f" DEFAULT {column.default}" if column.default else ""
-    return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
-
-
-def _unpacked(columns: Sequence[Column]) -> str:
-    """The columns of a SELECT that gives the records whose values are in one parameter a column, as JSON."""
-    return ", ".join(f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})" for k, column in enumerate(columns, 1))
+@contextmanager
+def named_remedy() -> Iterator[None]:
+    """Say of a library that is missing how to get it."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError("SQL needs DuckDB and SQLGlot: pip install 'agentgym[office]'") from error
 
 
 def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise ImportError("SQL needs DuckDB and SQLGlot: pip install 'agentgym[office]'") from error
-    macros = import_module(f"agentgym.envs.loca.servers.sql_{dialect}").MACROS
+    with named_remedy():
+        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
+
+        macros = import_module(f"agentgym.envs.loca.servers.sql_{dialect}_rewrites").MACROS
     live = duckdb.connect(":memory:", config=_CONFIG)
     for statement in (*_OPENING, "CREATE SCHEMA lib", *(f"CREATE MACRO lib.{macro}" for macro in macros)):
         live.execute(statement)
     live.execute("SET lock_configuration = true")
     return live
-
-
-def quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def path(name: TableName) -> str:
-    return f"{quote(name[0])}.{quote(name[1])}"
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -415,85 +359,3 @@ def _explain(error: Exception) -> str:
     text = str(error).split("\n\n")[0].split("\nLINE ")[0].split("\nDid you mean")[0]
     kind, colon, rest = text.partition(": ")
     return (rest if colon and kind.endswith("Error") else text).replace("lib.", "").strip()[:600]
-
-
-def _packed(values: Sequence[Any]) -> str:
-    """The values of a column as a JSON array."""
-    if set(map(type, values)) <= {str, int, type(None)}:
-        return json.dumps(values, ensure_ascii=False)
-    return json.dumps(list(map(_text, values)), ensure_ascii=False)
-
-
-def _text(value: Any) -> str | None:
-    """A value of a task as text that DuckDB casts to the type of its column."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(sep=" ") if value.tzinfo else value.isoformat(sep=" ")
-    if isinstance(value, (list, dict)):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, bytes):
-        return "".join(f"\\x{byte:02X}" for byte in value)
-    return str(value)
-
-
-def _fields(value: Any) -> list[Any]:
-    return [getattr(value, name) for name in value.__slots__]
-
-
-def _table(values: Sequence[Any]) -> Table:
-    columns, data, rows, comment, view, needs, created = values
-    held = tuple(Column(*column) for column in columns)
-    return Table(held, tuple(data), rows, comment, view, tuple(map(tuple, needs)), created)
-
-
-def _converter(kind: Any) -> Callable[[Any], Any]:
-    """What makes plain JSON of the values of a type: dates in ISO 8601, moments in UTC, decimals without loss."""
-    if kind.id in ("list", "array"):
-        item = _converter(kind.children[0][1])
-        return lambda value: None if value is None else [item(each) for each in value]
-    if kind.id == "struct":
-        fields = {name: _converter(child) for name, child in kind.children}
-        return lambda value: None if value is None else {name: convert(value[name]) for name, convert in fields.items()}
-    zone = "Z" if "time zone" in kind.id else ""
-    return lambda value: _plain(value, zone)
-
-
-def _plain(value: Any, zone: str) -> Any:
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        return value if value - value == 0 else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[repr(value)]
-    if isinstance(value, (date, time)):
-        return value.isoformat() + zone
-    if isinstance(value, bytes):
-        import base64
-
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {str(key): _plain(item, "") for key, item in value.items()}
-    return _number(value)
-
-
-def _number(value: Any) -> Any:
-    """A decimal as a JSON number where its digits survive that, as text otherwise; anything else as text."""
-    from decimal import Decimal
-
-    if not isinstance(value, Decimal):
-        return str(value)
-    if value == value.to_integral_value():
-        return int(value)
-    return float(value) if Decimal(repr(float(value))) == value else format(value.normalize(), "f")
-
-
-def check_length(sql: str) -> str:
-    """A statement that is not too long to parse.
-
-    Raises:
-        ToolError: It is, or it is empty.
-    """
-    if not sql.strip():
-        raise ToolError("invalid argument: the statement is empty")
-    if len(sql) > 100_000:
-        raise ToolError(f"invalid argument: the statement has {len(sql)} characters, at most 100000 are allowed: {echo(sql)}")
-    return sql

@@ -1,16 +1,20 @@
-"""ALTER TABLE of the warehouses: columns, comments, names."""
+"""ALTER TABLE and COMMENT ON of the warehouses: columns, comments, names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.sql import Column, Table, TableName, path, quote
-from agentgym.envs.loca.servers.sql_statements import Outcome, Warehouse, _said
+from agentgym.envs.loca.servers.sql_tables import Column, Table, TableName, path, quote
+from agentgym.envs.loca.servers.sql_trees import said, without_last
+from agentgym.envs.loca.servers.sql_values import Outcome
 from agentgym.tools import ToolError
+
+if TYPE_CHECKING:
+    from agentgym.envs.loca.servers.sql_statements import Warehouse
 
 
 class Alteration:
@@ -92,10 +96,10 @@ class Alteration:
 
     def options(self, action: exp.AlterSet) -> None:
         """SET COMMENT or SET OPTIONS of the table."""
-        said = [_said(item) for item in action.expressions if isinstance(item, exp.Properties)]
-        if not said:
+        given = [said(item) for item in action.expressions if isinstance(item, exp.Properties)]
+        if not given:
             raise ToolError("invalid argument: of a table only the comment (or description) can be set")
-        self.comment = said[-1]
+        self.comment = given[-1]
 
     def constrain(self, action: exp.AddConstraint) -> None:
         """ADD PRIMARY KEY, which is noted and not enforced, as in the warehouses; other constraints are not kept."""
@@ -160,3 +164,22 @@ def _note(work: Alteration, before: Table) -> None:
         return
     engine.define(work.name, None)
     engine.define(work.new_name, replace(table, columns=engine.columns_of(work.new_name, work.columns)))
+
+
+def comment(house: Warehouse, tree: exp.Comment) -> Outcome:
+    """Carry out a COMMENT ON a table, view or column.
+
+    Raises:
+        ToolError: It is refused.
+    """
+    kind, text = str(tree.args["kind"]).upper(), tree.expression.name
+    if kind not in ("TABLE", "VIEW", "COLUMN"):
+        raise ToolError(f"invalid argument: COMMENT ON {kind} is not supported; TABLE, VIEW and COLUMN are")
+    column = tree.this.name if kind == "COLUMN" else ""
+    table = exp.Table(**without_last(tree.this)) if column else tree.this
+    name = house.locate(table)
+    if tree.args.get("exists") and name not in house.engine.tables:
+        return Outcome("COMMENT")
+    name = house.find(table)
+    house.say(name, column, text)
+    return Outcome("COMMENT", target=name)

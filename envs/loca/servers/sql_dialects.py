@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlglot
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.sql import Column
+from agentgym.envs.loca.servers.sql_tables import Column
+
+Node: TypeAlias = Any
+"""A node of a syntax tree. SQLGlot's classes have few attributes that type checkers know."""
 
 NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"
 """The present of the episode, in the SQL of DuckDB."""
@@ -19,9 +22,14 @@ COMMON_MACROS = (
     "left_pad(a, n, p) AS lpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
     "right_pad(a, n, p) AS rpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
     "upto(a, b, s) AS CASE WHEN abs(b - a) > 1000000 * abs(s) THEN error('an array has at most 1000000 items') ELSE b END",
-    "until(a, b, s) AS CASE WHEN epoch(b) - epoch(a) > 1000000 * epoch(s) THEN error('an array has at most 1000000 items') ELSE b END",
-    "cut(part, a DATE) AS CAST(date_trunc(part, a) AS DATE), (part, a TIMESTAMP) AS date_trunc(part, a), "
-    "(part, a TIMESTAMPTZ) AS date_trunc(part, a), (part, a VARCHAR) AS date_trunc(part, CAST(a AS TIMESTAMP))",
+    (
+        "until(a, b, s) AS CASE WHEN epoch(b) - epoch(a) > 1000000 * epoch(s) "
+        "THEN error('an array has at most 1000000 items') ELSE b END"
+    ),
+    (
+        "cut(part, a DATE) AS CAST(date_trunc(part, a) AS DATE), (part, a TIMESTAMP) AS date_trunc(part, a), "
+        "(part, a TIMESTAMPTZ) AS date_trunc(part, a), (part, a VARCHAR) AS date_trunc(part, CAST(a AS TIMESTAMP))"
+    ),
 )
 """Functions of `lib` that all have: texts of a bounded length, dates that stay dates."""
 
@@ -31,8 +39,8 @@ def library(name: str, *arguments: Any) -> exp.Anonymous:
     return exp.Anonymous(this=f"lib.{name}", expressions=[argument for argument in arguments if argument is not None])
 
 
-def duck(text: str, *parts: Any) -> exp.Expression:
-    """SQL of DuckDB with parts of a tree in place of {0}, {1}, …"""
+def duck(text: str, *parts: Any) -> Node:
+    """SQL of DuckDB with parts of a tree in place of {0}, {1} and so on."""
     names = [f"__part{k}" for k in range(len(parts))]
     tree = exp.Paren(this=sqlglot.parse_one(text.format(*names), read="duckdb"))
     for column in list(tree.find_all(exp.Column)):
@@ -46,12 +54,12 @@ def default_name(column: Column) -> str | None:
     return column.default and column.default.replace(NOW, "CURRENT_TIMESTAMP()")
 
 
-def _pad(node: Any) -> exp.Expression:
+def _pad(node: Node) -> Node:
     pattern = node.args.get("fill_pattern") or exp.Literal.string(" ")
     return library("left_pad" if node.args.get("is_left") else "right_pad", node.this, node.expression, pattern)
 
 
-def _series(node: Any) -> exp.Expression:
+def _series(node: Node) -> Node:
     start, end = node.args["start"], node.args["end"]
     step = node.args.get("step") or node.args.get("interval")
     plain = isinstance(node, exp.GenerateSeries)
@@ -59,7 +67,7 @@ def _series(node: Any) -> exp.Expression:
     return node
 
 
-COMMON_REWRITES: dict[type, Callable[[Any], exp.Expression]] = {
+COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.Repeat: lambda node: library("many", node.this, node.args["times"]),
     exp.Pad: _pad,
     exp.GenerateSeries: _series,

@@ -1,0 +1,127 @@
+"""Values on their way into DuckDB and out of it, and the records of a result."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from math import isfinite
+from typing import Any, TypeAlias
+
+MAX_BYTES = 1 << 20
+"""How many bytes of JSON the records of one result may have."""
+
+
+View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
+"""Columns and records of a view of the information schema."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """What a query gives: names and DuckDB types of the columns, and records of plain JSON values.
+
+    Attributes:
+        total: How many records there are; more than `records` has where it was cut.
+    """
+
+    names: list[str]
+    types: list[str]
+    records: list[list[Any]]
+    total: int
+
+    def objects(self) -> list[dict[str, Any]]:
+        """The records by name of column."""
+        return [dict(zip(self.names, record, strict=True)) for record in self.records]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a statement did.
+
+    Attributes:
+        kind: What it is: SELECT, INSERT, CREATE_TABLE, …
+        rows: What it gives, of a query.
+        counts: How many records it inserted, updated and deleted.
+        target: The table that it changed.
+        message: What there is to say besides.
+    """
+
+    kind: str
+    rows: Rows | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    target: tuple[str, str] | None = None
+    message: str = ""
+
+
+def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The records that a result can hold, and what to say of those that it cannot."""
+    size, shown = 0, []
+    for row in rows.objects():
+        size += len(json.dumps(row, ensure_ascii=False).encode())
+        if size > MAX_BYTES:
+            break
+        shown.append(row)
+    if len(shown) == rows.total:
+        return shown, {}
+    why = f"a result holds at most {MAX_BYTES} bytes" if len(shown) < len(rows.records) else "of the limit on their number"
+    said = f"Only the first {len(shown)} of {rows.total} rows are shown, because {why}; use LIMIT and OFFSET."
+    return shown, {"truncated": True, "message": said}
+
+
+def packed(values: Sequence[Any]) -> str:
+    """The values of a column as a JSON array."""
+    kinds = set(map(type, values))
+    if kinds <= {str, int, float, type(None)} and all(isfinite(value) for value in values if type(value) is float):
+        return json.dumps(values, ensure_ascii=False)
+    return json.dumps(list(map(_text, values)), ensure_ascii=False)
+
+
+def _text(value: Any) -> str | None:
+    """A value of a task as text that DuckDB casts to the type of its column."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(sep=" ") if value.tzinfo else value.isoformat(sep=" ")
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bytes):
+        return "".join(f"\\x{byte:02X}" for byte in value)
+    return str(value)
+
+
+def converter(kind: Any) -> Callable[[Any], Any]:
+    """What makes plain JSON of the values of a type: dates in ISO 8601, moments in UTC, decimals without loss."""
+    if kind.id in ("list", "array"):
+        item = converter(kind.children[0][1])
+        return lambda value: None if value is None else [item(each) for each in value]
+    if kind.id == "struct":
+        fields = {name: converter(child) for name, child in kind.children}
+        return lambda value: None if value is None else {name: convert(value[name]) for name, convert in fields.items()}
+    zone = "Z" if "time zone" in kind.id else ""
+    return lambda value: _plain(value, zone)
+
+
+def _plain(value: Any, zone: str) -> Any:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[repr(value)]
+    if isinstance(value, (date, time)):
+        return value.isoformat() + zone
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {str(key): _plain(item, "") for key, item in value.items()}
+    return _number(value)
+
+
+def _number(value: Any) -> Any:
+    """A decimal as a JSON number where its digits survive that, as text otherwise; anything else as text."""
+    if not isinstance(value, Decimal):
+        return str(value)
+    if value == value.to_integral_value():
+        return int(value)
+    return float(value) if Decimal(repr(float(value))) == value else format(value, "f").rstrip("0")
