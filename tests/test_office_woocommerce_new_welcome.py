@@ -232,7 +232,7 @@ def test_one_order_and_knobs() -> None:
         assert world.score() == 1.0
         assert len(world.truth["letters"]) == 1
     assert carry_out(fresh(TASK, size=9, known=3, incomplete_rate=3.0)).score() == 1.0
-    with pytest.raises(ValueError, match=r"known must be an integer in \[0, 100000\], got -1"):
+    with pytest.raises(ValueError, match=r"known must be an integer in \[0, 5000\], got -1"):
         fresh(TASK, known=-1)
     with pytest.raises(ValueError, match=r"incomplete_rate must be a number in \[0.0, 10.0\], got 11"):
         fresh(TASK, incomplete_rate=11)

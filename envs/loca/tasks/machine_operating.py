@@ -188,11 +188,11 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _book(self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]) -> bytes:
         """The workbook: the ranges that hold, those that held last year, and the machines."""
         machines = {machine: str(self.rng.choice(KINDS)) for machine in dict.fromkeys(machine for machine, _ in sensors)}
-        rows: list[tuple[Any, ...]] = [
-            (machine, machines[machine], kind, SENSORS[kind][0], *(limit / 100 for limit in ranges[machine, kind]))
-            for machine, kind in sorted(ranges)
+        rows = [
+            (machine, machines[machine], kind, SENSORS[kind][0], low / 100, high / 100)
+            for (machine, kind), (low, high) in sorted(ranges.items())
         ]
-        old = [(*row[:4], row[4] * 0.5, row[5] * 0.9) for row in rows[:: max(1, len(rows) // 10)]]
+        old = [(*row[:4], round(row[4] * 0.5, 2), round(row[5] * 0.9, 2)) for row in rows[:: max(1, len(rows) // 10)]]
         summary = [(machine, name, f"Hall {int(self.rng.integers(1, 9))}") for machine, name in sorted(machines.items())]
         self.rng.shuffle(rows)
         return write_workbook(

@@ -45,6 +45,9 @@ New books, readings and offers for members come to you once a month. You can lea
 
 {SHOP}
 """
+CHUNK = 200
+"""How many rows the reference plan adds at a time."""
+
 GOODS = ("Atlas", "Calendar", "Comic", "Cookbook", "Crime novel", "Dictionary", "Notebook", "Picture book", "Poems", "Travel guide")
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
 KEPT = ("orders", "items", "customers", "products", "categories", "refunds", "notes", "coupons", "settings", "webhooks")
@@ -72,7 +75,7 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.known is not None:
-            check_int("known", self.known, 0, 100_000)
+            check_int("known", self.known, 0, 5_000)
         check_float("incomplete_rate", self.incomplete_rate, 0.0, 10.0)
 
 
@@ -107,9 +110,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         cloud.load(DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]])
         password = self._write_files()
         email.add_user(ME, password, SHOP)
-        new: list[Any] = []
-        letters: list[Any] = []
-        last = max((row["id"] for row in rows), default=0)
+        new: list[dict[str, Any]] = []
+        letters, last = [], max((row["id"] for row in rows), default=0)
         told = dict(zip(owners, zip(customers, bought, strict=True), strict=True))
         for owner in sorted(told.keys() - known - {0}):
             customer, (_, moments) = told[owner]
@@ -239,8 +241,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE}"
         held = yield read("Read the ids in the table.", _read_ids, "bigquery_run_query", query=query, max_results=10_000)
         last, known = max((row[0] for row in held), default=0), {row[1] for row in held}
-        rows: list[Any] = []
-        mails: list[Any] = []
+        rows: list[dict[str, Any]] = []
+        mails = []
         for owner in sorted({order["customer_id"] for order in orders} - known):
             mine = [order for order in orders if order["customer_id"] == owner]
             dates = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in mine]
@@ -249,7 +251,11 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 order, moment = mine[recent[0]], dates[recent[0]]
                 rows.append({**_row(last + len(rows) + 1, owner, order, min(dates)), "welcome_email_sent": True})
                 mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
-        yield write("Add the rows of the new customers.", self.outputs[0], "bigquery_run_query", query=_insert(rows))
+        yield [
+            write(f"Add rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers.", self.outputs[0], "bigquery_run_query",
+                  query=_insert(rows[k : k + CHUNK]))
+            for k in range(0, len(rows), CHUNK)
+        ]  # fmt: skip
         yield write("Log in to the mail server.", self.outputs[1], "login", email=user, password=password)
         yield [
             write(f"Welcome {to}.", self.outputs[1], "send_email", same=("to",), to=to, subject=subject, body=body)
