@@ -17,7 +17,8 @@ import pytest
 from test_office_laws import digest, draw_call, run
 from test_office_tools import TABLES, fits, spell
 
-from agentgym.envs.loca.servers.bigquery import PROJECT, BigQuery
+from agentgym.envs.loca.servers.bigquery import BigQuery
+from agentgym.envs.loca.servers.cloud import PROJECT
 from agentgym.envs.loca.servers.google_cloud import GoogleCloud
 from agentgym.tools import ToolError, tools_of
 

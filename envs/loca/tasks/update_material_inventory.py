@@ -227,16 +227,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             for sku, recipe in {**recipes, "LAMP-1000": gone}.items()
             for material, need in recipe.items()
         ]
-        rows = [
-            dict(
-                zip(
-                    MATERIAL,
-                    (key, made["name"], before[key] / 100, made["unit"], before[key] // 3_000, made["supplier"]),
-                    strict=True,
-                )
-            )
-            for key, made in materials.items()
-        ]
         rows = []
         for key in map(str, self.rng.permutation(list(materials))):
             made = materials[key]
