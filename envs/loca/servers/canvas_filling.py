@@ -278,11 +278,15 @@ def quiz_fields(
     if allowed_attempts not in (-1, None):
         whole("allowed_attempts", allowed_attempts, 1)
     return {
-        "title": line("title", title), "description": prose("description", description), "quiz_type": choice("quiz_type",
-        quiz_type, QUIZ_TYPES),
-        "time_limit": whole("time_limit", time_limit, 1), "due_at": moment("due_at", due_at), "allowed_attempts": allowed_attempts,
-        "scoring_policy": choice("scoring_policy", scoring_policy, SCORING), "access_code": line("access_code", access_code),
-    }  # fmt: skip
+        "title": line("title", title),
+        "description": prose("description", description),
+        "quiz_type": choice("quiz_type", quiz_type, QUIZ_TYPES),
+        "time_limit": whole("time_limit", time_limit, 1),
+        "due_at": moment("due_at", due_at),
+        "allowed_attempts": allowed_attempts,
+        "scoring_policy": choice("scoring_policy", scoring_policy, SCORING),
+        "access_code": line("access_code", access_code),
+    }
 
 
 def read_answers(answers: Sequence[Mapping[str, Any]]) -> list[Row]:
