@@ -276,21 +276,17 @@ def file_state(files: Workspace) -> dict[str, bytes]:
     return {path: files.read(path) for path in files.walk()}
 
 
-def file_faults(
-    files: Workspace, before: Mapping[str, bytes], changed: Iterable[str], folders: Iterable[str] = ()
-) -> Iterator[str]:
+def file_faults(files: Workspace, before: Mapping[str, bytes], changed: Iterable[str]) -> Iterator[str]:
     """Files of the start that were changed or removed though the task does not ask for it.
 
     Args:
         files: The workspace.
         before: What it held, as `file_state` told.
         changed: The paths that may be changed.
-        folders: Paths under which anything may be done.
     """
     free = {files.resolve(path) for path in changed}
-    under = tuple(f"{files.resolve(path)}/" for path in folders)
     for path, data in before.items():
-        if path in free or (under and path.startswith(under)):
+        if path in free:
             continue
         if not files.is_file(path):
             yield f"the file {path} is gone"
