@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from agentgym.envs.loca.servers.canvas_filling import CanvasFilling, sortable
+from agentgym.envs.loca.servers.canvas_filling import sortable
+from agentgym.envs.loca.servers.canvas_material import CanvasMaterial
 from agentgym.envs.loca.servers.canvas_records import STUDENT, TEACHER, Text, given, line, moment, points, prose, shown
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
@@ -44,7 +45,7 @@ _NOTHING = dict.fromkeys(
 _NOTHING |= {"file_ids": [], "attempt": 0}
 
 
-class CanvasCourses(CanvasFilling):
+class CanvasCourses(CanvasMaterial):
     """Users, courses, assignments, submissions."""
 
     @tool

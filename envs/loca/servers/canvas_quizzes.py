@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from agentgym.envs.loca.servers.canvas_content import CanvasContent
-from agentgym.envs.loca.servers.canvas_filling import quiz_fields, read_answers
+from agentgym.envs.loca.servers.canvas_material import quiz_fields, read_answers
 from agentgym.envs.loca.servers.canvas_records import Text, given, line, points, prose, shown
 from agentgym.envs.loca.servers.desk import iso
 from agentgym.envs.loca.servers.store import Row
