@@ -1,8 +1,10 @@
-"""What the tests of office tasks need: a task at some length, and the same one after its reference plan was carried out."""
+"""What the tests of office tasks need: a task at some length, the same one after its reference plan was carried out, changes."""
 
 from __future__ import annotations
 
+import csv
 import functools
+import io
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +13,14 @@ import agentgym
 from agentgym import worlds
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.plan import CLAIM
+from agentgym.envs.loca.servers.email import Email
+from agentgym.envs.loca.servers.email_messages import Mail
 from agentgym.envs.loca.task import OfficeTask
 
+Rows = list[list[Any]]
+"""A table; the first row is the header."""
+Change = Callable[[Any], object]
+"""What changes a task."""
 TASKS = {entry.world.__name__: entry.world for entry in worlds() if issubclass(entry.world, OfficeTask)}
 
 
@@ -53,3 +61,73 @@ def faults_after(task: str, change: Callable[[Any], object], **options: Any) -> 
     change(world)
     assert world.score() == float(not list(world.faults()))
     return list(world.faults())
+
+
+def call(tool: str, **arguments: Any) -> Change:
+    return lambda world: world.office.call(tool, arguments)
+
+
+def file_of(path: str, data: bytes | str) -> Change:
+    return lambda world: world.office.desk.files.write(path, data)
+
+
+def no_file(path: str) -> Change:
+    return lambda world: world.office.desk.files.remove(path)
+
+
+def folder_at(path: str) -> Change:
+    """A directory in place of a file."""
+    return lambda world: (world.office.desk.files.remove(path), world.office.desk.files.mkdir(path))
+
+
+def table_of(world: Any, path: str) -> Rows:
+    return list(csv.reader(io.StringIO(world.office.desk.files.read_text(path))))
+
+
+def csv_text(rows: Rows, **form: Any) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, **form).writerows(rows)
+    return text.getvalue()
+
+
+def in_csv(path: str, change: Callable[[Rows], Rows], **form: Any) -> Change:
+    """Rewrite a CSV file with other rows, or in another form."""
+    return lambda world: world.office.desk.files.write(path, csv_text(change(table_of(world, path)), **form))
+
+
+def one_cell(row: int, column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Rows]:
+    """Change a cell of a table."""
+
+    def edit(rows: Rows) -> Rows:
+        rows[row][column] = change(rows[row][column])
+        return rows
+
+    return edit
+
+
+def each_cell(column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Rows]:
+    """Change the cells of a column, but for its header."""
+    return lambda rows: [rows[0], *([*row[:column], change(row[column]), *row[column + 1 :]] for row in rows[1:])]
+
+
+def enter(world: Any, spreadsheet: str, sheet: str, area: str, data: Rows) -> None:
+    """Enter values into a Google spreadsheet."""
+    world.office.call("update_cells", {"spreadsheet_id": spreadsheet, "sheet": sheet, "range": area, "data": data})
+
+
+def update_product(world: Any, product: int, **fields: Any) -> None:
+    world.office.call("woo_products_update", {"productId": product, "productData": fields})
+
+
+def unsent(world: Any, mail: Mail | None = None) -> Mail:
+    """Take back a mail that was sent, the last one unless another is given; the mail."""
+    email = world.office.get(Email)
+    gone: Mail = mail or email.sent()[-1]
+    email.store.delete("mails", message=int(gone.id))
+    email.store.delete("messages", id=int(gone.id))
+    return gone
+
+
+def resend(world: Any, mail: Mail, **changes: Any) -> None:
+    """Send a mail once more, with changes and without its attachments."""
+    world.office.call("send_email", {"to": mail.to, "subject": mail.subject, "body": mail.body, **changes})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 from collections.abc import Callable
 from statistics import fmean
@@ -12,36 +13,25 @@ import pytest
 
 from agentgym.envs.loca.servers.google_cloud import GoogleCloud
 from agentgym.envs.loca.tasks.academic_warning import COLUMNS, DATASET, LATEST, LOG, RESULT
-from tests.office import faults_after, fresh, solved
+from tests.office import Change, call, each_cell, faults_after, file_of, fresh, in_csv, no_file, one_cell, solved
 
 TASK = "AcademicWarning"
-Rows = list[list[str]]
+rewrite = functools.partial(in_csv, RESULT)
 
 
-def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Callable[[Any], None]:
-    def apply(world: Any) -> None:
-        rows = list(csv.reader(io.StringIO(world.office.desk.files.read_text(RESULT))))
-        text = io.StringIO(newline="")
-        csv.writer(text, **form).writerows(change(rows))
-        world.office.desk.files.write(RESULT, text.getvalue())
-
-    return apply
+def cell(column: str, change: Callable[[str], str]) -> Change:
+    return rewrite(one_cell(1, COLUMNS.index(column), change))
 
 
-def cell(column: str, change: Callable[[str], str]) -> Callable[[Any], None]:
-    place = COLUMNS.index(column)
-    return rewrite(lambda rows: [rows[0], [*rows[1][:place], change(rows[1][place]), *rows[1][place + 1 :]], *rows[2:]])
+def log(text: Any, name: str = LOG, severity: str = "CRITICAL") -> Change:
+    return call("logging_write_log", log_name=name, message=text, severity=severity)
 
 
-def log(text: Any, name: str = LOG, severity: str = "CRITICAL") -> Callable[[Any], None]:
-    return lambda world: world.office.call("logging_write_log", {"log_name": name, "message": text, "severity": severity})
+def sql(query: str) -> Change:
+    return call("bigquery_run_query", query=query)
 
 
-def sql(query: str) -> Callable[[Any], None]:
-    return lambda world: world.office.call("bigquery_run_query", {"query": query})
-
-
-def fresh_log(write: Callable[[Any, str, str], object]) -> Callable[[Any], None]:
+def fresh_log(write: Callable[[Any, str, str], object]) -> Change:
     """Write the entries of the students in another way than the plan does, after those of the plan were taken back."""
 
     def apply(world: Any) -> None:
@@ -64,20 +54,17 @@ def all_in_one(world: Any, student: str, name: str) -> None:
     entry(world, " ".join(f"{name} ({student})" for student, name in world.truth["critical"].items()))
 
 
-NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a student is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
     "a student too many": (rewrite(lambda rows: [*rows, ["S9999", "Ada Lima", "30.0"]]), "should not be there"),
     "a student twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
     "another name": (cell("name", lambda name: name.split()[0]), "name of"),
     "a share for percent": (cell("drop_percent", lambda drop: str(float(drop) / 100)), "drop_percent"),
     "swapped sign": (cell("drop_percent", lambda drop: f"-{drop}"), "drop_percent"),
-    "rounded to whole percent": (
-        rewrite(lambda rows: [rows[0], *([*r[:2], str(round(float(r[2])))] for r in rows[1:])]),
-        "drop_percent",
-    ),
+    "rounded to whole percent": (rewrite(each_cell(2, lambda drop: str(round(float(drop))))), "drop_percent"),
     "another column name": (rewrite(lambda rows: [["id", *rows[0][1:]], *rows[1:]]), "has the columns"),
     "a column more": (rewrite(lambda rows: [[*row, "x"] for row in rows]), "has the columns"),
-    "no file": (lambda world: world.office.desk.files.remove(RESULT), "there is no file"),
+    "no file": (no_file(RESULT), "there is no file"),
     "an entry too many": (log("All is well."), "wrong or one too many"),
     "an entry twice": (fresh_log(lambda w, s, n: [entry(w, f"{n} {s}"), entry(w, f"{n} {s}")]), "one too many"),
     "an entry in another log": (log("Ada (S9999)", name="other"), "one too many"),
@@ -86,14 +73,14 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "an entry with a part of the name": (fresh_log(lambda w, s, n: entry(w, f"{n[:-1]} ({s})")), "no CRITICAL entry"),
     "all students in one entry": (fresh_log(all_in_one), "no CRITICAL entry"),
     "no entries": (fresh_log(lambda w, s, n: None), "no CRITICAL entry"),
-    "the log was emptied": (lambda world: world.office.call("logging_delete_log", {"log_name": LOG}), "is gone"),
+    "the log was emptied": (call("logging_delete_log", log_name=LOG), "is gone"),
     "a score was changed": (sql(f"UPDATE {DATASET}.scores_2401 SET score = 1 WHERE TRUE"), "was changed"),
     "a table was dropped": (sql(f"DROP TABLE {DATASET}.class_teachers"), "was changed"),
-    "the quiz was changed": (lambda world: world.office.desk.files.write(LATEST, "x"), "was changed"),
+    "the quiz was changed": (file_of(LATEST, "x"), "was changed"),
 }
-EQUIVALENTS: dict[str, Callable[[Any], object]] = {
+EQUIVALENTS: dict[str, Change] = {
     "backwards": rewrite(lambda rows: [rows[0], *rows[:0:-1]]),
-    "with the sign of percent": rewrite(lambda rows: [rows[0], *([*row[:2], f"{row[2]} %"] for row in rows[1:])]),
+    "with the sign of percent": rewrite(each_cell(2, lambda drop: f"{drop} %")),
     "more decimals": lambda world: rewrite(
         lambda rows: [rows[0], *([b["student_id"], b["name"], repr(b["drop_percent"])] for b in world.truth["bad"])]
     )(world),
@@ -101,7 +88,7 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
     "entries as objects": fresh_log(lambda w, s, n: entry(w, {"student": {"id": s, "name": n}, "level": "CRITICAL"})),
     "entries in other words": fresh_log(lambda w, s, n: entry(w, f"[{s}] {n}: warn the parents!")),
     "a table of one's own": sql(f"CREATE TABLE {DATASET}.scratch AS SELECT 1 AS one"),
-    "a scratch file": lambda world: world.office.desk.files.write("notes.md", "x"),
+    "a scratch file": file_of("notes.md", "x"),
 }
 
 

@@ -20,7 +20,7 @@ from agentgym.envs.loca.servers.email_messages import addresses
 from agentgym.envs.loca.servers.pdfs import read_pdf, write_pdf
 from agentgym.envs.loca.tasks.apply_phd_email import ME, SUBJECT, _read_request
 from tests.helpers import needs_workbench
-from tests.office import carry_out, faults_after, fresh, solved
+from tests.office import Change, carry_out, faults_after, fresh, no_file, resend, solved, unsent
 
 TASK = "ApplyPhDEmail"
 OPTIONS = {"length": 16_000, "seed": 2}
@@ -53,15 +53,13 @@ def again(change: Callable[[Files, Any, Any], Files | bytes | None] = lambda *_:
     """Send a mail with another archive or in another form, in place of the one that was sent."""
 
     def apply(world: Any) -> None:
-        email, files = world.office.get(Email), world.office.desk.files
-        mail = chosen(world, source) if source else email.sent()[0]
+        mail = unsent(world, chosen(world, source) if source else world.office.get(Email).sent()[0])
         held = unpacked(next(iter(mail.attachments.values())))
         made = change(dict(held), world, mail)
         made = held if made is None else made
-        path = files.write(f"again/{world.truth['root']}.zip", made if isinstance(made, bytes) else packed(made))
-        email.store.update("messages", int(mail.id), origin="filled")
-        shown = {"to": mail.to, "subject": mail.subject, "body": mail.body, "attachments": [path]}
-        world.office.call("send_email", {**shown, **changes})
+        data = made if isinstance(made, bytes) else packed(made)
+        path = world.office.desk.files.write(f"again/{world.truth['root']}.zip", data)
+        resend(world, mail, **{"attachments": [path], **changes})
 
     return apply
 
@@ -99,7 +97,7 @@ def in_order(world: Any) -> list[tuple[str, ...]]:
     return awards(world)[:: 1 if source_of(world) == OLDEST else -1]
 
 
-def award_mail(change: Callable[..., Files]) -> Callable[[Any], None]:
+def award_mail(change: Callable[..., Files]) -> Change:
     return lambda world: again(change, source_of(world))(world)
 
 
@@ -113,7 +111,7 @@ def to_another(world: Any) -> None:
     world.office.call("send_email", {"to": box, "subject": SUBJECT, "body": "x"})
 
 
-NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a mail less": (
         lambda world: world.office.get(Email).store.update("messages", int(world.office.get(Email).sent()[0].id), origin="filled"),
         "there is no mail to",
@@ -183,7 +181,7 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
         {"name": "x", "entityType": "y", "observations": []},
     ]}), "was changed"),
 }  # fmt: skip
-EQUIVALENTS: dict[str, Callable[[Any], object]] = {
+EQUIVALENTS: dict[str, Change] = {
     "in another order": again(lambda files, *_: dict(reversed(files.items()))),
     "with entries for the folders": again(
         lambda files, *_: {f"{name.rpartition('/')[0]}/": b"" for name in files} | files,
@@ -193,7 +191,7 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
         world
     ),
     "the awards merged by another program": award_mail(merged(in_order)),
-    "the outbox is cleared": lambda world: world.office.desk.files.remove("outbox"),
+    "the outbox is cleared": no_file("outbox"),
     "the copies in Sent are removed": lambda world: [
         world.office.call("delete_email", {"email_id": mail.id}) for mail in world.office.get(Email).messages(ME, "Sent")
     ],

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_office_laws import digest, draw_call, run
 from test_office_tools import TABLES, fits, spell
 
-from agentgym.envs.loca.servers.bigquery import PROJECT, BigQuery
+from agentgym.envs.loca.servers.bigquery import BigQuery
+from agentgym.envs.loca.servers.cloud import PROJECT
 from agentgym.envs.loca.servers.google_cloud import GoogleCloud
 from agentgym.tools import ToolError, tools_of
+from tests.test_office_laws import digest, draw_call, run
 
 SALES = [
     (1, "north", "2025-01-05", 10.0, "a"),

@@ -12,23 +12,12 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.servers.calendar import Calendar, Event
-from agentgym.tools import ToolError, tools_of
-from tests.test_office_laws import digest, run
+from agentgym.tools import ToolError
+from tests.test_office_laws import call, digest, refused, run
 
 NINE = {"dateTime": "2025-03-01T09:00:00Z"}
 TEN = {"dateTime": "2025-03-01T10:00:00Z"}
 ALL = {"timeMin": "1900-01-02T00:00:00Z", "timeMax": "9998-01-01T00:00:00Z"}
-
-
-def call(server: Calendar, tool: str, **arguments: Any) -> Any:
-    return tools_of(server)[tool](arguments)
-
-
-def refused(server: Calendar, tool: str, text: str, **arguments: Any) -> None:
-    before, now = digest(server), server.desk.clock.now()
-    with pytest.raises(ToolError, match=text):
-        call(server, tool, **arguments)
-    assert (digest(server), server.desk.clock.now()) == (before, now)
 
 
 def titles(server: Calendar, **arguments: Any) -> list[str]:

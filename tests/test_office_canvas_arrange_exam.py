@@ -27,32 +27,26 @@ from agentgym.envs.loca.tasks.canvas_arrange_exam import (
     TBD,
     TIME,
 )  # fmt: skip
-from tests.office import faults_after, fresh, solved
+from tests.office import Change, Rows, call, each_cell, faults_after, file_of, fresh, no_file, one_cell, solved
 
 TASK = "CanvasArrangeExam"
 OPTIONS = {"length": 16_000, "seed": 3}
-Rows = list[list[Any]]
 
 
 def rows_of(world: Any) -> Rows:
     return next(iter(read_workbook(world.office.desk.files.read(FILE)).values()))
 
 
-def rewrite(change: Callable[[Rows], Rows], title: str = "Sheet1") -> Callable[[Any], None]:
+def rewrite(change: Callable[[Rows], Rows], title: str = "Sheet1") -> Change:
     return lambda world: world.office.desk.files.write(FILE, write_workbook({title: change(rows_of(world))}))
 
 
-def cell(column: str, change: Callable[[Any], Any], row: int = 1) -> Callable[[Any], None]:
-    def edit(rows: Rows) -> Rows:
-        rows[row][COLUMNS.index(column)] = change(rows[row][COLUMNS.index(column)])
-        return rows
-
-    return rewrite(edit)
+def cell(column: str, change: Callable[[Any], Any], row: int = 1) -> Change:
+    return rewrite(one_cell(row, COLUMNS.index(column), change))
 
 
-def each(column: str, change: Callable[[Any], Any]) -> Callable[[Any], None]:
-    place = COLUMNS.index(column)
-    return rewrite(lambda rows: [rows[0], *([*row[:place], change(row[place]), *row[place + 1 :]] for row in rows[1:])])
+def each(column: str, change: Callable[[Any], Any]) -> Change:
+    return rewrite(each_cell(COLUMNS.index(column), change))
 
 
 def excel_date(text: str) -> Any:
@@ -63,12 +57,8 @@ def excel_time(text: str) -> Any:
     return text if text == TBD else time.fromisoformat(text)
 
 
-def send(world: Any) -> None:
-    world.office.call("send_email", {"to": LOGIN, "subject": "x", "body": "y"})
-
-
 EXTRA = ["CS999", "Rhetoric", "A B", "a@mcp.com", "Open-book", "02/01/2025", "09:00", 90, "Hall 1", "Email", 3]
-NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a row is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
     "a course without an exam": (rewrite(lambda rows: [*rows, EXTRA]), "should not be there"),
     "a row twice": (rewrite(lambda rows: [*rows, rows[-1]]), "should not be there"),
@@ -86,13 +76,13 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "another source": (cell(SOURCE, lambda text: "Message"), SOURCE),
     "another header": (rewrite(lambda rows: [["Code", *rows[0][1:]], *rows[1:]]), "has the headers"),
     "a note beside the table": (rewrite(lambda rows: [rows[0], [*rows[1], "!"], *rows[2:]]), "beside the table"),
-    "no workbook": (lambda world: world.office.desk.files.write(FILE, b"PK\x03\x04 nothing"), "no workbook"),
-    "the file is gone": (lambda world: world.office.desk.files.remove(FILE), "there is no file"),
-    "a mail was sent": (send, "was sent"),
+    "no workbook": (file_of(FILE, b"PK\x03\x04 nothing"), "no workbook"),
+    "the file is gone": (no_file(FILE), "there is no file"),
+    "a mail was sent": (call("send_email", to=LOGIN, subject="x", body="y"), "was sent"),
     "Canvas was changed": (lambda world: world.office.get(Canvas).add_announcement(1, "x", "y"), "something in Canvas"),
-    "the memory was changed": (lambda world: world.office.desk.files.write("memory/memory.json", "{}"), "was changed"),
+    "the memory was changed": (file_of("memory/memory.json", "{}"), "was changed"),
 }
-EQUIVALENTS: dict[str, Callable[[Any], object]] = {
+EQUIVALENTS: dict[str, Change] = {
     "dates of Excel": each(DATE, excel_date),
     "times of Excel": each(TIME, excel_time),
     "dates without zeros": each(DATE, lambda text: "/".join(part.lstrip("0") for part in text.split("/"))),
@@ -101,7 +91,7 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
     "another case": each(BOOKS, str.lower),
     "an empty row at the end": rewrite(lambda rows: [*rows, [None] * 11, [""] * 11]),
     "another name of the sheet": rewrite(lambda rows: rows, "Schedule"),
-    "a scratch file": lambda world: world.office.desk.files.write("scratch.csv", "x"),
+    "a scratch file": file_of("scratch.csv", "x"),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from collections.abc import Callable
@@ -14,48 +13,24 @@ import pytest
 from agentgym.envs.loca.servers.canvas import Canvas
 from agentgym.envs.loca.tasks.canvas_list_test import ASSIGNMENT, ASSIGNMENT_FILE, LOGIN, ME, QUIZ, QUIZ_FILE
 from agentgym.tools import ToolError
-from tests.office import faults_after, fresh, solved
+from tests.office import Change, Rows, call, faults_after, file_of, folder_at, fresh, in_csv, no_file, one_cell, solved
 
 TASK = "CanvasListTest"
 OPTIONS = {"length": 16_000, "seed": 1}
-Rows = list[list[str]]
 
 
-def table(world: Any, name: str = QUIZ_FILE) -> Rows:
-    return list(csv.reader(io.StringIO(world.office.desk.files.read_text(name))))
+def rewrite(change: Callable[[Rows], Rows], name: str = QUIZ_FILE, **form: Any) -> Change:
+    return in_csv(name, change, **form)
 
 
-def rewrite(change: Callable[[Rows], Rows], name: str = QUIZ_FILE, **form: Any) -> Callable[[Any], None]:
-    def apply(world: Any) -> None:
-        text = io.StringIO(newline="")
-        csv.writer(text, **form).writerows(change(table(world, name)))
-        world.office.desk.files.write(name, text.getvalue())
-
-    return apply
-
-
-def set_cell(row: int, column: str, change: Callable[[str], str], name: str = QUIZ_FILE) -> Callable[[Any], None]:
+def set_cell(row: int, column: str, change: Callable[[str], str], name: str = QUIZ_FILE) -> Change:
     place = (QUIZ if name == QUIZ_FILE else ASSIGNMENT).index(column)
-
-    def edit(rows: Rows) -> Rows:
-        rows[row][place] = change(rows[row][place])
-        return rows
-
-    return rewrite(edit, name)
+    return rewrite(one_cell(row, place, change), name)
 
 
 def swap_a_tie(rows: Rows) -> Rows:
     place = next(k for k in range(1, len(rows) - 1) if rows[k][-1] == rows[k + 1][-1])
     return [*rows[:place], rows[place + 1], rows[place], *rows[place + 2 :]]
-
-
-def file_of(name: str, data: bytes | str) -> Callable[[Any], None]:
-    return lambda world: world.office.desk.files.write(name, data)
-
-
-def folder(world: Any) -> None:
-    world.office.desk.files.remove(QUIZ_FILE)
-    world.office.desk.files.mkdir(QUIZ_FILE)
 
 
 def submit(world: Any) -> None:
@@ -65,7 +40,7 @@ def submit(world: Any) -> None:
 
 
 EXAMPLE = ["CS401-0", "Example Course", "3", "CS401-0 Unit Quiz 1", "5", "45", "2", "keep_highest", "100", "2024-06-30T23:59:00Z"]
-NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a row is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
     "a row twice": (rewrite(lambda rows: [*rows, rows[-1]]), "should not be there"),
     "the example row is left": (rewrite(lambda rows: [rows[0], EXAMPLE, *rows[1:]]), "CS401-0"),
@@ -79,21 +54,21 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "another description": (set_cell(1, "description", lambda cell: cell[:-1], ASSIGNMENT_FILE), "description"),
     "an empty cell": (set_cell(1, "time_limit", lambda cell: ""), "time_limit"),
     "a word for a number": (set_cell(1, "credits", lambda cell: "three"), "credits"),
-    "the file is gone": (lambda world: world.office.desk.files.remove(QUIZ_FILE), "there is no file"),
-    "a directory in its place": (folder, "is a directory"),
+    "the file is gone": (no_file(QUIZ_FILE), "there is no file"),
+    "a directory in its place": (folder_at(QUIZ_FILE), "is a directory"),
     "no text": (file_of(QUIZ_FILE, b"\xff\xfe\x00"), "not a text file"),
     "very long": (file_of(QUIZ_FILE, "x," * 200_000), "has the columns"),
     "Canvas was changed": (submit, "something in Canvas was changed"),
     "the memory was changed": (file_of("memory/memory.json", "{}"), "was changed"),
 }
-EQUIVALENTS: dict[str, Callable[[Any], object]] = {
+EQUIVALENTS: dict[str, Change] = {
     "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
     "everything in quotation marks": rewrite(lambda rows: rows, ASSIGNMENT_FILE, quoting=csv.QUOTE_ALL),
     "a byte order mark": lambda world: file_of(QUIZ_FILE, b"\xef\xbb\xbf" + world.office.desk.files.read(QUIZ_FILE))(world),
     "numbers with a point": set_cell(1, "points_possible", lambda cell: f"{float(cell):.1f}"),
     "blanks around": set_cell(1, "quiz_title", lambda cell: f" {cell} "),
     "a scratch file": file_of("notes.txt", "x"),
-    "reading on": lambda world: world.office.call("canvas_list_assignments", {"course_id": 1}),
+    "reading on": call("canvas_list_assignments", course_id=1),
 }
 
 

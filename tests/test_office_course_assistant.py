@@ -12,7 +12,7 @@ from agentgym.envs.loca.servers.email import Email
 from agentgym.envs.loca.servers.email_messages import Mail
 from agentgym.envs.loca.servers.workbooks import read_workbook
 from agentgym.envs.loca.tasks.course_assistant import ACCOUNT, ENROLLED, ME, PASSWORD, ROSTER, SHEET, SUBJECT, WITHDRAWN
-from tests.office import faults_after, fresh, solved
+from tests.office import Change, call, faults_after, folder_at, fresh, resend, solved, unsent
 
 TASK = "CourseAssistant"
 OPTIONS = {"length": 16_000, "seed": 1}
@@ -22,16 +22,14 @@ def roster(world: Any) -> list[list[str]]:
     return read_workbook(world.office.desk.files.read(ROSTER))[SHEET][1:]
 
 
-def again(**changes: Any) -> Callable[[Any], None]:
+def again(**changes: Any) -> Change:
     """Send the first reminder in another form, in place of the one that was sent; a change is a value or made from the old one."""
 
     def apply(world: Any) -> None:
-        email = world.office.get(Email)
-        mail = email.sent()[0]
-        email.store.update("messages", int(mail.id), origin="filled")
-        shown = {"to": mail.to, "subject": mail.subject, "body": mail.body}
+        mail = unsent(world, world.office.get(Email).sent()[0])
+        shown = {"to": mail.to, "body": mail.body}
         asked = {name: change(shown.get(name, ""), world) if callable(change) else change for name, change in changes.items()}
-        world.office.call("send_email", {**shown, **asked})
+        resend(world, mail, **asked)
 
     return apply
 
@@ -41,11 +39,11 @@ def other(world: Any) -> list[str]:
     return next(row for row in roster(world) if row[3] == ENROLLED and row[2] not in world.truth["missing"])
 
 
-def send(**arguments: Any) -> Callable[[Any], None]:
-    return lambda world: world.office.call("send_email", {"subject": SUBJECT, "body": "x", **arguments})
+def send(to: str, body: str = "x") -> Change:
+    return call("send_email", to=to, subject=SUBJECT, body=body)
 
 
-def remind(choose: Callable[[Any], list[str]]) -> Callable[[Any], None]:
+def remind(choose: Callable[[Any], list[str]]) -> Change:
     def apply(world: Any) -> None:
         name, number, email, _ = choose(world)
         send(to=email, body=f"{name} {number}")(world)
@@ -67,16 +65,8 @@ def to_student(world: Any) -> None:
     again(body=f"{name} {number}", to=address)(world)
 
 
-def folder(world: Any) -> None:
-    world.office.desk.files.remove(ROSTER)
-    world.office.desk.files.mkdir(ROSTER)
-
-
-NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
-    "one more to the same student": (
-        lambda world: send(to=world.office.get(Email).sent()[0].to, body=world.office.get(Email).sent()[0].body)(world),
-        "not again",
-    ),
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
+    "one more to the same student": (lambda world: resend(world, world.office.get(Email).sent()[0]), "not again"),
     "one to somebody who has handed in": (remind(other), "nobody should get it"),
     "one to somebody who has withdrawn": (
         remind(lambda world: next(row for row in roster(world) if row[3] == WITHDRAWN)),
@@ -95,12 +85,9 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "another student in the HTML": (again(html_body=lambda _, world: f"<p>{other(world)[0]}</p>"), "HTML"),
     "a copy to somebody": (again(cc=lambda _, world: other(world)[2]), "nobody should get it"),
     "a hidden copy": (again(bcc="x@elsewhere.example.org"), "nobody should get it"),
-    "all in one mail": (
-        again(to=lambda to, world: f"{to}, {list(world.truth['missing'])[-1]}"),
-        "nobody should get it",
-    ),
+    "all in one mail": (again(to=lambda to, world: f"{to}, {list(world.truth['missing'])[-1]}"), "nobody should get it"),
     "to a private address": (again(to="x.1@home.example.org"), "there is no right mail"),
-    "a submission was removed": (lambda world: world.office.call("delete_email", {"email_id": "1"}), "moved or removed"),
+    "a submission was removed": (call("delete_email", email_id="1"), "moved or removed"),
     "a submission was moved": (
         lambda world: (
             world.office.call("create_folder", {"folder_name": "Done"}),
@@ -109,20 +96,18 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
         "moved or removed",
     ),
     "a new user": (
-        lambda world: world.office.call("create_user", {"email": "new@mcp.com", "name": "New", "password": "x"}),
+        call("create_user", email="new@mcp.com", name="New", password="x"),
         "users of the mail server",
     ),
     "the roster was changed": (
-        lambda world: world.office.call(
-            "write_data_to_excel", {"filepath": ROSTER, "sheet_name": SHEET, "data": [["x"]], "start_cell": "E1"}
-        ),
+        call("write_data_to_excel", filepath=ROSTER, sheet_name=SHEET, data=[["x"]], start_cell="E1"),
         "was changed",
     ),
-    "a directory in place of the roster": (folder, "is gone"),
+    "a directory in place of the roster": (folder_at(ROSTER), "is gone"),
     "a very long mail": (again(body=lambda body, _: "x" * 200_000), "should have the ID"),
     "from another account": (to_student, "not from the mailbox"),
 }
-EQUIVALENTS: dict[str, Callable[[Any], object]] = {
+EQUIVALENTS: dict[str, Change] = {
     "another wording": again(body=lambda body, _: f"Hello!\n{body.replace(chr(10), ' ').upper()}\nVirginia Diaz"),
     "the name in two lines": again(body=lambda body, _: body.replace(" ", "\n")),
     "with HTML too": again(html_body=lambda _, world: "<p>Please hand in.</p>"),
@@ -130,8 +115,8 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
     "the copy in Sent is removed": (
         lambda world: world.office.call("delete_email", {"email_id": world.office.get(Email).messages(ME, "Sent")[0].id})
     ),
-    "reading on": lambda world: world.office.call("read_email", {"email_id": "1"}),
-    "logged out": lambda world: world.office.call("logout", {}),
+    "reading on": call("read_email", email_id="1"),
+    "logged out": call("logout"),
     "a draft and a scratch file": lambda world: (
         world.office.call("save_draft", {"subject": "x", "body": "y"}),
         world.office.desk.files.write("missing.txt", "x"),

@@ -11,7 +11,7 @@ import pytest
 from agentgym.envs.loca.servers.email import Email
 from agentgym.envs.loca.servers.email_messages import Mail
 from agentgym.tools import ToolError, tools_of
-from tests.test_office_laws import digest
+from tests.test_office_laws import call, refused
 
 DAY = datetime(2025, 1, 1, 8, tzinfo=timezone(timedelta(hours=8)))
 ADA, BOB, CYD = "ada@x.org", "bob@x.org", "cyd@x.org"
@@ -32,18 +32,6 @@ def office() -> Email:
     )
     server.login_as(ADA)
     return server
-
-
-def call(server: Email, tool: str, **arguments: Any) -> Any:
-    return tools_of(server)[tool](arguments)
-
-
-def refused(server: Email, tool: str, text: str, **arguments: Any) -> None:
-    """The call is refused with a text, and nothing has changed."""
-    before, clock = digest(server), server.desk.clock.now()
-    with pytest.raises(ToolError, match=text):
-        call(server, tool, **arguments)
-    assert (digest(server), server.desk.clock.now()) == (before, clock)
 
 
 def ids(listing: Mapping[str, Any]) -> list[str]:

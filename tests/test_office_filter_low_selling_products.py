@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import io
+import functools
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -16,62 +16,61 @@ import pytest
 from agentgym.envs.loca.servers.email import Email
 from agentgym.envs.loca.servers.woocommerce import WooCommerce
 from agentgym.envs.loca.tasks.filter_low_selling_products import OUTLET, SUBSCRIBERS, TABLE, FilterLowSellingProducts
-from tests.office import carry_out, faults_after, fresh, solved
+from tests.office import (
+    Change,
+    Rows,
+    call,
+    carry_out,
+    csv_text,
+    each_cell,
+    faults_after,
+    file_of,
+    folder_at,
+    fresh,
+    in_csv,
+    one_cell,
+    resend,
+    solved,
+    table_of,
+    unsent,
+)
+from tests.office import update_product as update
 
 TASK = "FilterLowSellingProducts"
 World = FilterLowSellingProducts
 EXAMPLE = ["1", "Example Product", "2024-01-31", "100", "87.5", "12.5%"]
 STATE: dict[str, Any] = {"length": 20_000, "seed": 1, "tie_rate": 0.5, "inactive_rate": 0.4}
 """A state in which there are ties and subscribers who have cancelled."""
+rewrite = functools.partial(in_csv, TABLE)
 
 
-def lines(world: World) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(world.office.desk.files.read_text(TABLE))))
+def swapped(rows: Rows, when: Callable[[list[str], list[str]], bool]) -> Rows:
+    """Swap the first two neighbours that a test is true for."""
+    k = next(k for k in range(1, len(rows) - 1) if when(rows[k], rows[k + 1]))
+    return [*rows[:k], rows[k + 1], rows[k], *rows[k + 2 :]]
 
 
-def table(change: Callable[[list[list[str]]], object]) -> Callable[[World], None]:
-    """Change the rows of the table in the workspace; the first is the header."""
-
-    def mutate(world: World) -> None:
-        rows = lines(world)
-        change(rows)
-        world.office.desk.files.write(TABLE, text_of(rows))
-
-    return mutate
+def tied(one: list[str], two: list[str]) -> bool:
+    """Whether only their names tell two rows apart."""
+    return (one[2], one[5]) == (two[2], two[5])
 
 
-def text_of(rows: list[list[str]], **options: Any) -> str:
-    made = io.StringIO(newline="")
-    csv.writer(made, **options).writerows(rows)
-    return made.getvalue()
+def of_one_date(one: list[str], two: list[str]) -> bool:
+    """Whether two rows have one date and different discounts."""
+    return one[2] == two[2] and one[5] != two[5]
 
 
-def swap_tie(rows: list[list[str]]) -> None:
-    """Swap two neighbours that only their names tell apart."""
-    k = next(k for k in range(1, len(rows) - 1) if (rows[k][2], rows[k][5]) == (rows[k + 1][2], rows[k + 1][5]))
-    rows[k], rows[k + 1] = rows[k + 1], rows[k]
+def set_cell(column: int, value: Callable[[str], str]) -> Change:
+    return rewrite(one_cell(2, column, value))
 
 
-def swap_date(rows: list[list[str]]) -> None:
-    """Swap two neighbours of one date with different discounts."""
-    k = next(k for k in range(1, len(rows) - 1) if rows[k][2] == rows[k + 1][2] and rows[k][5] != rows[k + 1][5])
-    rows[k], rows[k + 1] = rows[k + 1], rows[k]
-
-
-def set_cell(column: int, value: Callable[[str], str]) -> Callable[[World], None]:
-    return table(lambda rows: rows[2].__setitem__(column, value(rows[2][column])))
+def in_quotes(world: World) -> str:
+    """The table with quotation marks everywhere, and a byte-order mark."""
+    return "\ufeff" + csv_text(table_of(world, TABLE), quoting=csv.QUOTE_ALL)
 
 
 def outlet(world: World) -> int:
     return next(int(each["id"]) for each in world.office.get(WooCommerce).categories() if each["name"] == OUTLET)
-
-
-def update(world: World, product: int, **fields: Any) -> None:
-    world.office.call("woo_products_update", {"productId": product, "productData": fields})
-
-
-def categorised(world: World) -> None:
-    world.office.call("woo_products_categories_create", {"categoryData": {"name": "Sale"}})
 
 
 def stays(world: World) -> int:
@@ -84,23 +83,13 @@ def moves(world: World) -> int:
     return int(world.truth["rows"][0]["Product ID"])
 
 
-def forget(world: World) -> Any:
-    """Undo the last mail that was sent; the mail."""
-    email = world.office.get(Email)
-    sent = email.sent()[-1]
-    email.store.delete("mails", message=int(sent.id))
-    email.store.delete("messages", id=int(sent.id))
-    return sent
-
-
 def mail(world: World, again: bool = True, **changes: Any) -> None:
     """Send the last mail once more, with changes, in place of what it was."""
-    sent = forget(world) if again else world.office.get(Email).sent()[-1]
-    message = {"to": sent.to, "subject": sent.subject, "body": sent.body, "attachments": [TABLE], **changes}
-    world.office.call("send_email", message)
+    sent = unsent(world) if again else world.office.get(Email).sent()[-1]
+    resend(world, sent, **{"attachments": [TABLE], **changes})
 
 
-def mail_with(data: str | bytes, name: str = f"old/{TABLE}") -> Callable[[World], None]:
+def mail_with(data: str | bytes, name: str = f"old/{TABLE}") -> Change:
     """Send the last mail with another attachment."""
 
     def mutate(world: World) -> None:
@@ -121,28 +110,22 @@ def cancelled(world: World) -> None:
     mail(world, again=False, to=next(each["email"] for each in listed if each["status"] == "cancelled"))
 
 
-NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
-    "one row is missing": (table(lambda rows: rows.pop(2)), "is missing"),
-    "a row twice": (table(lambda rows: rows.append(rows[1])), "should not be there"),
-    "the example row is left": (
-        table(lambda rows: rows.insert(1, EXAMPLE)),
-        TABLE,
-    ),
-    "a tie the wrong way": (table(swap_tie), "not in the order"),
-    "the discounts of a date the wrong way": (table(swap_date), "not in the order"),
-    "latest first": (table(lambda rows: rows.__setitem__(slice(1, None), rows[:0:-1])), "not in the order"),
-    "another column name": (table(lambda rows: rows[0].__setitem__(5, "Discount")), "has the columns"),
-    "no header": (table(lambda rows: rows.pop(0)), "has the columns"),
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
+    "one row is missing": (rewrite(lambda rows: [*rows[:2], *rows[3:]]), "is missing"),
+    "a row twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
+    "the example row is left": (rewrite(lambda rows: [rows[0], EXAMPLE, *rows[1:]]), TABLE),
+    "a tie the wrong way": (rewrite(lambda rows: swapped(rows, tied)), "not in the order"),
+    "the discounts of a date the wrong way": (rewrite(lambda rows: swapped(rows, of_one_date)), "not in the order"),
+    "latest first": (rewrite(lambda rows: [rows[0], *rows[:0:-1]]), "not in the order"),
+    "another column name": (rewrite(one_cell(0, 5, lambda _: "Discount")), "has the columns"),
+    "no header": (rewrite(lambda rows: rows[1:]), "has the columns"),
     "a fraction for the percents": (set_cell(5, lambda cell: str(float(cell[:-1]) / 100 + 1)), "Discount Ratio of"),
     "what is left to pay as the discount": (set_cell(5, lambda cell: f"{100.1 - float(cell[:-1])}%"), "Discount Ratio of"),
     "a cent off": (set_cell(4, lambda cell: f"{float(cell) + 0.01:.2f}"), "Discounted Price of"),
     "the day of another zone": (set_cell(2, lambda cell: f"{cell[:-2]}32"), "In Stock Since of"),
-    "a directory in place of the table": (
-        lambda world: (world.office.desk.files.remove(TABLE), world.office.desk.files.mkdir(TABLE)),
-        "directory",
-    ),
-    "a binary file": (lambda world: world.office.desk.files.write(TABLE, b"\xff\xfe\x00" * 100), "UTF-8"),
-    "a huge file": (lambda world: world.office.desk.files.write(TABLE, "x" * 3_000_000), "is no CSV"),
+    "a directory in place of the table": (folder_at(TABLE), "directory"),
+    "a binary file": (file_of(TABLE, b"\xff\xfe\x00" * 100), "UTF-8"),
+    "a huge file": (file_of(TABLE, "x" * 3_000_000), "is no CSV"),
     "a huge attachment": (mail_with("Product ID\n" * 300_000), "has the columns"),
     "a product was not moved": (lambda world: update(world, moves(world), categories=[{"id": 2}]), "it should have"),
     "a product keeps its category": (
@@ -150,16 +133,13 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
         "it should have",
     ),
     "a product too many": (lambda world: update(world, stays(world), categories=[{"id": outlet(world)}]), "it should have"),
-    "another category": (
-        categorised,
-        "added",
-    ),
+    "another category": (call("woo_products_categories_create", categoryData={"name": "Sale"}), "added"),
     "a price was changed": (lambda world: update(world, moves(world), sale_price="1.00"), "more than categories"),
     "a product was deleted": (
         lambda world: world.office.call("woo_products_delete", {"productId": stays(world)}),
         "more than categories",
     ),
-    "a mail is missing": (forget, "is missing"),
+    "a mail is missing": (unsent, "is missing"),
     "a mail twice": (lambda world: mail(world, again=False), "should not be there"),
     "a mail to one who has cancelled": (cancelled, "should not be there"),
     "a copy to the shop": (lambda world: mail(world, bcc="admin@woocommerce.local"), "should not be there"),
@@ -173,25 +153,21 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda world: mail(world, body=world.office.get(Email).sent()[-1].body.replace(f"{len(world.truth['rows'])} pro", "0 pro")),
         "not what the template says",
     ),
-    "the list of subscribers was changed": (lambda world: world.office.desk.files.write(SUBSCRIBERS, "{}"), "was changed"),
+    "the list of subscribers was changed": (file_of(SUBSCRIBERS, "{}"), "was changed"),
 }
 
-EQUIVALENTS: dict[str, Callable[[Any], object]] = {
-    "quotes, CRLF and a byte-order mark": (
-        lambda world: world.office.desk.files.write(TABLE, "\ufeff" + text_of(lines(world), quoting=csv.QUOTE_ALL))
-    ),
-    "numbers in other forms": table(lambda rows: [row.__setitem__(3, f"{float(row[3]):.3f}") for row in rows[1:]]),
-    "percents without the sign, blanks around": table(lambda rows: [row.__setitem__(5, f" {row[5][:-1]} ") for row in rows[1:]]),
-    "empty lines at the end": lambda world: world.office.desk.files.write(TABLE, text_of(lines(world)) + "\n\n"),
-    "an attachment of another form": (
-        lambda world: mail_with("\ufeff" + text_of(lines(world), quoting=csv.QUOTE_ALL).replace("%", " %"))(world)
-    ),
+EQUIVALENTS: dict[str, Change] = {
+    "quotes, CRLF and a byte-order mark": lambda world: file_of(TABLE, in_quotes(world))(world),
+    "numbers in other forms": rewrite(each_cell(3, lambda cell: f"{float(cell):.3f}")),
+    "percents without the sign, blanks around": rewrite(each_cell(5, lambda cell: f" {cell[:-1]} ")),
+    "empty lines at the end": lambda world: file_of(TABLE, csv_text(table_of(world, TABLE)) + "\n\n")(world),
+    "an attachment of another form": lambda world: mail_with(in_quotes(world).replace("%", " %"))(world),
     "the address as it is in capitals": lambda world: mail(world, to=world.office.get(Email).sent()[-1].to.upper()),
     "other line ends in a mail": (
         lambda world: mail(world, body=world.office.get(Email).sent()[-1].body.replace("\n", "\r\n") + "\r\n")
     ),
     "a product was moved twice": lambda world: update(world, moves(world), categories=[{"id": outlet(world)}]),
-    "a scratch file": lambda world: world.office.desk.files.write("scratch.csv", "x"),
+    "a scratch file": file_of("scratch.csv", "x"),
 }
 
 
@@ -208,7 +184,7 @@ def test_equivalents_pass(name: str) -> None:
 
 
 def test_an_attachment_is_what_the_file_was_when_it_was_sent() -> None:
-    found = faults_after(TASK, table(lambda rows: rows.pop(2)))
+    found = faults_after(TASK, rewrite(lambda rows: [*rows[:2], *rows[3:]]))
     assert not any("attachment" in fault for fault in found)
 
 
@@ -242,7 +218,7 @@ def test_the_truth_is_what_the_shop_tells() -> None:
         carry_out(world)
         told = [
             (row[2], Fraction(row[5][:-1]) / 100, row[1], int(row[0]), Fraction(row[3]), Fraction(row[4]))
-            for row in lines(world)[1:]
+            for row in table_of(world, TABLE)[1:]
         ]
         assert told == [(each[0].isoformat(), *each[1:]) for each in expected]
     assert all(seen[name] >= 3 for name in seen), seen

@@ -59,6 +59,18 @@ def digest(server: Server) -> bytes:
     return pickle.dumps((held, files))
 
 
+def call(server: Server, tool: str, **arguments: Any) -> Any:
+    return tools_of(server)[tool](arguments)
+
+
+def refused(server: Server, tool: str, text: str, **arguments: Any) -> None:
+    """The call is refused with a text, and nothing has changed."""
+    before, clock = digest(server), server.desk.clock.now()
+    with pytest.raises(ToolError, match=text):
+        call(server, tool, **arguments)
+    assert (digest(server), server.desk.clock.now()) == (before, clock)
+
+
 def run(server: Server, name: str, arguments: Mapping[str, Any]) -> str:
     """What a call gives, as the env would show it; an error is a result too."""
     try:

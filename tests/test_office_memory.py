@@ -10,18 +10,14 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
-from agentgym.tools import ToolError, tools_of
-from tests.test_office_laws import digest
+from agentgym.tools import ToolError
+from tests.test_office_laws import call, digest
 
 ADA = {"name": "Ada", "entityType": "person", "observations": ["was born in 1815", "likes naïve maths"]}
 BOB = {"name": "Bob", "entityType": "person", "observations": []}
 ORG = {"name": "Org", "entityType": "Company", "observations": ["hires Ada"]}
 WORKS = {"from": "Ada", "to": "Org", "relationType": "works at"}
 KNOWS = {"from": "Ada", "to": "Bob", "relationType": "knows"}
-
-
-def call(server: KnowledgeGraph, tool: str, **arguments: Any) -> Any:
-    return tools_of(server)[tool](arguments)
 
 
 def filled() -> KnowledgeGraph:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import functools
 import json
-from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -13,20 +11,10 @@ import pytest
 
 from agentgym.envs.loca.servers.google_sheet import GoogleSheet
 from agentgym.envs.loca.tasks.nhl_b2b_analysis import COLUMNS, FILE, RESULT, SHEET, SOURCE
-from tests.office import faults_after, fresh, solved
+from tests.office import Change, Rows, call, enter, faults_after, file_of, fresh, in_csv, no_file, one_cell, solved
 
 TASK = "NhlB2bAnalysis"
-Rows = list[list[str]]
-
-
-def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Callable[[Any], None]:
-    def apply(world: Any) -> None:
-        rows = list(csv.reader(io.StringIO(world.office.desk.files.read_text(FILE))))
-        text = io.StringIO(newline="")
-        csv.writer(text, **form).writerows(change(rows))
-        world.office.desk.files.write(FILE, text.getvalue())
-
-    return apply
+rewrite = functools.partial(in_csv, FILE)
 
 
 def book(world: Any, title: str = RESULT) -> str:
@@ -35,17 +23,8 @@ def book(world: Any, title: str = RESULT) -> str:
     return str(found)
 
 
-def enter(area: str, data: list[list[Any]], title: str = RESULT, sheet: str = "Sheet1") -> Callable[[Any], None]:
-    arguments = {"sheet": sheet, "range": area, "data": data}
-    return lambda world: world.office.call("update_cells", {"spreadsheet_id": book(world, title), **arguments})
-
-
-def tool(name: str, **arguments: Any) -> Callable[[Any], None]:
-    return lambda world: world.office.call(name, arguments)
-
-
-def plus_one(rows: Rows) -> Rows:
-    return [rows[0], [*rows[1][:5], str(int(rows[1][5]) + 1)], *rows[2:]]
+def entered(area: str, data: Rows, title: str = RESULT, sheet: str = "Sheet1") -> Change:
+    return lambda world: enter(world, book(world, title), sheet, area, data)
 
 
 def swap(rows: Rows) -> Rows:
@@ -54,41 +33,39 @@ def swap(rows: Rows) -> Rows:
 
 def again_in_a_new_book(world: Any) -> None:
     table = world.office.get(GoogleSheet).values(book(world))
-    world.office.call(
-        "update_cells", {"spreadsheet_id": book(world), "sheet": "Sheet1", "range": "A1", "data": table[:1] + table[:0:-1]}
-    )
+    enter(world, book(world), "Sheet1", "A1", table[:1] + table[:0:-1])
 
 
-NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a team is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
     "a team twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
     "another team": (rewrite(lambda rows: [*rows, ["Ottawa Oilers", "0", "0", "0", "0", "0"]]), "should not be there"),
-    "a total off by one": (rewrite(plus_one), "Total"),
+    "a total off by one": (rewrite(one_cell(1, 5, lambda cell: str(int(cell) + 1))), "Total"),
     "HA and AH swapped": (rewrite(swap), "HA"),
-    "another column name": (rewrite(lambda rows: [["Team Name", *rows[0][1:]], *rows[1:]]), "has the columns"),
-    "an empty cell": (rewrite(lambda rows: [rows[0], [*rows[1][:3], "", *rows[1][4:]], *rows[2:]]), "HH"),
-    "no file": (lambda world: world.office.desk.files.remove(FILE), "there is no file"),
-    "no csv": (lambda world: world.office.desk.files.write(FILE, b"\x00\xff"), FILE),
-    "another count in the spreadsheet": (enter("B2", [[99]]), "HA"),
-    "a row more in the spreadsheet": (enter("A60", [["Sum", 1, 1, 1, 1, 4]]), "should not be there"),
-    "another header in the spreadsheet": (enter("A1", [["Club"]]), "has the headers"),
-    "another spreadsheet": (tool("create_spreadsheet", title=RESULT), "should not be there"),
-    "a spreadsheet with another title": (tool("create_spreadsheet", title="scratch"), "should not be there"),
-    "the schedule was changed": (enter("A2", [["2020-01-01"]], SOURCE, SHEET), "was changed"),
+    "another column name": (rewrite(one_cell(0, 0, lambda _: "Team Name")), "has the columns"),
+    "an empty cell": (rewrite(one_cell(1, 3, lambda _: "")), "HH"),
+    "no file": (no_file(FILE), "there is no file"),
+    "no csv": (file_of(FILE, b"\x00\xff"), FILE),
+    "another count in the spreadsheet": (entered("B2", [[99]]), "HA"),
+    "a row more in the spreadsheet": (entered("A60", [["Sum", 1, 1, 1, 1, 4]]), "should not be there"),
+    "another header in the spreadsheet": (entered("A1", [["Club"]]), "has the headers"),
+    "another spreadsheet": (call("create_spreadsheet", title=RESULT), "should not be there"),
+    "a spreadsheet with another title": (call("create_spreadsheet", title="scratch"), "should not be there"),
+    "the schedule was changed": (entered("A2", [["2020-01-01"]], SOURCE, SHEET), "was changed"),
     "a sheet was added to another season": (
         lambda world: world.office.call("create_sheet", {"spreadsheet_id": book(world, "NHL Playoffs 2025"), "title": "x"}),
         "was changed",
     ),
 }
-EQUIVALENTS: dict[str, Callable[[Any], object]] = {
+EQUIVALENTS: dict[str, Change] = {
     "backwards": rewrite(lambda rows: [rows[0], *rows[:0:-1]]),
     "with a point": rewrite(lambda rows: [rows[0], *([row[0], *(f"{cell}.0" for cell in row[1:])] for row in rows[1:])]),
     "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
     "the spreadsheet in another order": again_in_a_new_book,
-    "sums as formulas": lambda world: enter("F2", [[f"=SUM(B{k}:E{k})"] for k in range(2, len(world.truth["rows"]) + 2)])(world),
+    "sums as formulas": lambda world: entered("F2", [[f"=SUM(B{k}:E{k})"] for k in range(2, len(world.truth["rows"]) + 2)])(world),
     "a second sheet": lambda world: world.office.call("create_sheet", {"spreadsheet_id": book(world), "title": "notes"}),
-    "a scratch file": lambda world: world.office.desk.files.write("games.json", "[]"),
-    "reading on": tool("list_spreadsheets"),
+    "a scratch file": file_of("games.json", "[]"),
+    "reading on": call("list_spreadsheets"),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentgym import ToolCall
-from agentgym.envs.loca.checks import as_number, csv_rows, exact, file_faults, loose, number, row_faults, set_faults
+from agentgym.envs.loca.checks import as_number, csv_rows, exact, file_faults, file_state, loose, number, row_faults, set_faults
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, read, steps_of, write
 from agentgym.envs.loca.servers import Workspace
 
@@ -152,10 +152,10 @@ def test_files_that_were_not_to_be_changed() -> None:
     files = Workspace()
     for name in ("keep", "edit", "gone", "d/x"):
         files.write(name, "1")
-    before = {path: files.read(path) for path in files.walk()}
+    before = file_state(files)
     assert list(file_faults(files, before, [])) == []
     for name in ("keep", "edit", "d/x"):
         files.write(name, "2")
     files.remove("gone")
-    found = list(file_faults(files, before, ["edit"], ["d"]))
+    found = list(file_faults(files, before, ["edit", "d/x"]))
     assert found == ["the file /workspace/gone is gone", "the file /workspace/keep was changed"]

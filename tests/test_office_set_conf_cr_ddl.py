@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from agentgym.envs.loca.servers.email import Email
 from agentgym.envs.loca.tasks.set_conf_cr_ddl import ME, NOTE, SetConfCrDdl
-from tests.office import faults_after, fresh
+from tests.office import Change, call, faults_after, file_of, fresh
 
 TASK = "SetConfCrDdl"
 
@@ -45,7 +44,7 @@ def old_deadline(world: SetConfCrDdl) -> None:
     later(world, -timedelta(days=3))
 
 
-NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "one reminder is missing": (
         lambda world: world.office.call("delete_event", {"eventId": events(world)[0]["id"]}),
         "there is no right reminder",
@@ -58,24 +57,19 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "no word of the camera": (lambda world: change(world, summary=events(world)[0]["summary"].split()[0]), "no reminder"),
     "the name is only a part of a word": (lambda world: change(world, summary=f"X{events(world)[0]['summary']}"), "no reminder"),
     "an event for another conference": (
-        lambda world: world.office.call(
+        call(
             "create_event",
-            {
-                "summary": "ZZZ camera-ready",
-                "start": {"dateTime": "2025-10-01T00:00:00Z"},
-                "end": {"dateTime": "2025-10-01T01:00:00Z"},
-            },
+            summary="ZZZ camera-ready",
+            start={"dateTime": "2025-10-01T00:00:00Z"},
+            end={"dateTime": "2025-10-01T01:00:00Z"},
         ),
         "one too many",
     ),
-    "a mail was sent": (
-        lambda world: world.office.call("send_email", {"to": ME, "subject": "x", "body": "y"}),
-        "was sent",
-    ),
-    "the note was changed": (lambda world: world.office.desk.files.write(NOTE, "x"), "was changed"),
+    "a mail was sent": (call("send_email", to=ME, subject="x", body="y"), "was sent"),
+    "the note was changed": (file_of(NOTE, "x"), "was changed"),
 }
 
-EQUIVALENTS: dict[str, Callable[[Any], object]] = {
+EQUIVALENTS: dict[str, Change] = {
     "another wording": (
         lambda world: change(world, summary=f"Reminder: Camera Ready of {events(world)[0]['summary'].split()[0].lower()} (main)")
     ),
@@ -83,7 +77,7 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
     "another length": (
         lambda world: change(world, end={"dateTime": (events(world)[0]["start"]["dateTime"])}, description="with a description")
     ),
-    "a scratch file": lambda world: world.office.desk.files.write("notes/scratch.txt", "x"),
+    "a scratch file": file_of("notes/scratch.txt", "x"),
 }
 
 

@@ -13,7 +13,9 @@ import pytest
 from agentgym.envs.loca.servers.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce import WooCommerce
 from agentgym.envs.loca.tasks.update_material_inventory import RECIPES, STOCK, TITLE, UpdateMaterialInventory
-from tests.office import carry_out, faults_after, fresh, solved
+from tests.office import Change, carry_out, faults_after, file_of, fresh, solved
+from tests.office import enter as enter_into
+from tests.office import update_product as update
 
 TASK = "UpdateMaterialInventory"
 World = UpdateMaterialInventory
@@ -26,11 +28,10 @@ def table(world: World, sheet: str = STOCK) -> list[list[Any]]:
 
 
 def enter(world: World, place: str, data: list[list[Any]], sheet: str = STOCK) -> None:
-    arguments = {"spreadsheet_id": world.truth["sheet"], "sheet": sheet, "range": place, "data": data}
-    world.office.call("update_cells", arguments)
+    enter_into(world, world.truth["sheet"], sheet, place, data)
 
 
-def cell(column: str, value: Callable[[Any], Any], sheet: str = STOCK) -> Callable[[World], None]:
+def cell(column: str, value: Callable[[Any], Any], sheet: str = STOCK) -> Change:
     """Change a cell of the third row."""
 
     def mutate(world: World) -> None:
@@ -52,7 +53,7 @@ def as_before(world: World) -> None:
     enter(world, f"C{k}", [[before[table(world)[k - 1][0]]]])
 
 
-def stock(by: int, place: int = 0) -> Callable[[World], None]:
+def stock(by: int, place: int = 0) -> Change:
     """Add to the stock of a product in the shop."""
 
     def mutate(world: World) -> None:
@@ -61,10 +62,6 @@ def stock(by: int, place: int = 0) -> Callable[[World], None]:
         update(world, product["id"], manage_stock=True, stock_quantity=count)
 
     return mutate
-
-
-def update(world: World, product: int, **fields: Any) -> None:
-    world.office.call("woo_products_update", {"productId": product, "productData": fields})
 
 
 def order(world: World, number: int, **fields: Any) -> None:
@@ -81,7 +78,7 @@ def mixed(world: World) -> None:
     enter(world, "A2", sorted(table(world)[1:], key=lambda row: str(row[1])))
 
 
-NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a material as it was": (as_before, "Current Stock of"),
     "a hundredth more": (cell("C", lambda value: round(value + 0.01, 2)), "Current Stock of"),
     "rounded to whole numbers": (lambda world: enter(world, f"C{used(world)}", [["=ROUND(2.5)"]]), "Current Stock of"),
@@ -109,10 +106,10 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "a product is gone": (lambda world: world.office.call("woo_products_delete", {"productId": 1, "force": True}), "gone"),
     "a price was changed": (lambda world: update(world, 1, regular_price="5.00"), "more than the stock"),
     "an order was completed": (lambda world: order(world, 1, status="completed"), "more than the stock"),
-    "a file was changed": (lambda world: world.office.desk.files.write("README.md", b"\xff\x00"), "was changed"),
+    "a file was changed": (file_of("README.md", b"\xff\x00"), "was changed"),
 }
 
-EQUIVALENTS: dict[str, Callable[[Any], object]] = {
+EQUIVALENTS: dict[str, Change] = {
     "texts in place of numbers": cell("C", lambda value: f"'{value:.2f}"),
     "the noise of floats": cell("C", lambda value: value + 1e-11),
     "a formula": cell("C", lambda value: f"={value:.2f}+0"),
@@ -120,7 +117,7 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
     "another order of the rows": mixed,
     "a name with blanks around": cell("B", lambda value: f" {value} "),
     "the stock was set twice": stock(0),
-    "a scratch file": lambda world: world.office.desk.files.write("work/orders.json", "[]"),
+    "a scratch file": file_of("work/orders.json", "[]"),
 }
 
 

@@ -19,7 +19,20 @@ from agentgym.envs.loca.tasks.woocommerce_stock_alert import (
     TITLE,
     WoocommerceStockAlert,
 )
-from tests.office import carry_out, faults_after, fresh, solved
+from tests.office import (
+    Change,
+    call,
+    carry_out,
+    enter,
+    faults_after,
+    file_of,
+    fresh,
+    no_file,
+    resend,
+    solved,
+    unsent,
+    update_product,
+)
 
 TASK = "WoocommerceStockAlert"
 
@@ -29,8 +42,7 @@ def table(world: WoocommerceStockAlert) -> list[list[Any]]:
 
 
 def cell(world: WoocommerceStockAlert, place: str, value: Any) -> None:
-    entered = {"spreadsheet_id": world.truth["sheet"], "sheet": ALERTS, "range": place, "data": [[value]]}
-    world.office.call("update_cells", entered)
+    enter(world, world.truth["sheet"], ALERTS, place, [[value]])
 
 
 def last(world: WoocommerceStockAlert, column: int, value: Callable[[Any], Any]) -> None:
@@ -45,16 +57,14 @@ def without_last(world: WoocommerceStockAlert) -> None:
 
 
 def more(world: WoocommerceStockAlert, row: list[Any]) -> None:
-    place = f"A{len(table(world)) + 1}"
-    world.office.call("update_cells", {"spreadsheet_id": world.truth["sheet"], "sheet": ALERTS, "range": place, "data": [row]})
+    enter(world, world.truth["sheet"], ALERTS, f"A{len(table(world)) + 1}", [row])
 
 
 def at_threshold(world: WoocommerceStockAlert) -> None:
     """Add the row of a product whose stock is the threshold."""
     product = next(p for p in world.office.get(WooCommerce).products() if str(p["stock_quantity"]) == custom(p)["stock_threshold"])
-    more(
-        world, [product["id"], product["name"], product["sku"], product["stock_quantity"], product["stock_quantity"], "x", "y", "z"]
-    )
+    stock = product["stock_quantity"]
+    more(world, [product["id"], product["name"], product["sku"], stock, stock, "x", "y", "z"])
 
 
 def custom(product: dict[str, Any]) -> dict[str, str]:
@@ -62,39 +72,18 @@ def custom(product: dict[str, Any]) -> dict[str, str]:
 
 
 def mail(world: WoocommerceStockAlert, **changes: Any) -> None:
-    """Forget a mail that was sent, and send it with changes."""
-    email = world.office.get(Email)
-    sent = email.sent()[-1]
-    email.store.delete("mails", message=int(sent.id))
-    email.store.delete("messages", id=int(sent.id))
-    world.office.call("send_email", {"to": sent.to, "subject": sent.subject, "body": sent.body, **changes})
-
-
-def dropped(world: WoocommerceStockAlert) -> None:
-    email = world.office.get(Email)
-    number = int(email.sent()[0].id)
-    email.store.delete("mails", message=number)
-    email.store.delete("messages", id=number)
-
-
-def twice(world: WoocommerceStockAlert) -> None:
-    sent = world.office.get(Email).sent()[0]
-    world.office.call("send_email", {"to": sent.to, "subject": sent.subject, "body": sent.body})
-
-
-def stocked(world: WoocommerceStockAlert) -> None:
-    world.office.call("woo_products_update", {"productId": 1, "productData": {"manage_stock": True, "stock_quantity": 500}})
+    """Send the last mail with changes, in place of what it was."""
+    resend(world, unsent(world), **changes)
 
 
 def rewritten(world: WoocommerceStockAlert) -> None:
     """Sort all rows of the sheet by name, numbers as texts, with an empty row between them."""
     rows = sorted(table(world)[1:], key=lambda row: str(row[1]))
     rows = [[f"'{value}" for value in row] for row in rows]
-    data = [*rows[:1], [""] * 8, *rows[1:]]
-    world.office.call("update_cells", {"spreadsheet_id": world.truth["sheet"], "sheet": ALERTS, "range": "A2", "data": data})
+    enter(world, world.truth["sheet"], ALERTS, "A2", [*rows[:1], [""] * 8, *rows[1:]])
 
 
-NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "one row is missing": (without_last, "is missing"),
     "a row twice": (lambda world: more(world, table(world)[-1]), "should not be there"),
     "a product at its threshold": (at_threshold, "should not be there"),
@@ -106,14 +95,12 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "another header": (lambda world: cell(world, "D1", "Stock"), "has the columns"),
     "a remark beside the table": (lambda world: cell(world, "I2", "done"), "to the right"),
     "another sheet was changed": (
-        lambda world: world.office.call(
-            "update_cells", {"spreadsheet_id": world.truth["sheet"], "sheet": SUPPLIERS, "range": "B2", "data": [["x"]]}
-        ),
+        lambda world: enter(world, world.truth["sheet"], SUPPLIERS, "B2", [["x"]]),
         "had to stay as it was",
     ),
-    "another spreadsheet": (lambda world: world.office.call("create_spreadsheet", {"title": TITLE}), "had to stay as it was"),
-    "one mail is missing": (dropped, "is missing"),
-    "one mail twice": (twice, "should not be there"),
+    "another spreadsheet": (call("create_spreadsheet", title=TITLE), "had to stay as it was"),
+    "one mail is missing": (unsent, "is missing"),
+    "one mail twice": (lambda world: resend(world, world.office.get(Email).sent()[0]), "should not be there"),
     "a copy to somebody": (lambda world: mail(world, cc="admin@woocommerce.local"), "should not be there"),
     "to somebody else": (lambda world: mail(world, to="someone@example.com"), "should not be there"),
     "a field of the template is left": (lambda world: mail(world, body="Supplier: {supplier_name}"), "is not that of the template"),
@@ -121,12 +108,15 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda world: mail(world, body=world.office.get(Email).sent()[-1].body + "\nUrgent!"),
         "is not that of the template",
     ),
-    "the stock was changed": (stocked, "in the shop was changed"),
-    "the template was changed": (lambda world: world.office.desk.files.write(TEMPLATE, b"\xff\x00"), "was changed"),
-    "the contacts are gone": (lambda world: world.office.desk.files.remove(CONTACTS), "is gone"),
+    "the stock was changed": (
+        lambda world: update_product(world, 1, manage_stock=True, stock_quantity=500),
+        "in the shop was changed",
+    ),
+    "the template was changed": (file_of(TEMPLATE, b"\xff\x00"), "was changed"),
+    "the contacts are gone": (no_file(CONTACTS), "is gone"),
 }
 
-EQUIVALENTS: dict[str, Callable[[Any], object]] = {
+EQUIVALENTS: dict[str, Change] = {
     "another order, texts, an empty row": rewritten,
     "numbers with a point": lambda world: last(world, 4, lambda value: f"'{value}.0"),
     "a formula": lambda world: last(world, 4, lambda value: f"={value - 1}+1"),
@@ -135,7 +125,7 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
         lambda world: mail(world, body="\r\n\r\n" + world.office.get(Email).sent()[-1].body.replace("\n", "\r\n") + "\r\n")
     ),
     "a mail with the address in full": lambda world: mail(world, to=f"The Manager <{world.truth['manager'].upper()}>"),
-    "a scratch file": lambda world: world.office.desk.files.write("scratch/alerts.json", "[]"),
+    "a scratch file": file_of("scratch/alerts.json", "[]"),
 }
 
 

@@ -13,6 +13,7 @@ from datetime import date, datetime, time
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.bigquery import BigQuery
+from agentgym.envs.loca.servers.email import Email
 from agentgym.envs.loca.servers.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.logging_service import Logging
 from agentgym.envs.loca.servers.storage import Storage
@@ -178,6 +179,11 @@ def mail_faults(store: Store, before: Sequence[tuple[int, int, str, int]]) -> It
         yield "mails of the mailbox were moved or removed"
 
 
+def sent_faults(email: Email) -> Iterator[str]:
+    """The mails that were sent though the task asks for none."""
+    yield from (f"the mail {mail.subject!r} was sent" for mail in email.sent())
+
+
 def bigquery_state(cloud: BigQuery, dataset: str) -> dict[str, str]:
     """A hash of the records of each table of a dataset, by its name."""
     return {
@@ -210,14 +216,26 @@ def bigquery_faults(cloud: BigQuery, before: Mapping[str, str]) -> Iterator[str]
 def sheet_rows(sheets: GoogleSheet, spreadsheet: str, sheet: str, columns: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """The filled rows of a sheet, and what is wrong with it as such: it is missing, or has other columns."""
     titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
-    header, *rows = (sheets.values(spreadsheet, sheet) if sheet in titles else []) or [[]]
-    names = [as_text(cell) for cell in header]
+    table = sheets.values(spreadsheet, sheet) if sheet in titles else []
+    names, found = named_rows(table, columns)
     if names != list(columns):
         return [], [f"the sheet {sheet} has the columns {echo(names)}, it should have {echo(list(columns))}"]
-    filled = [row for row in rows if any(as_text(cell) for cell in row)]
-    wide = any(as_text(cell) for row in filled for cell in row[len(columns) :])
-    found = [dict(zip(columns, [*row, *[None] * len(columns)], strict=False)) for row in filled]
+    wide = any(as_text(cell) for row in table[1:] for cell in row[len(columns) :])
     return found, [f"the sheet {sheet} has cells to the right of its columns"] if wide else []
+
+
+def named_rows(table: Sequence[Sequence[Any]], columns: Sequence[str]) -> tuple[list[str], list[dict[str, Any]]]:
+    """The header of a table, and its filled rows by the columns that it should have; what is to the right of these is left out."""
+    header, *rows = table or [[]]
+    filled = [row for row in rows if any(map(as_text, row))]
+    found = [dict(zip(columns, [*row, *[None] * len(columns)], strict=False)) for row in filled]
+    return [as_text(cell) for cell in header], found
+
+
+def other_sheet_faults(sheets: GoogleSheet, spreadsheet: str, sheet: str, before: Sequence[Any]) -> Iterator[str]:
+    """Whether anything but the values of one sheet was changed; `before` is what `other_sheets` told at the start."""
+    if other_sheets(sheets, spreadsheet, sheet) != before:
+        yield "a spreadsheet or sheet was added, removed, shared or changed that had to stay as it was"
 
 
 def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]:
@@ -253,21 +271,22 @@ def log_state(cloud: Logging) -> list[tuple[str, str, str]]:
     return [(row["log"].rsplit("/", 1)[-1], row["severity"], json.dumps(row["payload"], ensure_ascii=False)) for row in rows]
 
 
-def file_faults(
-    files: Workspace, before: Mapping[str, bytes], changed: Iterable[str], folders: Iterable[str] = ()
-) -> Iterator[str]:
+def file_state(files: Workspace) -> dict[str, bytes]:
+    """What a workspace holds, by canonical path."""
+    return {path: files.read(path) for path in files.walk()}
+
+
+def file_faults(files: Workspace, before: Mapping[str, bytes], changed: Iterable[str]) -> Iterator[str]:
     """Files of the start that were changed or removed though the task does not ask for it.
 
     Args:
         files: The workspace.
-        before: What it held, by canonical path.
+        before: What it held, as `file_state` told.
         changed: The paths that may be changed.
-        folders: Paths under which anything may be done.
     """
     free = {files.resolve(path) for path in changed}
-    under = tuple(f"{files.resolve(path)}/" for path in folders)
     for path, data in before.items():
-        if path in free or (under and path.startswith(under)):
+        if path in free:
             continue
         if not files.is_file(path):
             yield f"the file {path} is gone"

@@ -1,14 +1,15 @@
-"""Pieces of plans that several tasks share: reading what comes in pages."""
+"""Pieces of plans that several tasks share: reading what comes in pages, finding a spreadsheet, writing a table."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from agentgym.envs.loca.plan import Step, read
+from agentgym.envs.loca.checks import write_csv
+from agentgym.envs.loca.plan import Step, read, write
 
 Piece = Generator[Step | Sequence[Step], Any, list[Any]]
 """A part of a plan that gives a list; use it with `yield from`."""
@@ -69,6 +70,15 @@ def read_shop(what: str, tool: str, keep: Callable[[dict[str, Any]], Any], **arg
     return found
 
 
+def find_spreadsheet(title: str) -> Step:
+    """The step that lists the spreadsheets for the id of the first with a title."""
+
+    def learn(text: str) -> str:
+        return next(str(each["id"]) for each in json.loads(text) if each["title"] == title)
+
+    return read("Find the spreadsheet.", learn, "list_spreadsheets")
+
+
 def read_table(spreadsheet: str, sheet: str) -> Step:
     """The step that reads a sheet: its `rows`, the header among them, as lists of texts, and how many it has `room` for."""
 
@@ -77,3 +87,14 @@ def read_table(spreadsheet: str, sheet: str) -> Step:
         return {"rows": found["values"], "room": int(re.findall("[0-9]+", found["range"])[-1])}
 
     return read(f"Read the sheet {sheet}.", learn, "get_sheet_data", spreadsheet_id=spreadsheet, sheet=sheet)
+
+
+def write_table(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Step:
+    """The step that writes an output which is a CSV file."""
+    return write(f"Write {path}.", path, "write_file", same=("path",), path=path, content=write_csv(columns, rows))
+
+
+def split_letter(text: str) -> tuple[str, str]:
+    """Subject and text of a letter whose first line is its subject."""
+    subject, _, body = text.partition("\n")
+    return subject.removeprefix("Subject: "), body.strip()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from agentgym.envs.loca.servers.bigquery_files import as_csv, as_lines, load_csv
+from agentgym.envs.loca.servers.cloud import PROJECT
 from agentgym.envs.loca.servers.desk import Desk, iso
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.sql import Engine, named_remedy
@@ -16,9 +17,6 @@ from agentgym.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
     from agentgym.envs.loca.servers.sql_bigquery import GoogleSQL
-
-PROJECT = "local-project"
-"""The project that all is in."""
 
 MAX_ROWS = 10_000
 _ALL = 10_000_000

@@ -126,10 +126,15 @@ class Canvas(CanvasQuizzes):
 
     @tool
     def canvas_list_account_courses(
-        self, account_id: int, with_enrollments: bool | None = None, published: bool | None = None, completed: bool | None = None,
+        self,
+        account_id: int,
+        with_enrollments: bool | None = None,
+        published: bool | None = None,
+        completed: bool | None = None,
         sort: Literal["course_name", "sis_course_id", "teacher", "account_name"] = "course_name",
-        order: Literal["asc", "desc"] = "asc", search_term: Text = None,
-    ) -> list[Row]:  # fmt: skip
+        order: Literal["asc", "desc"] = "asc",
+        search_term: Text = None,
+    ) -> list[Row]:
         """The courses of an account and of those below it: only those with enrollments, published, over (or not so), as asked.
 
         The search term is looked for in name and code; it has at least two characters.
@@ -138,20 +143,24 @@ class Canvas(CanvasQuizzes):
         term, now = _term(search_term), self._now()
         keys = {"course_name": "name", "sis_course_id": "sis_course_id", "teacher": "teacher", "account_name": "account_name"}
         kept = [
-            row for row in self.store.rows(COURSES, account_id)
+            row
+            for row in self.store.rows(COURSES, account_id)
             if with_enrollments in (None, bool(row["enrolled"]))
             and published in (None, row["workflow_state"] != "unpublished")
             and completed in (None, row["workflow_state"] == "completed" or (row["end_at"] or now) < now)
             and (term in row["name"].lower() or term in row["course_code"].lower())
-        ]  # fmt: skip
+        ]
         kept.sort(key=lambda row: (row[keys[sort]] or "").lower(), reverse=order == "desc")
         return [shown(row, "syllabus_body", "enrolled") for row in kept]
 
     @tool
     def canvas_list_account_users(
-        self, account_id: int, sort: Literal["username", "email", "sis_id", "last_login"] = "username",
-        order: Literal["asc", "desc"] = "asc", search_term: Text = None,
-    ) -> list[Row]:  # fmt: skip
+        self,
+        account_id: int,
+        sort: Literal["username", "email", "sis_id", "last_login"] = "username",
+        order: Literal["asc", "desc"] = "asc",
+        search_term: Text = None,
+    ) -> list[Row]:
         """The users of an account and of those below it.
 
         The search term is looked for in name, login id and e-mail address; it has at least two characters.

@@ -115,13 +115,18 @@ class CanvasContent(CanvasCourses):
         """A card for each of your courses that is not over."""
         return [
             {
-                "id": course["id"], "longName": f"{course['name']} - {course['course_code']}", "shortName": course["name"],
-                "originalName": course["name"], "courseCode": course["course_code"], "assetString": f"course_{course['id']}",
-                "href": f"/courses/{course['id']}", "enrollmentType": course["enrollments"][0]["role"],
+                "id": course["id"],
+                "longName": f"{course['name']} - {course['course_code']}",
+                "shortName": course["name"],
+                "originalName": course["name"],
+                "courseCode": course["course_code"],
+                "assetString": f"course_{course['id']}",
+                "href": f"/courses/{course['id']}",
+                "enrollmentType": course["enrollments"][0]["role"],
                 "published": course["workflow_state"] != "unpublished",
             }
             for course in self.canvas_list_courses()
-        ]  # fmt: skip
+        ]
 
     @tool
     def canvas_get_course_grades(self, course_id: int) -> list[Row]:
@@ -190,9 +195,15 @@ class CanvasContent(CanvasCourses):
 
     @tool
     def canvas_create_module(
-        self, course_id: int, name: str, position: int | None = None, unlock_at: Text = None,
-        require_sequential_progress: bool = False, prerequisite_module_ids: list[int] | None = None, published: bool = False,
-    ) -> Row:  # fmt: skip
+        self,
+        course_id: int,
+        name: str,
+        position: int | None = None,
+        unlock_at: Text = None,
+        require_sequential_progress: bool = False,
+        prerequisite_module_ids: list[int] | None = None,
+        published: bool = False,
+    ) -> Row:
         """Create a module in a course that you teach. Positions count from 1; it is the last by default."""
         self._course(course_id, "edit")
         fields: Row = {"require_sequential_progress": require_sequential_progress, "published": published}
@@ -201,11 +212,18 @@ class CanvasContent(CanvasCourses):
 
     @tool
     def canvas_create_module_item(
-        self, course_id: int, module_id: int, title: str,
+        self,
+        course_id: int,
+        module_id: int,
+        title: str,
         type: Literal["Assignment", "Quiz", "File", "Page", "Discussion", "ExternalUrl", "ExternalTool"],
-        content_id: int | None = None, html_url: Text = None, url: Text = None,
-        position: int | None = None, indent: int = 0, published: bool = False,
-    ) -> Row:  # fmt: skip
+        content_id: int | None = None,
+        html_url: Text = None,
+        url: Text = None,
+        position: int | None = None,
+        indent: int = 0,
+        published: bool = False,
+    ) -> Row:
         """Put an item into a module of a course that you teach. Positions count from 1; it is the last by default.
 
         What the item is, is said by content_id; by url for ExternalUrl and ExternalTool; by either for Page.

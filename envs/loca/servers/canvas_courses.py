@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from agentgym.envs.loca.servers.canvas_filling import CanvasFilling, sortable
+from agentgym.envs.loca.servers.canvas_filling import sortable
+from agentgym.envs.loca.servers.canvas_material import CanvasMaterial
 from agentgym.envs.loca.servers.canvas_records import STUDENT, TEACHER, Text, given, line, moment, points, prose, shown
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
@@ -44,7 +45,7 @@ _NOTHING = dict.fromkeys(
 _NOTHING |= {"file_ids": [], "attempt": 0}
 
 
-class CanvasCourses(CanvasFilling):
+class CanvasCourses(CanvasMaterial):
     """Users, courses, assignments, submissions."""
 
     @tool
@@ -93,8 +94,13 @@ class CanvasCourses(CanvasFilling):
 
     @tool
     def canvas_update_user_profile(
-        self, name: Text = None, short_name: Text = None, bio: Text = None, title: Text = None, time_zone: Text = None,
-    ) -> Row:  # fmt: skip
+        self,
+        name: Text = None,
+        short_name: Text = None,
+        bio: Text = None,
+        title: Text = None,
+        time_zone: Text = None,
+    ) -> Row:
         """Change your profile."""
         changes = given(name=line("name", name), sortable_name=name and sortable(name), short_name=line("short_name", short_name))
         changes |= given(bio=prose("bio", bio), title=prose("title", title), time_zone=line("time_zone", time_zone))
@@ -108,8 +114,10 @@ class CanvasCourses(CanvasFilling):
         states = ["active", *(["completed"] if include_ended else [])]
         courses = self.store.rows(
             "SELECT * FROM courses WHERE id IN (SELECT course_id FROM enrollments WHERE user_id = ? AND enrollment_state IN "
-            "(SELECT value FROM json_each(?))) ORDER BY id", me["id"], json.dumps(states),
-        )  # fmt: skip
+            "(SELECT value FROM json_each(?))) ORDER BY id",
+            me["id"],
+            json.dumps(states),
+        )
         now = self._now()
         going = [each for each in courses if include_ended or not _ended(each, now)]
         return self._show_courses([each for each in going if _offered(each) or self._may(each["id"], "edit")])
@@ -122,9 +130,16 @@ class CanvasCourses(CanvasFilling):
 
     @tool
     def canvas_create_course(
-        self, account_id: int, name: str, course_code: Text = None, start_at: Text = None, end_at: Text = None,
-        syllabus_body: Text = None, is_public: bool = False, time_zone: Text = None,
-    ) -> Row:  # fmt: skip
+        self,
+        account_id: int,
+        name: str,
+        course_code: Text = None,
+        start_at: Text = None,
+        end_at: Text = None,
+        syllabus_body: Text = None,
+        is_public: bool = False,
+        time_zone: Text = None,
+    ) -> Row:
         """Create a course, which is not published; a teacher who creates one teaches it."""
         me = self._me()
         teaches = self.store.find("enrollments", user_id=me["id"], type=TEACHER, enrollment_state="active")
@@ -132,18 +147,30 @@ class CanvasCourses(CanvasFilling):
             raise ToolError("permission denied: only administrators and teachers may create courses")
         self._get("accounts", account_id)
         made = self.add_course(
-            name, name if course_code is None else course_code, None if me["admin"] else me["id"], published=False,
+            name,
+            name if course_code is None else course_code,
+            None if me["admin"] else me["id"],
+            published=False,
             start_at=start_at,
-            end_at=end_at, syllabus_body=syllabus_body, is_public=is_public, time_zone=time_zone or "UTC", account_id=account_id,
-        )  # fmt: skip
+            end_at=end_at,
+            syllabus_body=syllabus_body,
+            is_public=is_public,
+            time_zone=time_zone or "UTC",
+            account_id=account_id,
+        )
         self._fresh("courses", made)
         return self.canvas_get_course(made)
 
     @tool
     def canvas_update_course(
-        self, course_id: int, name: Text = None, course_code: Text = None, start_at: Text = None, end_at: Text = None,
+        self,
+        course_id: int,
+        name: Text = None,
+        course_code: Text = None,
+        start_at: Text = None,
+        end_at: Text = None,
         syllabus_body: Text = None,
-    ) -> Row:  # fmt: skip
+    ) -> Row:
         """Change a course that you teach; an empty date takes the date away."""
         self._course(course_id, "edit")
         changes = given(name=line("name", name), course_code=line("course_code", course_code))
@@ -164,9 +191,15 @@ class CanvasCourses(CanvasFilling):
 
     @tool
     def canvas_create_assignment(
-        self, course_id: int, name: str, description: Text = None, points_possible: float | None = None, due_at: Text = None,
-        submission_types: list[str] | None = None, published: bool = False,
-    ) -> Row:  # fmt: skip
+        self,
+        course_id: int,
+        name: str,
+        description: Text = None,
+        points_possible: float | None = None,
+        due_at: Text = None,
+        submission_types: list[str] | None = None,
+        published: bool = False,
+    ) -> Row:
         """Create an assignment in a course that you teach; students see it once it is published."""
         self._course(course_id, "edit")
         types = ["none"] if submission_types is None else submission_types
@@ -175,15 +208,24 @@ class CanvasCourses(CanvasFilling):
 
     @tool
     def canvas_update_assignment(
-        self, course_id: int, assignment_id: int, name: Text = None, description: Text = None,
-        points_possible: float | None = None, due_at: Text = None, published: bool | None = None,
-    ) -> Row:  # fmt: skip
+        self,
+        course_id: int,
+        assignment_id: int,
+        name: Text = None,
+        description: Text = None,
+        points_possible: float | None = None,
+        due_at: Text = None,
+        published: bool | None = None,
+    ) -> Row:
         """Change an assignment of a course that you teach; an empty date takes the date away."""
         self._part("assignments", course_id, assignment_id, "edit")
         changes = given(
-            name=line("name", name), description=prose("description", description), due_at=moment("due_at", due_at),
-            published=published, points_possible=points("points_possible", points_possible),
-        )  # fmt: skip
+            name=line("name", name),
+            description=prose("description", description),
+            due_at=moment("due_at", due_at),
+            published=published,
+            points_possible=points("points_possible", points_possible),
+        )
         self.store.update("assignments", assignment_id, **changes, updated_at=self._tick())
         return self.canvas_get_assignment(course_id, assignment_id)
 
@@ -198,9 +240,14 @@ class CanvasCourses(CanvasFilling):
 
     @tool
     def canvas_submit_assignment(
-        self, course_id: int, assignment_id: int, submission_type: Literal["online_text_entry", "online_url", "online_upload"],
-        body: Text = None, url: Text = None, file_ids: list[int] | None = None,
-    ) -> Row:  # fmt: skip
+        self,
+        course_id: int,
+        assignment_id: int,
+        submission_type: Literal["online_text_entry", "online_url", "online_upload"],
+        body: Text = None,
+        url: Text = None,
+        file_ids: list[int] | None = None,
+    ) -> Row:
         """Hand in an assignment of your own; handing in again replaces what was handed in before.
 
         What you hand in is body for online_text_entry, url for online_url, file_ids (files of your own) for online_upload.
@@ -304,9 +351,10 @@ class CanvasCourses(CanvasFilling):
             "missing": not handed_in and self._overdue(due),
             "submission_comments": self.store.rows(
                 "SELECT c.id, c.author_id, u.name AS author_name, c.comment, c.created_at FROM submission_comments c "
-                "JOIN users u ON u.id = c.author_id WHERE c.submission_id = ? ORDER BY c.id", held["id"],
+                "JOIN users u ON u.id = c.author_id WHERE c.submission_id = ? ORDER BY c.id",
+                held["id"],
             ),
-        }  # fmt: skip
+        }
 
     def _overdue(self, due: str | None) -> bool:
         return due is not None and self._now() > due

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from agentgym.envs.loca.servers.canvas_content import CanvasContent
-from agentgym.envs.loca.servers.canvas_filling import quiz_fields, read_answers
+from agentgym.envs.loca.servers.canvas_material import quiz_fields, read_answers
 from agentgym.envs.loca.servers.canvas_records import Text, given, line, points, prose, shown
 from agentgym.envs.loca.servers.desk import iso
 from agentgym.envs.loca.servers.store import Row
@@ -29,9 +29,15 @@ class CanvasQuizzes(CanvasContent):
 
     @tool
     def canvas_create_quiz(
-        self, course_id: int, title: str, description: Text = None, quiz_type: str = "assignment", time_limit: int | None = None,
-        due_at: Text = None, published: bool = False,
-    ) -> Row:  # fmt: skip
+        self,
+        course_id: int,
+        title: str,
+        description: Text = None,
+        quiz_type: str = "assignment",
+        time_limit: int | None = None,
+        due_at: Text = None,
+        published: bool = False,
+    ) -> Row:
         """Create a quiz in a course that you teach; students see it once it is published.
 
         Types are assignment, practice_quiz, graded_survey and survey; the time limit is in minutes.
@@ -67,10 +73,20 @@ class CanvasQuizzes(CanvasContent):
 
     @tool
     def canvas_update_quiz(
-        self, course_id: int, quiz_id: int, title: Text = None, description: Text = None, quiz_type: Text = None,
-        time_limit: int | None = None, due_at: Text = None, published: bool | None = None, shuffle_answers: bool | None = None,
-        allowed_attempts: int | None = None, scoring_policy: Text = None, access_code: Text = None,
-    ) -> Row:  # fmt: skip
+        self,
+        course_id: int,
+        quiz_id: int,
+        title: Text = None,
+        description: Text = None,
+        quiz_type: Text = None,
+        time_limit: int | None = None,
+        due_at: Text = None,
+        published: bool | None = None,
+        shuffle_answers: bool | None = None,
+        allowed_attempts: int | None = None,
+        scoring_policy: Text = None,
+        access_code: Text = None,
+    ) -> Row:
         """Change a quiz of a course that you teach; an empty date takes the date away.
 
         Types are assignment, practice_quiz, graded_survey and survey; the time limit is in minutes; -1 attempts are as many as one
@@ -98,9 +114,16 @@ class CanvasQuizzes(CanvasContent):
 
     @tool
     def canvas_add_quiz_question(
-        self, course_id: int, quiz_id: int, *, question_name: Text = None, question_text: str, question_type: Text = None,
-        points_possible: float | None = None, answers: list[dict[str, Any]] | None = None,
-    ) -> Row:  # fmt: skip
+        self,
+        course_id: int,
+        quiz_id: int,
+        *,
+        question_name: Text = None,
+        question_text: str,
+        question_type: Text = None,
+        points_possible: float | None = None,
+        answers: list[dict[str, Any]] | None = None,
+    ) -> Row:
         """Add a question to a quiz of a course that you teach.
 
         Types are multiple_choice_question, true_false_question, short_answer_question,
@@ -121,15 +144,23 @@ class CanvasQuizzes(CanvasContent):
 
     @tool
     def canvas_update_quiz_question(
-        self, course_id: int, quiz_id: int, question_id: int, question_name: Text = None, question_text: Text = None,
-        points_possible: float | None = None, answers: list[dict[str, Any]] | None = None,
-    ) -> Row:  # fmt: skip
+        self,
+        course_id: int,
+        quiz_id: int,
+        question_id: int,
+        question_name: Text = None,
+        question_text: Text = None,
+        points_possible: float | None = None,
+        answers: list[dict[str, Any]] | None = None,
+    ) -> Row:
         """Change a question of a quiz of a course that you teach; answers take the place of all there are."""
         self._question(course_id, quiz_id, question_id)
         changes = given(
-            question_name=line("question_name", question_name), question_text=line("question_text", question_text, 64_000),
-            points_possible=points("points_possible", points_possible), answers=None if answers is None else read_answers(answers),
-        )  # fmt: skip
+            question_name=line("question_name", question_name),
+            question_text=line("question_text", question_text, 64_000),
+            points_possible=points("points_possible", points_possible),
+            answers=None if answers is None else read_answers(answers),
+        )
         self.store.update("quiz_questions", question_id, **changes)
         self._recount(quiz_id)
         return self.store.get("quiz_questions", question_id)
@@ -156,9 +187,14 @@ class CanvasQuizzes(CanvasContent):
 
     @tool
     def canvas_create_rubric(
-        self, course_id: int, title: str, description: Text = None, free_form_criterion_comments: bool = False,
-        hide_score_total: bool = False, criteria: list[dict[str, Any]] | None = None,
-    ) -> Row:  # fmt: skip
+        self,
+        course_id: int,
+        title: str,
+        description: Text = None,
+        free_form_criterion_comments: bool = False,
+        hide_score_total: bool = False,
+        criteria: list[dict[str, Any]] | None = None,
+    ) -> Row:
         """Create a rubric in a course that you teach.
 
         A criterion is an object with description, points, long_description and ratings; a rating has description and points.
@@ -166,10 +202,16 @@ class CanvasQuizzes(CanvasContent):
         self._course(course_id, "edit")
         data = [_criterion(number, each) for number, each in enumerate(criteria or [], start=1)]
         made = self._add(
-            "rubrics", course_id=course_id, title=line("title", title), description=prose("description", description),
-            free_form_criterion_comments=free_form_criterion_comments, hide_score_total=hide_score_total, data=data,
-            points_possible=points("the sum of points", float(sum(each["points"] for each in data))), created_at=self._now(),
-        )  # fmt: skip
+            "rubrics",
+            course_id=course_id,
+            title=line("title", title),
+            description=prose("description", description),
+            free_form_criterion_comments=free_form_criterion_comments,
+            hide_score_total=hide_score_total,
+            data=data,
+            points_possible=points("the sum of points", float(sum(each["points"] for each in data))),
+            created_at=self._now(),
+        )
         return _show_rubric(self._fresh("rubrics", made))
 
     def _quiz(self, course_id: int, quiz_id: int, right: str = "edit") -> Row:

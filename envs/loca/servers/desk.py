@@ -42,16 +42,15 @@ class Desk:
 
     Args:
         start: When the episode begins.
-        files: The workspace; an empty one by default.
 
     Attributes:
         clock: The clock.
         files: The workspace.
     """
 
-    def __init__(self, start: datetime = START, files: Workspace | None = None) -> None:
+    def __init__(self, start: datetime = START) -> None:
         self.clock = Clock(start)
-        self.files = Workspace() if files is None else files
+        self.files = Workspace()
         self.files.clock = self.clock.now
         self._drawn = 0
         self._opening: dict[str, object] | None = None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import html as html_entities
-import mimetypes
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +19,7 @@ from email.mime.text import MIMEText
 from email.utils import format_datetime, formataddr, parsedate_to_datetime
 from typing import Any
 
+from agentgym.envs.loca.servers.media_types import BYTES, media_type
 from agentgym.tools import ToolError, echo
 
 MAX_SUBJECT = 998
@@ -322,13 +321,8 @@ def _attachment(name: str, data: bytes) -> Message:
 
 def content_type(name: str) -> str:
     """The media type of a file, by its name; one that is made of parts is given as bytes."""
-    kind = _kinds().guess_type(name)[0] or ""
-    return kind if kind and not kind.startswith(("message/", "multipart/")) else "application/octet-stream"
-
-
-@functools.cache
-def _kinds() -> mimetypes.MimeTypes:
-    return mimetypes.MimeTypes()  # the library's own table, without the files of the machine
+    kind = media_type(name)
+    return BYTES if kind.startswith(("message/", "multipart/")) else kind
 
 
 def _multipart(kind: str, parts: Sequence[Message], seed: str) -> Message:

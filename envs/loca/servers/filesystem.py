@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import mimetypes
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 from typing_extensions import TypedDict
 
+from agentgym.envs.loca.servers.media_types import media_type
 from agentgym.envs.loca.servers.patterns import Patterns
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.textedit import Edit, apply_edits, show_diff
@@ -74,7 +74,7 @@ class Filesystem(Server):
         data = self.desk.files.read(path)
         if len(data) > MAX_MEDIA_BYTES:
             raise ToolError(f"limit exceeded: {len(data)} bytes, at most {MAX_MEDIA_BYTES} can be read as media")
-        kind = _TYPES.guess_type(path)[0] or "application/octet-stream"
+        kind = media_type(path)
         encoded = base64.b64encode(data).decode("ascii")
         family = kind.partition("/")[0]
         if family in ("image", "audio"):
@@ -235,7 +235,6 @@ class Filesystem(Server):
                     yield from self._below(full, f"{relative}/", excluded)
 
 
-_TYPES = mimetypes.MimeTypes()  # the types that Python knows, not those of the host
 _FOLDER_BYTES = 4_096
 
 

@@ -11,6 +11,8 @@ from agentgym.envs.loca.servers.store import Store
 from agentgym.tools import ToolError, Toolset
 
 ItemT = TypeVar("ItemT")
+_PAGE = 100
+"""The most items of a page."""
 
 
 class Server(Toolset):
@@ -55,20 +57,19 @@ class Server(Toolset):
         """Let go of what the server holds outside of this process's memory; most hold nothing."""
 
 
-def page_of(items: Sequence[ItemT], page: int, size: int, most: int = 100) -> list[ItemT]:
+def page_of(items: Sequence[ItemT], page: int, size: int) -> list[ItemT]:
     """One page of a listing.
 
     Args:
         items: All of it.
         page: Which page, from 1 on; one after the last is empty.
-        size: Items a page.
-        most: The most items a page may have.
+        size: Items a page, at most 100.
 
     Raises:
         ToolError: The page or its size is out of range.
     """
     if page < 1:
         raise ToolError(f"invalid argument: page must be at least 1, got {page}")
-    if not 1 <= size <= most:
-        raise ToolError(f"invalid argument: a page holds 1 to {most} items, got {size}")
+    if not 1 <= size <= _PAGE:
+        raise ToolError(f"invalid argument: a page holds 1 to {_PAGE} items, got {size}")
     return list(items[(page - 1) * size : page * size])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -224,15 +224,13 @@ class Engine:
         if data and data[0] != "[]":
             live.execute(f"INSERT INTO {path(name)} SELECT {unpacked(columns)}", list(data))
 
-    def columns_of(
-        self, name: TableName, before: Sequence[Column] = (), renamed: Mapping[str, str] | None = None
-    ) -> tuple[Column, ...]:
+    def columns_of(self, name: TableName, before: Sequence[Column] = ()) -> tuple[Column, ...]:
         """The columns of a table as DuckDB has them, with comments and keys of columns that it had before."""
         sql = (
             "SELECT column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
             "WHERE schema_name = $1 AND table_name = $2 ORDER BY column_index"
         )
-        old = {(renamed or {}).get(column.name, column.name).lower(): column for column in before}
+        old = {column.name.lower(): column for column in before}
         found = []
         for label, kind, nullable, default in self._open().execute(sql, list(name)).fetchall():
             held = old.get(label.lower(), Column(label, kind))

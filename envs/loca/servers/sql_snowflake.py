@@ -309,9 +309,5 @@ class SnowSQL(Warehouse):
                 node.replace(made)
 
 
-def _table_kind(table: Table) -> str:
-    return "VIEW" if table.view else "BASE TABLE"
-
-
 def _listing(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Rows:
     return Rows(list(names), ["VARCHAR"] * len(names), [list(record) for record in records], len(records))

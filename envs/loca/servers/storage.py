@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
-import mimetypes
 import re
 from datetime import datetime, timedelta
 
 from agentgym.envs.loca.servers.checksums import crc32c
 from agentgym.envs.loca.servers.cloud import REGIONS, check_name, check_one_of, check_range, page_token, read_token
 from agentgym.envs.loca.servers.desk import iso
+from agentgym.envs.loca.servers.media_types import media_type
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.signed_urls import read_url, sign_url
 from agentgym.envs.loca.servers.store import Row
@@ -317,7 +316,7 @@ class Storage(Server):
         last = self.store.value("SELECT max(generation) FROM objects WHERE bucket = ? AND name = ?", *key) or 0
         record = {
             "bucket": bucket["name"], "name": name, "generation": max(last + 1, int(when.timestamp()) * 1_000_000),
-            "created": at, "updated": at, "deleted": None, "content_type": content_type or _content_type(name),
+            "created": at, "updated": at, "deleted": None, "content_type": content_type or media_type(name),
             "storage_class": CLASSES[0], "size": len(data), "md5": _base64(hashlib.md5(data).digest()),
             "crc32c": _base64(crc32c(data).to_bytes(4, "big")),
         }  # fmt: skip
@@ -382,13 +381,3 @@ def _show(row: Row) -> Row:
 
 def _base64(digest: bytes) -> str:
     return base64.b64encode(digest).decode()
-
-
-@functools.cache
-def _types() -> mimetypes.MimeTypes:
-    # An instance of its own knows the types of the library and none of the host's.
-    return mimetypes.MimeTypes()
-
-
-def _content_type(name: str) -> str:
-    return _types().guess_type(name)[0] or "application/octet-stream"

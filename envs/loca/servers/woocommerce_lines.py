@@ -28,10 +28,19 @@ UNTAXED = "untaxed"
 _FIELDS = ("billing", "shipping", "payment_method", "payment_method_title", "transaction_id", "customer_note")
 _KINDS = {"line_items": "line_item", "shipping_lines": "shipping", "fee_lines": "fee"}
 _NEW_ITEM: Row = {
-    "name": "", "product_id": None, "variation_id": None, "quantity": 1, "subtotal": 0, "subtotal_tax": 0, "total": 0,
+    "name": "",
+    "product_id": None,
+    "variation_id": None,
+    "quantity": 1,
+    "subtotal": 0,
+    "subtotal_tax": 0,
+    "total": 0,
     "total_tax": 0,
-    "reduced": 0, "code": "", "taxes": [], "meta_data": [],
-}  # fmt: skip
+    "reduced": 0,
+    "code": "",
+    "taxes": [],
+    "meta_data": [],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +211,7 @@ class Lines(Terms):
             f"the order must be worth {coupon['maximum_amount']} at most": 0 < cents(coupon["maximum_amount"]) < worth,
             "it is for other customers": emails and not any(fnmatchcase(by_user["email"], pattern) for pattern in emails),
             "it cannot be used together with others": coupon["individual_use"] and together > 1,
-        }  # fmt: skip
+        }
         return next((why for why, holds in reasons.items() if holds), "")
 
     def _uses(self, coupon: Row, order: Row | None = None, by_user: Row | None = None) -> int:

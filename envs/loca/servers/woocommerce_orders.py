@@ -14,11 +14,24 @@ from agentgym.envs.loca.servers.woocommerce_shop import ADDRESS
 from agentgym.tools import ToolError, echo, tool
 
 _NEW: Row = {
-    "status": "pending", "currency": "", "customer_id": None, "date_created": "", "date_modified": "", "date_paid": None,
-    "date_completed": None, "booked": False, "details": {
-        "billing": {}, "shipping": {}, "payment_method": "", "payment_method_title": "", "transaction_id": "", "customer_note": "",
-    }, "meta_data": [],
-}  # fmt: skip
+    "status": "pending",
+    "currency": "",
+    "customer_id": None,
+    "date_created": "",
+    "date_modified": "",
+    "date_paid": None,
+    "date_completed": None,
+    "booked": False,
+    "details": {
+        "billing": {},
+        "shipping": {},
+        "payment_method": "",
+        "payment_method_title": "",
+        "transaction_id": "",
+        "customer_note": "",
+    },
+    "meta_data": [],
+}
 _DATES = ("date_created", "date_paid", "date_completed")
 _SUMS = ("discount_total", "discount_tax", "shipping_total", "shipping_tax", "cart_tax", "total", "total_tax")
 _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?1 OR variation_id = ?1)"
@@ -166,11 +179,14 @@ class Orders(Lines):
         delete: list[int] | None = None,
     ) -> dict[str, list[Row]]:
         """Create, update (each with its `id`) and delete (for good) up to 100 orders; an item that fails shows its error."""
-        return self._batch("shop_order", {
-            "create": (create, self.woo_orders_create),
-            "update": (update, lambda data: self.woo_orders_update(id_of(data), data)),
-            "delete": (delete, lambda number: self.woo_orders_delete(number, force=True)),
-        })  # fmt: skip
+        return self._batch(
+            "shop_order",
+            {
+                "create": (create, self.woo_orders_create),
+                "update": (update, lambda data: self.woo_orders_update(id_of(data), data)),
+                "delete": (delete, lambda number: self.woo_orders_delete(number, force=True)),
+            },
+        )
 
     @tool
     def woo_orders_notes_create(self, orderId: int, note: str, customerNote: bool = False) -> Row:
@@ -219,7 +235,7 @@ class Orders(Lines):
     def _note(self, order_id: int, note: str, customer_note: bool = False, author: str = "system") -> int:
         return self.store.insert(
             "notes", order_id=order_id, author=author, note=note, customer_note=customer_note, date_created=self._now()
-        )  # fmt: skip
+        )
 
     def _refunded(self, order_id: int) -> int:
         return int(self.store.value("SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = ?", order_id))
@@ -227,7 +243,7 @@ class Orders(Lines):
     def _refund(self, order_id: int, amount: int, reason: str, lines: list[Row], paid: bool = False) -> int:
         return self.store.insert(
             "refunds", order_id=order_id, amount=amount, reason=reason, date_created=self._now(), refunded_payment=paid, lines=lines
-        )  # fmt: skip
+        )
 
     def _check_refunded(self, order_id: int) -> None:
         total, refunded = self.store.value("SELECT total FROM orders WHERE id = ?", order_id), self._refunded(order_id)
@@ -266,10 +282,17 @@ class Orders(Lines):
         details = row["details"]
         kinds = {kind: [item for item in items if item["type"] == kind] for kind in ("line_item", "shipping", "fee", "coupon")}
         return {
-            "id": row["id"], "number": str(row["id"]), "status": row["status"], "currency": row["currency"],
-            **self._dates(row, "date_created", "date_modified", *_DATES[1:]), **{name: money(row[name]) for name in _SUMS},
-            "prices_include_tax": False, "customer_id": row["customer_id"] or 0,
-            **details, "billing": {**ADDRESS, "email": "", **details["billing"]}, "shipping": {**ADDRESS, **details["shipping"]},
+            "id": row["id"],
+            "number": str(row["id"]),
+            "status": row["status"],
+            "currency": row["currency"],
+            **self._dates(row, "date_created", "date_modified", *_DATES[1:]),
+            **{name: money(row[name]) for name in _SUMS},
+            "prices_include_tax": False,
+            "customer_id": row["customer_id"] or 0,
+            **details,
+            "billing": {**ADDRESS, "email": "", **details["billing"]},
+            "shipping": {**ADDRESS, **details["shipping"]},
             "line_items": [_shown_line(item) for item in kinds["line_item"]],
             "tax_lines": _tax_lines(items, rates),
             "shipping_lines": [
@@ -283,25 +306,34 @@ class Orders(Lines):
                 {"id": item["id"], "code": item["code"], "discount": money(item["total"]), "discount_tax": money(item["total_tax"])}
                 for item in kinds["coupon"]
             ],
-            "refunds": refunds, "meta_data": row["meta_data"],
-        }  # fmt: skip
+            "refunds": refunds,
+            "meta_data": row["meta_data"],
+        }
 
 
 def _sums(item: Row) -> Row:
     return {
-        "total": money(item["total"]), "total_tax": money(item["total_tax"]), "taxes": item["taxes"],
+        "total": money(item["total"]),
+        "total_tax": money(item["total_tax"]),
+        "taxes": item["taxes"],
         "meta_data": item["meta_data"],
-    }  # fmt: skip
+    }
 
 
 def _shown_line(item: Row) -> Row:
     return {
-        "id": item["id"], "name": item["name"], "product_id": item["product_id"] or 0, "variation_id": item["variation_id"] or 0,
-        "quantity": item["quantity"], "tax_class": "" if item["code"] == UNTAXED else item["code"],
+        "id": item["id"],
+        "name": item["name"],
+        "product_id": item["product_id"] or 0,
+        "variation_id": item["variation_id"] or 0,
+        "quantity": item["quantity"],
+        "tax_class": "" if item["code"] == UNTAXED else item["code"],
         "subtotal": money(item["subtotal"]),
-        "subtotal_tax": money(item["subtotal_tax"]), **_sums(item), "sku": item["sku"] or "",
+        "subtotal_tax": money(item["subtotal_tax"]),
+        **_sums(item),
+        "sku": item["sku"] or "",
         "price": round(item["total"] / item["quantity"] / 100, 6),
-    }  # fmt: skip
+    }
 
 
 def _tax_lines(items: list[Row], rates: dict[int, Row]) -> list[Row]:
@@ -313,9 +345,13 @@ def _tax_lines(items: list[Row], rates: dict[int, Row]) -> list[Row]:
             sums["shipping_tax_total" if item["type"] == "shipping" else "tax_total"] += cents(tax["total"])
     return [
         {
-            "rate_id": number, "rate_code": "-".join(filter(None, [rate["country"], rate["state"], rate["name"].upper()])),
-            "label": rate["name"], "compound": rate["compound"], "rate_percent": float(rate["rate"]),
+            "rate_id": number,
+            "rate_code": "-".join(filter(None, [rate["country"], rate["state"], rate["name"].upper()])),
+            "label": rate["name"],
+            "compound": rate["compound"],
+            "rate_percent": float(rate["rate"]),
             **{name: money(worth) for name, worth in found[number].items()},
         }
-        for number in sorted(found) for rate in [rates[number]]
-    ]  # fmt: skip
+        for number in sorted(found)
+        for rate in [rates[number]]
+    ]

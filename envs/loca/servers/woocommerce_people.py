@@ -13,19 +13,45 @@ from agentgym.tools import ToolError, echo, tool
 
 _NAMES = ("email", "username", "first_name", "last_name")
 _CUSTOMER: Row = {
-    "email": "", "username": "", "first_name": "", "last_name": "", "role": "customer", "date_created": "", "date_modified": "",
-    "details": {"billing": {}, "shipping": {}}, "meta_data": [],
-}  # fmt: skip
+    "email": "",
+    "username": "",
+    "first_name": "",
+    "last_name": "",
+    "role": "customer",
+    "date_created": "",
+    "date_modified": "",
+    "details": {"billing": {}, "shipping": {}},
+    "meta_data": [],
+}
 PAYING = "SELECT DISTINCT customer_id FROM orders WHERE status IN ('completed', 'processing') AND customer_id IS NOT NULL"
 """SQL: the customers with an order that is paid."""
 _COUPON: Row = {
-    "code": "", "amount": "0.00", "status": "publish", "discount_type": "fixed_cart", "description": "", "date_expires": None,
-    "usage_count": 0, "date_created": "", "date_modified": "", "details": {
-        "individual_use": False, "product_ids": [], "excluded_product_ids": [], "usage_limit": None, "usage_limit_per_user": None,
-        "limit_usage_to_x_items": None, "free_shipping": False, "product_categories": [], "excluded_product_categories": [],
-        "exclude_sale_items": False, "minimum_amount": "0.00", "maximum_amount": "0.00", "email_restrictions": [],
-    }, "meta_data": [],
-}  # fmt: skip
+    "code": "",
+    "amount": "0.00",
+    "status": "publish",
+    "discount_type": "fixed_cart",
+    "description": "",
+    "date_expires": None,
+    "usage_count": 0,
+    "date_created": "",
+    "date_modified": "",
+    "details": {
+        "individual_use": False,
+        "product_ids": [],
+        "excluded_product_ids": [],
+        "usage_limit": None,
+        "usage_limit_per_user": None,
+        "limit_usage_to_x_items": None,
+        "free_shipping": False,
+        "product_categories": [],
+        "excluded_product_categories": [],
+        "exclude_sale_items": False,
+        "minimum_amount": "0.00",
+        "maximum_amount": "0.00",
+        "email_restrictions": [],
+    },
+    "meta_data": [],
+}
 
 
 class People(Refunds):
@@ -198,15 +224,20 @@ class People(Refunds):
         paying = {row["id"] for row in self.store.rows(sql, ids)}
         return [
             {
-                "id": row["id"], **self._dates(row, "date_created", "date_modified"), "email": row["email"],
+                "id": row["id"],
+                **self._dates(row, "date_created", "date_modified"),
+                "email": row["email"],
                 "first_name": row["first_name"],
-                "last_name": row["last_name"], "role": row["role"], "username": row["username"],
+                "last_name": row["last_name"],
+                "role": row["role"],
+                "username": row["username"],
                 "billing": {**ADDRESS, "email": "", **row["details"]["billing"]},
                 "shipping": {**ADDRESS, **row["details"]["shipping"]},
-                "is_paying_customer": row["id"] in paying, "meta_data": row["meta_data"],
+                "is_paying_customer": row["id"] in paying,
+                "meta_data": row["meta_data"],
             }
             for row in self._by_ids("customers", ids)
-        ]  # fmt: skip
+        ]
 
     def _add_coupon(self, data: Row) -> int:
         base: Row = {**_COUPON, "usage_count": data.get("usage_count", 0), "date_created": data["date_created"]}
@@ -237,9 +268,12 @@ class People(Refunds):
     def _shown_coupon(self, row: Row) -> Row:
         names = ("id", "code", "amount", "status", "discount_type", "description")
         return {
-            **{name: row[name] for name in names}, **self._dates(row, "date_created", "date_modified", "date_expires"),
-            "usage_count": self._uses(row), **row["details"], "meta_data": row["meta_data"],
-        }  # fmt: skip
+            **{name: row[name] for name in names},
+            **self._dates(row, "date_created", "date_modified", "date_expires"),
+            "usage_count": self._uses(row),
+            **row["details"],
+            "meta_data": row["meta_data"],
+        }
 
 
 def _merged_customer(row: Row, data: Row, now: str) -> Row:

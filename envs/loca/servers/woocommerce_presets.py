@@ -71,16 +71,30 @@ def _insert(table: str, columns: str, *values: object) -> str:
 def _statements() -> list[str]:
     made = [
         _insert(
-            "categories", "name, slug, parent, description, display, menu_order",
-            "Uncategorized", "uncategorized", 0, "", "default", 0,
+            "categories",
+            "name, slug, parent, description, display, menu_order",
+            "Uncategorized",
+            "uncategorized",
+            0,
+            "",
+            "default",
+            0,
         ),
         _insert(
-            "customers", "email, username, first_name, last_name, role, date_created, date_modified, details, meta_data",
-            "admin@woocommerce.local", "admin", "Shop", "Admin", "administrator", "2024-01-01T00:00:00", "2024-01-01T00:00:00",
-            {"billing": {}, "shipping": {}}, [],
+            "customers",
+            "email, username, first_name, last_name, role, date_created, date_modified, details, meta_data",
+            "admin@woocommerce.local",
+            "admin",
+            "Shop",
+            "Admin",
+            "administrator",
+            "2024-01-01T00:00:00",
+            "2024-01-01T00:00:00",
+            {"billing": {}, "shipping": {}},
+            [],
         ),
         _insert("zones", "id, name, menu_order", 0, "Locations not covered by your other zones", 0),
-    ]  # fmt: skip
+    ]
     for slug, name in (("standard", "Standard rate"), ("reduced-rate", "Reduced rate"), ("zero-rate", "Zero rate")):
         made.append(_insert("tax_classes", "slug, name", slug, name))
     for order, (key, title, text, enabled, supports) in enumerate(_GATEWAYS):

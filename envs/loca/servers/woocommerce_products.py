@@ -12,24 +12,61 @@ from agentgym.envs.loca.servers.woocommerce_shop import SITE, Shop, slug_of, sta
 from agentgym.tools import ToolError, echo, tool
 
 _DETAILS: Row = {
-    "catalog_visibility": "visible", "description": "", "short_description": "", "date_on_sale_from": None, "date_on_sale_to": None,
-    "virtual": False, "downloadable": False, "tax_status": "taxable", "tax_class": "", "sold_individually": False, "weight": "",
-    "dimensions": {"length": "", "width": "", "height": ""}, "reviews_allowed": True, "purchase_note": "", "images": [],
+    "catalog_visibility": "visible",
+    "description": "",
+    "short_description": "",
+    "date_on_sale_from": None,
+    "date_on_sale_to": None,
+    "virtual": False,
+    "downloadable": False,
+    "tax_status": "taxable",
+    "tax_class": "",
+    "sold_individually": False,
+    "weight": "",
+    "dimensions": {"length": "", "width": "", "height": ""},
+    "reviews_allowed": True,
+    "purchase_note": "",
+    "images": [],
     "attributes": [],
-    "default_attributes": [], "menu_order": 0,
-}  # fmt: skip
+    "default_attributes": [],
+    "menu_order": 0,
+}
 _NEW: Row = {
-    "parent_id": None, "name": "", "slug": "", "type": "simple", "status": "publish", "sku": "", "regular_price": "",
+    "parent_id": None,
+    "name": "",
+    "slug": "",
+    "type": "simple",
+    "status": "publish",
+    "sku": "",
+    "regular_price": "",
     "sale_price": "",
-    "price": "", "on_sale": False, "featured": False, "manage_stock": False, "stock_quantity": None, "stock_status": "instock",
-    "backorders": "no", "low_stock_amount": None, "total_sales": 0, "average_rating": "0.00", "rating_count": 0, "date_created": "",
-    "date_modified": "", "details": _DETAILS, "meta_data": [],
-}  # fmt: skip
+    "price": "",
+    "on_sale": False,
+    "featured": False,
+    "manage_stock": False,
+    "stock_quantity": None,
+    "stock_status": "instock",
+    "backorders": "no",
+    "low_stock_amount": None,
+    "total_sales": 0,
+    "average_rating": "0.00",
+    "rating_count": 0,
+    "date_created": "",
+    "date_modified": "",
+    "details": _DETAILS,
+    "meta_data": [],
+}
 _COLUMNS = _NEW.keys() & ProductData.__annotations__.keys() - {"meta_data"}
 _ORDERS = {
-    "date": "date_created", "id": "id", "include": "id", "title": "name", "slug": "slug", "price": "CAST(price AS REAL)",
-    "popularity": "total_sales", "rating": "CAST(average_rating AS REAL)",
-}  # fmt: skip
+    "date": "date_created",
+    "id": "id",
+    "include": "id",
+    "title": "name",
+    "slug": "slug",
+    "price": "CAST(price AS REAL)",
+    "popularity": "total_sales",
+    "rating": "CAST(average_rating AS REAL)",
+}
 _IN_CATEGORY = """id IN (SELECT product_id FROM product_categories WHERE term_id IN (
   WITH RECURSIVE tree(id) AS (SELECT value FROM json_each(?) UNION SELECT c.id FROM categories AS c JOIN tree ON c.parent = tree.id)
   SELECT id FROM tree))"""
@@ -175,11 +212,14 @@ class Products(Shop):
         delete: list[int] | None = None,
     ) -> dict[str, list[Row]]:
         """Create, update (each with its `id`) and delete (for good) up to 100 products; an item that fails shows its error."""
-        return self._batch("product", {
-            "create": (create, self.woo_products_create),
-            "update": (update, lambda data: self.woo_products_update(id_of(data), data)),
-            "delete": (delete, lambda key: self.woo_products_delete(key, force=True)),
-        })  # fmt: skip
+        return self._batch(
+            "product",
+            {
+                "create": (create, self.woo_products_create),
+                "update": (update, lambda data: self.woo_products_update(id_of(data), data)),
+                "delete": (delete, lambda key: self.woo_products_delete(key, force=True)),
+            },
+        )
 
     @tool
     def woo_products_variations_list(self, productId: int, perPage: int = 10, page: int = 1) -> list[Row]:
@@ -307,12 +347,23 @@ class Products(Shop):
         details = row.pop("details")
         meta = row.pop("meta_data")
         return {
-            "id": row["id"], "name": row["name"], "slug": row["slug"], "permalink": f"{SITE}/product/{row['slug']}/",
-            **self._dates(row, "date_created", "date_modified"), **{k: v for k, v in row.items() if not k.startswith("date_")},
-            **details, **self._dates(details, "date_on_sale_from", "date_on_sale_to"), "purchasable": row["price"] != "",
-            "backorders_allowed": row["backorders"] != "no", "backordered": row["stock_status"] == "onbackorder",
-            "parent_id": row["parent_id"] or 0, "categories": categories, "tags": tags, "variations": variations, "meta_data": meta,
-        }  # fmt: skip
+            "id": row["id"],
+            "name": row["name"],
+            "slug": row["slug"],
+            "permalink": f"{SITE}/product/{row['slug']}/",
+            **self._dates(row, "date_created", "date_modified"),
+            **{k: v for k, v in row.items() if not k.startswith("date_")},
+            **details,
+            **self._dates(details, "date_on_sale_from", "date_on_sale_to"),
+            "purchasable": row["price"] != "",
+            "backorders_allowed": row["backorders"] != "no",
+            "backordered": row["stock_status"] == "onbackorder",
+            "parent_id": row["parent_id"] or 0,
+            "categories": categories,
+            "tags": tags,
+            "variations": variations,
+            "meta_data": meta,
+        }
 
 
 def _is_on_sale(row: Row, details: Row, now: str) -> bool:

@@ -69,13 +69,21 @@ class Refunds(Orders):
     def _shown_refund(self, row: Row) -> Row:
         named = {item["id"]: item for item in self.store.find("items", order_id=row["order_id"])}
         return {
-            "id": row["id"], **self._dates(row, "date_created"), "amount": money(row["amount"]), "reason": row["reason"],
-            "refunded_by": 1, "refunded_payment": row["refunded_payment"], "line_items": [
+            "id": row["id"],
+            **self._dates(row, "date_created"),
+            "amount": money(row["amount"]),
+            "reason": row["reason"],
+            "refunded_by": 1,
+            "refunded_payment": row["refunded_payment"],
+            "line_items": [
                 {
-                    "id": line["id"], "name": named[line["id"]]["name"], "product_id": named[line["id"]]["product_id"] or 0,
-                    "quantity": -line["quantity"], "total": money(-line["total"]),
+                    "id": line["id"],
+                    "name": named[line["id"]]["name"],
+                    "product_id": named[line["id"]]["product_id"] or 0,
+                    "quantity": -line["quantity"],
+                    "total": money(-line["total"]),
                     "taxes": [{"id": tax["id"], "total": money(-tax["total"])} for tax in line["taxes"]],
                 }
                 for line in row["lines"]
             ],
-        }  # fmt: skip
+        }

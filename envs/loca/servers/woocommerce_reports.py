@@ -58,14 +58,21 @@ class Reports(People):
         for group in groups.values():
             group["sales"] = group.pop("total") - group["refunds"]
         in_all = {name: sum(sums[name] for sums in groups.values()) for name in next(iter(groups.values()))}
-        return [{
-            "total_sales": money(in_all["sales"]), "net_sales": money(in_all["sales"] - in_all["tax"] - in_all["shipping"]),
-            "average_sales": money(in_all["sales"] // len(groups)), "total_orders": in_all["orders"],
-            "total_items": in_all["items"],
-            **{f"total_{name}": money(in_all[name]) for name in ("tax", "shipping", "refunds", "discount")},
-            "totals_grouped_by": "month" if monthly else "day", "total_customers": in_all["customers"],
-            "totals": {day: {name: money(n) if name in _MONEY else n for name, n in sums.items()} for day, sums in groups.items()},
-        }]  # fmt: skip
+        return [
+            {
+                "total_sales": money(in_all["sales"]),
+                "net_sales": money(in_all["sales"] - in_all["tax"] - in_all["shipping"]),
+                "average_sales": money(in_all["sales"] // len(groups)),
+                "total_orders": in_all["orders"],
+                "total_items": in_all["items"],
+                **{f"total_{name}": money(in_all[name]) for name in ("tax", "shipping", "refunds", "discount")},
+                "totals_grouped_by": "month" if monthly else "day",
+                "total_customers": in_all["customers"],
+                "totals": {
+                    day: {name: money(n) if name in _MONEY else n for name, n in sums.items()} for day, sums in groups.items()
+                },
+            }
+        ]
 
     @tool
     def woo_reports_top_sellers(
@@ -109,11 +116,15 @@ class Reports(People):
         best = {row["product_id"]: row for row in page_of(self.store.rows(sql, *values), page, perPage)}
         return [
             {
-                "product_id": row["id"], "name": row["name"], "sku": row["sku"], "items_sold": best[row["id"]]["items"],
-                "net_revenue": money(best[row["id"]]["total"]), "orders_count": best[row["id"]]["orders"],
+                "product_id": row["id"],
+                "name": row["name"],
+                "sku": row["sku"],
+                "items_sold": best[row["id"]]["items"],
+                "net_revenue": money(best[row["id"]]["total"]),
+                "orders_count": best[row["id"]]["orders"],
             }
             for row in self._by_ids("products", best)
-        ]  # fmt: skip
+        ]
 
     @tool
     def woo_reports_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:

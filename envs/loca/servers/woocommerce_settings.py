@@ -33,15 +33,31 @@ _TOOLS = {
 }
 _CURRENCIES = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "CNY": "¥"}
 Topic = Literal[
-    "coupon.created", "coupon.updated", "coupon.deleted", "customer.created", "customer.updated", "customer.deleted",
-    "order.created", "order.updated", "order.deleted", "product.created", "product.updated", "product.deleted",
-]  # fmt: skip
+    "coupon.created",
+    "coupon.updated",
+    "coupon.deleted",
+    "customer.created",
+    "customer.updated",
+    "customer.deleted",
+    "order.created",
+    "order.updated",
+    "order.deleted",
+    "product.created",
+    "product.updated",
+    "product.deleted",
+]
 HookStatus = Literal["active", "paused", "disabled"]
 ToolId = Literal[
-    "clear_transients", "clear_expired_transients", "clear_orphaned_variations", "add_order_indexes", "recount_terms",
+    "clear_transients",
+    "clear_expired_transients",
+    "clear_orphaned_variations",
+    "add_order_indexes",
+    "recount_terms",
     "reset_roles",
-    "clear_sessions", "clear_template_cache", "clear_system_status_theme_info_cache",
-]  # fmt: skip
+    "clear_sessions",
+    "clear_template_cache",
+    "clear_system_status_theme_info_cache",
+]
 GroupId = Literal["general", "products", "tax", "shipping", "checkout", "account", "email", "integration", "advanced", "rest-api"]
 
 
@@ -128,10 +144,17 @@ class Settings(Reports):
             raise ToolError(f"invalid argument: rate must be at most 1000 percent, got {echo(rate)}")
         if self.store.value("SELECT 1 FROM tax_classes WHERE slug = ?", class_) is None:
             raise ToolError(f"not found: there is no tax class {echo(class_)}")
-        return self.woo_tax_rates_get(self.store.insert("tax_rates", **{
-            "country": country.strip().upper(), "state": state.strip().upper(), "rate": f"{float(percent):.4f}", "name": name,
-            "priority": priority, "compound": compound, "shipping": shipping, "class": class_,
-        }))  # fmt: skip
+        fields = {
+            "country": country.strip().upper(),
+            "state": state.strip().upper(),
+            "rate": f"{float(percent):.4f}",
+            "name": name,
+            "priority": priority,
+            "compound": compound,
+            "shipping": shipping,
+            "class": class_,
+        }
+        return self.woo_tax_rates_get(self.store.insert("tax_rates", **fields))
 
     @tool
     def woo_tax_classes_list(self) -> list[Row]:
@@ -146,18 +169,22 @@ class Settings(Reports):
         counts = self.store.rows("SELECT type, count(*) AS count FROM products GROUP BY type ORDER BY type")
         return {
             "environment": {
-                "home_url": SITE, "site_url": SITE, "store_id": "loca",
+                "home_url": SITE,
+                "site_url": SITE,
+                "store_id": "loca",
                 "default_timezone": f"UTC{float(self._setting('gmt_offset')):+g}",
                 "date": self._dates({"now": stamp(self.desk.clock.now())}, "now"),
             },
             "database": {"database_tables": {name: self.store.value(f"SELECT count(*) FROM {name}") for name in tables}},
             "settings": {
-                "api_enabled": True, "currency": currency, "currency_symbol": _CURRENCIES.get(currency, currency),
+                "api_enabled": True,
+                "currency": currency,
+                "currency_symbol": _CURRENCIES.get(currency, currency),
                 "number_of_decimals": int(self._setting("woocommerce_price_num_decimals")),
                 "taxes_enabled": self._setting("woocommerce_calc_taxes") == "yes",
             },
             "post_type_counts": counts,
-        }  # fmt: skip
+        }
 
     @tool
     def woo_system_tools_list(self) -> list[Row]:
@@ -249,9 +276,16 @@ def _zone(row: Row) -> Row:
 def _method(row: Row, order: int) -> Row:
     title, text, _ = _METHODS[row["method_id"]]
     return {
-        "id": row["id"], "instance_id": row["id"], "title": row["settings"]["title"], "order": order, "enabled": row["enabled"],
-        "method_id": row["method_id"], "method_title": title, "method_description": text, "settings": _settings(row["settings"]),
-    }  # fmt: skip
+        "id": row["id"],
+        "instance_id": row["id"],
+        "title": row["settings"]["title"],
+        "order": order,
+        "enabled": row["enabled"],
+        "method_id": row["method_id"],
+        "method_title": title,
+        "method_description": text,
+        "settings": _settings(row["settings"]),
+    }
 
 
 def _rate(row: Row) -> Row:
@@ -261,9 +295,11 @@ def _rate(row: Row) -> Row:
 def _gateway(row: Row) -> Row:
     names = ("id", "title", "description", "enabled", "method_title")
     return {
-        **{name: row[name] for name in names}, "order": row["menu_order"], "method_supports": row["supports"],
+        **{name: row[name] for name in names},
+        "order": row["menu_order"],
+        "method_supports": row["supports"],
         "settings": _settings(row["settings"]),
-    }  # fmt: skip
+    }
 
 
 def _settings(held: Row) -> Row:

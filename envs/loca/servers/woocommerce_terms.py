@@ -87,9 +87,17 @@ class Terms(Products):
         if self.store.value("SELECT 1 FROM categories WHERE name = ? COLLATE NOCASE AND parent = ?", data["name"], parent):
             raise ToolError(f"conflict: there is a category {echo(data['name'])} with this parent already")
         slug = slug_of(data.get("slug") or data["name"], self._values("categories", "slug"))
-        made = self.store.insert("categories", **{
-            "description": "", "display": "default", "menu_order": 0, **data, "parent": parent, "slug": slug,
-        })  # fmt: skip
+        made = self.store.insert(
+            "categories",
+            **{
+                "description": "",
+                "display": "default",
+                "menu_order": 0,
+                **data,
+                "parent": parent,
+                "slug": slug,
+            },
+        )
         return self._shown_terms("categories", [made])[0]
 
     def _shown_terms(self, table: str, ids: list[int]) -> list[Row]:

@@ -19,6 +19,7 @@ from agentgym.envs.loca.checks import (
     csv_rows,
     exact,
     file_faults,
+    file_state,
     log_state,
     number,
     row_faults,
@@ -27,6 +28,7 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import people
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.google_cloud import GoogleCloud
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
@@ -112,7 +114,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             "critical": {s[0]: s[1] for s, drop in bad.items() if drop > CRITICAL},
             "entries": log_state(cloud),
             "tables": bigquery_state(cloud, DATASET),
-            "files": {path: files.read(path) for path in files.walk()},
+            "files": file_state(files),
         }
 
     def _kinds(self, size: int) -> list[str]:
@@ -176,10 +178,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                   message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
             for s, drop in bad.items() if drop > CRITICAL
         ]  # fmt: skip
-        yield [
-            write(f"Write {RESULT}.", RESULT, "write_file", same=("path",), path=RESULT, content=write_csv(COLUMNS, rows)),
-            *entries,
-        ]
+        yield [write_table(RESULT, COLUMNS, rows), *entries]
 
     def describe(self) -> Iterable[ToolCall]:
         """The quiz, and all rows of all exams."""

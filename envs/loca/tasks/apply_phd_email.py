@@ -12,7 +12,7 @@ from typing import Any
 from agentgym.envs.loca import applications as papers
 from agentgym.envs.loca.applications import FLAT, LETTERS, NEWEST, OLDEST, ROOT, WHAT, Layout
 from agentgym.envs.loca.archives import read_archive
-from agentgym.envs.loca.checks import file_faults, mail_faults, mail_places, set_faults
+from agentgym.envs.loca.checks import file_faults, file_state, mail_faults, mail_places, set_faults
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
@@ -143,7 +143,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             "root": root,
             "awards": awards,
             "mails": mail_places(email.store),
-            "files": {path: files.read(path) for path in files.walk()},
+            "files": file_state(files),
         }
 
     def _remember(self, name: str, student: str) -> None:

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from agentgym.envs.loca.checks import Same, as_text, digest, file_faults, loose, number, row_faults
+from agentgym.envs.loca.checks import (
+    Same,
+    as_text,
+    digest,
+    file_faults,
+    file_state,
+    loose,
+    named_rows,
+    number,
+    row_faults,
+    sent_faults,
+)
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
@@ -126,7 +137,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         files.write(self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **about}) + "\n")
         files.write(FILE, write_workbook({SHEET: [COLUMNS]}))
         exams.sort(key=_order)
-        kept = {path: files.read(path) for path in files.walk()}
+        kept = file_state(files)
         self.truth = {"exams": exams, "files": kept, "canvas": digest(canvas.store, *KEPT)}
 
     def _course(self, canvas: Canvas, k: int, sure: bool) -> tuple[dict[str, Any] | None, list[Mail]]:
@@ -243,16 +254,15 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         except ToolError as error:
             yield f"{FILE}: {error}"
             sheet = []
-        header = [as_text(cell) for cell in sheet[0]] if sheet else []
+        header, rows = named_rows(sheet, COLUMNS)
         if header != list(COLUMNS):
             yield f"{FILE} has the headers {header}, it should have {list(COLUMNS)}"
         else:
-            rows = [dict(zip(COLUMNS, [*row, *[None] * len(COLUMNS)], strict=False)) for row in sheet[1:] if any(map(as_text, row))]
             yield from row_faults(FILE, rows, self.truth["exams"], CELLS, (CODE,), ordered=True)
             yield from (f"{FILE} has something beside the table: {row[len(COLUMNS) :]}" for row in sheet if len(row) > len(COLUMNS))
         if digest(self.office.get(Canvas).store, *KEPT) != self.truth["canvas"]:
             yield "something in Canvas was changed"
-        yield from (f"the mail {mail.subject!r} was sent" for mail in self.office.get(Email).sent())
+        yield from sent_faults(self.office.get(Email))
         yield from file_faults(files, self.truth["files"], [FILE])
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, number, row_faults, write_csv
+from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, file_state, number, row_faults, write_csv
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import people
-from agentgym.envs.loca.plan import Plan, Step, read, write
+from agentgym.envs.loca.plan import Plan, Step, read
+from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.canvas import Canvas
 from agentgym.envs.loca.servers.desk import iso
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
@@ -104,7 +105,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             self.truth[name].sort(key=lambda row, title=title: _order(row, title))
         self.truth["canvas"] = digest(canvas.store, *KEPT)
         files = self.office.desk.files
-        self.truth["files"] = {path: files.read(path) for path in files.walk()}
+        self.truth["files"] = file_state(files)
 
     def _announce(self, canvas: Canvas, course_id: int, code: str, notes: list[str], never: bool) -> bool:
         """Draw the announcements of a course and the assessment of the student; whether the student is exempt."""
@@ -199,10 +200,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         quizzes.sort(key=lambda row: _order(row, "quiz_title"))
         assignments.sort(key=lambda row: _order(row, "assignment_title"))
         yield [
-            write(f"Write {QUIZ_FILE}.", QUIZ_FILE, "write_file", same=("path",), path=QUIZ_FILE, content=write_csv(QUIZ, quizzes)),
-            write(f"Write {ASSIGNMENT_FILE}.", ASSIGNMENT_FILE, "write_file", same=("path",), path=ASSIGNMENT_FILE,
-                  content=write_csv(ASSIGNMENT, assignments)),
-        ]  # fmt: skip
+            write_table(QUIZ_FILE, QUIZ, quizzes),
+            write_table(ASSIGNMENT_FILE, ASSIGNMENT, assignments),
+        ]
 
     def faults(self) -> Iterator[str]:
         """Both files hold exactly the rows that they should, in order; Canvas and the other files are as they were."""

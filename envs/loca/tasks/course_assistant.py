@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from agentgym.envs.loca.checks import digest, file_faults, mail_faults, mail_places
+from agentgym.envs.loca.checks import digest, file_faults, file_state, mail_faults, mail_places
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
@@ -139,7 +139,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             "ids": {student.id for student in students},
             "mails": mail_places(email.store),
             "users": digest(email.store, "users"),
-            "files": {path: files.read(path) for path in files.walk()},
+            "files": file_state(files),
         }
 
     def _students(self, size: int) -> list[Student]:

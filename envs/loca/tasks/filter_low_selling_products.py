@@ -9,12 +9,12 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, number, row_faults, set_faults, write_csv
+from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, file_state, number, row_faults, set_faults, write_csv
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.goods import goods
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
-from agentgym.envs.loca.reading import read_shop
+from agentgym.envs.loca.reading import read_shop, split_letter, write_table
 from agentgym.envs.loca.servers.desk import START
 from agentgym.envs.loca.servers.email import Email
 from agentgym.envs.loca.servers.email_messages import Mail
@@ -99,7 +99,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         files.write(TABLE, write_csv(COLUMNS, [_row(1, "Example Product", "2024-01-31", "100.00", "87.50")]))
         self.truth = {"rows": sorted(rows, key=_order), "letters": letters, "shop": _shop(shop), "terms": _terms(shop)}
         self.truth |= {"categories": shop.categories(), "users": self.office.get(Email).users()}
-        self.truth["files"] = {path: files.read(path) for path in files.walk()}
+        self.truth["files"] = file_state(files)
 
     def _prices(self) -> dict[str, str]:
         """A price in units of 2 and one that is lower by a multiple of 2.5 percent, so that both and their ratio are exact."""
@@ -200,7 +200,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         rows = sorted((_row(*each) for each in slow), key=_order)
         create = ToolCall("woo_products_categories_create", {"categoryData": {"name": OUTLET}})
         outlet = yield Step(f"Create the category {OUTLET}.", create, lambda text: json.loads(text)["id"], self.outputs[0])
-        steps = [write(f"Write {TABLE}.", TABLE, "write_file", same=("path",), path=TABLE, content=write_csv(COLUMNS, rows))]
+        steps = [write_table(TABLE, COLUMNS, rows)]
         for k in range(0, len(slow), 100):
             moved = [{"id": each[0], "categories": [{"id": outlet}]} for each in slow[k : k + 100]]
             label = f"Move the products {slow[k][0]} to {moved[-1]['id']} that hardly sell."
@@ -283,8 +283,7 @@ def _day(days: int) -> str:
 
 def _letter(template: str, name: str, count: int) -> tuple[str, str]:
     """Subject and text of the mail to a subscriber."""
-    subject, _, body = template.replace("{name}", name).replace("{count}", str(count)).partition("\n")
-    return subject.removeprefix("Subject: "), body.strip()
+    return split_letter(template.replace("{name}", name).replace("{count}", str(count)))
 
 
 def _table_faults(files: Workspace, wanted: Sequence[Mapping[str, Any]]) -> Iterator[str]:

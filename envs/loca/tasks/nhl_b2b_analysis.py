@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.checks import as_text, csv_rows, number, row_faults, write_csv
+from agentgym.envs.loca.checks import csv_rows, named_rows, number, row_faults
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.google_sheet import GoogleSheet
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.world import check_float, check_int
@@ -109,12 +110,12 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         rows = _count(sorted({team for game in games for team in game[1:3]}), games)
         table = [list(COLUMNS), *([row[name] for name in COLUMNS] for row in rows)]
         sheet = self.outputs[0]
-        made = yield write(f"Make the spreadsheet {RESULT}.", sheet, "create_spreadsheet", title=RESULT,
-                           learn=lambda text: json.loads(text)["spreadsheetId"])  # fmt: skip
+        label = f"Make the spreadsheet {RESULT}."
+        made = yield write(label, sheet, "create_spreadsheet", title=RESULT, learn=lambda text: json.loads(text)["spreadsheetId"])
         content = {"spreadsheet_id": made, "sheet": "Sheet1", "range": f"A1:F{len(table)}", "data": table}
         yield [
             write("Write the counts into it.", sheet, "update_cells", same=("spreadsheet_id",), **content),
-            write(f"Write {FILE}.", FILE, "write_file", same=("path",), path=FILE, content=write_csv(COLUMNS, rows)),
+            write_table(FILE, COLUMNS, rows),
         ]
 
     def faults(self) -> Iterator[str]:
@@ -134,11 +135,9 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         if table is None:
             yield f"there is no spreadsheet titled {RESULT}"
             table = []
-        header = [as_text(cell) for cell in table[0]] if table else []
+        header, rows = named_rows(table, COLUMNS)
         if header != list(COLUMNS):
             yield f"the spreadsheet {RESULT} has the headers {header}, it should have {list(COLUMNS)}"
-        filled = [row for row in table[1:] if any(map(as_text, row))]
-        rows = [dict(zip(COLUMNS, [*row, *[None] * len(COLUMNS)], strict=False)) for row in filled]
         yield from _table_faults(f"the spreadsheet {RESULT}", rows, self.truth["rows"])
 
 

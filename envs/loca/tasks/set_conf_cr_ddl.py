@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.checks import file_faults
+from agentgym.envs.loca.checks import file_faults, file_state, sent_faults
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_folder
@@ -97,7 +97,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         order = self.rng.permutation(list(targets))
         listed = "\n".join(f"{key}: {targets[key]}" for key in map(str, order))
         files.write(NOTE, f"Papers of mine that were accepted, with their tracks:\n{listed}\n")
-        self.truth = {"reminders": reminders, "files": {path: files.read(path) for path in files.walk()}}
+        self.truth = {"reminders": reminders, "files": file_state(files)}
 
     def _deadlines(self, key: str, name: str, track: str) -> tuple[datetime, list[Mail]]:
         """The final deadline of a track, and the mails that tell it, one after the other."""
@@ -168,7 +168,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             else:
                 yield f"the event {event.summary!r} at {event.start} is no reminder that was asked for, or one too many"
         yield from (f"there is no right reminder of {key} at {begin}" for key, begin in sorted(left.items()))
-        yield from (f"the mail {mail.subject!r} was sent" for mail in self.office.get(Email).sent())
+        yield from sent_faults(self.office.get(Email))
         yield from file_faults(self.office.desk.files, self.truth["files"], [])
 
 

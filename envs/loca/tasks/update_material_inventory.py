@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.checks import digest, exact, file_faults, number, other_sheets, row_faults, sheet_rows
+from agentgym.envs.loca.checks import (
+    digest,
+    exact,
+    file_faults,
+    file_state,
+    number,
+    other_sheet_faults,
+    other_sheets,
+    row_faults,
+    sheet_rows,
+)
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.goods import cents
 from agentgym.envs.loca.names import LAST, address, people
-from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import read_shop, read_table
+from agentgym.envs.loca.plan import Plan, write
+from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table
 from agentgym.envs.loca.servers.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
@@ -121,7 +130,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         self.truth["sheets"] = other_sheets(self.office.get(GoogleSheet), self.truth["sheet"], STOCK)
         files = self.office.desk.files
         files.write("README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n")
-        self.truth["files"] = {path: files.read(path) for path in files.walk()}
+        self.truth["files"] = file_state(files)
 
     def _materials(self, count: int) -> dict[str, dict[str, str]]:
         """Name, unit and supplier by id."""
@@ -227,16 +236,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             for sku, recipe in {**recipes, "LAMP-1000": gone}.items()
             for material, need in recipe.items()
         ]
-        rows = [
-            dict(
-                zip(
-                    MATERIAL,
-                    (key, made["name"], before[key] / 100, made["unit"], before[key] // 3_000, made["supplier"]),
-                    strict=True,
-                )
-            )
-            for key, made in materials.items()
-        ]
         rows = []
         for key in map(str, self.rng.permutation(list(materials))):
             made = materials[key]
@@ -270,7 +269,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     def plan(self) -> Plan:
         """Read recipes, materials, products and orders; write the stock of both."""
-        sheet = yield read("Find the spreadsheet.", _read_id, "list_spreadsheets")
+        sheet = yield find_spreadsheet(TITLE)
         table = yield read_table(sheet, RECIPES)
         stock = yield read_table(sheet, STOCK)
         products = yield from read_shop("the products", "woo_products_list", lambda each: [each["sku"], each["id"]], orderby="id")
@@ -297,8 +296,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def faults(self) -> Iterator[str]:
         """Each material and each product has its stock; all else is as it was."""
         sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
-        if other_sheets(sheets, truth["sheet"], STOCK) != truth["sheets"]:
-            yield "a spreadsheet or sheet was added, removed, shared or changed that had to stay as it was"
+        yield from other_sheet_faults(sheets, truth["sheet"], STOCK, truth["sheets"])
         rows, broken = sheet_rows(sheets, truth["sheet"], STOCK, MATERIAL)
         yield from broken
         yield from row_faults(STOCK, rows, truth["rows"], CELLS, ("Material ID",))
@@ -324,10 +322,6 @@ def _text(hundredths: int) -> str:
 
 def _name(sku: str) -> str:
     return sku.replace("-", " ").title()
-
-
-def _read_id(text: str) -> str:
-    return next(str(each["id"]) for each in json.loads(text) if each["title"] == TITLE)
 
 
 def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agentgym.envs.loca.checks import as_text, digest, exact, file_faults, number, other_sheets, row_faults, set_faults, sheet_rows
+from agentgym.envs.loca.checks import (
+    as_text,
+    digest,
+    exact,
+    file_faults,
+    file_state,
+    number,
+    other_sheet_faults,
+    other_sheets,
+    row_faults,
+    set_faults,
+    sheet_rows,
+)
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.goods import cents, goods
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.reading import read_shop, read_table
+from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table, split_letter
 from agentgym.envs.loca.servers.email import Email
 from agentgym.envs.loca.servers.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce import WooCommerce
@@ -121,7 +132,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         self.truth = {"new": new, "old": old, "manager": manager, "sheet": made_sheet, "shop": digest(shop.store, *KEPT)}
         files = self.office.desk.files
         self.truth |= {
-            "files": {path: files.read(path) for path in files.walk()},
+            "files": file_state(files),
             "sheets": other_sheets(sheets, made_sheet, ALERTS),
         }
         self.truth["users"] = self.office.get(Email).users()
@@ -193,7 +204,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         """Read files, sheets and products; add the rows and send the mails."""
         manager = yield read("Read the contacts.", _read_manager, "read_text_file", path=CONTACTS)
         letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
-        sheet = yield read("Find the spreadsheet.", _read_id, "list_spreadsheets")
+        sheet = yield find_spreadsheet(TITLE)
         held = yield read_table(sheet, ALERTS)
         listed = yield read_table(sheet, SUPPLIERS)
         low = yield from read_shop("the products", "woo_products_list", _read_low, orderby="id", order="asc")
@@ -220,8 +231,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     def faults(self) -> Iterator[str]:
         """The sheet has the old rows and one for each alert; each has its mail; all else is as it was."""
         sheets, truth = self.office.get(GoogleSheet), self.truth
-        if other_sheets(sheets, truth["sheet"], ALERTS) != truth["sheets"]:
-            yield "a spreadsheet or sheet was added, removed, shared or changed that had to stay as it was"
+        yield from other_sheet_faults(sheets, truth["sheet"], ALERTS, truth["sheets"])
         rows, broken = sheet_rows(sheets, truth["sheet"], ALERTS, COLUMNS)
         yield from broken
         yield from row_faults(ALERTS, rows, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
@@ -266,17 +276,11 @@ def _row(key: int, product: Mapping[str, Any], suppliers: Mapping[str, Mapping[s
 def _letter(template: str, row: list[Any]) -> tuple[str, str]:
     """Subject and text of the mail about a product."""
     values = {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
-    text = re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template)
-    subject, _, body = text.partition("\n")
-    return subject.removeprefix("Subject: "), body.strip()
+    return split_letter(re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template))
 
 
 def _read_manager(text: str) -> str:
     return str(_MANAGER.findall(text)[0])
-
-
-def _read_id(text: str) -> str:
-    return next(str(each["id"]) for each in json.loads(text) if each["title"] == TITLE)
 
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
