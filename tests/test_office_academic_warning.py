@@ -100,7 +100,6 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
     "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
     "entries as objects": fresh_log(lambda w, s, n: entry(w, {"student": {"id": s, "name": n}, "level": "CRITICAL"})),
     "entries in other words": fresh_log(lambda w, s, n: entry(w, f"[{s}] {n}: warn the parents!")),
-    "a table of one's own": sql(f"CREATE TABLE {DATASET}.scratch AS SELECT 1 AS one"),
     "a scratch file": lambda world: world.office.desk.files.write("notes.md", "x"),
 }
 

@@ -71,6 +71,7 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "no csv": (lambda world: world.office.desk.files.write(FILE, b"\x00\xff"), FILE),
     "another count in the spreadsheet": (enter("B2", [[99]]), "HA"),
     "a row more in the spreadsheet": (enter("A60", [["Sum", 1, 1, 1, 1, 4]]), "should not be there"),
+    "a note beside the table": (enter("J3", [["checked"]]), "to the right"),
     "another header in the spreadsheet": (enter("A1", [["Club"]]), "has the headers"),
     "another spreadsheet": (tool("create_spreadsheet", title=RESULT), "should not be there"),
     "a spreadsheet with another title": (tool("create_spreadsheet", title="scratch"), "should not be there"),

@@ -74,6 +74,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     Config = AcademicWarningConfig
     servers = ("filesystem", "python_execute", "google_cloud", "claim_done")
     outputs = (RESULT, LOG)
+    worked_on = ("google_cloud.log_entries", "google_cloud.log_routes")
     unit_tokens = 380.0
 
     def draw(self, size: int) -> None:

@@ -62,6 +62,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     Config = NhlB2bAnalysisConfig
     servers = ("filesystem", "terminal", "python_execute", "google_sheet", "claim_done")
     outputs = (f"spreadsheet {RESULT}", FILE)
+    worked_on = ("google_sheet.spreadsheets", "google_sheet.sheets", "google_sheet.lines")
     unit_tokens = 68.0
 
     def draw(self, size: int) -> None:
@@ -138,6 +139,8 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         if header != list(COLUMNS):
             yield f"the spreadsheet {RESULT} has the headers {header}, it should have {list(COLUMNS)}"
         filled = [row for row in table[1:] if any(map(as_text, row))]
+        if any(map(as_text, (cell for row in filled for cell in row[len(COLUMNS) :]))):
+            yield f"the spreadsheet {RESULT} has cells to the right of its columns"
         rows = [dict(zip(COLUMNS, [*row, *[None] * len(COLUMNS)], strict=False)) for row in filled]
         yield from _table_faults(f"the spreadsheet {RESULT}", rows, self.truth["rows"])
 

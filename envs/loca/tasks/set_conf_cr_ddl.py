@@ -71,6 +71,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     servers = ("filesystem", "python_execute", "email", "calendar", "claim_done")
     start = datetime(2025, 9, 15, 9, tzinfo=UTC)
     outputs = ("calendar reminders",)
+    worked_on = ("calendar.events",)
     unit_tokens = 3_270.0
 
     def draw(self, size: int) -> None:
