@@ -7,6 +7,7 @@ learnt, the optimal calls are the steps that may be taken next.
 from __future__ import annotations
 
 import functools
+import json
 import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +17,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
+from agentgym.envs.loca.calls import plain
 from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
-from agentgym.envs.loca.plan import CLAIM, Plan, Progress, steps_of
+from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
 from agentgym.envs.loca.servers.desk import START
 from agentgym.envs.loca.servers.office import Office
 from agentgym.envs.loca.untouched import changes, untouched
@@ -46,7 +48,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     The score is 1 if the agent has claimed to be done and the final state fulfils every requirement, and 0 otherwise. Optimal are
     the calls that the reference plan asks for next. A call is judged `productive` if it is one of those, or if fewer requirements
-    are unfulfilled after the reply than before; `harmful` if more are, or if it ends the work too early; else `redundant`.
+    are unfulfilled after the reply than before; `harmful` if more are, or if it ends the work too early; else `productive` if it
+    does in another way what the plan asks for next, and `redundant` if not.
 
     Attributes:
         servers: The servers that the task gives (table 7 of the paper).
@@ -74,7 +77,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.truth: Any = None
         self.tokens = 0
         self._kept: Mapping[str, str] = {}
-        self.progress = Progress(self.plan)
+        self.progress = Progress(self.plan, functools.partial(plain, self.servers))
 
     @functools.cached_property
     def office(self) -> Office:
@@ -160,13 +163,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [] if pending in ([], [CLAIM]) else [name for name in self.outputs if name not in made]
 
     def subtask(self, with_state: bool) -> str:
-        """The order of the next step of the plan."""
-        calls = self.optimal_calls()
-        return self.progress.pending()[0].label if calls else "The task cannot be done right any more."
+        """The order of the next step of the plan; that of a step which reads names the call, on whose form its result depends."""
+        return _order(self.progress.pending()[0]) if self.optimal_calls() else "The task cannot be done right any more."
 
     def reasoning(self, call: ToolCall) -> str:
         """The order that the call carries out."""
-        return next((step.label for step in self.progress.pending() if step.counts(call)), "Look again.")
+        return next((step.label for step in self.progress.pending() if self.progress.counts(step, call)), "Look again.")
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """The steps that may be taken next; none once the plan is through and something was done that cannot be undone."""
@@ -184,16 +186,17 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
         def label(calls: Sequence[ToolCall]) -> Sequence[str]:
             after = len(list(self.wrong()))
-            return [self._label(call, any(step.counts(call) for step in pending), before, after) for call in calls]
+            return [self._label(call, pending, before, after) for call in calls]
 
         return label
 
-    def _label(self, call: ToolCall, planned: bool, before: int, after: int) -> str:
+    def _label(self, call: ToolCall, pending: Sequence[Step], before: int, after: int) -> str:
         if call.name == CLAIM.call.name:
             return "harmful" if after else "productive"
-        if planned or after < before:
+        if after < before or any((call.name, call.arguments) == (step.call.name, step.call.arguments) for step in pending):
             return "productive"
-        return "harmful" if after > before else "redundant"
+        planned = any(self.progress.counts(step, call) for step in pending)
+        return "harmful" if after > before else "productive" if planned else "redundant"
 
     # How a scripted policy reads.
 
@@ -215,7 +218,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """The call of the step with that order."""
-        return next((step.call for step in self.progress.pending() if step.label == subtask), None)
+        return next((step.call for step in self.progress.pending() if _order(step) == subtask), None)
+
+
+def _order(step: Step) -> str:
+    arguments = json.dumps(step.call.arguments, ensure_ascii=False)
+    return step.label if step.changes else f"{step.label} Call {step.call.name} with {arguments}."
 
 
 def register_task(task: type[OfficeTask[Any]]) -> None:

@@ -173,8 +173,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         bad = {student: drop for student, drop in sorted(drops.items()) if drop > WARNING}
         rows = [{"student_id": s, "name": quiz[s][0], "drop_percent": f"{float(100 * drop):.1f}"} for s, drop in bad.items()]
         entries = [
-            write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", log_name=LOG, severity="CRITICAL",
-                  message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
+            write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("log_name", "severity"), about=s, log_name=LOG,
+                  severity="CRITICAL", message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
             for s, drop in bad.items() if drop > CRITICAL
         ]  # fmt: skip
         yield [
