@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable
 from statistics import fmean
 from typing import Any
@@ -150,3 +151,10 @@ def test_one_student_and_knobs() -> None:
         fresh(TASK, exams=0)
     with pytest.raises(ValueError, match=r"drop_rate must be a number in \[0.0, 1.0\], got 2"):
         fresh(TASK, drop_rate=2)
+
+
+def test_the_entries_of_last_term_are_older_than_the_episode() -> None:
+    world = fresh(TASK)
+    entries = json.loads(world.office.call("logging_read_logs", {}))["entries"]
+    assert len(entries) == 4
+    assert all(entry["timestamp"] < "2025-01-01" for entry in entries)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -105,8 +106,9 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         latest = [(*s, scores[s[0]][1] / 10) for s in stayed] + [(*s, round(float(self.rng.uniform(20, 60)), 1)) for s in new]
         self.rng.shuffle(latest)
         files.write(LATEST, write_csv(tuple(TYPES), [dict(zip(TYPES, row, strict=True)) for row in latest]))
-        for student in left:
-            cloud.logging_write_log(LOG, f"Student {student[1]} ({student[0]}) fell by more than 45 % last term.", "CRITICAL")
+        for k, student in enumerate(left):
+            text = f"Student {student[1]} ({student[0]}) fell by more than 45 % last term."
+            cloud.log(LOG, text, "CRITICAL", self.start - timedelta(days=20, minutes=7 * k))
         bad = {s: _drop(*scores[s[0]]) for s in stayed if _drop(*scores[s[0]]) > WARNING}
         self.truth = {
             "bad": [{"student_id": s[0], "name": s[1], "drop_percent": float(100 * drop)} for s, drop in bad.items()],
