@@ -101,13 +101,13 @@ class Toolset:
 class BoundTool:
     """A tool of one object: the schema with what it takes to check a call and run it."""
 
-    __slots__ = ("_checks", "_method", "_validate", "schema")
+    __slots__ = ("_checks", "_validate", "method", "schema")
 
     def __init__(self, schema: Tool, checks: _ArgumentCheck, method: Callable[..., Any]) -> None:
         self.schema = schema
         self._checks = checks
         self._validate = checks.validate
-        self._method = method
+        self.method = method
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
         """Check the arguments, run the method.
@@ -121,7 +121,7 @@ class BoundTool:
             raise ToolError(self._checks.explain(error)) from None
         for word in self._checks.keywords & checked.keys():
             checked[f"{word}_"] = checked.pop(word)
-        return self._method(**checked)
+        return self.method(**checked)
 
 
 class _ArgumentCheck:

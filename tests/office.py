@@ -57,10 +57,10 @@ def faults_after(task: str, change: Callable[[Any], object], **options: Any) -> 
     For near misses, which have to give a fault, and for equivalent states, which must not.
     """
     world = solved(task, **options)
-    assert list(world.faults()) == []
+    assert list(world.wrong()) == []
     change(world)
-    assert world.score() == float(not list(world.faults()))
-    return list(world.faults())
+    assert world.score() == float(not list(world.wrong()))
+    return list(world.wrong())
 
 
 def call(tool: str, **arguments: Any) -> Change:

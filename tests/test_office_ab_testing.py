@@ -139,7 +139,6 @@ EQUIVALENTS: dict[str, tuple[str, Change]] = {
     "the payload as text": ("tie", both(no_entry, log(json.dumps(PAYLOAD, indent=1)))),
     "another severity": ("A", both(no_entry, call("logging_write_log", log_name=LOG, message=PAYLOAD, severity="NOTICE"))),
     "a bucket elsewhere": ("B", both(no_bucket, call("storage_create_bucket", bucket_name=BUCKET, location="EU"))),
-    "a table of one's own": ("A", sql(f"CREATE TABLE {DATASET}.scratch AS SELECT 1 AS one")),
     "a table written to as it was": ("A", sql(f"UPDATE {DATASET}.scenario_owners SET owner = owner WHERE TRUE")),
     "a scratch file": ("B", lambda world: world.office.desk.files.write("notes.md", "x")),
 }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import json
 from collections.abc import Callable
 from statistics import fmean
 from typing import Any
@@ -87,7 +88,6 @@ EQUIVALENTS: dict[str, Change] = {
     "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
     "entries as objects": fresh_log(lambda w, s, n: entry(w, {"student": {"id": s, "name": n}, "level": "CRITICAL"})),
     "entries in other words": fresh_log(lambda w, s, n: entry(w, f"[{s}] {n}: warn the parents!")),
-    "a table of one's own": sql(f"CREATE TABLE {DATASET}.scratch AS SELECT 1 AS one"),
     "a scratch file": file_of("notes.md", "x"),
 }
 
@@ -138,3 +138,10 @@ def test_one_student_and_knobs() -> None:
         fresh(TASK, exams=0)
     with pytest.raises(ValueError, match=r"drop_rate must be a number in \[0.0, 1.0\], got 2"):
         fresh(TASK, drop_rate=2)
+
+
+def test_the_entries_of_last_term_are_older_than_the_episode() -> None:
+    world = fresh(TASK)
+    entries = json.loads(world.office.call("logging_read_logs", {}))["entries"]
+    assert len(entries) == 4
+    assert all(entry["timestamp"] < "2025-01-01" for entry in entries)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agentgym.envs.loca.servers.canvas import Canvas
@@ -26,6 +27,7 @@ from agentgym.envs.loca.tasks.canvas_arrange_exam import (
     SOURCE,
     TBD,
     TIME,
+    CanvasArrangeExam,
 )  # fmt: skip
 from tests.office import Change, Rows, call, each_cell, faults_after, file_of, fresh, no_file, one_cell, solved
 
@@ -152,3 +154,10 @@ def test_one_course_and_rates() -> None:
         assert solved(TASK, size=1, seed=seed, no_exam_rate=1.0, email_rate=0.0, exemption_rate=0.0).score() == 1.0
     with pytest.raises(ValueError, match="must not be more than 1 together"):
         fresh(TASK, email_rate=0.6, no_exam_rate=0.6)
+
+
+def test_no_exam_that_is_drawn_as_one_ahead_has_begun() -> None:
+    world = CanvasArrangeExam(CanvasArrangeExam.Config(), 0)
+    world.rng = np.random.default_rng(0)
+    world.draw(3)
+    assert min(world._starts) > world.start

@@ -117,10 +117,7 @@ EQUIVALENTS: dict[str, Change] = {
     ),
     "reading on": call("read_email", email_id="1"),
     "logged out": call("logout"),
-    "a draft and a scratch file": lambda world: (
-        world.office.call("save_draft", {"subject": "x", "body": "y"}),
-        world.office.desk.files.write("missing.txt", "x"),
-    ),
+    "a scratch file": file_of("missing.txt", "x"),
 }
 
 

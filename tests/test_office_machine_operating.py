@@ -158,7 +158,6 @@ EQUIVALENTS: dict[str, Change] = {
     ),
     "Windows line ends and quotation marks": rewrite(lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL),
     "a byte order mark": lambda world: file_of(b"\xef\xbb\xbf" + world.office.desk.files.read(REPORT))(world),
-    "a table of one's own": call("bigquery_run_query", query=f"CREATE TABLE {DATASET}.scratch AS SELECT 1 AS one"),
     "a table written to as it was": call(
         "bigquery_run_query", query=f"UPDATE {DATASET}.{TABLE} SET reading = reading WHERE machine_id < 'N'"
     ),

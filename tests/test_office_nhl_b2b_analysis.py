@@ -48,6 +48,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "no csv": (file_of(FILE, b"\x00\xff"), FILE),
     "another count in the spreadsheet": (entered("B2", [[99]]), "HA"),
     "a row more in the spreadsheet": (entered("A60", [["Sum", 1, 1, 1, 1, 4]]), "should not be there"),
+    "a note beside the table": (entered("J3", [["checked"]]), "to the right"),
     "another header in the spreadsheet": (entered("A1", [["Club"]]), "has the headers"),
     "another spreadsheet": (call("create_spreadsheet", title=RESULT), "should not be there"),
     "a spreadsheet with another title": (call("create_spreadsheet", title="scratch"), "should not be there"),

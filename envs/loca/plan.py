@@ -14,6 +14,9 @@ from typing import Any, TypeAlias
 
 from agentgym.messages import ToolCall
 
+Plain: TypeAlias = Callable[[ToolCall], ToolCall]
+"""Brings calls that do the same into the same form."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -25,6 +28,7 @@ class Step:
         learn: What is to be kept of its result, as JSON-able data; a change may have nothing to tell.
         output: The output that a change helps to make; empty for a step that reads.
         same: The arguments that another call has to share to count as this step; all of them if empty.
+        about: A text that has to be somewhere in its arguments besides.
     """
 
     label: str
@@ -32,17 +36,19 @@ class Step:
     learn: Callable[[str], Any] | None = None
     output: str = ""
     same: tuple[str, ...] = ()
+    about: str = ""
 
     @property
     def changes(self) -> bool:
         """Whether it changes the office, rather than reads it."""
         return bool(self.output)
 
-    def counts(self, call: ToolCall) -> bool:
-        """Whether a call does what this step asks for."""
-        names = self.same or (*self.call.arguments, *call.arguments)
-        alike = all(call.arguments.get(name) == self.call.arguments.get(name) for name in names)
-        return call.name == self.call.name and alike
+    def counts(self, call: ToolCall, plain: Plain) -> bool:
+        """Whether a call does what this step asks for; `plain` brings calls that do the same into the same form."""
+        mine, other = plain(self.call), plain(call)
+        names = self.same or (*mine.arguments, *other.arguments)
+        alike = all(other.arguments.get(name) == mine.arguments.get(name) for name in names)
+        return other.name == mine.name and alike and self.about in _dump(other.arguments)
 
 
 Plan: TypeAlias = Generator[Step | Sequence[Step], Any, None]
@@ -58,7 +64,15 @@ def read(label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
 
 
 def write(
-    label: str, output: str, tool: str, /, *, same: Sequence[str] = (), learn: Callable[[str], Any] | None = None, **arguments: Any
+    label: str,
+    output: str,
+    tool: str,
+    /,
+    *,
+    same: Sequence[str] = (),
+    about: str = "",
+    learn: Callable[[str], Any] | None = None,
+    **arguments: Any,
 ) -> Step:
     """A step that changes the office.
 
@@ -67,10 +81,15 @@ def write(
         output: The output that it helps to make.
         tool: The tool.
         same: The arguments in which another call may not differ from it; all by default.
+        about: See `Step`.
         learn: What is to be kept of its result, such as the id of something new.
         **arguments: The arguments of the tool.
     """
-    return Step(label, ToolCall(tool, arguments), learn, output, tuple(same))
+    return Step(label, ToolCall(tool, arguments), learn, output, tuple(same), about)
+
+
+def _as_it_is(call: ToolCall) -> ToolCall:
+    return call
 
 
 class Progress:
@@ -78,14 +97,16 @@ class Progress:
 
     Args:
         plan: Starts the script.
+        plain: See `Step.counts`; calls are compared as they are by default.
 
     Attributes:
         facts: What was learnt, by the label of the step; None for a change that had nothing to tell.
         strays: Lasting calls that no step has asked for so far.
     """
 
-    def __init__(self, plan: Callable[[], Plan]) -> None:
+    def __init__(self, plan: Callable[[], Plan], plain: Plain = _as_it_is) -> None:
         self._plan = plan
+        self._plain = plain
         self.facts: dict[str, Any] = {}
         self.strays: list[ToolCall] = []
         self._script: Plan | None = None
@@ -105,6 +126,10 @@ class Progress:
         self._go_on()
         return [*self._passed, *(step for step in self._steps() if step.label in self.facts)]
 
+    def counts(self, step: Step, call: ToolCall) -> bool:
+        """Whether a call does what a step asks for."""
+        return step.counts(call, self._plain)
+
     def take(self, call: ToolCall, result: str, lasting: bool) -> None:
         """Take in a call that was carried out.
 
@@ -115,7 +140,7 @@ class Progress:
         """
         self._go_on()
         for step in self._open.values():
-            if step.counts(call):
+            if self.counts(step, call):
                 self._take(step, result)
                 return
         if lasting:
@@ -133,7 +158,7 @@ class Progress:
         Raises:
             ValueError: A line is none of those.
         """
-        self.__init__(self._plan)  # type: ignore[misc]
+        self.__init__(self._plan, self._plain)  # type: ignore[misc]
         for line in lines:
             kind, _, rest = line.partition(": ")
             if kind == "also done":
@@ -181,7 +206,7 @@ class Progress:
         self._batch = batch
         self._open = {step.label: step for step in self._steps() if step.label not in self.facts}
         for stray in list(self.strays):
-            found = next((step for step in self._open.values() if step.counts(stray)), None)
+            found = next((step for step in self._open.values() if self.counts(step, stray)), None)
             if found and found.learn is None:
                 self.strays.remove(stray)
                 self._learn(found.label, None, change=True)

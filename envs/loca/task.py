@@ -7,6 +7,7 @@ learnt, the optimal calls are the steps that may be taken next.
 from __future__ import annotations
 
 import functools
+import json
 import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,10 +17,12 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
+from agentgym.envs.loca.calls import plain
 from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
-from agentgym.envs.loca.plan import CLAIM, Plan, Progress, steps_of
+from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
 from agentgym.envs.loca.servers.desk import START
 from agentgym.envs.loca.servers.office import Office
+from agentgym.envs.loca.untouched import changes, untouched
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tokens import counter
@@ -45,12 +48,15 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     The score is 1 if the agent has claimed to be done and the final state fulfils every requirement, and 0 otherwise. Optimal are
     the calls that the reference plan asks for next. A call is judged `productive` if it is one of those, or if fewer requirements
-    are unfulfilled after the reply than before; `harmful` if more are, or if it ends the work too early; else `redundant`.
+    are unfulfilled after the reply than before; `harmful` if more are, or if it ends the work too early; else `productive` if it
+    does in another way what the plan asks for next, and `redundant` if not.
 
     Attributes:
         servers: The servers that the task gives (table 7 of the paper).
         start: When the episode begins.
         outputs: What has to be made, in words.
+        worked_on: The tables of the servers that the work changes, as `server.table`: `faults` looks at what is in them. Nothing
+            else in the services may be changed, whether the task says so or not; files are for `faults` alone.
         unit_tokens: About how many tokens of description one unit of size takes: the first guess in solving for the length.
         truth: What the generator knows of the right final state.
         tokens: The description length of the state, in tokens of cl100k.
@@ -62,6 +68,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     servers: ClassVar[tuple[str, ...]]
     start: ClassVar[datetime] = START
     outputs: ClassVar[tuple[str, ...]]
+    worked_on: ClassVar[tuple[str, ...]] = ()
     unit_tokens: ClassVar[float] = 400.0
 
     def __init__(self, config: OfficeT, seed: int) -> None:
@@ -69,7 +76,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.max_calls = MAX_CALLS
         self.truth: Any = None
         self.tokens = 0
-        self.progress = Progress(self.plan)
+        self._kept: Mapping[str, str] = {}
+        self.progress = Progress(self.plan, functools.partial(plain, self.servers))
 
     @functools.cached_property
     def office(self) -> Office:
@@ -100,15 +108,15 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Draw a state of the length asked for, or take a copy of the one that was drawn for the same seed."""
         kind: Any = type(self)
         drawn: _Drawn = _draw(kind, self.config, int(self.rng.integers(2**63)))
-        self.office, self.truth, self.tokens = pickle.loads(drawn.state)
+        self.office, self.truth, self.tokens, self._kept = pickle.loads(drawn.state)
         self.max_turns = self.config.budget(drawn.steps)
 
     def rules(self) -> str:
         """How the work goes."""
         return (
             "You work in an office through the tools of its services. Files are in /workspace. Do the task of the user completely "
-            "and change nothing else. Only the state of the files and services at the end counts. Nobody answers questions; when "
-            "all is done, call claim_done."
+            "and change nothing else; only new files of your own in /workspace do not matter. Only the state of the files and "
+            "services at the end counts. Nobody answers questions; when all is done, call claim_done."
         )
 
     def toolsets(self) -> Sequence[object]:
@@ -117,11 +125,16 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def score(self) -> float:
         """1.0 if the agent has claimed to be done and nothing is wrong or missing, 0.0 otherwise (section 2.3 of the paper)."""
-        return float(self.done and not any(self.faults()))
+        return float(self.done and not any(self.wrong()))
+
+    def wrong(self) -> Iterator[str]:
+        """The faults of the task, and what was changed in the services beside it."""
+        yield from self.faults()
+        yield from changes(self.office, self.worked_on, self._kept)
 
     def report(self) -> Mapping[str, Any]:
         """Which requirements are not fulfilled, and the description length."""
-        faults = list(self.faults())
+        faults = list(self.wrong())
         return {"claimed": self.done, "faults": faults[:100], "fault_count": len(faults), "description_tokens": self.tokens}
 
     @classmethod
@@ -150,13 +163,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [] if pending in ([], [CLAIM]) else [name for name in self.outputs if name not in made]
 
     def subtask(self, with_state: bool) -> str:
-        """The order of the next step of the plan."""
-        calls = self.optimal_calls()
-        return self.progress.pending()[0].label if calls else "The task cannot be done right any more."
+        """The order of the next step of the plan; that of a step which reads names the call, on whose form its result depends."""
+        return _order(self.progress.pending()[0]) if self.optimal_calls() else "The task cannot be done right any more."
 
     def reasoning(self, call: ToolCall) -> str:
         """The order that the call carries out."""
-        return next((step.label for step in self.progress.pending() if step.counts(call)), "Look again.")
+        return next((step.label for step in self.progress.pending() if self.progress.counts(step, call)), "Look again.")
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """The steps that may be taken next; none once the plan is through and something was done that cannot be undone."""
@@ -170,20 +182,21 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Labels calls as productive, redundant or harmful; see the class."""
-        before, pending = len(list(self.faults())), self.progress.pending()
+        before, pending = len(list(self.wrong())), self.progress.pending()
 
         def label(calls: Sequence[ToolCall]) -> Sequence[str]:
-            after = len(list(self.faults()))
-            return [self._label(call, any(step.counts(call) for step in pending), before, after) for call in calls]
+            after = len(list(self.wrong()))
+            return [self._label(call, pending, before, after) for call in calls]
 
         return label
 
-    def _label(self, call: ToolCall, planned: bool, before: int, after: int) -> str:
+    def _label(self, call: ToolCall, pending: Sequence[Step], before: int, after: int) -> str:
         if call.name == CLAIM.call.name:
             return "harmful" if after else "productive"
-        if planned or after < before:
+        if after < before or any((call.name, call.arguments) == (step.call.name, step.call.arguments) for step in pending):
             return "productive"
-        return "harmful" if after > before else "redundant"
+        planned = any(self.progress.counts(step, call) for step in pending)
+        return "harmful" if after > before else "productive" if planned else "redundant"
 
     # How a scripted policy reads.
 
@@ -205,7 +218,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """The call of the step with that order."""
-        return next((step.call for step in self.progress.pending() if step.label == subtask), None)
+        return next((step.call for step in self.progress.pending() if _order(step) == subtask), None)
+
+
+def _order(step: Step) -> str:
+    arguments = json.dumps(step.call.arguments, ensure_ascii=False)
+    return step.label if step.changes else f"{step.label} Call {step.call.name} with {arguments}."
 
 
 def register_task(task: type[OfficeTask[Any]]) -> None:
@@ -215,7 +233,7 @@ def register_task(task: type[OfficeTask[Any]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A state that was drawn: office, truth and length, pickled; and the steps of the plan, the claim included."""
+    """A state that was drawn, pickled, with its length and what is to be left alone; and how many steps the plan has."""
 
     state: bytes
     steps: int
@@ -264,7 +282,7 @@ def _draw_size(task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[in
         told = [office.call(call.name, call.arguments) for call in calls]
         office, truth = pickle.loads(filled)
     tokens = sum(map(counter("cl100k_base").length, told))
-    return _Drawn(pickle.dumps((office, truth, tokens)), count, tokens)
+    return _Drawn(pickle.dumps((office, truth, tokens, untouched(office, task.worked_on))), count, tokens)
 
 
 @functools.cache

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -114,6 +115,18 @@ class Store:
     def columns(self, table: str) -> tuple[str, ...]:
         """The names of the columns of a table."""
         return self._columns[table]
+
+    def tables(self) -> tuple[str, ...]:
+        """The names of all tables of the schema."""
+        return tuple(name for name in self._columns if not name.startswith("sqlite_"))
+
+    def fingerprint(self, table: str, without: Collection[str] = ()) -> str:
+        """A hash of all records of a table, but for some columns."""
+        names = ", ".join(f'"{name}"' for name in self.columns(table) if name not in without)
+        hashed = hashlib.sha256()
+        for record in self._db.execute(f'SELECT {names} FROM "{table}" ORDER BY 1, 2'):
+            hashed.update(repr(record).encode())
+        return hashed.hexdigest()
 
     @contextmanager
     def change(self) -> Iterator[None]:

@@ -84,6 +84,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     servers = ("filesystem", "google_cloud", "python_execute", "claim_done")
     start = datetime(2025, 8, 20, 9, tzinfo=UTC)
     outputs = (RECORD, "what follows from the result")
+    worked_on = ("google_cloud.buckets", "google_cloud.objects", "google_cloud.log_entries", "google_cloud.log_routes")
     unit_tokens = 60.0
 
     def draw(self, size: int) -> None:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -76,6 +77,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     Config = AcademicWarningConfig
     servers = ("filesystem", "python_execute", "google_cloud", "claim_done")
     outputs = (RESULT, LOG)
+    worked_on = ("google_cloud.log_entries", "google_cloud.log_routes")
     unit_tokens = 380.0
 
     def draw(self, size: int) -> None:
@@ -106,8 +108,9 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         latest = [(*s, scores[s[0]][1] / 10) for s in stayed] + [(*s, round(float(self.rng.uniform(20, 60)), 1)) for s in new]
         self.rng.shuffle(latest)
         files.write(LATEST, write_csv(tuple(TYPES), [dict(zip(TYPES, row, strict=True)) for row in latest]))
-        for student in left:
-            cloud.logging_write_log(LOG, f"Student {student[1]} ({student[0]}) fell by more than 45 % last term.", "CRITICAL")
+        for k, student in enumerate(left):
+            text = f"Student {student[1]} ({student[0]}) fell by more than 45 % last term."
+            cloud.log(LOG, text, "CRITICAL", self.start - timedelta(days=20, minutes=7 * k))
         bad = {s: _drop(*scores[s[0]]) for s in stayed if _drop(*scores[s[0]]) > WARNING}
         self.truth = {
             "bad": [{"student_id": s[0], "name": s[1], "drop_percent": float(100 * drop)} for s, drop in bad.items()],
@@ -174,8 +177,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         bad = {student: drop for student, drop in sorted(drops.items()) if drop > WARNING}
         rows = [{"student_id": s, "name": quiz[s][0], "drop_percent": f"{float(100 * drop):.1f}"} for s, drop in bad.items()]
         entries = [
-            write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", log_name=LOG, severity="CRITICAL",
-                  message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
+            write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("log_name", "severity"), about=s, log_name=LOG,
+                  severity="CRITICAL", message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
             for s, drop in bad.items() if drop > CRITICAL
         ]  # fmt: skip
         yield [write_table(RESULT, COLUMNS, rows), *entries]

@@ -113,7 +113,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         names = people(self.rng, 6)
         self._staff = [(canvas.add_user(name, address(name, k, "mcp.com"), f"pw-{k}"), name) for k, name in enumerate(names)]
         hours = [NOW.replace(hour=7) + timedelta(days=d, hours=h) for d in range(max(45, size)) for h in range(12) if h != 5]
-        self._starts = [hours[int(k)] for k in self.rng.permutation(len(hours))]
+        ahead = [hour for hour in hours if hour > NOW]
+        self._starts = [ahead[int(k)] for k in self.rng.permutation(len(ahead))]
         sure = int(self.rng.integers(size))  # a course with an exam that surely is to be taken
         mails: list[Mail] = []
         exams = []

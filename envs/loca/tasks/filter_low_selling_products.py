@@ -75,6 +75,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     Config = FilterLowSellingProductsConfig
     servers = ("filesystem", "python_execute", "email", "woocommerce", "claim_done")
     outputs = (f"category {OUTLET}", TABLE, "mails to the subscribers")
+    worked_on = ("woocommerce.products", "woocommerce.categories", "woocommerce.product_categories")
     unit_tokens = 560.0
 
     def draw(self, size: int) -> None:

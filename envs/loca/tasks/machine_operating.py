@@ -90,6 +90,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     servers = ("filesystem", "python_execute", "excel", "google_cloud", "claim_done")
     start = datetime(2025, 8, 21, 9, tzinfo=UTC)
     outputs = (REPORT, f"gs://{BUCKET}/{REPORT}")
+    worked_on = ("google_cloud.buckets", "google_cloud.objects")
     unit_tokens = 765.0
 
     def draw(self, size: int) -> None:

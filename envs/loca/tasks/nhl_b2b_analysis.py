@@ -63,6 +63,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     Config = NhlB2bAnalysisConfig
     servers = ("filesystem", "terminal", "python_execute", "google_sheet", "claim_done")
     outputs = (f"spreadsheet {RESULT}", FILE)
+    worked_on = ("google_sheet.spreadsheets", "google_sheet.sheets", "google_sheet.lines")
     unit_tokens = 68.0
 
     def draw(self, size: int) -> None:
@@ -138,6 +139,8 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         header, rows = named_rows(table, COLUMNS)
         if header != list(COLUMNS):
             yield f"the spreadsheet {RESULT} has the headers {header}, it should have {list(COLUMNS)}"
+        if any(as_text(cell) for row in table[1:] for cell in row[len(COLUMNS) :]):
+            yield f"the spreadsheet {RESULT} has cells to the right of its columns"
         yield from _table_faults(f"the spreadsheet {RESULT}", rows, self.truth["rows"])
 
 

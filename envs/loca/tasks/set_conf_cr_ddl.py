@@ -71,6 +71,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     servers = ("filesystem", "python_execute", "email", "calendar", "claim_done")
     start = datetime(2025, 9, 15, 9, tzinfo=UTC)
     outputs = ("calendar reminders",)
+    worked_on = ("calendar.events",)
     unit_tokens = 3_270.0
 
     def draw(self, size: int) -> None:
@@ -153,7 +154,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             moments: dict[str, Any] = {"start": {"dateTime": begin.isoformat()}, "end": {"dateTime": (begin + BEFORE).isoformat()}}
             title = f"{key} camera-ready deadline"
             label = f"Set the reminder of {key} to 3 hours before {newest['due']}, 23:59 AoE."
-            events.append(write(label, self.outputs[0], "create_event", same=("start",), summary=title, **moments))
+            events.append(write(label, self.outputs[0], "create_event", same=("start",), about=key, summary=title, **moments))
         yield events
 
     def faults(self) -> Iterator[str]:

@@ -93,6 +93,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     Config = UpdateMaterialInventoryConfig
     servers = ("filesystem", "terminal", "python_execute", "google_sheet", "woocommerce", "claim_done")
     outputs = ("stock of the materials", "stock of the products")
+    worked_on = ("woocommerce.products", "google_sheet.lines")
     unit_tokens = 655.0
 
     @classmethod

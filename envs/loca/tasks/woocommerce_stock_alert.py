@@ -103,6 +103,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     Config = WoocommerceStockAlertConfig
     servers = ("filesystem", "python_execute", "email", "google_sheet", "woocommerce", "claim_done")
     outputs = ("stock alerts in the spreadsheet", "mails to the purchasing manager")
+    worked_on = ("google_sheet.sheets", "google_sheet.lines")
     unit_tokens = 545.0
 
     def draw(self, size: int) -> None:
