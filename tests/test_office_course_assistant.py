@@ -12,7 +12,7 @@ from agentgym.envs.loca.servers.email import Email
 from agentgym.envs.loca.servers.email_messages import Mail
 from agentgym.envs.loca.servers.workbooks import read_workbook
 from agentgym.envs.loca.tasks.course_assistant import ACCOUNT, ENROLLED, ME, PASSWORD, ROSTER, SHEET, SUBJECT, WITHDRAWN
-from tests.office import Change, call, faults_after, folder_at, fresh, resend, solved, unsent
+from tests.office import Change, call, faults_after, file_of, folder_at, fresh, resend, solved, unsent
 
 TASK = "CourseAssistant"
 OPTIONS = {"length": 16_000, "seed": 1}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.checks import csv_rows, named_rows, number, row_faults
+from agentgym.envs.loca.checks import as_text, csv_rows, named_rows, number, row_faults
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import write_table
