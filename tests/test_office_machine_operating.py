@@ -120,6 +120,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "readings rounded": (cells("reading", lambda cell: str(round(float(cell)) + 1)), "reading of"),
     "an hour off": (cells("timestamp", lambda cell: cell.replace("Z", "+01:00")), "is missing"),
+    "very many blanks": (cells("timestamp", lambda cell: "x" + " " * 100_000 + "x"), "is missing"),
     "only times": (cells("timestamp", lambda cell: cell[11:19]), "is missing"),
     "ranges turned round": (cells("normal_range", lambda cell: " - ".join(cell.split(" - ")[::-1])), "normal_range"),
     "one limit": (cells("normal_range", lambda cell: cell.split(" - ")[0]), "normal_range"),

@@ -119,7 +119,9 @@ def row_faults(
     for name, row in zip(asked, wanted, strict=True):
         if not (rows := left.get(name)):
             continue
-        best = min(rows, key=lambda each: sum(not same(each.get(c), row[c]) for c, same in columns.items()))
+        best = rows[0]
+        if len(rows) > 1:
+            best = min(rows, key=lambda each: sum(not same(each.get(c), row[c]) for c, same in columns.items()))
         rows.remove(best)
         for column, same in columns.items():
             if not same(best.get(column), row[column]):
@@ -186,10 +188,11 @@ def sent_faults(email: Email) -> Iterator[str]:
 
 def bigquery_state(cloud: BigQuery, dataset: str) -> dict[str, str]:
     """A hash of the records of each table of a dataset, by its name."""
-    return {
-        f"{dataset}.{table}": hashlib.sha256(repr(_records(cloud, dataset, table)).encode()).hexdigest()
-        for table in cloud.tables(dataset)
-    }
+    return {f"{dataset}.{table}": _table_state(cloud, dataset, table) for table in cloud.tables(dataset)}
+
+
+def _table_state(cloud: BigQuery, dataset: str, table: str) -> str:
+    return hashlib.sha256(repr(_records(cloud, dataset, table)).encode()).hexdigest()
 
 
 def _records(cloud: BigQuery, dataset: str, table: str) -> list[dict[str, Any]]:
@@ -208,9 +211,10 @@ def bigquery_faults(cloud: BigQuery, before: Mapping[str, str]) -> Iterator[str]
     """Tables that are not as they were; `before` are states of datasets. Tables that were not there before may be there."""
     if not cloud.store.value("SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"):
         return  # nobody ran anything but queries, so nothing needs to be read
-    datasets = [info["datasetReference"]["datasetId"] for info in cloud.bigquery_list_datasets()]
-    now = {name: state for dataset in datasets for name, state in bigquery_state(cloud, dataset).items()}
-    yield from (f"the table {name} was changed" for name, state in before.items() if now.get(name) != state)
+    for name, state in before.items():
+        dataset, _, table = name.partition(".")
+        if table not in cloud.tables(dataset) or _table_state(cloud, dataset, table) != state:
+            yield f"the table {name} was changed"
 
 
 def sheet_rows(sheets: GoogleSheet, spreadsheet: str, sheet: str, columns: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:

@@ -295,7 +295,7 @@ def _stamp(moment: datetime) -> str:
 def _moment(text: str) -> str:
     """A moment as ISO 8601 writes it in UTC, which is what it is in if it names no zone; any other text as it is."""
     try:
-        moment = datetime.fromisoformat(re.sub(r"\s*UTC$", "", text.strip()))
+        moment = datetime.fromisoformat(text.strip().removesuffix("UTC").strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
     except (ValueError, OverflowError):
         return text
