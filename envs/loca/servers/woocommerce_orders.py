@@ -8,7 +8,6 @@ from typing import Any, Literal
 from agentgym.envs.loca.servers.store import Row
 from agentgym.envs.loca.servers.woocommerce_lines import UNTAXED, Lines
 from agentgym.envs.loca.servers.woocommerce_money import cents, money
-from agentgym.envs.loca.servers.woocommerce_products import id_of
 from agentgym.envs.loca.servers.woocommerce_shapes import STATUSES, OrderData, checked, filled
 from agentgym.envs.loca.servers.woocommerce_shop import ADDRESS
 from agentgym.tools import ToolError, echo, tool
@@ -160,16 +159,7 @@ class Orders(Lines):
     def woo_orders_delete(self, orderId: int, force: bool = False) -> Row:
         """Delete an order: for good with `force`, otherwise it goes to the trash. The stock stays as it is."""
         with self.store.change():
-            shown = self._shown_order(orderId)
-            if force:
-                self.store.delete("orders", id=orderId)
-            elif shown["status"] == "trash":
-                raise ToolError(f"conflict: order {orderId} is in the trash already; force deletes it for good")
-            else:
-                self.store.update("orders", orderId, status="trash", date_modified=self._now())
-                shown = self._shown_order(orderId)
-            self._fire("order.deleted", orderId)
-        return shown
+            return self._discard("orders", "order", orderId, force, self._shown_order)
 
     @tool
     def woo_orders_batch_update(
@@ -181,11 +171,9 @@ class Orders(Lines):
         """Create, update (each with its `id`) and delete (for good) up to 100 orders; an item that fails shows its error."""
         return self._batch(
             "shop_order",
-            {
-                "create": (create, self.woo_orders_create),
-                "update": (update, lambda data: self.woo_orders_update(id_of(data), data)),
-                "delete": (delete, lambda number: self.woo_orders_delete(number, force=True)),
-            },
+            create=(create, self.woo_orders_create),
+            update=(update, self.woo_orders_update),
+            delete=(delete, self.woo_orders_delete),
         )
 
     @tool

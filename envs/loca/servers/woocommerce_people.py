@@ -179,17 +179,7 @@ class People(Refunds):
     def woo_coupons_delete(self, couponId: int, force: bool = True) -> Row:
         """Delete a coupon: for good, or into the trash without `force`."""
         with self.store.change():
-            row = self.store.get("coupons", couponId)
-            shown = self._shown_coupon(row)
-            if force:
-                self.store.delete("coupons", id=couponId)
-            elif row["status"] == "trash":
-                raise ToolError(f"conflict: coupon {couponId} is in the trash already; force deletes it for good")
-            else:
-                self.store.update("coupons", couponId, status="trash", date_modified=self._now())
-                shown = self.woo_coupons_get(couponId)
-            self._fire("coupon.deleted", couponId)
-        return shown
+            return self._discard("coupons", "coupon", couponId, force, self.woo_coupons_get)
 
     # -- helpers ---------------------------------------------------------------------------------------------------------------
 

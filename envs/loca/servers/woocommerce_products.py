@@ -192,16 +192,9 @@ class Products(Shop):
     def woo_products_delete(self, productId: int, force: bool = False) -> Row:
         """Delete a product: for good with `force`, otherwise it goes to the trash, where no list shows it."""
         with self.store.change():
-            shown = self._shown_product(productId)
+            shown = self._discard("products", "product", productId, force, self._shown_product)
             if force:
-                self.store.delete("products", id=productId)
                 self._sync_parent(shown["parent_id"])
-            elif shown["status"] == "trash":
-                raise ToolError(f"conflict: product {productId} is in the trash already; force deletes it for good")
-            else:
-                self.store.update("products", productId, status="trash", date_modified=self._now())
-                shown = self._shown_product(productId)
-            self._fire("product.deleted", productId)
         return shown
 
     @tool
@@ -214,11 +207,9 @@ class Products(Shop):
         """Create, update (each with its `id`) and delete (for good) up to 100 products; an item that fails shows its error."""
         return self._batch(
             "product",
-            {
-                "create": (create, self.woo_products_create),
-                "update": (update, lambda data: self.woo_products_update(id_of(data), data)),
-                "delete": (delete, lambda key: self.woo_products_delete(key, force=True)),
-            },
+            create=(create, self.woo_products_create),
+            update=(update, self.woo_products_update),
+            delete=(delete, self.woo_products_delete),
         )
 
     @tool
@@ -385,11 +376,3 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
     if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
         raise ToolError(f"invalid argument: {name} must be ids separated by commas, got {echo(text)}")
     return [int(part) for part in parts]
-
-
-def id_of(data: Row) -> int:
-    """The id in an item of a batch."""
-    key = data.get("id")
-    if isinstance(key, bool) or not isinstance(key, int):
-        raise ToolError("invalid argument: an item to update needs an integer id")
-    return key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from agentgym.envs.loca.servers.server import Server, page_of
 from agentgym.envs.loca.servers.store import Row
@@ -18,6 +18,9 @@ ADDRESS = dict.fromkeys(
     ("first_name", "last_name", "company", "address_1", "address_2", "city", "state", "postcode", "country", "phone"), ""
 )
 """The fields of an address, blank; that of a bill has an email besides."""
+
+_Job: TypeAlias = tuple[list[Any] | None, Callable[..., Row]]
+"""Items of a batch, and what carries out one."""
 
 _TABLES = """
 CREATE TABLE products (id INTEGER PRIMARY KEY AUTOINCREMENT, parent_id INTEGER REFERENCES products(id) ON DELETE CASCADE,
@@ -208,12 +211,31 @@ class Shop(Server):
             stamped = stamp(self.desk.clock.now())
             self.store.insert("deliveries", webhook_id=hook["id"], topic=topic, resource_id=id, date_created=stamped)
 
-    def _batch(
-        self, kind: str, jobs: Mapping[str, tuple[list[Any] | None, Callable[[Any], Row]]], limit: int = MAX_BATCH
-    ) -> dict[str, list[Row]]:
-        """Carry out each item of a batch by itself; one that fails gives its error in its place and changes nothing."""
-        if sum(len(items or ()) for items, _ in jobs.values()) > limit:
-            raise ToolError(f"limit exceeded: a batch has at most {limit} items")
+    def _discard(self, table: str, kind: str, id: int, force: bool, show: Callable[[int], Row]) -> Row:
+        """Delete a record, or put it into the trash; how it is shown there, or was before."""
+        shown = show(id)
+        if force:
+            self.store.delete(table, id=id)
+        elif shown["status"] == "trash":
+            raise ToolError(f"conflict: {kind} {id} is in the trash already; force deletes it for good")
+        else:
+            self.store.update(table, id, status="trash", date_modified=self._now())
+            shown = show(id)
+        self._fire(f"{kind}.deleted", id)
+        return shown
+
+    def _batch(self, kind: str, create: _Job, update: _Job, delete: _Job) -> dict[str, list[Row]]:
+        """Carry out each item of a batch by itself; one that fails gives its error in its place and changes nothing.
+
+        Each list of items comes with the tool for one of them.
+        """
+        jobs: dict[str, _Job] = {
+            "create": create,
+            "update": (update[0], lambda data: update[1](id_of(data), data)),
+            "delete": (delete[0], lambda key: delete[1](key, force=True)),
+        }
+        if sum(len(items or ()) for items, _ in jobs.values()) > MAX_BATCH:
+            raise ToolError(f"limit exceeded: a batch has at most {MAX_BATCH} items")
         return {verb: [self._attempt(kind, item, do) for item in items] for verb, (items, do) in jobs.items() if items is not None}
 
     def _attempt(self, kind: str, item: Any, do: Callable[[Any], Row]) -> Row:
@@ -228,6 +250,14 @@ class Shop(Server):
             code, status = codes.get(str(error).partition(":")[0], ("rest_invalid_param", 400))
             key = item.get("id", 0) if isinstance(item, dict) else item
             return {"id": key, "error": {"code": code, "message": str(error), "data": {"status": status}}}
+
+
+def id_of(data: Row) -> int:
+    """The id in an item of a batch."""
+    key = data.get("id")
+    if isinstance(key, bool) or not isinstance(key, int):
+        raise ToolError("invalid argument: an item to update needs an integer id")
+    return key
 
 
 def words_in(*columns: str) -> str:
