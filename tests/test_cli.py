@@ -43,6 +43,11 @@ def test_a_person_can_play_to_the_end() -> None:
     assert "solved in 2 turns, score 1.0" in shown.stdout
 
 
+def test_a_person_is_told_what_is_wrong_at_the_end() -> None:
+    shown = command("play", "SetConfCrDdl", "--set", "size=1", typed="claim_done()\n")
+    assert "not solved in 1 turns, score 0.0\n- there is no right reminder of " in shown.stdout
+
+
 def test_a_person_can_leave() -> None:
     shown = command("play", "GridWorld", "--oracles", "SPH", typed="")
     assert shown.returncode == 0

@@ -56,6 +56,10 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a minute late": (lambda world: later(world, timedelta(minutes=1)), "there is no right reminder"),
     "no word of the camera": (lambda world: change(world, summary=events(world)[0]["summary"].split()[0]), "no reminder"),
     "the name is only a part of a word": (lambda world: change(world, summary=f"X{events(world)[0]['summary']}"), "no reminder"),
+    "two conferences in one title": (
+        lambda world: change(world, summary=f"{' '.join(world.truth['reminders'])} camera-ready"),
+        "no reminder that was asked for",
+    ),
     "an event for another conference": (
         call(
             "create_event",

@@ -129,6 +129,8 @@ def play(
         over = terminated or truncated
         typer.echo("\n" + Chat(_news(chat, shown.get(chat.messages[0].text, -1))).to_text())
     typer.echo(f"\n{'solved' if info['success'] else 'not solved'} in {info['turn']} turns, score {reward}")
+    for fault in (info["detail"].report or {}).get("faults", ()):
+        typer.echo(f"- {fault}")
 
 
 @app.command()

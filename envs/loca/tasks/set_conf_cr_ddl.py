@@ -139,7 +139,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged in. Deadlines may have been "
             "extended: for the track of my paper, what the newest mail about it says is true.\n"
             "Put one reminder for each of these conferences into my calendar. It begins exactly 3 hours before the deadline. Its "
-            "title has the short name of the conference and the words camera-ready. AoE (anywhere on earth) is UTC-12. Set no "
+            "title has the short name of that conference and the words camera-ready. AoE (anywhere on earth) is UTC-12. Set no "
             "other events and change nothing else."
         )
 
@@ -162,10 +162,12 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         left = dict(self.truth["reminders"])
         for event in self.office.get(Calendar).events():
             title = event.summary.casefold()
-            named = [key for key in left if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", event.summary, re.IGNORECASE)]
-            right = [key for key in named if event.start == left[key] and "camera" in title and "ready" in title]
+            named = [
+                key for key in self.truth["reminders"] if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", event.summary, re.IGNORECASE)
+            ]
+            right = len(named) == 1 and event.start == left.get(named[0]) and "camera" in title and "ready" in title
             if right:
-                del left[right[0]]
+                del left[named[0]]
             else:
                 yield f"the event {event.summary!r} at {event.start} is no reminder that was asked for, or one too many"
         yield from (f"there is no right reminder of {key} at {begin}" for key, begin in sorted(left.items()))
