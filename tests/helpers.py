@@ -25,7 +25,7 @@ def is_office(env_id: str) -> bool:
     return resolve(env_id.replace("-team", "").replace("-manager", "")) in OFFICE
 
 
-def spread(law: str, ids: Sequence[str], one_in: int = 4) -> list[Any]:
+def spread(law: str, ids: Sequence[str], one_in: int = 8) -> list[Any]:
     """Ids as parameters of a test, with but one in so many office tasks; the others are left to `-m exhaustive`.
 
     Each law takes others.

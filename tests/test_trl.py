@@ -24,7 +24,6 @@ from tests.helpers import spread
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:You are using '.*', which is an experimental feature:UserWarning"),
-    # TRL calls these by their old names.
     pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
 ]
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
@@ -154,8 +153,9 @@ def test_the_tools_are_those_of_the_world(world: str, options: dict[str, Any]) -
         shown, nested = get_json_schema(method), each.parameters.get("$defs", {}).values()  # no annotation says what is nested
         fields = [field for definition in nested for field in definition["properties"]]
         told = plain(each.to_openai())
-        for name, argument in told["function"]["parameters"]["properties"].items():
-            argument["description"] = " ".join(argument.get("description", f"The argument {name}.").split())
+        for name, shape in list((shapes := told["function"]["parameters"]["properties"]).items()):
+            text = " ".join(shape.get("description", f"The argument {name}.").split())
+            shapes["class_" if name == "class" else name] = {**shapes.pop(name), "description": text}
         assert shown == told or (fields and all(field in str(shown) for field in fields))
 
 

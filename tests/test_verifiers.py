@@ -21,9 +21,7 @@ from agentgym.training.rollouts import rollout
 from tests.endpoint_server import Answer, Script, call, serving
 from tests.helpers import spread
 
-pytest.importorskip(
-    "verifiers", reason="verifiers is not installed; it needs openai<3, so an environment of its own: make adapters"
-)
+pytest.importorskip("verifiers", reason="verifiers needs openai<3, so an environment of its own: make adapters")
 
 import verifiers.v1 as vf
 from renderers import Qwen3RendererConfig

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import keyword
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Union
@@ -196,16 +197,21 @@ def env_reward(*, env_reward: Sequence[float], **_: Any) -> list[float]:
 def _method(tool: Tool) -> Callable[..., str]:
     """A method for a tool, which transformers' `get_json_schema` turns into the schema of the tool."""
 
+    # An argument whose name is a word of Python gets an underscore at its end.
+    names = {name: name + "_" * keyword.iskeyword(name) for name in tool.parameters["properties"]}
+    given = {shown: name for name, shown in names.items()}
+
     def method(self: ToolEnvironment, /, **arguments: Any) -> str:
-        return self._call(tool.name, arguments)
+        return self._call(tool.name, {given.get(shown, shown): value for shown, value in arguments.items()})
 
     required = tool.parameters.get("required", ())
     hints, texts, parameters = {}, [], [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
     for name, schema in tool.parameters["properties"].items():
-        hints[name], text = _annotation(name, schema, tool.parameters.get("$defs", {}))
-        texts.append(f"    {name}: {text}")
+        shown = names[name]
+        hints[shown], text = _annotation(name, schema, tool.parameters.get("$defs", {}))
+        texts.append(f"    {shown}: {text}")
         default = inspect.Parameter.empty if name in required else ...
-        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[name], default=default))
+        parameters.append(inspect.Parameter(shown, inspect.Parameter.KEYWORD_ONLY, annotation=hints[shown], default=default))
     method.__name__ = method.__qualname__ = tool.name
     method.__doc__ = "\n".join([tool.description, *(["", "Args:", *texts] if texts else [])])
     method.__annotations__ = hints  # a return annotation would add to the schema
