@@ -196,10 +196,8 @@ def env_reward(*, env_reward: Sequence[float], **_: Any) -> list[float]:
 
 def _method(tool: Tool) -> Callable[..., str]:
     """A method for a tool, which transformers' `get_json_schema` turns into the schema of the tool."""
-
-    # An argument whose name is a word of Python gets an underscore at its end.
     names = {name: name + "_" * keyword.iskeyword(name) for name in tool.parameters["properties"]}
-    given = {shown: name for name, shown in names.items()}
+    given = {shown: name for name, shown in names.items()}  # what is a word of Python is shown with an underscore
 
     def method(self: ToolEnvironment, /, **arguments: Any) -> str:
         return self._call(tool.name, {given.get(shown, shown): value for shown, value in arguments.items()})
