@@ -55,6 +55,9 @@ Plan: TypeAlias = Generator[Step | Sequence[Step], Any, None]
 """It is sent the fact of a step that it yields alone, a list of facts for a sequence, whose steps may be taken in any order; the
 fact of a change with nothing to tell is None."""
 
+MAX_EARLY = 1_000
+"""Results of calls, beyond the plan so far, that are kept for steps that may ask for them."""
+
 CLAIM = Step("Say that the task is done.", ToolCall("claim_done", {}), output="claim")
 
 
@@ -115,6 +118,7 @@ class Progress:
         self._over = False
         self._passed: list[Step] = []
         self._lines: dict[str, str] = {}
+        self._early: dict[str, str] = {}
 
     def pending(self) -> list[Step]:
         """The steps that may be taken now, in the order of the plan; only `CLAIM` at its end, and nothing after that."""
@@ -145,6 +149,12 @@ class Progress:
                 return
         if lasting:
             self.strays.append(call)
+        elif len(self._early) < MAX_EARLY:
+            self._early[self._key(call)] = result  # a later step may ask for just this
+
+    def _key(self, call: ToolCall) -> str:
+        same = self._plain(call)
+        return _dump([same.name, sorted(same.arguments.items())])
 
     def lines(self) -> list[str]:
         """The facts in words, a line each; `load` takes them back."""
@@ -176,13 +186,10 @@ class Progress:
         return (self._batch,) if isinstance(self._batch, Step) else self._batch
 
     def _take(self, step: Step, result: str) -> None:
-        try:
-            fact = None if step.learn is None else json.loads(_dump(step.learn(result)))
-        except (ValueError, LookupError, TypeError, AttributeError):
-            return  # the result was cut or cleared: it tells nothing
-        self._learn(step.label, fact, change=step.learn is None)
-        del self._open[step.label]
-        self._go_on()
+        if (fact := _learnt(step, result)) is not _NOTHING:
+            self._learn(step.label, fact, change=step.learn is None)
+            del self._open[step.label]
+            self._go_on()
 
     def _learn(self, label: str, fact: Any, change: bool) -> None:
         self.facts[label] = fact
@@ -205,12 +212,22 @@ class Progress:
     def _enter(self, batch: Step | Sequence[Step]) -> None:
         self._batch = batch
         self._open = {step.label: step for step in self._steps() if step.label not in self.facts}
+        if self._early:
+            self._take_early()
         for stray in list(self.strays):
             found = next((step for step in self._open.values() if self.counts(step, stray)), None)
             if found and found.learn is None:
                 self.strays.remove(stray)
                 self._learn(found.label, None, change=True)
                 del self._open[found.label]
+
+    def _take_early(self) -> None:
+        """Know what was read before the plan came to it."""
+        for step in [step for step in self._open.values() if not step.changes]:
+            told = self._early.pop(self._key(step.call), None)
+            if told is not None and (fact := _learnt(step, told)) is not _NOTHING:
+                self._learn(step.label, fact, change=False)
+                del self._open[step.label]
 
     def _with_claim(self) -> Plan:
         yield from self._plan()
@@ -221,7 +238,16 @@ class Progress:
         return {**vars(self), "_script": None, "_batch": (), "_open": {}, "_passed": []}
 
 
+_NOTHING = object()
 _ARROW = "\\u003d>"  # how JSON may write the arrow that stands between label and fact
+
+
+def _learnt(step: Step, result: str) -> Any:
+    """The fact that a result tells; `_NOTHING` if it was cut or cleared."""
+    try:
+        return None if step.learn is None else json.loads(_dump(step.learn(result)))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return _NOTHING
 
 
 def _dump(value: Any) -> str:
