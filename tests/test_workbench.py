@@ -195,9 +195,14 @@ INTERRUPTED = """
 import sys, threading, _thread
 from agentgym.workbench import run, BASH
 run([BASH, "-c", "true"], {})
-threading.Timer(0.5, _thread.interrupt_main).start()
+done = threading.Event()
+def interrupt():
+    while not done.wait(2): _thread.interrupt_main()  # Python drops one that comes in the middle of a finaliser
+threading.Thread(target=interrupt, daemon=True).start()
 try: run([BASH, "-c", "echo began > /workspace/x; exec -a MARK sleep 300"], {})
-except KeyboardInterrupt: print("interrupted")
+except KeyboardInterrupt:
+    done.set()
+    print("interrupted")
 """
 
 
