@@ -39,7 +39,7 @@ adapters: $(ADAPTERS)/.done
 $(ADAPTERS)/.done: pyproject.toml constraints.txt
 	rm -rf $(ADAPTERS)
 	$(PYTHON) -m venv $(ADAPTERS)
-	grep -vE '^(openai|transformers)==' constraints.txt > $(ADAPTERS)/constraints.txt
+	grep -vE '^(mcp|openai|transformers)==' constraints.txt > $(ADAPTERS)/constraints.txt
 	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(ADAPTERS)/constraints.txt \
 		--editable '.[cli,endpoint,export,office,train,verifiers,verl]' pytest pytest-xdist hypothesis
 	rm -rf $(ADAPTERS)/lib/python3*/site-packages/tests  # verl installs its own, which hide ours
