@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 USER = """
 import agentgym
 from agentgym.oracles import OraclePolicy
-from agentgym.training.rollouts import rollout
+from agentgym.training.rollout.rollouts import rollout
 
 env = agentgym.make("ListWorld", oracles="SP", labels=True)
 assert rollout(env, OraclePolicy("ListWorld"), seed=0).reward == 1.0
@@ -23,9 +23,10 @@ reveal_type(agentgym.Chat().messages)
 def main() -> None:
     """Fail with a message at the first thing that is wrong."""
     held = {name for name in zipfile.ZipFile(sys.argv[1]).namelist() if name.startswith("agentgym/")}
-    folders = ("envs", "oracles", "wrappers", "training")
-    wanted = {f"agentgym/{path.relative_to(REPOSITORY)}" for folder in folders for path in _sources(folder)}
-    wanted |= {str(path.relative_to(REPOSITORY)) for path in _core()}
+    package = REPOSITORY / "agentgym"
+    wanted = {
+        str(path.relative_to(REPOSITORY)) for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
     if held != wanted:
         sys.exit(f"the wheel's files differ from the repository's: {sorted(held ^ wanted)}")
     with tempfile.TemporaryDirectory() as elsewhere:
@@ -38,16 +39,6 @@ def main() -> None:
     if '"typing.Sequence[agentgym.messages.Message]"' not in checked.stdout:
         sys.exit(f"a user's code does not see the types of the package:\n{checked.stdout}")
     print(f"the wheel holds all {len(held)} files, imports and type-checks")
-
-
-def _core() -> list[Path]:
-    """The files of `agentgym/` that are no links to the other folders."""
-    top = [path for path in (REPOSITORY / "agentgym").iterdir() if not path.is_symlink() and path.name != "__pycache__"]
-    return [found for path in top for found in ([path] if path.is_file() else path.rglob("*")) if found.suffix in (".py", ".typed")]
-
-
-def _sources(folder: str) -> list[Path]:
-    return [path for path in (REPOSITORY / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
 
 
 if __name__ == "__main__":

@@ -1,13 +1,6 @@
 """Long-horizon text worlds for training and examining LLM agents, with the interface of Gymnasium."""
 
-import os as _os
-
-# A clone without symlinks has a small file where each of the four packages should be; they are then found beside this one.
-_root = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))
-if _os.path.isdir(_os.path.join(_root, "envs")) and not _os.path.isdir(_os.path.join(__path__[0], "envs")):
-    __path__.append(_root)
-
-from agentgym.detail import Detail
+from agentgym.step_info import Detail
 from agentgym.env import Snapshot, ToolEnv, clone, tool_env
 from agentgym.messages import Chat, Content, Image, Message, ToolCall
 from agentgym.parsing import explain, parse, render

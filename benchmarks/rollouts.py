@@ -23,7 +23,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 import agentgym
 from agentgym import Chat, Reply, ToolCall, render
-from agentgym.training.collectors import Collector
+from agentgym.training.rollout.collector import Collector
 
 SLOTS = 16
 TURNS = 12

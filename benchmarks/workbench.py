@@ -7,8 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
-from agentgym.namespaces import BASH, PYTHON
-from agentgym.workbench import File, run
+from agentgym.sandboxes.namespaces import BASH, PYTHON
+from agentgym.sandboxes.workbench import File, run
 
 RUNS = 15
 

@@ -95,7 +95,7 @@ def play_optimally(env: ToolEnv) -> Outcome:
 @functools.cache
 def needs_workbench() -> None:
     """Skip a test whose programs this host cannot run."""
-    workbench = pytest.importorskip("agentgym.workbench")
+    workbench = pytest.importorskip("agentgym.sandboxes.workbench")
     try:
         workbench.run(["/usr/bin/bash", "-c", "true"], {})
     except RuntimeError as error:

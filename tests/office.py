@@ -13,8 +13,8 @@ import agentgym
 from agentgym import worlds
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.plan import CLAIM
-from agentgym.envs.loca.servers.email import Email
-from agentgym.envs.loca.servers.email_messages import Mail
+from agentgym.envs.loca.servers.email.messages import Mail
+from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.task import OfficeTask
 
 Rows = list[list[Any]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.tools import ToolError
 
 PAID = {"status": "processing"}

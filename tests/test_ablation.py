@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from agentgym.oracles.control import Deficits
-from agentgym.training.ablation import TRAJECTORIES, Ablation, prepare, results, run
-from agentgym.training.evaluation import score
-from agentgym.training.policies import PolicyConfig
-from agentgym.training.report import tables, write_report
-from agentgym.training.rollouts import replay
-from agentgym.training.trajectories import TrajectoryLog
+from agentgym.training.evaluation.ablation import TRAJECTORIES, Ablation, prepare, results, run
+from agentgym.training.evaluation.report import tables, write_report
+from agentgym.training.evaluation.scoring import score
+from agentgym.training.rollout.policies import PolicyConfig
+from agentgym.training.rollout.rollouts import replay
+from agentgym.training.rollout.trajectory import TrajectoryLog
 
 SMALL: dict[str, Any] = {"worlds": ("ListWorld", "GridWorld"), "horizons": (3, 6), "seeds": 3}
 SLOW = ["ablate", "--horizons", "40", "--seeds", "40", "--world", "TreeWorld", "--arms", "none,S", "--workers", "2"]
@@ -52,7 +52,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "agentgym.training.cli", *SLOW, "--out", str(tmp_path / "k")]
+    command = [sys.executable, "-m", "agentgym.training.cli.main", *SLOW, "--out", str(tmp_path / "k")]
     log = tmp_path / "k" / TRAJECTORIES
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60

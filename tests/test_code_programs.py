@@ -24,8 +24,8 @@ from agentgym.envs.lore.operators import number
 from agentgym.envs.lore.programs import HARD, PROGRAMS, REDIRECTS, STANDARD, read_expression, wakeups, write_expression
 from agentgym.envs.lore.sources import read_source, write_source
 from agentgym.envs.lore.top_down import Modules, grow_top_down
-from agentgym.training.cli_export import HELPER, write
-from agentgym.training.cli_export import program as export_program
+from agentgym.training.cli.export import HELPER, write
+from agentgym.training.cli.export import program as export_program
 
 BOTH = ["standard", "hard"]
 ASYNC = {"difficulty": "hard", "weights": {"async": 1.0}}
@@ -260,7 +260,7 @@ def test_all_sources_are_modules_of_python_that_import_what_they_call() -> None:
 
 
 def exported(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "agentgym.training.cli", "export", *options, str(folder)]
+    line = [sys.executable, "-m", "agentgym.training.cli.main", "export", *options, str(folder)]
     return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
 
 

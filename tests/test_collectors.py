@@ -24,12 +24,12 @@ import pytest
 import agentgym
 from agentgym import Chat, Reply
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.training.collectors import ENGINES, CollectionError, Collector
-from agentgym.training.engines import Asyncio
-from agentgym.training.episodes import Player
-from agentgym.training.remote import PlayerServer, Processes
-from agentgym.training.rollouts import collect, replay
-from agentgym.training.trajectories import Trajectory, TrajectoryLog
+from agentgym.training.rollout.collector import ENGINES, CollectionError, Collector
+from agentgym.training.rollout.engines import Asyncio
+from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.rollouts import collect, replay
+from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
+from agentgym.training.rollout.workers import PlayerServer, Processes
 from tests import faulty_world
 from tests.faulty_world import Awaiting, Drawing, Worker, make_env
 
@@ -244,7 +244,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from agentgym.oracles import OraclePolicy
-from agentgym.training.rollouts import collect
+from agentgym.training.rollout.rollouts import collect
 
 if __name__ == "__main__":
     for number, trajectory in enumerate(collect(

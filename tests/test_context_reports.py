@@ -12,14 +12,14 @@ import pytest
 from agentgym import STRATEGIES, Chat, Image, Message, Policy, make
 from agentgym.oracles import NoisyPolicy
 from agentgym.tokens import IMAGE_TOKENS, heuristic
-from agentgym.training.ablation import TRAJECTORIES, Ablation, run
-from agentgym.training.evaluation import Result, ordered_contexts
-from agentgym.training.policies import PolicyConfig
-from agentgym.training.report import tables, write_report
-from agentgym.training.rollouts import rollout
-from agentgym.training.statistics import TOKENS, differences, summarize
-from agentgym.training.trajectories import Trajectory, TrajectoryLog
-from agentgym.training.usage import Usage, usage
+from agentgym.training.evaluation.ablation import TRAJECTORIES, Ablation, run
+from agentgym.training.evaluation.bootstrap import TOKENS, differences, summarize
+from agentgym.training.evaluation.report import tables, write_report
+from agentgym.training.evaluation.scoring import Result, ordered_contexts
+from agentgym.training.rollout.policies import PolicyConfig
+from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout.token_usage import Usage, usage
+from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from tests.test_cli import command
 
 CONTEXTS = ("none", "clear_results", "clear_thinking", "compaction", "awareness", "memory", "programmatic", "clear_results+memory")

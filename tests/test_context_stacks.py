@@ -13,9 +13,9 @@ from gymnasium.envs.registration import EnvSpec
 from agentgym import ARMS, STRATEGIES, Chat, ToolCall, ToolEnv, make, render, spec, worlds
 from agentgym.oracles import HistoryOracle, InContextExamples, NoisyPolicy, OraclePolicy, PlanOracle, StateOracle
 from agentgym.stages import layers
-from agentgym.training.rollouts import replay, rollout
-from agentgym.training.trajectories import Trajectory
-from agentgym.training.usage import usage
+from agentgym.training.rollout.rollouts import replay, rollout
+from agentgym.training.rollout.token_usage import usage
+from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.wrappers import (
     Budget,
     ClearThinking,

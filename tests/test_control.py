@@ -9,11 +9,11 @@ import pytest
 from agentgym import ARMS, make
 from agentgym.oracles import ControlPolicy, OraclePolicy
 from agentgym.oracles.control import Deficits
-from agentgym.training.ablation import Ablation, run
-from agentgym.training.evaluation import Result
-from agentgym.training.policies import PolicyConfig
-from agentgym.training.rollouts import rollout
-from agentgym.training.statistics import differences, effects, summarize
+from agentgym.training.evaluation.ablation import Ablation, run
+from agentgym.training.evaluation.bootstrap import differences, effects, summarize
+from agentgym.training.evaluation.scoring import Result
+from agentgym.training.rollout.policies import PolicyConfig
+from agentgym.training.rollout.rollouts import rollout
 
 WORLDS = ("ListWorld", "TreeWorld", "GridWorld")
 DEFICITS = {

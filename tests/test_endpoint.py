@@ -23,9 +23,9 @@ from endpoint_server import Answer, call, failing, playing, playing_out, serving
 
 import agentgym
 from agentgym import Chat, Image, Message, ToolCall, parse
-from agentgym.training.endpoint import ContextLengthError, EndpointConfig, EndpointError, EndpointPolicy, EndpointUsage
-from agentgym.training.policies import PolicyConfig
-from agentgym.training.rollouts import replay, rollout
+from agentgym.training.rollout.openai_policy import ContextLengthError, EndpointConfig, EndpointError, EndpointPolicy, EndpointUsage
+from agentgym.training.rollout.policies import PolicyConfig
+from agentgym.training.rollout.rollouts import replay, rollout
 
 ASK = Chat((Message("user", "hello", id="0:1"),))
 
@@ -359,7 +359,7 @@ def test_a_dropped_policy_and_a_forked_one_leave_nothing_behind() -> None:
 
 def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
     code = (
-        "import sys\nfrom agentgym import *\nfrom agentgym.training.endpoint import *\n"
+        "import sys\nfrom agentgym import *\nfrom agentgym.training.rollout.openai_policy import *\n"
         "policy = EndpointPolicy(EndpointConfig('m', sys.argv[1]))\nprint(policy([Chat((Message('user', 'hi'),))])[0].text)"
     )
     with serving(Answer({"content": "x"})) as server:
@@ -369,7 +369,7 @@ def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
 
 
 def test_the_command_line_plays_through_an_endpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    config = PolicyConfig("agentgym.training.endpoint:from_environment")
+    config = PolicyConfig("agentgym.training.rollout.openai_policy:from_environment")
     monkeypatch.delenv("OPENAI_MODEL", raising=False)
     with pytest.raises(ValueError, match="set OPENAI_MODEL"):
         config.make("ListWorld")
@@ -377,7 +377,7 @@ def test_the_command_line_plays_through_an_endpoint(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_MODEL", "tiny")
         line = ["rollout", "ListWorld", "--policy", config.name, "--set", "max_failed_rounds=2"]
-        line = [sys.executable, "-m", "agentgym.training.cli", *line]
+        line = [sys.executable, "-m", "agentgym.training.cli.main", *line]
         done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
     assert "solved 0 of 1" in done.stdout, done.stderr
     assert [request["model"] for request in server.requests] == ["tiny", "tiny"]

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from agentgym import STRATEGIES, Chat, Image, Message, Reply, ToolCall, make, render
 from agentgym.oracles import NoisyPolicy
 from agentgym.prompts import SUMMARY_FOLLOWS
-from agentgym.training.export import (
+from agentgym.training.integrations.datasets import (
     ChatRow,
     demonstrations,
     export,
@@ -33,8 +33,8 @@ from agentgym.training.export import (
     training_dicts,
     write_rows,
 )
-from agentgym.training.rollouts import rollout
-from agentgym.training.trajectories import Step, Trajectory
+from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout.trajectory import Step, Trajectory
 
 CONTEXTS = ("none", *STRATEGIES, "clear_results+memory", "+".join(STRATEGIES))
 
@@ -186,7 +186,7 @@ def test_groups_are_of_one_spec_and_seed() -> None:
 
 
 def test_the_id_of_a_group_is_the_same_in_every_process() -> None:
-    code = 'from agentgym.training.export import group_of; print(group_of(\'{"b": [1], "a": {}}\', 7))'
+    code = 'from agentgym.training.integrations.datasets import group_of; print(group_of(\'{"b": [1], "a": {}}\', 7))'
     spec = '{"a": {}, "b": [1]}'
     expected = f"{hashlib.sha256(spec.encode()).hexdigest()[:12]}-7"
     for salt in ("0", "1"):

@@ -22,7 +22,7 @@ from agentgym.envs.gsm_agent.loaders import (
     take_apart,
 )
 from agentgym.envs.gsm_agent.numbers import parse_number
-from agentgym.training.gsm_agent import asker
+from agentgym.training.papers.gsm_agent import asker
 
 CLIPS = "Natalia sold clips to 48 of her friends in April. She sold half as many in May. How many clips did she sell altogether?"
 

@@ -14,11 +14,11 @@ import pytest
 from agentgym import Chat, Reply, ToolCall, make, render
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.training.gsm_agent import Outcome, metrics, outcome, summary, timed
-from agentgym.training.plots import plot_revisits, revisits_figure
-from agentgym.training.reasoning_graph import Path, ReasoningGraph, figures, graph_of, graph_summary, paths_of
-from agentgym.training.rollouts import rollout
-from agentgym.training.trajectories import Step, Trajectory, TrajectoryLog
+from agentgym.training.evaluation.plots import plot_revisits, revisits_figure
+from agentgym.training.papers.gsm_agent import Outcome, metrics, outcome, summary, timed
+from agentgym.training.papers.reasoning_graph import Path, ReasoningGraph, figures, graph_of, graph_summary, paths_of
+from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
 
 # Appendix C.4: the node of each of the 36 steps of o3, and what the paper calls it.
 CASE = (
@@ -200,7 +200,7 @@ def test_clusters_part_what_is_different() -> None:
 def test_the_command_writes_tables_and_the_scatter(tmp_path: File) -> None:
     log = TrajectoryLog(tmp_path / "noisy.jsonl")
     log.append(*(rollout(make("SearchWorld", tasks=60), NoisyPolicy("SearchWorld", 0.3), seed).to_json() for seed in range(4)))
-    line = [sys.executable, "-m", "agentgym.training.cli", "gsm"]
+    line = [sys.executable, "-m", "agentgym.training.cli.main", "gsm"]
     shown = subprocess.run(
         [*line, f"noisy={log.path}", "--out", str(tmp_path), "--count"], capture_output=True, text=True, timeout=120, check=False
     )

@@ -19,16 +19,16 @@ from agentgym import ToolCall, make, tool_env
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.oracles.thinking import ThinkingPolicy
 from agentgym.parsing import parse
-from agentgym.training import learn
-from agentgym.training.cli import app
-from agentgym.training.curve import Curve, Point
-from agentgym.training.learn import CURVE, LearnConfig, Learning
-from agentgym.training.mixture import mixture
-from agentgym.training.models import load_policy
-from agentgym.training.plots import learning_figure
-from agentgym.training.policies import PolicyConfig
-from agentgym.training.rollouts import collect, replay, rollout
-from agentgym.training.trainer import evaluate
+from agentgym.training.cli.main import app
+from agentgym.training.evaluation.plots import learning_figure
+from agentgym.training.rl import from_scratch as learn
+from agentgym.training.rl.from_scratch import CURVE, LearnConfig, Learning
+from agentgym.training.rl.learning_curve import Curve, Point
+from agentgym.training.rl.trainer import evaluate
+from agentgym.training.rollout.mixture import mixture
+from agentgym.training.rollout.models import load_policy
+from agentgym.training.rollout.policies import PolicyConfig
+from agentgym.training.rollout.rollouts import collect, replay, rollout
 
 SIZES: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2, "context": 1_024, "max_new_tokens": 8}
 STEPS: dict[str, Any] = {"cloning_steps": 4, "hint_steps": 2, "rl_steps": 2, "groups": 2, "evaluations": 2, "episodes": 4}

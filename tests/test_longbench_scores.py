@@ -18,10 +18,10 @@ from agentgym.envs.agentlongbench.rows import make_log, make_rows
 from agentgym.envs.agentlongbench.scoring import TASKS, form, last_tag, metric, read, score
 from agentgym.oracles import OraclePolicy
 from agentgym.tokens import counter
-from agentgym.training import longbench
-from agentgym.training.longbench import Plan
-from agentgym.training.plots import heatmap_figure, plot_heatmap
-from agentgym.training.rollouts import rollout
+from agentgym.training.evaluation.plots import heatmap_figure, plot_heatmap
+from agentgym.training.papers import agentlongbench as longbench
+from agentgym.training.papers.agentlongbench import Plan
+from agentgym.training.rollout.rollouts import rollout
 from tests.helpers import play, say, start
 
 PAIR = ["Item_ABCD", "Item_EFGH"]
@@ -190,7 +190,7 @@ def test_wrong_plans_are_refused() -> None:
 
 
 def test_the_commands_run(tmp_path: Path) -> None:
-    run = [sys.executable, "-m", "agentgym.training.cli"]
+    run = [sys.executable, "-m", "agentgym.training.cli.main"]
     options = ["--lengths", "16384", "--settings", "kf-v", "--samples", "1", "--tokens", "heuristic"]
     shown = subprocess.run([*run, "longbench", "write", str(tmp_path / "d"), *options], capture_output=True, text=True, check=True)
     assert "wrote 8 rows" in shown.stdout

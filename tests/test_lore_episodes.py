@@ -14,8 +14,8 @@ from agentgym import ToolCall, make, render, tool_env
 from agentgym.envs.lore.document_world import DocumentWorld
 from agentgym.oracles import OraclePolicy
 from agentgym.oracles.policies import Reading
-from agentgym.training.lore import accuracy, outcome, wilson
-from agentgym.training.rollouts import rollout
+from agentgym.training.papers.lore import accuracy, outcome, wilson
+from agentgym.training.rollout.rollouts import rollout
 
 
 def test_calls_are_labelled() -> None:

@@ -16,13 +16,13 @@ from matplotlib.text import Text
 
 from agentgym import Reply
 from agentgym.envs.lore.config import GRID
-from agentgym.training import plots
-from agentgym.training.ablation import PRESETS, Ablation, run
-from agentgym.training.evaluation import Result
-from agentgym.training.lore import accuracy, curve, lines
-from agentgym.training.lore_report import lore_tables, write_curves
-from agentgym.training.policies import PolicyConfig
-from agentgym.training.report import tables, write_report
+from agentgym.training.evaluation import plots
+from agentgym.training.evaluation.ablation import PRESETS, Ablation, run
+from agentgym.training.evaluation.report import tables, write_report
+from agentgym.training.evaluation.scoring import Result
+from agentgym.training.papers.lore import accuracy, curve, lines
+from agentgym.training.papers.lore_report import lore_tables, write_curves
+from agentgym.training.rollout.policies import PolicyConfig
 
 BOTH = ("lore-standard", "lore-hard")
 
@@ -186,7 +186,7 @@ def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) ->
     out = tmp_path / "a"
     line = ["ablate", "--preset", "lore-hard", "--world", "CodeWorld,DocumentWorld", "--arms", "none,SP", "--horizons", "2,8"]
     line += ["--seeds", "2", "--policy", "noisy", "--set", "theta=2", "--set", "CodeWorld.names=sequential", "--workers", "1"]
-    whole = [sys.executable, "-m", "agentgym.training.cli", *line, "--out", str(out)]
+    whole = [sys.executable, "-m", "agentgym.training.cli.main", *line, "--out", str(out)]
     shown = subprocess.run(whole, capture_output=True, text=True, timeout=120, check=False)
     assert shown.returncode == 0, shown.stderr
     assert "DocumentWorld: accuracy by height" in shown.stdout

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.tasks.ab_testing import BUCKET, COLUMNS, DATASET, LOG, OVERALL, PAYLOAD, RECORD
 from tests.office import TASKS, faults_after, fresh, solved
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.tasks.academic_warning import COLUMNS, DATASET, LATEST, LOG, RESULT
 from tests.office import Change, call, each_cell, faults_after, file_of, fresh, in_csv, no_file, one_cell, solved
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.applications import FLAT, LETTERS, NEWEST, OLDEST, PAPERS, ROOT, draw_layout, draw_tree
-from agentgym.envs.loca.servers.email import Email
-from agentgym.envs.loca.servers.email_messages import addresses
-from agentgym.envs.loca.servers.pdfs import read_pdf, write_pdf
+from agentgym.envs.loca.servers.email.messages import addresses
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.files.pdfs import read_pdf, write_pdf
 from agentgym.envs.loca.tasks.apply_phd_email import ME, SUBJECT, _read_request
 from tests.helpers import needs_workbench
 from tests.office import Change, carry_out, faults_after, fresh, no_file, resend, solved, unsent
@@ -319,7 +319,7 @@ def test_attachments_that_are_noise() -> None:
 
 
 def test_a_host_that_cannot_run_programs_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    workbench = pytest.importorskip("agentgym.workbench")
+    workbench = pytest.importorskip("agentgym.sandboxes.workbench")
     monkeypatch.setattr(workbench, "_command", lambda: ("/no/bwrap",))
     with pytest.raises(RuntimeError, match="programs cannot run on this host"):
         carry_out(fresh(TASK))

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from test_office_tools import TABLES, fits, spell
 
-from agentgym.envs.loca.servers.bigquery import BigQuery
-from agentgym.envs.loca.servers.cloud import PROJECT
-from agentgym.envs.loca.servers.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.warehouse.bigquery import BigQuery
 from agentgym.tools import ToolError, tools_of
 from tests.test_office_laws import digest, draw_call, run
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.canvas import Canvas
+from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.tools import ToolError
 
 ADMIN, TARA, TIM, SAM, SUE, OSCAR = range(1, 7)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.servers.canvas import Canvas
-from agentgym.envs.loca.servers.email import Email
-from agentgym.envs.loca.servers.workbooks import read_workbook, write_workbook
+from agentgym.envs.loca.servers.canvas.server import Canvas
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.envs.loca.tasks.canvas_arrange_exam import (
     BOOKS,
     CODE,

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.servers.canvas import REPORTS, Canvas
+from agentgym.envs.loca.servers.canvas.server import REPORTS, Canvas
 from agentgym.tools import tools_of
 from tests.test_office_canvas import (
     ADMIN,

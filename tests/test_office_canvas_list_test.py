@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.canvas import Canvas
+from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.tasks.canvas_list_test import ASSIGNMENT, ASSIGNMENT_FILE, LOGIN, ME, QUIZ, QUIZ_FILE
 from agentgym.tools import ToolError
 from tests.office import Change, Rows, call, faults_after, file_of, folder_at, fresh, in_csv, no_file, one_cell, solved

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.servers import START, Server
-from agentgym.envs.loca.servers.checksums import crc32c
-from agentgym.envs.loca.servers.desk import iso
-from agentgym.envs.loca.servers.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.gcloud.checksums import crc32c
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.tools import ToolError
 
 DAY = timedelta(days=1)
@@ -107,7 +107,7 @@ def test_a_file_goes_up_and_comes_down(cloud: GoogleCloud) -> None:
 
 
 def test_the_objects_of_a_project_have_a_quota(cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentgym.envs.loca.servers.storage.MAX_BYTES", 10)
+    monkeypatch.setattr("agentgym.envs.loca.servers.gcloud.storage.MAX_BYTES", 10)
     cloud.desk.files.write("a", "x" * 6)
     cloud.storage_upload_file("box", "a", "a")
     with pytest.raises(ToolError, match="limit exceeded: the objects of a project have at most 10 bytes"):
@@ -357,7 +357,7 @@ def test_instances_have_rules_and_limits(cloud: GoogleCloud, monkeypatch: pytest
     ):
         with pytest.raises(ToolError, match="not found"):
             call()
-    monkeypatch.setattr("agentgym.envs.loca.servers.compute.MAX_INSTANCES", 1)
+    monkeypatch.setattr("agentgym.envs.loca.servers.gcloud.compute.MAX_INSTANCES", 1)
     with pytest.raises(ToolError, match="limit exceeded"):
         cloud.compute_create_instance("vm", "us-east1-b")
     zones = [item["name"] for item in cloud.compute_list_zones()["items"]]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.email import Email
-from agentgym.envs.loca.servers.email_messages import Mail
-from agentgym.envs.loca.servers.workbooks import read_workbook
+from agentgym.envs.loca.servers.email.messages import Mail
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
 from agentgym.envs.loca.tasks.course_assistant import ACCOUNT, ENROLLED, ME, PASSWORD, ROSTER, SHEET, SUBJECT, WITHDRAWN
 from tests.office import Change, call, faults_after, file_of, folder_at, fresh, resend, solved, unsent
 

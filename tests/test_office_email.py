@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.email import Email
-from agentgym.envs.loca.servers.email_messages import Mail
+from agentgym.envs.loca.servers.email.messages import Mail
+from agentgym.envs.loca.servers.email.server import Email
 from agentgym.tools import ToolError, tools_of
 from tests.test_office_laws import call, refused
 
@@ -187,7 +187,7 @@ def test_what_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     server = office()
     for path, size in (("a/x.bin", 2**20), ("b/x.bin", 0), ("y.bin", 2**20), ("c.bin", 3)):
         server.desk.files.write(path, b"x" * size)
-    monkeypatch.setattr("agentgym.envs.loca.servers.email_messages.MAX_ATTACHMENTS_BYTES", 2**21 - 1)
+    monkeypatch.setattr("agentgym.envs.loca.servers.email.messages.MAX_ATTACHMENTS_BYTES", 2**21 - 1)
     plain = {"to": BOB, "subject": "s", "body": "b"}
     for text, more in (
         ('^not found: x.org has no mailbox "eve@x.org"; nothing was sent', {"cc": "eve@x.org"}),
@@ -207,7 +207,7 @@ def test_what_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         refused(server, "send_email", text, **{**plain, **more})
     assert server.sent() == []
-    monkeypatch.setattr("agentgym.envs.loca.servers.email_boxes.MAX_STORED_BYTES", 10)
+    monkeypatch.setattr("agentgym.envs.loca.servers.email.boxes.MAX_STORED_BYTES", 10)
     call(server, "send_email", **plain, attachments=["c.bin"])
     refused(server, "send_email", "^limit exceeded: the mailboxes are full", **plain, attachments=["c.bin"])
 

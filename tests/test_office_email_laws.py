@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.servers.email import Email
+from agentgym.envs.loca.servers.email.server import Email
 from tests.test_office_email import ADA, BOB, CYD, call, office
 from tests.test_office_laws import digest, draw_call, run
 

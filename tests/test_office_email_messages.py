@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentgym.envs.loca.servers.email_files import read_mbox, write_mbox
-from agentgym.envs.loca.servers.email_messages import Mail, checked, parse, render, spell
+from agentgym.envs.loca.servers.email.files import read_mbox, write_mbox
+from agentgym.envs.loca.servers.email.messages import Mail, checked, parse, render, spell
 from tests.test_office_email import ADA, BOB, CYD, DAY, call, office, refused
 from tests.test_office_laws import run
 

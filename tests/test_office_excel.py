@@ -14,8 +14,8 @@ import numpy as np
 import openpyxl
 import pytest
 
-from agentgym.envs.loca.servers.excel import Excel
-from agentgym.envs.loca.servers.workbooks import open_workbook, read_workbook, write_workbook
+from agentgym.envs.loca.servers.spreadsheet.excel import Excel
+from agentgym.envs.loca.servers.spreadsheet.workbooks import open_workbook, read_workbook, write_workbook
 from agentgym.tools import ToolError, tools_of
 
 PATH = "in/book.xlsx"

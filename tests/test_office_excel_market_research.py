@@ -12,8 +12,8 @@ from typing import Any
 import openpyxl
 import pytest
 
-from agentgym.envs.loca.servers.excel import Excel
-from agentgym.envs.loca.servers.workbooks import read_workbook, write_workbook
+from agentgym.envs.loca.servers.spreadsheet.excel import Excel
+from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.envs.loca.tasks.excel_market_research import DATA, FORMAT, NONE, REQUEST, RESULT, SHEET, TOTAL, VALUES, WEIGHTS
 from tests.office import faults_after, fresh, solved
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.filesystem import MAX_READ_CHARS, Filesystem
-from agentgym.envs.loca.servers.patterns import Patterns
-from agentgym.envs.loca.servers.textedit import Edit, apply_edits, show_diff
+from agentgym.envs.loca.servers.files.filesystem import MAX_READ_CHARS, Filesystem
+from agentgym.envs.loca.servers.files.patterns import Patterns
+from agentgym.envs.loca.servers.files.textedit import Edit, apply_edits, show_diff
 from agentgym.tools import ToolError, tools_of
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.email import Email
-from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.filter_low_selling_products import OUTLET, SUBSCRIBERS, TABLE, FilterLowSellingProducts
 from tests.office import (
     Change,

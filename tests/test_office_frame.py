@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.servers import ROOT, Clock, Desk, Office, Server, Workspace
-from agentgym.envs.loca.servers.desk import iso
+from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.office import SERVERS
 from agentgym.envs.loca.servers.server import page_of
 from agentgym.envs.loca.servers.store import Store

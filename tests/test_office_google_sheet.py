@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.servers.cells import column_name, column_number, parse_area, quote_title, split_sheet
-from agentgym.envs.loca.servers.entered import typed
-from agentgym.envs.loca.servers.formulas import rewrite, shift
-from agentgym.envs.loca.servers.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.spreadsheet.cell_input import typed
+from agentgym.envs.loca.servers.spreadsheet.cells import column_name, column_number, parse_area, quote_title, split_sheet
+from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift
+from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.tools import ToolError, tools_of
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.servers import START
-from agentgym.envs.loca.servers.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.log_filter import read_filter
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.gcloud.log_filter import read_filter
 from agentgym.tools import ToolError
 
 LOGS = "projects/local-project/logs"
@@ -253,7 +253,7 @@ def test_sinks_write_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "app/2025/01/15/09:00:00_09:59:59_S0.json"
     assert cloud.objects("archive") == [name]
     assert [json.loads(line) for line in cloud.read_object("archive", name).splitlines()] == written
-    monkeypatch.setattr("agentgym.envs.loca.servers.storage.MAX_BYTES", 10)
+    monkeypatch.setattr("agentgym.envs.loca.servers.gcloud.storage.MAX_BYTES", 10)
     cloud.logging_write_log("app", "no room")
     assert len(cloud.read_object("archive", name).splitlines()) == 2
     for destination in ("storage.googleapis.com/none", "bigquery.googleapis.com/projects/p/datasets/d", "", "pubsub"):

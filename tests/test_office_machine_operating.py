@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.workbooks import read_workbook
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
 from agentgym.envs.loca.tasks.machine_operating import BOOK, BUCKET, COLUMNS, DATASET, REPORT, SHEET, TABLE
 from tests.office import carry_out, faults_after, fresh, solved
 

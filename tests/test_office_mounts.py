@@ -15,9 +15,9 @@ import agentgym
 from agentgym import ToolCall, render, tool_env
 from agentgym.envs.loca.servers import SERVERS, Desk, Office, server_class
 from agentgym.envs.loca.servers.calendar import Calendar, Event
-from agentgym.envs.loca.servers.filesystem import Filesystem
-from agentgym.envs.loca.servers.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.snowflake import Snowflake
+from agentgym.envs.loca.servers.files.filesystem import Filesystem
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.oracles import OraclePolicy
 from agentgym.tools import ToolError
 

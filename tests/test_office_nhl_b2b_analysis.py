@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.tasks.nhl_b2b_analysis import COLUMNS, FILE, RESULT, SHEET, SOURCE
 from tests.office import Change, Rows, call, enter, faults_after, file_of, fresh, in_csv, no_file, one_cell, solved
 

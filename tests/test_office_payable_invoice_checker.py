@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.invoices import LAYOUTS, SUPPLIERS, draw_invoice
-from agentgym.envs.loca.servers.email import Email
-from agentgym.envs.loca.servers.pdfs import read_pdf
-from agentgym.envs.loca.servers.snowflake import Snowflake
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.files.pdfs import read_pdf
+from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.envs.loca.tasks.payable_invoice_checker import COMMENT, FLAG, FOLDER, INVOICES, ME, PAYMENTS, SUBJECT
 from tests.office import faults_after, fresh, solved
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.pdf_tools import MAX_MATCHES, PdfTools
-from agentgym.envs.loca.servers.pdfs import MAX_PAGES, Box, Table, Text, read_pdf, write_pdf
+from agentgym.envs.loca.servers.files.pdf_tools import MAX_MATCHES, PdfTools
+from agentgym.envs.loca.servers.files.pdfs import MAX_PAGES, Box, Table, Text, read_pdf, write_pdf
 from agentgym.tools import ToolError
 from tests.test_office_filesystem import Client
 

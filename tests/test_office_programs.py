@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.servers.files.python_execute import PythonExecute
+from agentgym.envs.loca.servers.files.terminal import Terminal
 from agentgym.envs.loca.servers.office import Office
-from agentgym.envs.loca.servers.python_execute import PythonExecute
-from agentgym.envs.loca.servers.terminal import Terminal
 from agentgym.tools import tools_of
 from tests.helpers import needs_workbench
 from tests.test_office_filesystem import Client
@@ -197,13 +197,13 @@ def test_the_servers_of_an_office_share_the_files() -> None:
 
 @pytest.mark.parametrize("server", [PythonExecute, Terminal])
 def test_a_host_that_cannot_run_programs_is_an_error_for_the_user(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    workbench = pytest.importorskip("agentgym.workbench")
+    workbench = pytest.importorskip("agentgym.sandboxes.workbench")
     monkeypatch.setattr(workbench, "_command", lambda: ("/no/bwrap",))
     call = {"python_execute": {"code": "1"}} if server is PythonExecute else {"execute_command": {"command": "ls"}}
     for name, arguments in call.items():
         with pytest.raises(RuntimeError, match=r"programs cannot run on this host: .*pip install 'agentgym\[hardened\]'"):
             Client(server())(name, **arguments)
-    monkeypatch.setitem(sys.modules, "agentgym.workbench", None)
+    monkeypatch.setitem(sys.modules, "agentgym.sandboxes.workbench", None)
     for name, arguments in call.items():
         with pytest.raises(RuntimeError, match="programs cannot run on this host"):
             Client(server())(name, **arguments)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.email import Email
+from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.tasks.set_conf_cr_ddl import ME, NOTE, SetConfCrDdl
 from tests.office import Change, call, faults_after, file_of, fresh
 

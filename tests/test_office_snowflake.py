@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.snowflake import Snowflake
+from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.tools import ToolError
 
 TABLE = "PURCHASE_INVOICE.PUBLIC.INVOICES"

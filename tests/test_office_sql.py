@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers import sql
-from agentgym.envs.loca.servers.bigquery import BigQuery
-from agentgym.envs.loca.servers.snowflake import Snowflake
-from agentgym.envs.loca.servers.sql_types import bigquery_type, from_bigquery, from_snowflake, snowflake_type
+from agentgym.envs.loca.servers.warehouse import engine as sql
+from agentgym.envs.loca.servers.warehouse.bigquery import BigQuery
+from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
+from agentgym.envs.loca.servers.warehouse.types import bigquery_type, from_bigquery, from_snowflake, snowflake_type
 from agentgym.tools import ToolError
 
 STAFF = [(1, "Ann", 3.5), (2, "Bob", None), (3, None, -1.0), (4, "Bob", 2.25)]
@@ -275,8 +275,8 @@ def test_types_have_names_in_both_dialects() -> None:
 
 def test_heavy_libraries_are_not_imported_before_they_are_needed() -> None:
     code = (
-        "import sys, agentgym; from agentgym.envs.loca.servers.bigquery import BigQuery; "
-        "from agentgym.envs.loca.servers.snowflake import Snowflake; "
+        "import sys, agentgym; from agentgym.envs.loca.servers.warehouse.bigquery import BigQuery; "
+        "from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake; "
         "server = BigQuery(); server.load('d', 't', {'a': 'INT64'}, [(1,)]); Snowflake().list_databases(); "
         "assert not {'duckdb', 'sqlglot'} & set(sys.modules), 'imported'"
     )
@@ -285,7 +285,7 @@ def test_heavy_libraries_are_not_imported_before_they_are_needed() -> None:
 
 @pytest.mark.parametrize("module", ["duckdb", "sqlglot"])
 def test_a_library_that_is_missing_is_named_with_its_remedy(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("agentgym.envs.loca.servers.sql_")]:
+    for name in [name for name in sys.modules if name.startswith("agentgym.envs.loca.servers.warehouse.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r"pip install 'agentgym\[office\]'"):

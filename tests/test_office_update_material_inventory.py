@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.google_sheet import GoogleSheet
-from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.update_material_inventory import RECIPES, STOCK, TITLE, UpdateMaterialInventory
 from tests.office import Change, carry_out, faults_after, file_of, fresh, solved
 from tests.office import enter as enter_into

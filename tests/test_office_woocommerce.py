@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from shop_checks import PAID, make_shop, order, refused
 
-from agentgym.envs.loca.servers.desk import START, Desk
-from agentgym.envs.loca.servers.woocommerce import WooCommerce
-from agentgym.envs.loca.servers.woocommerce_shop import MAX_BATCH
+from agentgym.envs.loca.servers.context import START, Desk
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
+from agentgym.envs.loca.servers.woocommerce.shop import MAX_BATCH
 from agentgym.tools import tools_of
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.email import Email
-from agentgym.envs.loca.servers.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.woocommerce_new_welcome import CREDENTIALS, DATASET, FROM, LETTER, ME, NOW, TABLE, TEMPLATE
 from tests.office import carry_out, faults_after, fresh, solved
 

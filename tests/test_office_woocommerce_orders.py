@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shop_checks import PAID, check_laws, make_shop, order, refused, stock
 
-from agentgym.envs.loca.servers.desk import START
-from agentgym.envs.loca.servers.woocommerce import WooCommerce
-from agentgym.envs.loca.servers.woocommerce_money import cents, discounts, money, share
+from agentgym.envs.loca.servers.context import START
+from agentgym.envs.loca.servers.woocommerce.money import cents, discounts, money, share
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.tools import ToolError
 
 

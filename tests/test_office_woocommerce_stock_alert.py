@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers.email import Email
-from agentgym.envs.loca.servers.google_sheet import GoogleSheet
-from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.tasks.woocommerce_stock_alert import (
     ALERTS,
     COLUMNS,

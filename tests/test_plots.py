@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from agentgym import ARMS
-from agentgym.training import plots
-from agentgym.training.evaluation import Result
-from agentgym.training.statistics import summarize
+from agentgym.training.evaluation import plots
+from agentgym.training.evaluation.bootstrap import summarize
+from agentgym.training.evaluation.scoring import Result
 
 PLOTS = [plots.plot_horizons, plots.plot_arms, plots.plot_interventions]
 FIGURES = [plots.horizons_figure, plots.arms_figure, plots.interventions_figure]

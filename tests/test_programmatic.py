@@ -13,8 +13,8 @@ from gymnasium.envs.registration import EnvSpec
 
 import agentgym
 from agentgym import Content, ToolCall, ToolEnv, ToolError, World, clone, render, tool, tool_env
-from agentgym.detail import NestedCall
-from agentgym.sandbox import SANDBOXES, make_sandbox
+from agentgym.sandboxes.monty import SANDBOXES, make_sandbox
+from agentgym.step_info import NestedCall
 from agentgym.tools import Toolset
 from agentgym.wrappers.programmatic import ProgrammaticTools
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agentgym import ToolError
-from agentgym.sandbox import SANDBOXES, Execution, Limits, Sandbox, make_sandbox
+from agentgym.sandboxes.monty import SANDBOXES, Execution, Limits, Sandbox, make_sandbox
 
 QUICK = Limits(seconds=0.7, memory_mb=64, output_chars=2_000, calls=50)
 SECRET = "hunter2-hunter2"
@@ -301,7 +301,7 @@ def test_many_threads_at_once(sandbox: Sandbox) -> None:
 
 FORKED = """
 import os, sys
-from agentgym.sandbox import make_sandbox
+from agentgym.sandboxes.monty import make_sandbox
 sandbox = make_sandbox("monty")
 if len(sys.argv) > 1: sandbox.run("print(1)", {})
 child = os.fork()
@@ -389,7 +389,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)
     with pytest.raises(ImportError, match=r"pip install 'agentgym\[code\]'"):
         make_sandbox("monty")
-    bubblewrap: Any = pytest.importorskip("agentgym.bubblewrap")
+    bubblewrap: Any = pytest.importorskip("agentgym.sandboxes.bubblewrap")
     monkeypatch.setattr(bubblewrap, "_command", lambda: ("/no/bwrap",))
     bubblewrap._probe.cache_clear()
     with pytest.raises(RuntimeError, match=r"bwrap does not run on this host.*No such file.*pip install 'agentgym\[hardened\]'"):

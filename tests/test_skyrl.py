@@ -24,7 +24,7 @@ pytest.importorskip("skyrl_gym", reason="SkyRL-Gym is not installed: pip install
 import skyrl_gym
 from skyrl_gym.error import RegistrationError
 
-from agentgym.training.skyrl import prompts, register
+from agentgym.training.integrations.skyrl import prompts, register
 
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
 STACKS: list[tuple[str, dict[str, Any]]] = [

@@ -11,14 +11,14 @@ import torch
 
 from agentgym import Reply, make, teams
 from agentgym.oracles import NoisyPolicy, TeamPolicy
-from agentgym.training.ablation import Ablation, run
-from agentgym.training.cloning import Cloning, CloningConfig, Tokenized
-from agentgym.training.export import to_chat_rows, to_training_dict
-from agentgym.training.models import Renderer, make_model, make_tokenizer
-from agentgym.training.policies import PolicyConfig
-from agentgym.training.rollouts import collect, replay, rollout
-from agentgym.training.trajectories import Trajectory
-from agentgym.training.usage import usage
+from agentgym.training.evaluation.ablation import Ablation, run
+from agentgym.training.integrations.datasets import to_chat_rows, to_training_dict
+from agentgym.training.rl.cloning import Cloning, CloningConfig, Tokenized
+from agentgym.training.rollout.models import Renderer, make_model, make_tokenizer
+from agentgym.training.rollout.policies import PolicyConfig
+from agentgym.training.rollout.rollouts import collect, replay, rollout
+from agentgym.training.rollout.token_usage import usage
+from agentgym.training.rollout.trajectory import Trajectory
 from tests.helpers import is_office, spread
 
 IDS = [entry.id for entry in teams()]

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import torch
 
-from agentgym.training.batches import batch, logprobs_of, predict
-from agentgym.training.cloning import Cloning, CloningConfig
-from agentgym.training.grpo import GRPO, GRPOConfig, advantages
-from agentgym.training.logs import Recorder
-from agentgym.training.models import LocalPolicy
-from agentgym.training.policy_gradient import Experience, experience, reply_lengths, spread
-from agentgym.training.rollouts import collect
-from agentgym.training.rows import rows
-from agentgym.training.trainer import TRAIN_SEED, evaluate
-from agentgym.training.trajectories import Trajectory
+from agentgym.training.rl.batches import batch, logprobs_of, predict
+from agentgym.training.rl.cloning import Cloning, CloningConfig
+from agentgym.training.rl.grpo import GRPO, GRPOConfig, advantages
+from agentgym.training.rl.metrics_log import Recorder
+from agentgym.training.rl.policy_gradient import Experience, experience, reply_lengths, spread
+from agentgym.training.rl.token_rows import rows
+from agentgym.training.rl.trainer import TRAIN_SEED, evaluate
+from agentgym.training.rollout.models import LocalPolicy
+from agentgym.training.rollout.rollouts import collect
+from agentgym.training.rollout.trajectory import Trajectory
 from tests.echo_trainers import Echo, episode, gradients, have_the_same_gradients, make_words_tokenizer, small_model, wavering_model
 from tests.echo_world import make_env
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import torch
 
-from agentgym.training.cloning import Cloning, CloningConfig
-from agentgym.training.collectors import Collector
-from agentgym.training.grpo import GRPO, GRPOConfig
-from agentgym.training.logs import Recorder
-from agentgym.training.ppo import PPO, PPOConfig
-from agentgym.training.trainer import TRAIN_SEED, Trainer, evaluate
+from agentgym.training.rl.cloning import Cloning, CloningConfig
+from agentgym.training.rl.grpo import GRPO, GRPOConfig
+from agentgym.training.rl.metrics_log import Recorder
+from agentgym.training.rl.ppo import PPO, PPOConfig
+from agentgym.training.rl.trainer import TRAIN_SEED, Trainer, evaluate
+from agentgym.training.rollout.collector import Collector
 from tests.echo_trainers import Echo, make_words_tokenizer, parameters, stop_at, wavering_model
 from tests.echo_world import make_env
 

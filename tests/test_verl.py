@@ -15,9 +15,9 @@ import torch
 import agentgym
 from agentgym import Chat, Reply
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.training.export import to_training_dict
-from agentgym.training.models import make_model, make_tokenizer
-from agentgym.training.rollouts import rollout
+from agentgym.training.integrations.datasets import to_training_dict
+from agentgym.training.rollout.models import make_model, make_tokenizer
+from agentgym.training.rollout.rollouts import rollout
 
 REASON = "verl is not installed; it needs transformers<5.11, so an environment of its own: make adapters"
 with warnings.catch_warnings():
@@ -31,7 +31,7 @@ with warnings.catch_warnings():
     from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
     from verl.workers.rollout.replica import TokenOutput
 
-    from agentgym.training.verl import prompts
+    from agentgym.training.integrations.verl import prompts
 
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
 EDITED: dict[str, Any] = {"nodes": 30, "context": "compaction+clear_results", "window": 1_200}
@@ -40,8 +40,8 @@ TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 LOOPS = """
-- {name: lists, _target_: agentgym.training.verl.WorldAgentLoop, env_id: ListWorld, options: {items: 5, removals: 2}}
-- {name: trees, _target_: agentgym.training.verl.WorldAgentLoop, env_id: TreeWorld,
+- {name: lists, _target_: agentgym.training.integrations.verl.WorldAgentLoop, env_id: ListWorld, options: {items: 5, removals: 2}}
+- {name: trees, _target_: agentgym.training.integrations.verl.WorldAgentLoop, env_id: TreeWorld,
    options: {nodes: 30, context: compaction+clear_results, window: 1200}}
 """
 

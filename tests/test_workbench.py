@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import agentgym
-from agentgym.sandbox import Limits
+from agentgym.sandboxes.monty import Limits
 from tests.helpers import needs_workbench
 
-workbench: Any = pytest.importorskip("agentgym.workbench")
+workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
 File, BASH, PYTHON = workbench.File, "/usr/bin/bash", "/python/bin/python3"
 QUICK = Limits(seconds=1.0, memory_mb=256, output_chars=2_000)
 LONG = Limits(seconds=30.0, memory_mb=256, output_chars=2_000)
@@ -194,7 +194,7 @@ def test_many_threads_at_once() -> None:
 INTERRUPTED = """
 import signal, threading, _thread
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who was started in the background ignores it
-from agentgym.workbench import run, BASH
+from agentgym.sandboxes.workbench import run, BASH
 run([BASH, "-c", "true"], {})
 threading.Timer(0.5, _thread.interrupt_main).start()
 try: run([BASH, "-c", "echo began > /workspace/x; exec -a MARK sleep 300"], {})

@@ -11,7 +11,6 @@ import numpy as np
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import ResetNeeded
 
-from agentgym.detail import Detail
 from agentgym.messages import Chat
 from agentgym.multi.duel import Duel
 from agentgym.multi.host import Hosting
@@ -20,6 +19,7 @@ from agentgym.multi.seat import Seat, look
 from agentgym.multi.split import Split
 from agentgym.multi.team import Formation, Team
 from agentgym.parsing import Dialect
+from agentgym.step_info import Detail
 from agentgym.world import World, check_choice, check_int, load_world, make_config
 
 FORMATIONS: Mapping[str, type[Formation]] = {kind.kind: kind for kind in (Split, Management, Hosting, Duel)}

@@ -7,10 +7,10 @@ from typing import Any
 
 import gymnasium
 
-from agentgym.detail import Detail
 from agentgym.env import ToolEnv
 from agentgym.messages import Chat, Content, Message, ToolCall
 from agentgym.multi.team import Formation, Team
+from agentgym.step_info import Detail
 from agentgym.tools import BoundTool, ToolError, tools_of
 from agentgym.world import World
 

@@ -8,7 +8,7 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 
-from agentgym.detail import Detail
+from agentgym.step_info import Detail
 from agentgym.messages import Chat, Message
 from agentgym.parsing import parse
 from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST

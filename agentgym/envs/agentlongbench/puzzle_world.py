@@ -17,7 +17,7 @@ from agentgym.envs.agentlongbench.config import FULL, ItemsConfig
 from agentgym.envs.agentlongbench.engine import TOOL, Condition, explain_game, read_feedback, search, write_feedback
 from agentgym.envs.agentlongbench.hosting import ASK, HOSTED, RULES, Asking, learn, object_to, reply_to, write_question
 from agentgym.envs.agentlongbench.items import Table
-from agentgym.envs.budget import Budget
+from agentgym.turn_budget import Budget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import tool

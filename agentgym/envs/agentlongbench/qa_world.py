@@ -17,7 +17,7 @@ from agentgym.envs.agentlongbench.questions import Asked
 from agentgym.envs.agentlongbench.rollout import SHORTEST, Habits, Log, play
 from agentgym.envs.agentlongbench.scoring import TASKS, as_list, form, last_tag, metric, read, score, told_form
 from agentgym.envs.agentlongbench.tasks import Question, as_json, ask, context_length
-from agentgym.envs.budget import Budget
+from agentgym.turn_budget import Budget
 from agentgym.messages import Chat, ToolCall
 from agentgym.registry import register
 from agentgym.tokens import TokenCounter, counter

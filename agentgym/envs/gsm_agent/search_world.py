@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from agentgym.envs.budget import Budget
+from agentgym.turn_budget import Budget
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.knowledge import PAGES, Knowledge
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number

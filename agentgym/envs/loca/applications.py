@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from agentgym.envs.loca.servers.pdfs import write_pdf
-from agentgym.envs.loca.servers.workspace import Workspace
+from agentgym.envs.loca.servers.files.pdfs import write_pdf
+from agentgym.envs.loca.servers.files.workspace import Workspace
 
 FLAT = "Application_Materials_flat"
 ROOT, LETTER = "Application_Materials_<Name>_<Student_ID>", "Recommendation_Letter_<Last_Name>-<n>.pdf"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.servers.pdfs import Block, Box, Table, Text, write_pdf
+from agentgym.envs.loca.servers.files.pdfs import Block, Box, Table, Text, write_pdf
 
 SUPPLIERS = {
     "NS": "Northern Steel", "NSW": "Northern Steel Works", "ON": "O'Neil & Sons", "MW": "Müller Werkzeuge", "BP": "Baker Paper",

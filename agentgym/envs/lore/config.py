@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.envs.budget import Budget
+from agentgym.turn_budget import Budget
 from agentgym.envs.lore.graph import Shape
 from agentgym.world import check_bool, check_choice, check_float, check_int
 

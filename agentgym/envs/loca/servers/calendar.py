@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
 
-from agentgym.envs.loca.servers.desk import iso
+from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool

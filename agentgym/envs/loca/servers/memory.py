@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from agentgym.envs.loca.servers.desk import Desk
+from agentgym.envs.loca.servers.context import Desk
 from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import ToolError, echo, tool
 

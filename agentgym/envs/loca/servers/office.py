@@ -8,7 +8,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from agentgym.envs.loca.servers.desk import START, Desk
+from agentgym.envs.loca.servers.context import START, Desk
 from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import BoundTool, tools_of
 from agentgym.world import check_choice
@@ -16,19 +16,19 @@ from agentgym.world import check_choice
 ServerT = TypeVar("ServerT", bound=Server)
 
 SERVERS = {
-    "filesystem": "filesystem:Filesystem",
-    "terminal": "terminal:Terminal",
-    "python_execute": "python_execute:PythonExecute",
-    "pdf_tools": "pdf_tools:PdfTools",
-    "excel": "excel:Excel",
+    "filesystem": "files.filesystem:Filesystem",
+    "terminal": "files.terminal:Terminal",
+    "python_execute": "files.python_execute:PythonExecute",
+    "pdf_tools": "files.pdf_tools:PdfTools",
+    "excel": "spreadsheet.excel:Excel",
     "memory": "memory:KnowledgeGraph",
-    "email": "email:Email",
+    "email": "email.server:Email",
     "calendar": "calendar:Calendar",
-    "canvas": "canvas:Canvas",
-    "google_cloud": "google_cloud:GoogleCloud",
-    "google_sheet": "google_sheet:GoogleSheet",
-    "snowflake": "snowflake:Snowflake",
-    "woocommerce": "woocommerce:WooCommerce",
+    "canvas": "canvas.server:Canvas",
+    "google_cloud": "gcloud.google_cloud:GoogleCloud",
+    "google_sheet": "spreadsheet.google_sheet:GoogleSheet",
+    "snowflake": "warehouse.snowflake:Snowflake",
+    "woocommerce": "woocommerce.server:WooCommerce",
     "claim_done": "claim_done:ClaimDone",
 }
 """Where the server of each name is, as module and class in this package."""

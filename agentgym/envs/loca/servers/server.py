@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from agentgym.envs.loca.servers.desk import Desk
+from agentgym.envs.loca.servers.context import Desk
 from agentgym.envs.loca.servers.store import Store
 from agentgym.tools import ToolError, Toolset
 

@@ -30,7 +30,7 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import write_table
-from agentgym.envs.loca.servers.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.world import check_float, check_int

@@ -14,8 +14,8 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import people
 from agentgym.envs.loca.plan import Plan, Step, read
 from agentgym.envs.loca.reading import write_table
-from agentgym.envs.loca.servers.canvas import Canvas
-from agentgym.envs.loca.servers.desk import iso
+from agentgym.envs.loca.servers.canvas.server import Canvas
+from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.world import check_float

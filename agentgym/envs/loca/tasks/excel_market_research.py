@@ -16,9 +16,9 @@ import numpy as np
 from agentgym.envs.loca.checks import as_text, exact, file_faults, row_faults
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, Step, read, write
-from agentgym.envs.loca.servers.cells import parse_area
-from agentgym.envs.loca.servers.excel_parts import spot_name
-from agentgym.envs.loca.servers.workbooks import read_workbook, write_workbook
+from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
+from agentgym.envs.loca.servers.spreadsheet.excel_parts import spot_name
+from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError, echo
 from agentgym.world import check_float, check_int

@@ -17,7 +17,7 @@ from agentgym.envs.loca.checks import as_text, csv_rows, named_rows, number, row
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import write_table
-from agentgym.envs.loca.servers.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.world import check_float, check_int
 

@@ -17,9 +17,9 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
-from agentgym.envs.loca.servers.email import Email
-from agentgym.envs.loca.servers.snowflake import Snowflake
-from agentgym.envs.loca.servers.sql_tables import Table, TableName
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
+from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo

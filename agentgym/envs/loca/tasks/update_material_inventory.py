@@ -25,12 +25,12 @@ from agentgym.envs.loca.checks import (
     sheet_rows,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.goods import cents
+from agentgym.envs.loca.catalog import cents
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, write
 from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table
-from agentgym.envs.loca.servers.google_sheet import GoogleSheet
-from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.world import check_float, check_int
 

@@ -16,10 +16,10 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_shop
-from agentgym.envs.loca.servers.desk import iso
-from agentgym.envs.loca.servers.email import Email
-from agentgym.envs.loca.servers.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.woocommerce import WooCommerce
+from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError
 from agentgym.world import check_float, check_int

@@ -1,0 +1,1 @@
+"""Canvas, a learning management system."""

@@ -1,0 +1,1 @@
+"""A mail server with accounts, folders, drafts and attachments."""

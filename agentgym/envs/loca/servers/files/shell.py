@@ -1,0 +1,58 @@
+"""Runs of programs on the workspace, for the servers that offer them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from agentgym.envs.loca.servers.context import Desk
+from agentgym.envs.loca.servers.files.workspace import ROOT
+from agentgym.sandboxes.namespaces import REMEDY
+from agentgym.tools import ToolError, echo
+
+if TYPE_CHECKING:
+    from agentgym.sandboxes.workbench import Outcome
+
+MAX_SECONDS = 120
+
+
+def run_on(desk: Desk, arguments: Sequence[str], cwd: str, seconds: int) -> tuple[Outcome, str]:
+    """Run a program on the files of a desk, which are afterwards what the program has left.
+
+    Returns:
+        What came of it, and in words for the policy what of its files could not be kept.
+
+    Raises:
+        RuntimeError: Programs cannot run on this host.
+    """
+    bench = _workbench()
+    files, start = desk.files, len(ROOT) + 1
+    folders = {path[start:]: bench.File(None, files.modified(path).timestamp()) for path in files.folders() if path != ROOT}
+    held = {path[start:]: bench.File(files.read(path), files.modified(path).timestamp()) for path in files.walk()}
+    limits = replace(bench.DEFAULT_LIMITS, seconds=float(seconds))
+    outcome: Outcome = bench.run(arguments, {**folders, **held}, cwd, limits)
+    desk.clock.tick()
+    if outcome.files is None:
+        return outcome, "The files are as they were before."
+    lost = sorted({*outcome.left_out, *files.become(outcome.files)})
+    return outcome, f"Not kept, being no regular files or too big: {', '.join(map(echo, lost[:5]))}" if lost else ""
+
+
+def check_seconds(seconds: int) -> int:
+    """Seconds that a program may run.
+
+    Raises:
+        ToolError: They are out of range.
+    """
+    if not 1 <= seconds <= MAX_SECONDS:
+        raise ToolError(f"invalid argument: timeout must be 1 to {MAX_SECONDS} seconds, got {echo(seconds)}")
+    return seconds
+
+
+def _workbench() -> Any:
+    try:
+        return import_module("agentgym.sandboxes.workbench")
+    except ImportError as error:  # it needs modules that Python has on Unix only
+        raise RuntimeError(f"programs cannot run on this host: {error}; {REMEDY}") from error

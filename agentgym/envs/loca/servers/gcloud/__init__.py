@@ -1,0 +1,1 @@
+"""Google Cloud: storage, logging, compute and BigQuery."""

@@ -1,0 +1,312 @@
+"""Cloud Logging: entries that sinks route by filters into log buckets and Cloud Storage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, REGIONS, check_name, check_one_of, check_range, page_token, read_token
+from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.gcloud.log_filter import SEVERITIES, log_path, read_filter
+from agentgym.envs.loca.servers.gcloud.storage import Storage
+from agentgym.envs.loca.servers.store import Row
+from agentgym.tools import ToolError, echo, tool
+
+Payload: TypeAlias = str | dict[str, Any]
+
+_AUDIT = 'LOG_ID("cloudaudit.googleapis.com/activity") OR LOG_ID("cloudaudit.googleapis.com/system_event")'
+_STORAGE = "storage.googleapis.com"
+_BUCKET = "logging.googleapis.com/projects/{}/locations/{}/buckets/{}"
+
+LOGGING_SCHEMA = f"""
+CREATE TABLE log_entries (id INTEGER PRIMARY KEY, log TEXT, insert_id TEXT, timestamp TEXT, received TEXT, severity TEXT,
+    payload JSON);
+CREATE TABLE log_buckets (id INTEGER PRIMARY KEY, name TEXT, location TEXT, retention_days INTEGER, created TEXT,
+    UNIQUE (name, location));
+CREATE TABLE log_routes (entry INTEGER REFERENCES log_entries(id) ON DELETE CASCADE, log_bucket INTEGER REFERENCES log_buckets(id),
+    UNIQUE (log_bucket, entry));
+CREATE INDEX log_route_entries ON log_routes(entry);
+CREATE INDEX log_names ON log_entries(log);
+CREATE INDEX log_times ON log_entries(timestamp, id);
+CREATE TABLE log_sinks (id INTEGER PRIMARY KEY, name TEXT UNIQUE, destination TEXT, filter TEXT, created TEXT);
+INSERT INTO log_buckets VALUES (1, '_Required', 'global', 400, NULL), (2, '_Default', 'global', 30, NULL);
+INSERT INTO log_sinks VALUES
+    (1, '_Required', '{_BUCKET.format(PROJECT, "global", "_Required")}', '{_AUDIT}', NULL),
+    (2, '_Default', '{_BUCKET.format(PROJECT, "global", "_Default")}', 'NOT ({_AUDIT})', NULL);
+"""
+
+MAX_ENTRY_BYTES = 256 * 1024
+MAX_SINKS = 200
+MAX_BUCKETS = 100
+_MAX_NESTING = 50
+_CHUNK = 2_000
+
+
+class Logging(Storage):
+    """Logs. A text is a textPayload, an object a jsonPayload; an entry that no sink takes is not kept."""
+
+    @tool
+    def logging_write_log(self, log_name: str, message: str | dict[str, Any], severity: str = "INFO") -> Row:
+        """Write an entry to a log, which need not be there.
+
+        Args:
+            log_name: The log.
+            message: Text, or an object to write a structured entry.
+            severity: DEFAULT, DEBUG, INFO, NOTICE, WARNING, ERROR, CRITICAL, ALERT or EMERGENCY.
+        """
+        level = check_one_of("severity", severity, tuple(SEVERITIES))
+        record = _record(log_name, message, level, iso(self.desk.clock.now()))
+        when = iso(self.desk.clock.tick())
+        record |= {"timestamp": when, "received": when}
+        with self.store.change():
+            self._add_entries([record])
+        return _show(record)
+
+    @tool
+    def logging_read_logs(self, log_filter: str = "", max_entries: int = 50, log_bucket: str = "", page_token: str = "") -> Row:
+        """Read log entries, the latest first.
+
+        Args:
+            log_filter: Which ones, in the Logging query language, such as LOG_ID("name") AND severity>=ERROR AND textPayload:"a";
+                it has AND, OR, NOT, =, !=, <, <=, >, >=, : (contains), =~, !~ and :* for logName, severity, timestamp, insertId,
+                receiveTimestamp, textPayload, jsonPayload.x and resource.x. All by default.
+            max_entries: The most entries to give, at most 1000.
+            log_bucket: A log bucket to read from; _Default and _Required by default.
+            page_token: nextPageToken of the call before.
+        """
+        test = read_filter(log_filter)
+        check_range("max_entries", max_entries, 1, 1000)
+        place = read_token(page_token) if page_token else ("\U0010ffff", 0)
+        buckets = [self._log_bucket(log_bucket)] if log_bucket else [self.store.get("log_buckets", k) for k in (1, 2)]
+        where, values = self._kept_in(buckets)
+        sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
+        found: list[Row] = []
+        size = max_entries + 1
+        while len(found) <= max_entries:
+            rows = self.store.rows(sql, *values, *place, size)
+            found += [row for row, passed in zip(rows, test([_show(row) for row in rows]), strict=True) if passed]
+            if len(rows) < size:
+                break
+            place, size = (rows[-1]["timestamp"], rows[-1]["id"]), min(4 * size, _CHUNK)
+        entries: Row = {"entries": [_show(row) for row in found[:max_entries]]}
+        return entries | ({"nextPageToken": _token(found[max_entries - 1])} if len(found) > max_entries else {})
+
+    @tool
+    def logging_list_logs(self) -> Row:
+        """List the full names of the logs that have entries."""
+        where, values = self._kept_in(self.store.find("log_buckets"))
+        logs = self.store.rows(f"SELECT DISTINCT log FROM log_entries WHERE {where} ORDER BY log", *values)
+        return {"logNames": [row["log"] for row in logs]}
+
+    @tool
+    def logging_delete_log(self, log_name: str) -> Row:
+        """Delete all entries of a log in the log bucket _Default; it comes back with the next entry."""
+        log = _log(log_name)
+        where = "entry IN (SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2"
+        gone = [row["entry"] for row in self.store.rows(f"SELECT entry FROM log_routes WHERE {where}", log)]
+        if not gone:
+            raise ToolError(f"not found: the log {echo(log_name)} has no entries in _Default")
+        with self.store.change():
+            for entry in gone:
+                self.store.delete("log_routes", entry=entry, log_bucket=2)
+                if not self.store.value("SELECT 1 FROM log_routes WHERE entry = ?", entry):
+                    self.store.delete("log_entries", id=entry)
+        self.desk.clock.tick()
+        return {"deleted": log, "entries": len(gone)}
+
+    @tool
+    def logging_create_log_bucket(self, bucket_id: str, location: str = "global", retention_days: int = 30) -> Row:
+        """Create a log bucket, into which sinks can route entries.
+
+        Args:
+            bucket_id: Its name: letters, digits, _, - and dots.
+            location: global or a region.
+            retention_days: How long it keeps entries: 1 to 3650 days.
+        """
+        check_name("log bucket", bucket_id, r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "1 to 100 letters, digits, _, - and dots")
+        place = check_one_of("location", location, ("global", *REGIONS))
+        check_range("retention_days", retention_days, 1, 3650)
+        if self.store.find("log_buckets", name=bucket_id, location=place):
+            raise ToolError(f"conflict: there is a log bucket {echo(bucket_id)} in {place} already")
+        if self.store.value("SELECT count(*) FROM log_buckets") >= MAX_BUCKETS:
+            raise ToolError(f"limit exceeded: a project has at most {MAX_BUCKETS} log buckets")
+        when = iso(self.desk.clock.tick())
+        self.store.insert("log_buckets", name=bucket_id, location=place, retention_days=retention_days, created=when)
+        return _show_bucket(self._log_bucket(f"{place}/{bucket_id}"))
+
+    @tool
+    def logging_list_log_buckets(self) -> Row:
+        """List the log buckets with how long they keep entries."""
+        return {"buckets": [_show_bucket(row) for row in self.store.find("log_buckets", order="location, name")]}
+
+    @tool
+    def logging_create_log_sink(self, sink_name: str, destination: str, log_filter: str = "") -> Row:
+        """Create a sink, which routes the entries that are written from now on.
+
+        Args:
+            sink_name: Its name.
+            destination: logging.googleapis.com/projects/…/locations/…/buckets/… or storage.googleapis.com/….
+            log_filter: Which entries it takes, in the Logging query language; all by default.
+        """
+        check_name("sink", sink_name, r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "1 to 100 letters, digits, _, - and dots")
+        read_filter(log_filter)
+        target = self._sink_destination(destination)
+        if self.store.find("log_sinks", name=sink_name):
+            raise ToolError(f"conflict: there is a sink {echo(sink_name)} already")
+        if self.store.value("SELECT count(*) FROM log_sinks") >= MAX_SINKS:
+            raise ToolError(f"limit exceeded: a project has at most {MAX_SINKS} sinks")
+        when = iso(self.desk.clock.tick())
+        made = self.store.insert("log_sinks", name=sink_name, destination=target, filter=log_filter, created=when)
+        return _show_sink(self.store.get("log_sinks", made))
+
+    @tool
+    def logging_list_log_sinks(self) -> Row:
+        """List the sinks with destination and filter."""
+        return {"sinks": [_show_sink(row) for row in self.store.find("log_sinks", order="name")]}
+
+    @tool
+    def logging_delete_log_sink(self, sink_name: str) -> Row:
+        """Delete a sink; what it has routed stays."""
+        if sink_name in ("_Required", "_Default"):
+            raise ToolError(f"permission denied: the sink {sink_name} cannot be deleted")
+        if not self.store.delete("log_sinks", name=sink_name):
+            raise ToolError(f"not found: there is no sink {echo(sink_name)}")
+        self.desk.clock.tick()
+        return {"deleted": sink_name}
+
+    # For authors of tasks.
+
+    def log(self, name: str, payload: Payload, severity: str = "DEFAULT", when: datetime | None = None) -> None:
+        """Write an entry to a log, as of now unless another date is given."""
+        self.log_all(name, [(when or self.desk.clock.now(), severity, payload)])
+
+    def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
+        """Write entries (time, severity, payload) to a log; sinks route them as if they were written now."""
+        with self.store.change():
+            self._add_entries(
+                [_record(name, payload, check_one_of("severity", s, tuple(SEVERITIES)), iso(t)) for t, s, payload in entries]
+            )
+
+    def log_entries(self, name: str, bucket: str = "_Default") -> list[Row]:
+        """The entries of a log in a log bucket, the oldest first, as the API shows them."""
+        route = "id IN (SELECT entry FROM log_routes WHERE log_bucket = ?)"
+        sql = f"SELECT * FROM log_entries WHERE log = ? AND {route} ORDER BY timestamp, id"
+        return [_show(row) for row in self.store.rows(sql, log_path(name), self._log_bucket(bucket)["id"])]
+
+    # Shared by the tools.
+
+    def _add_entries(self, records: Sequence[Row]) -> None:
+        """Keep entries where the sinks route them to."""
+        start = 1 + (self.store.value("SELECT max(id) FROM log_entries") or 0)
+        for record in records:
+            record["insert_id"] = self.desk.new_id("log entry")
+        self.store.insert_all("log_entries", [{"id": start + k, **record} for k, record in enumerate(records)])
+        shown = [_show(record) for record in records]
+        routes: dict[tuple[int, int], None] = {}
+        for sink in self.store.find("log_sinks"):
+            taken = [k for k, passed in enumerate(read_filter(sink["filter"])(shown)) if passed]
+            service, _, place = sink["destination"].partition("/")
+            if service == _STORAGE:
+                self._write_lines(place, [shown[k] for k in taken])
+            else:
+                bucket = self._log_bucket(place)["id"]
+                routes |= dict.fromkeys((start + k, bucket) for k in taken)
+        self.store.insert_all("log_routes", [{"entry": entry, "log_bucket": into} for entry, into in routes])
+        kept = {entry for entry, _ in routes}
+        for entry in range(start, start + len(records)):
+            if entry not in kept:
+                self.store.delete("log_entries", id=entry)
+
+    def _write_lines(self, bucket: str, entries: Sequence[Row]) -> None:
+        """Append entries to the objects of their logs and hours, one a line; what there is no room for is dropped."""
+        lines: dict[str, str] = {}
+        for entry in entries:
+            day, hour = entry["timestamp"][:10].replace("-", "/"), entry["timestamp"][11:13]
+            name = f"{entry['logName'].rpartition('/')[2]}/{day}/{hour}:00:00_{hour}:59:59_S0.json"
+            lines[name] = f"{lines.get(name, '')}{json.dumps(entry, ensure_ascii=False)}\n"
+        for name, text in lines.items():
+            held = self.read_object(bucket, name) if name in self.objects(bucket, name) else b""
+            data = held + text.encode()
+            if self.room() >= len(data):
+                self.put_object(bucket, name, data, "application/json")
+
+    def _kept_in(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
+        """A condition on the entries that log buckets hold and still keep."""
+        values: list[Any] = []
+        for bucket in buckets:
+            values += [iso(self.desk.clock.now() - timedelta(days=bucket["retention_days"])), bucket["id"]]
+        one = "(timestamp >= ? AND EXISTS (SELECT 1 FROM log_routes WHERE log_bucket = ? AND entry = log_entries.id))"
+        return f"({' OR '.join([one] * len(buckets))})", values
+
+    def _log_bucket(self, name: str) -> Row:
+        """A log bucket by its name (a global one), by location/name or by its full name."""
+        parts = name.removeprefix(f"projects/{PROJECT}/").removeprefix("locations/").replace("/buckets/", "/").split("/")
+        location, bucket = ("global", *parts)[-2:]
+        found = self.store.find("log_buckets", name=bucket, location=location) if len(parts) <= 2 else []
+        if not found:
+            raise ToolError(f"not found: there is no log bucket {echo(name)}")
+        return found[0]
+
+    def _sink_destination(self, text: str) -> str:
+        """The full name of the destination of a sink."""
+        service, _, place = text.replace("storage://", f"{_STORAGE}/").partition("/")
+        if service == _STORAGE:
+            return f"{_STORAGE}/{self.storage_get_bucket_info(place)['name']}"
+        if service == "logging.googleapis.com":
+            found = self._log_bucket(place)
+            return _BUCKET.format(PROJECT, found["location"], found["name"])
+        raise ToolError(f"invalid argument: {echo(text)}: entries go to logging.googleapis.com/… or {_STORAGE}/…, nowhere else")
+
+
+def _log(name: str) -> str:
+    """The full name of a log that may be written."""
+    rule = f"1 to 512 letters, digits and / _ - . (after projects/{PROJECT}/logs/, if that is given)"
+    check_name("log", name.removeprefix(f"projects/{PROJECT}/logs/"), r"(?!projects/)(?:[A-Za-z0-9/_.-]|%2F){1,512}", rule)
+    return log_path(name)
+
+
+def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
+    """The record of an entry, without its id."""
+    if _nesting(payload) > _MAX_NESTING or len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
+        raise ToolError(f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes in at most {_MAX_NESTING} levels")
+    held = {"textPayload" if isinstance(payload, str) else "jsonPayload": payload}
+    return {"log": _log(log), "timestamp": when, "received": when, "severity": severity, "payload": held}
+
+
+def _nesting(value: Any) -> int:
+    """How many levels a JSON value has."""
+    levels, below = 0, [value]
+    while below:
+        levels += 1
+        nested = [each.values() if isinstance(each, dict) else each for each in below if isinstance(each, (dict, list))]
+        below = [item for each in nested for item in each]
+    return levels
+
+
+def _token(row: Row) -> str:
+    return page_token(row["timestamp"], row["id"])
+
+
+def _show(row: Row) -> Row:
+    return {
+        "logName": row["log"], "insertId": row["insert_id"], "timestamp": row["timestamp"], "receiveTimestamp": row["received"],
+        "severity": row["severity"], "resource": {"type": "global", "labels": {"project_id": PROJECT}}, **row["payload"],
+    }  # fmt: skip
+
+
+def _show_bucket(row: Row) -> Row:
+    shown = {
+        "name": f"projects/{PROJECT}/locations/{row['location']}/buckets/{row['name']}", "retentionDays": row["retention_days"],
+        "lifecycleState": "ACTIVE", "locked": row["name"] == "_Required",
+    }  # fmt: skip
+    return shown | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})
+
+
+def _show_sink(row: Row) -> Row:
+    shown = {
+        "name": row["name"], "destination": row["destination"], "filter": row["filter"],
+        "writerIdentity": f"serviceAccount:cloud-logs@{PROJECT}.iam.gserviceaccount.com",
+    }  # fmt: skip
+    return shown | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})

@@ -1,0 +1,383 @@
+"""Cloud Storage: buckets of objects with versions, checksums, lifecycle rules and signed URLs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from datetime import datetime, timedelta
+
+from agentgym.envs.loca.servers.gcloud.checksums import crc32c
+from agentgym.envs.loca.servers.gcloud.cloud import REGIONS, check_name, check_one_of, check_range, page_token, read_token
+from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.files.media_types import media_type
+from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.gcloud.signed_urls import read_url, sign_url
+from agentgym.envs.loca.servers.store import Row
+from agentgym.tools import ToolError, echo, tool
+
+STORAGE_SCHEMA = """
+CREATE TABLE buckets (id INTEGER PRIMARY KEY, name TEXT UNIQUE, location TEXT, created TEXT, updated TEXT, versioning BOOL,
+    lifecycle JSON, metageneration INTEGER DEFAULT 1);
+CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(name), name TEXT, generation INTEGER, created TEXT,
+    updated TEXT, deleted TEXT, content_type TEXT, storage_class TEXT, size INTEGER, md5 TEXT, crc32c TEXT, data BLOB,
+    UNIQUE (bucket, name, generation));
+CREATE UNIQUE INDEX live_objects ON objects(bucket, name) WHERE deleted IS NULL;
+"""
+
+MAX_BYTES = 256 * 2**20
+"""The bytes that all objects together may have, noncurrent ones included."""
+
+CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")
+# Three multi-regions, six dual regions, all regions.
+LOCATIONS = ("US", "EU", "ASIA", "NAM4", "EUR4", "EUR5", "EUR7", "EUR8", "ASIA1", *(region.upper() for region in REGIONS))
+METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
+_PLAIN = "id, bucket, name, generation, created, updated, deleted, content_type, storage_class, size, md5, crc32c"
+_NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
+_NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
+
+
+class Storage(Server):
+    """Buckets and objects; listings are in the order of names, and sizes are in bytes."""
+
+    @tool
+    def storage_list_buckets(self) -> Row:
+        """List all buckets of the project."""
+        return {"kind": "storage#buckets", "items": [_show_bucket(row) for row in self.store.find("buckets", order="name")]}
+
+    @tool
+    def storage_create_bucket(self, bucket_name: str, location: str = "US") -> Row:
+        """Create a bucket.
+
+        Args:
+            bucket_name: 3 to 63 characters: a-z, 0-9, _ and -.
+            location: A region such as europe-west1, or US, EU or ASIA.
+        """
+        self._check_bucket(bucket_name, location)
+        self.add_bucket(bucket_name, location, created=self.desk.clock.tick())
+        return _show_bucket(self._bucket(bucket_name))
+
+    @tool
+    def storage_list_objects(
+        self, bucket_name: str, prefix: str = "", versions: bool = False, max_results: int = 1000, page_token: str = ""
+    ) -> Row:
+        """List the objects of a bucket.
+
+        Args:
+            bucket_name: The bucket.
+            prefix: What the names of the objects begin with.
+            versions: Whether to list noncurrent versions too.
+            max_results: Objects a page, at most 1000.
+            page_token: nextPageToken of the page before.
+        """
+        check_range("max_results", max_results, 1, 1000)
+        after = read_token(page_token) if page_token else ("", 0)
+        self._bucket(bucket_name)
+        where = "bucket = ? AND substr(name, 1, length(?)) = ? AND (name, generation) > (?, ?)"
+        where += "" if versions else " AND deleted IS NULL"
+        sql = f"SELECT {_PLAIN} FROM objects WHERE {where} ORDER BY name, generation LIMIT ?"
+        found = self.store.rows(sql, bucket_name, prefix, prefix, *after, max_results + 1)
+        shown: Row = {"kind": "storage#objects", "items": [_show(row) for row in found[:max_results]]}
+        return shown | _next(found, max_results)
+
+    @tool
+    def storage_upload_file(self, bucket_name: str, source_file_path: str, destination_blob_name: str) -> Row:
+        """Upload a file of the workspace as an object; an object of that name is replaced."""
+        data = self.desk.files.read(source_file_path)
+        return _show(self._write_object(bucket_name, destination_blob_name, data))
+
+    @tool
+    def storage_download_file(
+        self, bucket_name: str, source_blob_name: str, destination_file_path: str, generation: int | None = None
+    ) -> Row:
+        """Download an object to a file of the workspace, which is replaced if there is one.
+
+        Args:
+            bucket_name: The bucket.
+            source_blob_name: The object.
+            destination_file_path: Where to write it.
+            generation: The version of the object; the live one by default.
+        """
+        found = self._object(bucket_name, source_blob_name, generation)
+        path = self.desk.files.write(destination_file_path, self._object_data(found))
+        return _show(found) | {"path": path}
+
+    @tool
+    def storage_delete_object(self, bucket_name: str, blob_name: str, generation: int | None = None) -> Row:
+        """Delete an object. In a bucket with versioning it stays as a noncurrent version, unless its generation is given.
+
+        Args:
+            bucket_name: The bucket.
+            blob_name: The object.
+            generation: The version to delete for good.
+        """
+        found = self._object(bucket_name, blob_name, generation)
+        kept = self._delete_object(found, self.desk.clock.tick(), for_good=generation is not None)
+        return {"deleted": blob_name, "bucket": bucket_name, "generation": str(found["generation"]), "keptAsNoncurrent": kept}
+
+    @tool
+    def storage_get_bucket_info(self, bucket_name: str) -> Row:
+        """Get location, storage class, versioning and lifecycle rules of a bucket."""
+        return _show_bucket(self._bucket(bucket_name))
+
+    @tool
+    def storage_generate_signed_url(
+        self, bucket_name: str, blob_name: str, expiration_minutes: int = 60, method: str = "GET"
+    ) -> Row:
+        """Make a URL by which anyone may use an object for a time.
+
+        Args:
+            bucket_name: The bucket.
+            blob_name: The object; for PUT and POST it need not be there.
+            expiration_minutes: How long it holds: at most seven days.
+            method: GET, HEAD, PUT, POST or DELETE.
+        """
+        check_range("expiration_minutes", expiration_minutes, 1, 7 * 24 * 60)
+        verb = check_one_of("method", method, METHODS)
+        self._bucket(bucket_name)
+        if verb in ("PUT", "POST"):
+            _check_object_name(blob_name)
+        else:
+            self._object(bucket_name, blob_name)
+        if "signing_key" not in self.session:
+            self.session["signing_key"] = self.desk.new_id("signing key", 40)
+        now, seconds = self.desk.clock.now(), 60 * expiration_minutes
+        url = sign_url(self.session["signing_key"], verb, bucket_name, blob_name, now, seconds)
+        return {"url": url, "method": verb, "expiration": iso(now + timedelta(seconds=seconds))}
+
+    @tool
+    def storage_copy_object(self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str) -> Row:
+        """Copy an object; one at the destination is replaced."""
+        found = self._object(source_bucket, source_blob)
+        return _show(self._write_object(dest_bucket, dest_blob, self._object_data(found), found["content_type"]))
+
+    @tool
+    def storage_move_object(self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str) -> Row:
+        """Move an object to another bucket or name; one at the destination is replaced."""
+        found = self._object(source_bucket, source_blob)
+        if (source_bucket, source_blob) == (dest_bucket, dest_blob):
+            raise ToolError("invalid argument: source and destination are the same object")
+        with self.store.change():
+            moved = self._write_object(dest_bucket, dest_blob, self._object_data(found), found["content_type"])
+            self._delete_object(found, self.desk.clock.now())
+        return _show(moved)
+
+    @tool
+    def storage_enable_versioning(self, bucket_name: str, enabled: bool = True) -> Row:
+        """Have a bucket keep replaced and deleted objects as noncurrent versions, or stop that; those it has stay."""
+        return self._set_bucket(bucket_name, versioning=enabled)
+
+    @tool
+    def storage_get_bucket_size(self, bucket_name: str) -> Row:
+        """Count the objects of a bucket and their bytes, noncurrent versions apart."""
+        self._bucket(bucket_name)
+        sql = "SELECT storage_class, deleted IS NULL, count(*), sum(size) FROM objects WHERE bucket = ? GROUP BY 1, 2 ORDER BY 1, 2"
+        groups = [tuple(row.values()) for row in self.store.rows(sql, bucket_name)]
+        size: Row = {"bucket": bucket_name}
+        for live, count, total in ((1, "objectCount", "sizeBytes"), (0, "noncurrentObjectCount", "noncurrentSizeBytes")):
+            size[count] = sum(group[2] for group in groups if group[1] == live)
+            size[total] = sum(group[3] for group in groups if group[1] == live)
+        kinds = sorted({group[0] for group in groups})
+        return size | {"sizeBytesByStorageClass": {kind: sum(g[3] for g in groups if g[0] == kind) for kind in kinds}}
+
+    @tool
+    def storage_set_bucket_lifecycle(
+        self, bucket_name: str, age_days: int = 30, action: str = "Delete", storage_class: str = "NEARLINE"
+    ) -> Row:
+        """Set the lifecycle rule of a bucket, in place of the one it has.
+
+        Args:
+            bucket_name: The bucket.
+            age_days: Days since an object was created after which the action is taken.
+            action: Delete or SetStorageClass.
+            storage_class: The class that SetStorageClass gives: NEARLINE, COLDLINE or ARCHIVE; objects only ever get colder.
+        """
+        check_range("age_days", age_days, 0, 36_500)
+        does: Row = {"type": check_one_of("action", action, ("Delete", "SetStorageClass"))}
+        if does["type"] == "SetStorageClass":
+            does["storageClass"] = check_one_of("storage_class", storage_class, CLASSES[1:])
+        return self._set_bucket(bucket_name, lifecycle=[{"action": does, "condition": {"age": age_days}}])
+
+    # For authors of tasks.
+
+    def add_bucket(self, name: str, location: str = "US", *, versioning: bool = False, created: datetime | None = None) -> None:
+        """Make a bucket, as of now unless another date is given."""
+        self._check_bucket(name, location)
+        when = iso(created or self.desk.clock.now())
+        place = check_one_of("location", location, LOCATIONS)
+        self.store.insert("buckets", name=name, location=place, created=when, updated=when, versioning=versioning, lifecycle=[])
+
+    def buckets(self) -> list[str]:
+        """The names of all buckets, in order."""
+        return [row["name"] for row in self.store.find("buckets", order="name")]
+
+    def put_object(
+        self, bucket: str, name: str, data: bytes | str, content_type: str | None = None, created: datetime | None = None
+    ) -> None:
+        """Put an object into a bucket, as of now unless another date is given."""
+        content = data.encode() if isinstance(data, str) else data
+        self._put_object(self._bucket(bucket), _check_object_name(name), content, content_type, created or self.desk.clock.now())
+
+    def objects(self, bucket: str, prefix: str = "") -> list[str]:
+        """The names of the live objects of a bucket, in order."""
+        self._bucket(bucket)
+        rows = self.store.rows("SELECT name FROM objects WHERE bucket = ? AND deleted IS NULL ORDER BY name", bucket)
+        return [row["name"] for row in rows if row["name"].startswith(prefix)]
+
+    def read_object(self, bucket: str, name: str, generation: int | None = None) -> bytes:
+        """The bytes of an object, or of one version of it."""
+        return self._object_data(self._object(bucket, name, generation))
+
+    def open_url(self, url: str, method: str = "GET") -> bytes:
+        """What a signed URL gives now.
+
+        Raises:
+            ToolError: It is not signed with this office's key for the method, or its time is over.
+        """
+        bucket, name = read_url(self.session.get("signing_key"), method, url, self.desk.clock.now())
+        return self.read_object(bucket, name)
+
+    # Shared by the tools and with the other services.
+
+    def read_gs(self, uri: str) -> bytes:
+        """The bytes of an object called gs://bucket/name."""
+        return self.read_object(*_parts(uri))
+
+    def write_gs(self, uri: str, data: bytes) -> None:
+        """Write an object called gs://bucket/name, as something that happens now."""
+        bucket, name = _parts(uri)
+        self._write_object(bucket, name, data)
+
+    def room(self) -> int:
+        """How many bytes more the objects may have."""
+        return MAX_BYTES - int(self.store.value("SELECT sum(size) FROM objects") or 0)
+
+    def _check_bucket(self, name: str, location: str) -> None:
+        check_name("bucket", name, _NAME, _NAME_RULE)
+        check_one_of("location", location, LOCATIONS)
+        if self.store.value("SELECT 1 FROM buckets WHERE name = ?", name):
+            raise ToolError(f"conflict: there is a bucket {echo(name)} already")
+
+    def _bucket(self, name: str) -> Row:
+        """A bucket to whose objects its lifecycle rules have been applied."""
+        found = self.store.row("SELECT * FROM buckets WHERE name = ?", name)
+        if found is None:
+            raise ToolError(f"not found: there is no bucket {echo(name)}")
+        for rule in found["lifecycle"]:
+            self._apply_rule(found, rule)
+        return found
+
+    def _apply_rule(self, bucket: Row, rule: Row) -> None:
+        """Apply a rule. Rules run once a day, so a version that one run makes noncurrent is deleted by a run of the next day."""
+        now = self.desk.clock.now()
+        old = (bucket["name"], iso(now - timedelta(days=rule["condition"]["age"])))
+        if rule["action"]["type"] == "SetStorageClass":
+            colder = CLASSES.index(rule["action"]["storageClass"])
+            for warmer in CLASSES[:colder]:
+                sql = "SELECT id FROM objects WHERE bucket = ? AND created <= ? AND storage_class = ?"
+                for row in self.store.rows(sql, *old, warmer):
+                    self.store.update("objects", row["id"], storage_class=CLASSES[colder])
+            return
+        sql = f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND created <= ? AND (deleted IS NULL OR deleted <= ?)"
+        for row in self.store.rows(sql, *old, iso(now - timedelta(days=1))):
+            self._delete_object(row, now)
+
+    def _set_bucket(self, name: str, **changes: object) -> Row:
+        found = self._bucket(name)
+        when = iso(self.desk.clock.tick())
+        self.store.update("buckets", found["id"], **changes, updated=when, metageneration=found["metageneration"] + 1)
+        return _show_bucket(self._bucket(name))
+
+    def _object(self, bucket: str, name: str, generation: int | None = None) -> Row:
+        self._bucket(bucket)
+        text = None if generation is None else str(generation)
+        which = "CASE WHEN ? IS NULL THEN deleted IS NULL ELSE CAST(generation AS TEXT) = ? END"
+        found = self.store.row(f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND {which}", bucket, name, text, text)
+        if found is None:
+            version = "" if generation is None else f" with generation {generation}"
+            raise ToolError(f"not found: there is no object {echo(name)}{version} in bucket {echo(bucket)}")
+        return found
+
+    def _object_data(self, found: Row) -> bytes:
+        return bytes(self.store.value("SELECT data FROM objects WHERE id = ?", found["id"]))
+
+    def _write_object(self, bucket: str, name: str, data: bytes, content_type: str | None = None) -> Row:
+        """Write an object as something that happens now."""
+        into = self._bucket(bucket)
+        _check_object_name(name)
+        if len(data) > self.room():
+            raise ToolError(f"limit exceeded: the objects of a project have at most {MAX_BYTES} bytes together")
+        made = self._put_object(into, name, data, content_type, self.desk.clock.tick())
+        self._bucket(bucket)
+        return made
+
+    def _put_object(self, bucket: Row, name: str, data: bytes, content_type: str | None, when: datetime) -> Row:
+        at, key = iso(when), (bucket["name"], name)
+        last = self.store.value("SELECT max(generation) FROM objects WHERE bucket = ? AND name = ?", *key) or 0
+        record = {
+            "bucket": bucket["name"], "name": name, "generation": max(last + 1, int(when.timestamp()) * 1_000_000),
+            "created": at, "updated": at, "deleted": None, "content_type": content_type or media_type(name),
+            "storage_class": CLASSES[0], "size": len(data), "md5": _base64(hashlib.md5(data).digest()),
+            "crc32c": _base64(crc32c(data).to_bytes(4, "big")),
+        }  # fmt: skip
+        with self.store.change():
+            live = self.store.row(f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND deleted IS NULL", *key)
+            if live is not None:
+                self._delete_object(live, when)
+            self.store.insert("objects", **record, data=data)
+        return record
+
+    def _delete_object(self, found: Row, when: datetime, for_good: bool = False) -> bool:
+        """Delete an object; whether it stays as a noncurrent version."""
+        kept = not for_good and found["deleted"] is None
+        if kept and self.store.value("SELECT versioning FROM buckets WHERE name = ?", found["bucket"]):
+            self.store.update("objects", found["id"], deleted=iso(when))
+            return True
+        self.store.delete("objects", id=found["id"])
+        return False
+
+
+def _parts(uri: str) -> tuple[str, str]:
+    bucket, _, name = uri.removeprefix("gs://").partition("/")
+    return bucket, name
+
+
+def _next(found: list[Row], size: int) -> Row:
+    if len(found) <= size:
+        return {}
+    return {"nextPageToken": page_token(found[size - 1]["name"], found[size - 1]["generation"])}
+
+
+def _check_object_name(name: str) -> str:
+    if not 1 <= len(name.encode()) <= 1024 or name in (".", "..") or re.search(r"[\r\n]", name):
+        raise ToolError(f"invalid argument: {echo(name)} is no name of an object: 1 to 1024 bytes without line breaks, not . or ..")
+    return name
+
+
+def _show_bucket(row: Row) -> Row:
+    shown = {
+        "kind": "storage#bucket", "id": row["name"], "name": row["name"], "location": row["location"],
+        "locationType": _location_type(row["location"]), "storageClass": CLASSES[0],
+        "timeCreated": row["created"], "updated": row["updated"], "metageneration": str(row["metageneration"]),
+        "versioning": {"enabled": row["versioning"]},
+    }  # fmt: skip
+    return shown | ({"lifecycle": {"rule": row["lifecycle"]}} if row["lifecycle"] else {})
+
+
+def _location_type(location: str) -> str:
+    if location in LOCATIONS[:3]:
+        return "multi-region"
+    return "region" if location.lower() in REGIONS else "dual-region"
+
+
+def _show(row: Row) -> Row:
+    shown = {
+        "kind": "storage#object", "name": row["name"], "bucket": row["bucket"], "generation": str(row["generation"]),
+        "size": str(row["size"]), "contentType": row["content_type"], "storageClass": row["storage_class"],
+        "timeCreated": row["created"], "updated": row["updated"], "md5Hash": row["md5"], "crc32c": row["crc32c"],
+    }  # fmt: skip
+    return shown | ({"timeDeleted": row["deleted"]} if row["deleted"] else {})
+
+
+def _base64(digest: bytes) -> str:
+    return base64.b64encode(digest).decode()

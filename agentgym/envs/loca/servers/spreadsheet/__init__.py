@@ -1,0 +1,1 @@
+"""Spreadsheets: Excel workbooks and Google Sheets on one formula engine."""

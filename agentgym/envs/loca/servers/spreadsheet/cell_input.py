@@ -1,0 +1,118 @@
+"""What becomes of a value that is typed into a cell of a spreadsheet, and how a cell shows what it holds.
+
+A cell is a JSON value: a text, a number, a truth value, `{"f": formula}`, or `{"v": number, "s": text as typed}` with
+`"k": "date"` where the number counts days.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+from agentgym.envs.loca.servers.spreadsheet.cell_values import MAX_TEXT, serial, text_of
+from agentgym.tools import ToolError, echo
+
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
+_DRESSED = re.compile(r"([-+]?)(\$?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?(%?)")
+_TIME = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?"
+_ISO = re.compile(rf"([0-9]{{4}})-([0-9]{{1,2}})-([0-9]{{1,2}})(?:[ T]{_TIME})?")
+_AMERICAN = re.compile(rf"([0-9]{{1,2}})/([0-9]{{1,2}})/([0-9]{{4}})(?:\s+{_TIME})?")
+_CLOCK = re.compile(_TIME)
+
+
+def typed(value: Any) -> Any:
+    """The cell that a value of a call makes, as if it was typed in; `None` for an empty one.
+
+    Raises:
+        ToolError: No cell can hold it.
+    """
+    if isinstance(value, (dict, list)):
+        raise ToolError(f"invalid argument: a cell holds a text, a number, true, false or null, got {echo(value)}")
+    if not isinstance(value, str):
+        return fitting(value)
+    if len(value) > MAX_TEXT:
+        raise ToolError(f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}")
+    if value.startswith("'"):
+        return value[1:]
+    if value.startswith("=") and len(value) > 1:
+        return {"f": value}
+    plain = value.strip()
+    if plain.upper() in ("TRUE", "FALSE"):
+        return plain.upper() == "TRUE"
+    if _NUMBER.fullmatch(plain):
+        number = float(plain)
+        return value if math.isinf(number) else fitting(number)
+    return _dressed(plain) or _dated(plain) or value or None
+
+
+def raw(value: Any) -> Any:
+    """The cell that a Python value makes: texts stay texts, dates and times become such."""
+    if isinstance(value, datetime):
+        return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
+    if isinstance(value, date):
+        return {"v": serial(datetime(value.year, value.month, value.day)), "s": value.isoformat(), "k": "date"}
+    if isinstance(value, time):
+        return {"v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400, "s": value.isoformat()}
+    return fitting(value)
+
+
+def shown(cell: Any) -> str:
+    """A cell without a formula as it is shown."""
+    return str(cell["s"]) if isinstance(cell, dict) else text_of(cell)
+
+
+def plain(cell: Any) -> Any:
+    """A cell without a formula as a bare value; a date is the number of its day."""
+    return cell["v"] if isinstance(cell, dict) else cell
+
+
+def fitting(value: Any) -> Any:
+    """A value as the service keeps it: numbers with the precision of a double, whole ones without a point."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    try:
+        kept = float(value)
+    except OverflowError:
+        raise ToolError("invalid argument: a number is too large for a cell") from None
+    return int(kept) if kept.is_integer() and abs(kept) < 2**53 else kept
+
+
+def _dressed(text: str) -> Any:
+    """A number with a currency, groups of thousands or a percent sign."""
+    found = _DRESSED.fullmatch(text)
+    if not found or len(text) > 40:
+        return None
+    sign, _, whole, part, percent = found.groups()
+    number = float(sign + whole.replace(",", "") + (part or ""))
+    return {"v": fitting(number / 100 if percent else number), "s": text}
+
+
+def _dated(text: str) -> Any:
+    iso, american, clock = _ISO.fullmatch(text), _AMERICAN.fullmatch(text), _CLOCK.fullmatch(text)
+    try:
+        if iso:
+            day = datetime(int(iso[1]), int(iso[2]), int(iso[3])) + _since_midnight(iso.groups()[3:])
+        elif american:
+            day = datetime(int(american[3]), int(american[1]), int(american[2])) + _since_midnight(american.groups()[3:])
+        elif clock:
+            return {"v": _since_midnight(clock.groups()) / timedelta(days=1), "s": text}
+        else:
+            return None
+    except (ValueError, OverflowError):
+        return None
+    return {"v": serial(day), "s": text, "k": "date"}
+
+
+def _since_midnight(parts: tuple[str | None, ...]) -> timedelta:
+    hours, minutes, seconds, half = parts
+    if hours is None:
+        return timedelta()
+    hour = int(hours)
+    if half:
+        if not 1 <= hour <= 12:
+            raise ValueError("no such hour")
+        hour = hour % 12 + 12 * (half.lower() == "pm")
+    moment = time(hour, int(minutes or 0), int(seconds or 0))
+    return timedelta(hours=moment.hour, minutes=moment.minute, seconds=moment.second)

@@ -1,0 +1,375 @@
+"""Workbooks in the workspace, with the tools of the package excel-mcp-server (0.1.8)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from agentgym.envs.loca.servers.spreadsheet import excel_parts as parts
+from agentgym.envs.loca.servers.spreadsheet import excel_sheets as sheets
+from agentgym.envs.loca.servers.spreadsheet.cells import Area, split_sheet
+from agentgym.envs.loca.servers.spreadsheet.excel_sheets import Workbooks, area_of, sheet_of, spot, spots
+from agentgym.envs.loca.servers.spreadsheet.formulas import with_sheet
+from agentgym.envs.loca.servers.spreadsheet.workbooks import library
+from agentgym.tools import ToolError, echo, tool
+
+
+class Excel(Workbooks):
+    """Reads and changes the workbooks (.xlsx) of the workspace."""
+
+    name: ClassVar[str] = "excel"
+
+    @tool
+    def apply_formula(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
+        """Check a formula and write it to a cell. It is not computed: no value is stored with it."""
+        parts.check_formula(formula)
+        with self._edit_sheet(filepath, sheet_name) as sheet:
+            sheets.put(sheet, *spot(cell), formula)
+        return f"Applied formula '{formula}' to cell {cell}"
+
+    @tool
+    def validate_formula_syntax(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
+        """Check a formula without writing it, and compare it with what the cell holds."""
+        held = parts.held(self._read(filepath, sheet_name), *spot(cell))
+        parts.check_formula(formula)
+        if not isinstance(held, str) or not held.startswith("="):
+            return "Formula is valid but cell contains no formula"
+        return f"Formula is valid {'and matches' if held == formula else 'but does not match'} cell content"
+
+    @tool
+    def format_range(
+        self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None, bold: bool = False,
+        italic: bool = False, underline: bool = False, font_size: int | None = None, font_color: str | None = None,
+        bg_color: str | None = None, border_style: str | None = None, border_color: str | None = None,
+        number_format: str | None = None, alignment: str | None = None, wrap_text: bool = False, merge_cells: bool = False,
+        protection: dict[str, Any] | None = None, conditional_format: dict[str, Any] | None = None,
+    ) -> str:  # fmt: skip
+        """Change the looks of a range; what is not given stays.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell; the first one by default.
+            bold: Make it so.
+            italic: Make it so.
+            underline: Make it so.
+            font_size: In points.
+            font_color: RRGGBB.
+            bg_color: RRGGBB.
+            border_style: Such as thin, medium, thick or double.
+            border_color: RRGGBB.
+            number_format: In Excel's notation, such as 0.00 or yyyy-mm-dd.
+            alignment: Such as left, center or right.
+            wrap_text: Break long lines.
+            merge_cells: Make the range one cell.
+            protection: locked and hidden.
+            conditional_format: type (color_scale, data_bar, icon_set, formula or cell_is) and params, named as in openpyxl.
+        """
+        wanted = {name: value for name, value in locals().items() if name != "self"}
+        with self._edit_sheet(filepath, sheet_name) as sheet:
+            area = area_of(start_cell, end_cell)
+            for place in spots(area):
+                parts.style(sheet.cell(*place), wanted)
+            if merge_cells and end_cell:
+                sheets.merge(sheet, area)
+            if conditional_format is not None:
+                sheet.conditional_formatting.add(str(area), parts.rule(conditional_format))
+        return f"Applied formatting to range {area}"
+
+    @tool
+    def read_data_from_excel(
+        self, filepath: str, sheet_name: str, start_cell: str = "A1", end_cell: str | None = None, preview_only: bool = False
+    ) -> Any:
+        """Values of a range with the rules for what may be entered. Formulas are given as they are written.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell; the last filled row and column by default.
+            preview_only: Give the first ten rows only.
+        """
+        sheet = self._read(filepath, sheet_name)
+        first, _, last = start_cell.partition(":")
+        (top, left), corner = spot(first), last or end_cell
+        bottom, right = spot(corner) if corner else (sheet.max_row, sheet.max_column)
+        if not corner and (top, left) == (1, 1):
+            top, left = sheet.min_row, sheet.min_column
+        bottom = min(bottom, top + 9) if preview_only else bottom
+        if top > sheet.max_row or left > sheet.max_column or bottom < top or right < left:
+            return "No data found in specified range"
+        area = area_of(parts.spot_name(top, left), parts.spot_name(bottom, right))
+        cells = [parts.told(sheet, *place) for place in spots(area)]
+        return {"range": str(area), "sheet_name": sheet_name, "cells": cells}
+
+    @tool
+    def write_data_to_excel(self, filepath: str, sheet_name: str, data: list[list[Any]], start_cell: str = "A1") -> str:
+        """Write rows of values; a sheet that is missing is made. A text that begins with = is written as a formula, unchecked.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            data: Rows of texts, numbers, true, false or null.
+            start_cell: The upper left cell.
+        """
+        if not data:
+            raise ToolError("invalid argument: data has no rows")
+        with self._edit(filepath) as book:
+            if sheet_name not in book.sheetnames:
+                sheets.check_title(book, sheet_name)
+                book.create_sheet(sheet_name)
+            sheet, (top, left) = sheet_of(book, sheet_name), spot(start_cell)
+            for row, values in enumerate(data, top):
+                for column, value in enumerate(values, left):
+                    sheets.put(sheet, row, column, value)
+        return f"Data written to {sheet_name}"
+
+    @tool
+    def create_workbook(self, filepath: str) -> str:
+        """Make a workbook with one empty sheet, Sheet1; a file at the path is replaced."""
+        sheets.check_path(filepath)
+        book = library().Workbook()
+        book.active.title = "Sheet1"
+        self._save(filepath, book, new=True)
+        return f"Created workbook at {filepath}"
+
+    @tool
+    def create_worksheet(self, filepath: str, sheet_name: str) -> str:
+        """Add an empty sheet to a workbook."""
+        with self._edit(filepath) as book:
+            sheets.check_title(book, sheet_name)
+            book.create_sheet(sheet_name)
+        return f"Sheet {sheet_name} created successfully"
+
+    @tool
+    def create_chart(
+        self,
+        filepath: str,
+        sheet_name: str,
+        data_range: str,
+        chart_type: str,
+        target_cell: str,
+        title: str = "",
+        x_axis: str = "",
+        y_axis: str = "",
+    ) -> str:
+        """Put a chart on a sheet.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            data_range: Names of the series in its first row, categories in its first column; may name another sheet.
+            chart_type: line, bar, pie, scatter or area.
+            target_cell: The upper left corner of the chart.
+            title: Of the chart.
+            x_axis: Title of the x axis.
+            y_axis: Title of the y axis.
+        """
+        kind = chart_type.lower()
+        if kind not in parts.CHARTS:
+            raise ToolError(f"invalid argument: chart_type must be one of {', '.join(parts.CHARTS)}, got {echo(chart_type)}")
+        with self._edit_sheet(filepath, sheet_name) as sheet:
+            named, cells = split_sheet(data_range)
+            source = sheet_of(sheet.parent, named) if named is not None else sheet
+            area = area_of(*cells.split(":", 1))
+            if area.height < 2 or area.width < 2:
+                raise ToolError(f"invalid argument: a chart needs two rows and two columns at least, got {echo(data_range)}")
+            target = parts.spot_name(*spot(target_cell))
+            sheet.add_chart(parts.chart(source, area, kind, (title, x_axis, y_axis)), target)
+        return f"{kind.capitalize()} chart created successfully"
+
+    @tool
+    def create_pivot_table(
+        self,
+        filepath: str,
+        sheet_name: str,
+        data_range: str,
+        rows: list[str],
+        values: list[str],
+        columns: list[str] | None = None,
+        agg_func: str = "mean",
+    ) -> str:
+        """Summarise a table into a new sheet, called as the sheet with _pivot; an older one of that name is replaced.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            data_range: The table with its titles, such as A1:D50.
+            rows: Titles of the columns whose values name the rows.
+            values: Titles of the columns to be summed up.
+            columns: Titles of the columns that split each value.
+            agg_func: sum, average, mean, count, min or max.
+        """
+        with self._edit_sheet(filepath, sheet_name) as sheet:
+            area = area_of(*data_range.split(":", 1))
+            cells = sheet.iter_rows(area.top, area.bottom, area.left, area.right, values_only=True)
+            source = [row for row in cells if any(value is not None for value in row)]
+            summary = parts.pivot(source, rows, values, columns or [], agg_func)
+            book, target = sheet.parent, f"{sheet_name[:25]}_pivot"
+            if target in book.sheetnames:
+                book.remove(book[target])
+            made = book.create_sheet(target)
+            for row in summary:
+                made.append(row)
+            for cell in made[1]:
+                cell.font = library().styles.Font(bold=True)
+            whole = Area(1, 1, len(summary), len(summary[0]))
+            parts.table(made, whole, f"PivotTable_{self.desk.new_id('table', 8)}", "TableStyleMedium9")
+        return f"Summary table created successfully in sheet {target}"
+
+    @tool
+    def create_table(
+        self,
+        filepath: str,
+        sheet_name: str,
+        data_range: str,
+        table_name: str | None = None,
+        table_style: str = "TableStyleMedium9",
+    ) -> str:
+        """Make a range, with titles in its first row, a native table."""
+        with self._edit_sheet(filepath, sheet_name) as sheet:
+            made = table_name or f"Table_{self.desk.new_id('table', 8)}"
+            parts.table(sheet, area_of(*data_range.split(":", 1)), made, table_style)
+        return f"Successfully created table '{made}' in sheet '{sheet_name}'."
+
+    @tool
+    def copy_worksheet(self, filepath: str, source_sheet: str, target_sheet: str) -> str:
+        """Copy a sheet within its workbook: values, styles and merged cells."""
+        with self._edit_sheet(filepath, source_sheet) as sheet:
+            sheets.check_title(sheet.parent, target_sheet)
+            sheet.parent.copy_worksheet(sheet).title = target_sheet
+        return f"Sheet '{source_sheet}' copied to '{target_sheet}'"
+
+    @tool
+    def delete_worksheet(self, filepath: str, sheet_name: str) -> str:
+        """Remove a sheet; the last one stays."""
+        with self._edit_sheet(filepath, sheet_name) as sheet:
+            if len(sheet.parent.sheetnames) == 1:
+                raise ToolError("conflict: the only sheet of a workbook cannot be deleted")
+            sheet.parent.remove(sheet)
+        return f"Sheet '{sheet_name}' deleted"
+
+    @tool
+    def rename_worksheet(self, filepath: str, old_name: str, new_name: str) -> str:
+        """Give a sheet another title; formulas that name it follow."""
+        with self._edit_sheet(filepath, old_name) as sheet:
+            if new_name.lower() != old_name.lower():
+                sheets.check_title(sheet.parent, new_name)
+            sheet.title = new_name
+            same = old_name.lower()
+            sheets.rewrite_all(
+                sheet.parent, lambda _, title, rest: with_sheet(new_name if title and title.lower() == same else title, rest)
+            )
+        return f"Sheet renamed from '{old_name}' to '{new_name}'"
+
+    @tool
+    def get_workbook_metadata(self, filepath: str, include_ranges: bool = False) -> Any:
+        """Sheets, size and time of a workbook; with `include_ranges` the range that each sheet fills."""
+        book, file = self._open(filepath), self.desk.files.file(filepath)
+        told: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
+        told |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
+        if include_ranges:
+            told["used_ranges"] = {each.title: str(sheets.filled(each)) for each in book.worksheets}
+        return told
+
+    @tool
+    def merge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
+        """Merge the cells of a range; the value of the first one stays."""
+        with self._edit_sheet(filepath, sheet_name) as sheet:
+            area = area_of(start_cell, end_cell)
+            sheets.merge(sheet, area)
+        return f"Range '{area}' merged in sheet '{sheet_name}'"
+
+    @tool
+    def unmerge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
+        """Take a merged range apart."""
+        with self._edit_sheet(filepath, sheet_name) as sheet:
+            area = area_of(start_cell, end_cell)
+            if str(area) not in map(str, sheet.merged_cells.ranges):
+                raise ToolError(f"not found: the range {area} is not merged")
+            sheet.unmerge_cells(str(area))
+        return f"Range '{area}' unmerged successfully"
+
+    @tool
+    def get_merged_cells(self, filepath: str, sheet_name: str) -> list[str]:
+        """Merged ranges of a sheet."""
+        return sorted(map(str, self._read(filepath, sheet_name).merged_cells.ranges))
+
+    @tool
+    def copy_range(
+        self,
+        filepath: str,
+        sheet_name: str,
+        source_start: str,
+        source_end: str,
+        target_start: str,
+        target_sheet: str | None = None,
+    ) -> str:
+        """Copy the cells of a range, with their styles, to another place, whose upper left corner is `target_start`."""
+        with self._edit_sheet(filepath, sheet_name) as sheet:
+            target = sheet if target_sheet is None else sheet_of(sheet.parent, target_sheet)
+            sheets.copy_cells(sheet, area_of(source_start, source_end), target, *spot(target_start))
+        return "Range copied successfully"
+
+    @tool
+    def delete_range(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str, shift_direction: str = "up") -> str:
+        """Take the cells of a range out; those below move up, or those to the right move left.
+
+        Args:
+            filepath: Path of the workbook.
+            sheet_name: Title of the sheet.
+            start_cell: First cell.
+            end_cell: Last cell.
+            shift_direction: up or left.
+        """
+        if shift_direction not in ("up", "left"):
+            raise ToolError(f"invalid argument: shift_direction must be up or left, got {echo(shift_direction)}")
+        with self._edit_sheet(filepath, sheet_name) as sheet:
+            area = area_of(start_cell, end_cell)
+            sheets.remove_cells(sheet, area, up=shift_direction == "up")
+        return f"Range {area} deleted successfully"
+
+    @tool
+    def validate_excel_range(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None) -> str:
+        """Check that a range lies within what a sheet fills."""
+        area, held = area_of(start_cell, end_cell), sheets.filled(self._read(filepath, sheet_name))
+        if (area.bottom or 0) > (held.bottom or 0) or (area.right or 0) > (held.right or 0):
+            raise ToolError(f"invalid argument: range {area} is out of bounds; the sheet contains data in range {held}")
+        return f"Range '{area}' is valid. Sheet contains data in range '{held}'"
+
+    @tool
+    def get_data_validation_info(self, filepath: str, sheet_name: str) -> Any:
+        """The rules of a sheet for what may be entered, with the ranges that they are for."""
+        sheet = self._read(filepath, sheet_name)
+        rules = sheet.data_validations.dataValidation
+        if not rules:
+            return "No data validation rules found in this worksheet"
+        told = [{"ranges": str(rule.sqref), **parts.validation(rule, sheet)} for rule in rules]
+        return {"sheet_name": sheet_name, "validation_rules": told}
+
+    @tool
+    def insert_rows(self, filepath: str, sheet_name: str, start_row: int, count: int = 1) -> str:
+        """Insert empty rows before a row."""
+        return self._resize(filepath, sheet_name, "row", start_row, count)
+
+    @tool
+    def insert_columns(self, filepath: str, sheet_name: str, start_col: int, count: int = 1) -> str:
+        """Insert empty columns before a column, which is given by its number."""
+        return self._resize(filepath, sheet_name, "column", start_col, count)
+
+    @tool
+    def delete_sheet_rows(self, filepath: str, sheet_name: str, start_row: int, count: int = 1) -> str:
+        """Delete rows from a row on."""
+        return self._resize(filepath, sheet_name, "row", start_row, count, remove=True)
+
+    @tool
+    def delete_sheet_columns(self, filepath: str, sheet_name: str, start_col: int, count: int = 1) -> str:
+        """Delete columns from a column on, which is given by its number."""
+        return self._resize(filepath, sheet_name, "column", start_col, count, remove=True)
+
+    def _resize(self, path: str, title: str, axis: str, start: int, count: int, *, remove: bool = False) -> str:
+        if count < 1:
+            raise ToolError(f"invalid argument: count must be at least 1, got {echo(count)}")
+        with self._edit_sheet(path, title) as sheet:
+            sheets.resize(sheet, axis, start, -count if remove else count)
+        return f"{'Deleted' if remove else 'Inserted'} {count} {axis}(s) starting at {axis} {start} in sheet '{title}'"

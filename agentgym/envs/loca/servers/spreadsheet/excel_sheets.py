@@ -1,0 +1,247 @@
+"""How the tools of `excel` come at the sheets of a workbook, and what they do to their cells."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from agentgym.envs.loca.servers.spreadsheet import excel_parts as parts
+from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, parse_cell
+from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift, with_sheet
+from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.spreadsheet.workbooks import (
+    MAX_COLUMNS,
+    MAX_ROWS,
+    MAX_TEXT,
+    check_workbook,
+    failures,
+    open_workbook,
+    save_workbook,
+)
+from agentgym.tools import ToolError, echo
+
+MAX_AREA = 50_000
+"""Cells that one call reads or changes."""
+MAX_SHEETS = 200
+
+_CACHED_BYTES = 2**19
+_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_SET = re.compile(r"\{([^{}]*)\}")
+_TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
+
+
+class Workbooks(Server):
+    """The workbooks (.xlsx) of the workspace. A file is written only when all of a call succeeded."""
+
+    def _open(self, path: str) -> Any:
+        check_path(path)
+        if not self.desk.files.is_file(path):
+            raise ToolError(f"not found: there is no workbook {echo(path)}")
+        return open_workbook(self.desk.files.read(path))
+
+    def _read(self, path: str, title: str) -> Any:
+        """A sheet to be looked at only: who reads the same file next gets the same one."""
+        check_path(path)
+        data = self.desk.files.read(path) if self.desk.files.is_file(path) else b""
+        return sheet_of(_opened(data) if 0 < len(data) <= _CACHED_BYTES else self._open(path), title)
+
+    def _save(self, path: str, book: Any, *, new: bool = False) -> None:
+        now = self.desk.clock.now()
+        data = save_workbook(book, now, created=now if new else None)
+        check_workbook(data)
+        self.desk.files.write(path, data)
+
+    @contextmanager
+    def _edit(self, path: str) -> Iterator[Any]:
+        """A workbook to be changed, which is written at the end if nothing was raised."""
+        book = self._open(path)
+        try:
+            yield book
+            self._save(path, book)
+        except failures() as error:
+            # The library names the values that it allows as a set, whose order is another in each process.
+            text = _SET.sub(lambda found: ", ".join(sorted(found[1].split(", "))), str(error))
+            raise ToolError(f"invalid argument: the workbook cannot hold this: {text[:300]}") from None
+
+    @contextmanager
+    def _edit_sheet(self, path: str, title: str) -> Iterator[Any]:
+        """A sheet to be changed."""
+        with self._edit(path) as book:
+            yield sheet_of(book, title)
+
+
+@functools.lru_cache(maxsize=2)
+def _opened(data: bytes) -> Any:
+    """A workbook as it was read last; opening one takes long, and large sheets are read in many pieces."""
+    return open_workbook(data)
+
+
+def check_path(path: str) -> None:
+    """Refuse what is no path of a workbook."""
+    if not path.lower().endswith(".xlsx"):
+        raise ToolError(f"invalid argument: {echo(path)} does not end with .xlsx, as a workbook must")
+
+
+def sheet_of(book: Any, title: str) -> Any:
+    """The sheet with a title.
+
+    Raises:
+        ToolError: There is none, or it is a chart.
+    """
+    for sheet in book.worksheets:
+        if sheet.title == title:
+            return sheet
+    raise ToolError(f"not found: there is no sheet {echo(title)}; the sheets: {', '.join(book.sheetnames)}")
+
+
+def check_title(book: Any, title: str) -> None:
+    """Refuse a title that no new sheet can have."""
+    if not _TITLE.fullmatch(title) or not title.strip() or title[0] == "'" or title[-1] == "'":
+        raise ToolError(f"invalid argument: {echo(title)} is no title for a sheet: 1 to 31 characters, none of []:*?/\\")
+    if title.lower() in map(str.lower, book.sheetnames):
+        raise ToolError(f"conflict: sheet {echo(title)} already exists")
+    if len(book.sheetnames) >= MAX_SHEETS:
+        raise ToolError(f"limit exceeded: a workbook has at most {MAX_SHEETS} sheets")
+
+
+def spot(text: str) -> tuple[int, int]:
+    """Row and column of a cell that a sheet can have."""
+    row, column = parse_cell(text)
+    if row > MAX_ROWS or column > MAX_COLUMNS:
+        raise ToolError(f"limit exceeded: {echo(text)} is beyond {MAX_ROWS} rows or {MAX_COLUMNS} columns")
+    return row, column
+
+
+def area_of(start: str, end: str | None = None) -> Area:
+    """The area between two cells, of which `start` may name both, and not more cells than a call may touch."""
+    area = parse_area(f"{start}:{end}" if end else start)
+    if area.bottom is None or area.right is None:
+        raise ToolError(f"invalid argument: {area} is open; name its last cell, as in A1:D9")
+    spot(parts.spot_name(area.bottom, area.right))
+    if area.height * area.width > MAX_AREA:
+        raise ToolError(f"limit exceeded: {area} has {area.height * area.width} cells, a call takes at most {MAX_AREA}")
+    return area
+
+
+def spots(area: Area) -> Iterator[tuple[int, int]]:
+    """Rows and columns of the cells of a closed area, row by row."""
+    for row in range(area.top, (area.bottom or 0) + 1):
+        for column in range(area.left, (area.right or 0) + 1):
+            yield row, column
+
+
+def filled(sheet: Any) -> Area:
+    """From A1 to the last row and column with a cell."""
+    return Area(1, 1, sheet.max_row, sheet.max_column)
+
+
+def put(sheet: Any, row: int, column: int, value: Any) -> None:
+    """Write a value into a cell."""
+    if isinstance(value, (dict, list)):
+        raise ToolError(f"invalid argument: a cell holds a text, a number, true, false or null, got {echo(value)}")
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        raise ToolError(f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}")
+    if isinstance(value, str) and _NO_TEXT.search(value):
+        raise ToolError(f"invalid argument: a cell holds no control characters, got {echo(value)}")
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) >= 10**308:
+        raise ToolError(f"invalid argument: {echo(value)} is too large for a cell")
+    if row > MAX_ROWS or column > MAX_COLUMNS:
+        raise ToolError(f"limit exceeded: a sheet has at most {MAX_ROWS} rows and {MAX_COLUMNS} columns")
+    cell = sheet.cell(row, column)
+    if type(cell).__name__ == "MergedCell":
+        raise ToolError(f"conflict: {cell.coordinate} is inside a merged range; write to the first cell of it, or unmerge it")
+    cell.value = value
+
+
+def merge(sheet: Any, area: Area) -> None:
+    """Merge an area that no other merged one overlaps."""
+    if area.height * area.width < 2:
+        raise ToolError(f"invalid argument: a merged range has two cells at least, got {area}")
+    for other in sheet.merged_cells.ranges:
+        if parts.overlap(area, str(other)):
+            raise ToolError(f"conflict: {area} overlaps the merged range {other}")
+    sheet.merge_cells(str(area))
+
+
+def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> None:
+    """Copy values, formulas (as they are) and styles."""
+    held = [(source.cell(*place).value, copy.copy(source.cell(*place)._style)) for place in spots(area)]
+    for (row, column), (value, style) in zip(spots(area), held, strict=True):
+        place = row - area.top + top, column - area.left + left
+        put(target, *place, value)
+        target.cell(*place)._style = style
+
+
+def remove_cells(sheet: Any, area: Area, *, up: bool) -> None:
+    """Take cells out of a sheet; those below move up, or those to the right move left."""
+    moving = Area(area.top, area.left, MAX_ROWS, area.right) if up else Area(area.top, area.left, area.bottom, MAX_COLUMNS)
+    for other in sheet.merged_cells.ranges:
+        if parts.overlap(moving, str(other)):
+            raise ToolError(f"conflict: the merged range {other} is in the way; unmerge it first")
+    for place in spots(area):
+        sheet.cell(*place).value = None
+        sheet.cell(*place).style = "Normal"
+    bottom, right = area.bottom or 0, area.right or 0
+    if up and bottom < sheet.max_row:
+        sheet.move_range(str(Area(bottom + 1, area.left, sheet.max_row, right)), rows=-area.height)
+    if not up and right < sheet.max_column:
+        sheet.move_range(str(Area(area.top, right + 1, bottom, sheet.max_column)), cols=-area.width)
+
+
+def resize(sheet: Any, axis: str, start: int, count: int) -> None:
+    """Insert rows or columns before number `start`, or take some out from there on.
+
+    Merged ranges, tables and the references of all formulas follow.
+
+    Args:
+        sheet: The sheet.
+        axis: `row` or `column`.
+        start: The first of them, from 1.
+        count: How many; below 0 for taking out.
+    """
+    most = MAX_ROWS if axis == "row" else MAX_COLUMNS
+    if start < 1 or start > most or count == 0 or abs(count) > most:
+        raise ToolError(f"invalid argument: start and count must be 1 to {most}, got {echo(start)} and {echo(abs(count))}")
+    if count < 0 and start > (sheet.max_row if axis == "row" else sheet.max_column):
+        raise ToolError(f"invalid argument: {axis} {start} is beyond the last filled one")
+    merged = [str(each) for each in sheet.merged_cells.ranges]
+    for each in merged:
+        sheet.unmerge_cells(each)
+    what = "rows" if axis == "row" else "cols"
+    getattr(sheet, f"{'insert' if count > 0 else 'delete'}_{what}")(start, abs(count))
+    for moved in (shift(each, axis, start, count) for each in merged):
+        if ":" in moved:
+            sheet.merge_cells(moved)
+    _follow(sheet, axis, start, count)
+
+
+def _follow(sheet: Any, axis: str, start: int, count: int) -> None:
+    for table in list(sheet.tables.values()):
+        moved = shift(table.ref, axis, start, count)
+        first = spot(table.ref.split(":")[0])[0]
+        if ":" not in moved or (axis == "row" and count < 0 and start <= first < start - count):
+            del sheet.tables[table.displayName]
+        else:
+            table.ref = moved
+            if table.autoFilter is not None:
+                table.autoFilter.ref = moved
+
+    def change(own: str, named: str | None, rest: str) -> str:
+        hit = (named or own).lower() == sheet.title.lower()
+        return with_sheet(named, shift(rest, axis, start, count) if hit else rest)
+
+    rewrite_all(sheet.parent, change)
+
+
+def rewrite_all(book: Any, change: Any) -> None:
+    """Change all references; `change` gets the title of the formula's sheet, that of the reference, and its rest."""
+    for sheet in book.worksheets:
+        for row in sheet.iter_rows():
+            for cell in row:
+                if cell.data_type == "f" and isinstance(cell.value, str):
+                    cell.value = rewrite(cell.value, partial(change, sheet.title))

@@ -1,0 +1,1 @@
+"""Data warehouses: BigQuery and Snowflake in SQL, translated by SQLGlot and run by DuckDB."""

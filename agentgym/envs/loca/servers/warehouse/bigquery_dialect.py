@@ -1,0 +1,170 @@
+"""GoogleSQL, the dialect of BigQuery, on DuckDB: what SQLGlot does not translate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import ClassVar
+
+from sqlglot import exp
+
+from agentgym.envs.loca.servers.warehouse.engine import Engine
+from agentgym.envs.loca.servers.warehouse.bigquery_rewrites import FUNCTIONS, REWRITES
+from agentgym.envs.loca.servers.warehouse.dialects import default_name
+from agentgym.envs.loca.servers.warehouse.statements import Warehouse
+from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
+from agentgym.envs.loca.servers.warehouse.types import bigquery_type
+from agentgym.envs.loca.servers.warehouse.values import View
+from agentgym.tools import ToolError, echo
+
+
+class GoogleSQL(Warehouse):
+    """BigQuery's dialect; a schema of the engine is a dataset of the one project.
+
+    Args:
+        engine: The tables.
+        now: The present.
+        project: The project that names may begin with.
+    """
+
+    dialect: ClassVar[str] = "bigquery"
+    functions: ClassVar[frozenset[str]] = FUNCTIONS
+    cascades: ClassVar[bool] = False
+
+    def __init__(self, engine: Engine, now: datetime, project: str) -> None:
+        super().__init__(engine, now)
+        self.project = project
+
+    def locate(self, table: exp.Table) -> TableName:
+        """See the class above."""
+        if table.catalog and table.catalog != self.project:
+            raise ToolError(
+                f"permission denied: there is no access to project {echo(table.catalog)}; the project is {self.project}"
+            )
+        if not table.db:
+            raise ToolError(f"invalid argument: table {echo(table.name)} must be qualified with a dataset (e.g. dataset.table)")
+        self.check_schema(table.db)
+        return table.db, table.name
+
+    def locate_schema(self, table: exp.Table, kind: str) -> str:
+        """See the class above."""
+        if kind != "SCHEMA":
+            raise ToolError(f"invalid argument: {kind} is not supported; a dataset is a SCHEMA")
+        *project, name = ["", *(part for named in (table.catalog, table.db, table.name) if named for part in named.split("."))]
+        project = project[1:]
+        if project not in ([], [self.project]):
+            raise ToolError(f"permission denied: there is no access to project {echo('.'.join(project))}; it is {self.project}")
+        return self.check_dataset(name)
+
+    def check_dataset(self, name: str) -> str:
+        """A name that a dataset can have.
+
+        Raises:
+            ToolError: It cannot.
+        """
+        if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
+            raise ToolError(f"invalid argument: the name of a dataset has letters, digits and underscores only, got {echo(name)}")
+        return name
+
+    def unnamed(self, item: exp.Expression, number: int) -> str:
+        """See the class above."""
+        return f"f{number}_"
+
+    def wildcard(self, table: exp.Table) -> list[TableName]:
+        """See the class above."""
+        if not table.name.endswith("*"):
+            return []
+        dataset, pattern = self.locate(table)
+        held = self.engine.tables
+        found = sorted(n for n in held if n[0] == dataset and n[1].startswith(pattern[:-1]) and not held[n].view)
+        if not found:
+            raise ToolError(f"not found: {dataset}.{pattern} does not match any table")
+        return found
+
+    def command(self, text: str) -> exp.Expression | None:
+        """See the class above."""
+        found = re.fullmatch(
+            r"(ALTER\s+TABLE\s+.+?)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))", text, re.S | re.I
+        )
+        if not found:
+            return None
+        tree = self.parse(f"{found[1]} SET OPTIONS {found[3]}")
+        said = [item for item in tree.find_all(exp.Property) if item.name.lower() == "description"]
+        column = exp.AlterColumn(
+            this=exp.to_identifier(found[2]), comment=said[-1].args["value"] if said else exp.Literal.string("")
+        )
+        tree.set("actions", [column])
+        return tree
+
+    def information(self, table: exp.Table) -> View | None:
+        """See the class above."""
+        head, dot, view = table.name.upper().partition(".")
+        if table.name == "__TABLES__":
+            names = [name for name in self.engine.tables if name[0] == self.locate(table)[0]]
+            return ("project_id", "dataset_id", "table_id", "row_count"), [
+                (self.project, *name, self.engine.count(name)) for name in names
+            ]
+        if head != "INFORMATION_SCHEMA" or not dot:
+            return None
+        within = None if not table.db or table.db.lower().startswith("region-") else self.locate(table)[0]
+        views: dict[str, Callable[[str | None], View]] = {
+            "TABLES": self._tables, "COLUMNS": self._columns, "COLUMN_FIELD_PATHS": self._columns, "SCHEMATA": self._schemata,
+            "VIEWS": self._views,
+        }  # fmt: skip
+        if view not in views:
+            raise ToolError(f"not found: INFORMATION_SCHEMA.{view}; there are {', '.join(views)}")
+        if within is None and not table.db and view != "SCHEMATA":
+            raise ToolError(f"invalid argument: INFORMATION_SCHEMA.{view} must be qualified with a dataset or region")
+        return views[view](within)
+
+    def _named(self, within: str | None) -> list[tuple[TableName, Table]]:
+        return [(name, table) for name, table in sorted(self.engine.tables.items()) if within in (None, name[0])]
+
+    def _tables(self, within: str | None) -> View:
+        names = ("table_catalog", "table_schema", "table_name", "table_type", "is_insertable_into", "creation_time")
+        return names, [
+            (self.project, *name, "VIEW" if table.view else "BASE TABLE", "NO" if table.view else "YES", table.created)
+            for name, table in self._named(within)
+        ]
+
+    def _columns(self, within: str | None) -> View:
+        names = (
+            "ordinal_position", "table_catalog", "table_schema", "table_name", "column_name", "field_path", "is_nullable",
+            "data_type", "column_default", "description",
+        )  # fmt: skip
+        return names, [
+            (
+                k,
+                self.project,
+                *name,
+                c.name,
+                c.name,
+                "YES" if c.nullable else "NO",
+                bigquery_type(c.type),
+                default_name(c),
+                c.comment or None,
+            )
+            for name, table in self._named(within)
+            for k, c in enumerate(table.columns, 1)
+        ]
+
+    def _schemata(self, within: str | None) -> View:
+        listed = [
+            (self.project, name, schema.created, schema.notes or "US") for name, schema in sorted(self.engine.schemas.items())
+        ]
+        return ("catalog_name", "schema_name", "creation_time", "location"), listed
+
+    def _views(self, within: str | None) -> View:
+        listed = [(self.project, *name, table.view) for name, table in self._named(within) if table.view]
+        return ("table_catalog", "table_schema", "table_name", "view_definition"), listed
+
+    def rewrite(self, tree: exp.Expression) -> None:
+        """See the class above."""
+        if isinstance(tree, (exp.Update, exp.Delete)) and not tree.args.get("where"):
+            raise ToolError(f"invalid argument: {tree.key.upper()} must have a WHERE clause; write WHERE true for all rows")
+        for node in list(tree.walk())[::-1]:
+            change = REWRITES.get(type(node))
+            made = change(node) if change else node
+            if made is not node:
+                node.replace(made)

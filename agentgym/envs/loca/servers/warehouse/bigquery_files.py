@@ -1,0 +1,120 @@
+"""Files that are loaded into BigQuery and exported from it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from agentgym.envs.loca.servers.warehouse.tables import Column, TableName
+from agentgym.envs.loca.servers.warehouse.values import Rows
+from agentgym.tools import ToolError, echo
+
+if TYPE_CHECKING:
+    from agentgym.envs.loca.servers.warehouse.bigquery import BigQuery
+
+_MAX_COLUMNS = 1000
+
+
+def load_csv(server: BigQuery, name: TableName, data: bytes, skip: int, disposition: str) -> int:
+    """Load the rows of a CSV file into a table; how many there were.
+
+    Raises:
+        ToolError: The file or a value of it does not fit; the table is as it was.
+    """
+    head, rows = _parse(data, skip)
+    held = server.engine.tables.get(name)
+    if held is None:
+        if not re.fullmatch(r"[\w\- ]{1,1024}", name[1]):
+            raise ToolError(f"invalid argument: {echo(name[1])} is no name of a table: letters, digits, '_', '-' and spaces")
+        columns = _found(head, rows)
+    elif held.view:
+        raise ToolError(f"invalid argument: {'.'.join(name)} is a view")
+    else:
+        columns = list(held.columns)
+    if disposition == "WRITE_EMPTY" and held and server.engine.count(name):
+        raise ToolError(f"conflict: Already Exists: table {'.'.join(name)} has rows, and write_mode is WRITE_EMPTY")
+    wrong = next((k for k, row in enumerate(rows) if len(row) != len(columns)), None)
+    if wrong is not None:
+        raise ToolError(f"invalid argument: row {wrong + skip + 1} has {len(rows[wrong])} values, the table {len(columns)} columns")
+    values = [
+        [None if value == "" and column.type != "VARCHAR" else value for value, column in zip(row, columns, strict=True)]
+        for row in rows
+    ]
+    server.engine.fill(name, columns, values, server.desk.clock.now(), replace_rows=disposition == "WRITE_TRUNCATE")
+    return len(rows)
+
+
+def _parse(data: bytes, skip: int) -> tuple[list[str] | None, list[list[str]]]:
+    try:
+        text = data.decode("utf-8-sig")
+        rows = [row for row in csv.reader(io.StringIO(text), strict=True) if row]
+    except UnicodeDecodeError:
+        raise ToolError("invalid argument: the file is not text in UTF-8") from None
+    except csv.Error as error:
+        raise ToolError(f"invalid argument: the file is no CSV: {error}") from None
+    if "\0" in text:
+        raise ToolError("invalid argument: the file has a NUL character")
+    return (rows[skip - 1] if 0 < skip <= len(rows) else None), rows[skip:]
+
+
+def _found(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[Column]:
+    """Columns whose types fit all values."""
+    width = len(head) if head is not None else len(rows[0]) if rows else 0
+    if not 1 <= width <= _MAX_COLUMNS:
+        raise ToolError(f"invalid argument: a table has 1 to {_MAX_COLUMNS} columns, the file has {width}")
+    names = [re.sub(r"\W", "_", name.strip()) or f"column_{k}" for k, name in enumerate(head or [""] * width)]
+    if len({name.lower() for name in names}) != width:
+        raise ToolError("invalid argument: two columns of the file have one name")
+    return [Column(name, _kind([row[k] for row in rows if k < len(row) and row[k] != ""])) for k, name in enumerate(names)]
+
+
+def _kind(values: Sequence[str]) -> str:
+    if values and all(re.fullmatch(r"[+-]?\d{1,18}", value, re.ASCII) for value in values):
+        return "BIGINT"
+    if values and all(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value, re.ASCII) for value in values):
+        return "DOUBLE"
+    if values and all(value.lower() in ("true", "false") for value in values):
+        return "BOOLEAN"
+    if values and all(_is_date(value) for value in values):
+        return "DATE"
+    if values and all(_is_moment(value) for value in values):
+        return "TIMESTAMP WITH TIME ZONE"
+    return "VARCHAR"
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return len(text) == 10 and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        return len(text) > 15 and bool(datetime.fromisoformat(text.replace(" UTC", "Z")))
+    except ValueError:
+        return False
+
+
+def as_csv(found: Rows) -> bytes:
+    """Records as CSV with a header."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(found.names)
+    for record in found.records:
+        writer.writerow([json.dumps(v, ensure_ascii=False) if isinstance(v, (dict, list)) else _cell(v) for v in record])
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def as_lines(found: Rows) -> bytes:
+    """Records as JSON, one a line."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.objects()).encode()

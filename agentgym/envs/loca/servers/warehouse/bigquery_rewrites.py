@@ -1,0 +1,250 @@
+"""What SQLGlot does not translate of GoogleSQL into the SQL of DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from agentgym.envs.loca.servers.warehouse.dialects import COMMON_MACROS, COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.envs.loca.servers.warehouse.tables import quote
+
+MACROS = (
+    "div(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a / b END",
+    "modulo(a, b) AS CASE WHEN b = 0 THEN error('division by zero: MOD') ELSE a % b END",
+    "quotient(a, b) AS CASE WHEN b = 0 THEN error('division by zero: DIV') ELSE CAST(trunc(a / b) AS BIGINT) END",
+    (
+        "text(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') "
+        "WHEN typeof(a) LIKE 'DECIMAL%' "
+        "THEN regexp_replace(regexp_replace(CAST(a AS VARCHAR), '(\\.\\d*?)0+$', '\\1'), '\\.$', '') "
+        "ELSE CAST(a AS VARCHAR) END"
+    ),
+    (
+        "whole(a) AS CASE WHEN a IS NULL THEN NULL WHEN typeof(a) = 'DOUBLE' THEN CAST(round(CAST(a AS DOUBLE)) AS BIGINT) "
+        "WHEN typeof(a) = 'VARCHAR' AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), '[+-]?\\d+') "
+        "THEN error('Bad int64 value: ' || CAST(a AS VARCHAR)) ELSE CAST(a AS BIGINT) END"
+    ),
+    (
+        "try_whole(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN TRY_CAST(round(TRY_CAST(a AS DOUBLE)) AS BIGINT) "
+        "WHEN typeof(a) = 'VARCHAR' AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), '[+-]?\\d+') "
+        "THEN NULL ELSE TRY_CAST(a AS BIGINT) END"
+    ),
+    *COMMON_MACROS,
+)
+"""Functions of `lib`: division and casts as GoogleSQL defines them, by the type of the argument where that matters."""
+
+FUNCTIONS = frozenset({"error", "bit_count", "ascii", "chr", "array_reverse", "array_first", "array_last", "unicode", "cbrt"})
+"""Functions that SQLGlot does not know but that DuckDB has with the same meaning."""
+_PARTS = {
+    "DAYOFWEEK": "extract(dow FROM {0}) + 1", "WEEK": "CAST(strftime({0}, '%U') AS BIGINT)", "ISOWEEK": "extract(week FROM {0})",
+    "DATE": "CAST({0} AS DATE)", "TIME": "CAST({0} AS TIME)", "DAYOFYEAR": "extract(doy FROM {0})",
+    "MICROSECOND": "extract(microseconds FROM {0}) % 1000000", "MILLISECOND": "extract(milliseconds FROM {0}) % 1000",
+}  # fmt: skip
+
+
+def _cast(node: Node) -> Node:
+    kind = node.to.this
+    if isinstance(node.this, exp.Literal) and node.this.is_int:
+        return node
+    label = {exp.DType.BIGINT: "whole", exp.DType.TEXT: "text"}.get(kind)
+    if not label:
+        return node
+    return library("try_whole" if label == "whole" and isinstance(node, exp.TryCast) else label, node.this)
+
+
+def _type(node: Node) -> Node:
+    if node.this == exp.DType.DECIMAL and not node.expressions:
+        return exp.DataType.build("DECIMAL(38, 9)", dialect="duckdb")
+    if node.this == exp.DType.BIGDECIMAL:
+        return exp.DataType.build("DECIMAL(38, 18)", dialect="duckdb")
+    if node.this in (exp.DType.TEXT, exp.DType.VARCHAR) and node.expressions:
+        return exp.DataType.build("VARCHAR", dialect="duckdb")
+    return node
+
+
+def _extract(node: Node) -> Node:
+    part = node.this.name.upper()
+    if isinstance(node.this, exp.WeekStart) or part not in _PARTS:
+        return node
+    return duck(_PARTS[part], node.expression)
+
+
+def _array_agg(node: Node) -> Node:
+    """ARRAY_AGG with LIMIT, which DuckDB has not: a part of the whole array."""
+    limit = node.find(exp.Limit)
+    if limit is None or limit.find_ancestor(exp.ArrayAgg) is not node:
+        return node
+    count = limit.expression
+    limit.replace(limit.this)
+    return duck(f"({{0}})[1:{int(count.name)}]", node)
+
+
+def _ignore_nulls(node: Node) -> Node:
+    """ARRAY_AGG(x IGNORE NULLS …), whose filter SQLGlot writes with the order in it."""
+    call = node.this
+    inner = call.find(exp.ArrayAgg) if isinstance(call, exp.Paren) else call  # a part of an array, made above
+    if not isinstance(inner, exp.ArrayAgg):
+        return node
+    item = inner.this.this if isinstance(inner.this, exp.Order) else inner.this
+    kept = exp.Filter(this=inner.copy(), expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))))
+    if inner is call:
+        return kept
+    inner.replace(kept)
+    return call
+
+
+def _bare(item: Node) -> Node:
+    return item.expressions[0].copy() if isinstance(item, exp.Distinct) else item.copy()
+
+
+def _string_agg(node: Node) -> Node:
+    limit = node.this if isinstance(node.this, exp.Limit) else None
+    if limit is None:
+        return node
+    agg = exp.ArrayAgg(this=limit.this)
+    item = limit.this.this if isinstance(limit.this, exp.Order) else limit.this
+    kept = exp.Filter(this=agg, expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))))
+    separator = node.args.get("separator") or exp.Literal.string(",")
+    return duck(f"array_to_string(({{0}})[1:{int(limit.expression.name)}], {{1}})", kept, separator)
+
+
+def _array(node: Node) -> Node:
+    """Fields of the first of several structs are those of all."""
+    first = node.expressions[0] if node.expressions else None
+    if not isinstance(first, exp.Struct) or not all(isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in first.expressions):
+        return node
+    labels = [field.this if isinstance(field, exp.PropertyEQ) else field.args["alias"] for field in first.expressions]
+    for item in node.expressions[1:]:
+        plain = isinstance(item, (exp.Tuple, exp.Struct)) and len(item.expressions) == len(labels)
+        if plain and not any(isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in item.expressions):
+            fields = [
+                exp.PropertyEQ(this=label.copy(), expression=value) for label, value in zip(labels, item.expressions, strict=True)
+            ]
+            item.replace(exp.Struct(expressions=fields))
+    return node
+
+
+def _struct(node: Node) -> Node:
+    """A struct without names, in the rows of an INSERT."""
+    plain = not any(isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in node.expressions)
+    return exp.Anonymous(this="ROW", expressions=node.expressions) if plain and node.find_ancestor(exp.Insert) else node
+
+
+def _unnest(node: Node) -> Node:
+    """An array of structs gives a column for each field."""
+    array, offset = node.expressions[0], node.args.get("offset")
+    structs = isinstance(array, exp.Array) and array.expressions and isinstance(array.expressions[0], exp.Struct)
+    if not (structs or offset) or not isinstance(node.parent, (exp.From, exp.Join)):
+        return node
+    alias = node.args.get("alias")
+    columns = alias.columns if alias else []
+    label = columns[0].name if columns else alias.name if alias and alias.this else "unnested"
+    item = "unnest({0}, max_depth := 2)" if structs else f"unnest({{0}}) AS {quote(label)}"
+    number = f", generate_subscripts({{0}}, 1) - 1 AS {quote(offset.name)}" if offset else ""
+    made = duck(f"(SELECT {item}{number})", array).find(exp.Select)
+    outer = label if structs else f"{label} and its place"  # x alone is to mean the item, not the record
+    return exp.Subquery(this=made, alias=exp.TableAlias(this=exp.to_identifier(outer, quoted=True)))
+
+
+def _pivot(node: Node) -> Node:
+    """The columns of a PIVOT are called `sum_x` where DuckDB calls them `x_sum`."""
+    table = node.parent
+    labels = [item.alias for item in node.expressions if item.alias]
+    fields = node.args.get("fields") or []
+    if node.args.get("unpivot") or not labels or len(fields) != 1 or not isinstance(fields[0], exp.In):
+        return node
+    values = [item.alias or item.name for item in fields[0].expressions]
+    renames = [exp.alias_(exp.column(f"{v}_{n}", quoted=True), f"{n}_{v}", quoted=True) for v in values for n in labels]
+    alias, holder = node.args.get("alias") or table.args.get("alias"), exp.Paren(this=table.copy())
+    star = exp.Star(rename=renames)
+    query = exp.Select(expressions=[star], from_=exp.From(this=holder.this))
+    table.replace(exp.Subquery(this=query, alias=alias.copy() if alias else None))
+    return node
+
+
+def _literal(node: Node) -> Node:
+    """A number with a point is a FLOAT64 (a decimal in DuckDB), but for one that is a value of a row to insert."""
+    holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
+    if node.is_string or node.is_int or isinstance(holder, (exp.DataTypeParam, exp.Tuple, exp.Cast)):
+        return node
+    return exp.Cast(this=node.copy(), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
+
+
+def _now(text: str) -> Callable[[Node], Node]:
+    """The present of the episode, in a time zone."""
+
+    def change(node: Node) -> Node:
+        zone = node.this if isinstance(node.this, exp.Expression) else exp.Literal.string("UTC")
+        return duck(text, zone)
+
+    return change
+
+
+def _trunc(node: Node) -> Node:
+    unit = node.args["unit"]
+    if isinstance(unit, exp.WeekStart) or unit.name.upper() == "WEEK" or node.args.get("zone"):
+        return (
+            node
+            if not node.args.get("zone")
+            else duck(f"timezone({{1}}, date_trunc('{unit.name}', timezone({{1}}, {{0}})))", node.this, node.args["zone"])
+        )
+    return library(
+        "cut", exp.Literal.string({"ISOWEEK": "week", "ISOYEAR": "isoyear"}.get(unit.name.upper(), unit.name)), node.this
+    )
+
+
+def _as_date(node: Node) -> Node:
+    """DATE_ADD and DATE_SUB give a DATE, where DuckDB gives a moment."""
+    if isinstance(node.parent, exp.Cast) and node.parent.to.is_type("date"):
+        return node
+    return exp.Cast(this=node.copy(), to=exp.DataType.build("DATE"))
+
+
+def _between_moments(node: Node) -> Node:
+    """TIMESTAMP_DIFF counts whole units, where DuckDB's date_diff counts the borders between them."""
+    return duck(f"date_sub('{node.args['unit'].name}', {{1}}, {{0}})", node.this, node.expression)
+
+
+def _moment(node: Node) -> Node:
+    """PARSE_TIMESTAMP gives a moment in UTC."""
+    return duck("{0} AT TIME ZONE 'UTC'", node)
+
+
+def _insert_row(node: Node) -> Node:
+    if isinstance(node.this, exp.Var) and node.this.name.upper() == "ROW":
+        node.set("this", exp.Star())
+    return node
+
+
+REWRITES: dict[type, Callable[[Node], Node]] = {
+    exp.Div: lambda node: library("div", node.this, node.expression),
+    exp.Mod: lambda node: library("modulo", node.this, node.expression),
+    exp.IntDiv: lambda node: library("quotient", node.this, node.expression),
+    **COMMON_REWRITES,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.DataType: _type,
+    exp.Extract: _extract,
+    exp.ArrayAgg: _array_agg,
+    exp.IgnoreNulls: _ignore_nulls,
+    exp.GroupConcat: _string_agg,
+    exp.Array: _array,
+    exp.Struct: _struct,
+    exp.Unnest: _unnest,
+    exp.Pivot: _pivot,
+    exp.Literal: _literal,
+    exp.Format: lambda node: exp.Anonymous(this="printf", expressions=[node.this, *node.expressions]),
+    exp.SafeFunc: lambda node: exp.Anonymous(this="TRY", expressions=[node.this]),
+    exp.CurrentTimestamp: _now(NOW),
+    exp.CurrentDatetime: _now(f"timezone({{0}}, {NOW})"),
+    exp.CurrentDate: _now(f"CAST(timezone({{0}}, {NOW}) AS DATE)"),
+    exp.CurrentTime: _now(f"CAST(timezone({{0}}, {NOW}) AS TIME)"),
+    exp.DateTrunc: _trunc,
+    exp.TimestampTrunc: _trunc,
+    exp.DateAdd: _as_date,
+    exp.DateSub: _as_date,
+    exp.TimestampDiff: _between_moments,
+    exp.StrToTime: _moment,
+    exp.SessionUser: lambda node: exp.Literal.string("user@example.com"),
+    exp.Insert: _insert_row,
+}

@@ -1,0 +1,76 @@
+"""What the dialects of the warehouses have in common on their way to DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import sqlglot
+from sqlglot import exp
+
+from agentgym.envs.loca.servers.warehouse.tables import Column
+
+Node: TypeAlias = Any
+"""A node of a syntax tree. SQLGlot's classes have few attributes that type checkers know."""
+
+NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"
+"""The present of the episode, in the SQL of DuckDB."""
+
+COMMON_MACROS = (
+    "few(n, size) AS CASE WHEN n * size > 1000000 THEN error('the result is too long') ELSE n END",
+    "many(a, n) AS repeat(a, CAST(lib.few(n, greatest(length(a), 1)) AS BIGINT))",
+    "left_pad(a, n, p) AS lpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
+    "right_pad(a, n, p) AS rpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
+    "upto(a, b, s) AS CASE WHEN abs(b - a) > 1000000 * abs(s) THEN error('an array has at most 1000000 items') ELSE b END",
+    (
+        "until(a, b, s) AS CASE WHEN epoch(b) - epoch(a) > 1000000 * epoch(s) "
+        "THEN error('an array has at most 1000000 items') ELSE b END"
+    ),
+    (
+        "cut(part, a DATE) AS CAST(date_trunc(part, a) AS DATE), (part, a TIMESTAMP) AS date_trunc(part, a), "
+        "(part, a TIMESTAMPTZ) AS date_trunc(part, a), (part, a VARCHAR) AS date_trunc(part, CAST(a AS TIMESTAMP))"
+    ),
+)
+"""Functions of `lib` that all have: texts of a bounded length, dates that stay dates."""
+
+
+def library(name: str, *arguments: Any) -> exp.Anonymous:
+    """A call of a function of `lib`."""
+    return exp.Anonymous(this=f"lib.{name}", expressions=[argument for argument in arguments if argument is not None])
+
+
+def duck(text: str, *parts: Any) -> Node:
+    """SQL of DuckDB with parts of a tree in place of {0}, {1} and so on."""
+    names = [f"__part{k}" for k in range(len(parts))]
+    tree = exp.Paren(this=sqlglot.parse_one(text.format(*names), read="duckdb"))
+    for column in list(tree.find_all(exp.Column)):
+        if column.name in names and not column.table:
+            column.replace(parts[names.index(column.name)].copy())
+    return tree
+
+
+def default_name(column: Column) -> str | None:
+    """The default value of a column as a statement would write it."""
+    return column.default and column.default.replace(NOW, "CURRENT_TIMESTAMP()")
+
+
+def _pad(node: Node) -> Node:
+    pattern = node.args.get("fill_pattern") or exp.Literal.string(" ")
+    return library("left_pad" if node.args.get("is_left") else "right_pad", node.this, node.expression, pattern)
+
+
+def _series(node: Node) -> Node:
+    start, end = node.args["start"], node.args["end"]
+    step = node.args.get("step") or node.args.get("interval")
+    plain = isinstance(node, exp.GenerateSeries)
+    node.set("end", library("upto" if plain else "until", start.copy(), end.copy(), step.copy() if step else exp.Literal.number(1)))
+    return node
+
+
+COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
+    exp.Repeat: lambda node: library("many", node.this, node.args["times"]),
+    exp.Pad: _pad,
+    exp.GenerateSeries: _series,
+    exp.GenerateTimestampArray: _series,
+    exp.ApproxDistinct: lambda node: exp.Count(this=exp.Distinct(expressions=[node.this])),
+}

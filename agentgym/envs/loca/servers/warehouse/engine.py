@@ -1,0 +1,359 @@
+"""The SQL engine of the data warehouses: tables of one episode in DuckDB, asked in the dialect of a warehouse.
+
+The catalogue (schemas, tables, columns, comments) is kept here, and DuckDB holds rows only, of tables that were asked for. So an
+engine costs nothing until the first statement, and a copy of one shares its rows until either writes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from agentgym.envs.loca.servers.warehouse.tables import (
+    Column,
+    Schema,
+    Table,
+    TableName,
+    declare,
+    fields_of,
+    path,
+    quote,
+    table_of,
+    unpacked,
+)
+from agentgym.envs.loca.servers.warehouse.values import Rows, converter, packed
+from agentgym.tools import ToolError
+
+if TYPE_CHECKING:
+    import duckdb
+
+SECONDS = 10.0
+"""How long a statement may run."""
+
+MEMORY = "512MB"
+_OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"  # choose by statistics, which a copy does not share
+_OPENING = (
+    "SET TimeZone = 'UTC'",
+    f"SET disabled_optimizers = '{_OPTIMIZERS}'",
+    "SET python_enable_replacements = false",
+    "SET enable_external_access = false",
+)
+_CONFIG: dict[str, Any] = {
+    "threads": 1,
+    "async_threads": 0,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "memory_limit": MEMORY,
+    "temp_directory": "",
+}
+
+
+@dataclass
+class Engine:
+    """The tables of one server. It pickles and deep-copies between statements; nothing of it is on disk.
+
+    Args:
+        dialect: The dialect that it is asked in, `bigquery` or `snowflake`.
+
+    Attributes:
+        schemas: What there is of schemas.
+        tables: What there is of tables. Only `load`, `write` and `define` change it.
+    """
+
+    dialect: str
+    schemas: dict[str, Schema] = field(default_factory=dict)
+    tables: dict[TableName, Table] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._live: duckdb.DuckDBPyConnection | None = None
+        self._held: set[TableName] = set()  # are in DuckDB
+        self._stale: set[TableName] = set()  # have other rows there than in `tables`
+        self._merged: dict[tuple[TableName, ...], TableName] = {}
+
+    def load(self, name: TableName, columns: Sequence[Column], rows: Sequence[Sequence[Any]], created: datetime) -> None:
+        """Make or replace a table with records; fast for many.
+
+        Raises:
+            ValueError: A record has another number of values than there are columns.
+        """
+        if any(len(row) != len(columns) for row in rows):
+            raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
+        values = zip(*rows, strict=True) if rows else ([] for _ in columns)
+        data = tuple(map(packed, values))
+        self.forget(name)
+        self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
+
+    def fill(
+        self, name: TableName, columns: Sequence[Column], rows: Sequence[Sequence[Any]], now: datetime, replace_rows: bool = False
+    ) -> None:
+        """Add records to a table, or make one with them.
+
+        Raises:
+            ToolError: A value does not fit the type of its column; nothing has changed.
+        """
+        made = name not in self.tables
+        data = [packed([row[k] for row in rows]) for k in range(len(columns))]
+        start = [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"] if made else []
+        start += [f"DELETE FROM {path(name)}"] if replace_rows and not made else []
+        insert = f"INSERT INTO {path(name)} SELECT {unpacked(columns)}"
+        self.write([*start, insert], [name], [] if made else [name], now, schema=name[0], values=data)
+        if made:
+            self.define(name, Table(tuple(columns), created=now.isoformat()))
+
+    def merge(self, names: Sequence[TableName], start: int) -> TableName:
+        """Have DuckDB hold several tables as one, with the names from a place on in the column `_TABLE_SUFFIX`."""
+        key = tuple(names)
+        if key not in self._merged:
+            tables = [self.table(name) for name in names]
+            kinds = {column.name: column.type for table in reversed(tables) for column in table.columns}
+            values: dict[str, list[Any]] = {label: [] for label in kinds}
+            for table in tables:
+                given = dict(zip((column.name for column in table.columns), table.data, strict=True))
+                for label in kinds:
+                    values[label] += json.loads(given[label]) if given.get(label) else [None] * table.rows
+            kinds["_TABLE_SUFFIX"] = "VARCHAR"
+            ends = ([name[1][start:]] * table.rows for name, table in zip(names, tables, strict=True))
+            values["_TABLE_SUFFIX"] = [end for group in ends for end in group]
+            self._merged[key] = ("lib", f"merged {len(self._merged)}")
+            self._put(self._merged[key], [Column(label, kind) for label, kind in kinds.items()], list(map(packed, values.values())))
+        return self._merged[key]
+
+    def define(self, name: TableName, table: Table | None) -> None:
+        """Note what DuckDB was made to hold under a name, or that it holds nothing."""
+        self._merged.clear()
+        if table is None:
+            self.tables.pop(name, None)
+            self._held.discard(name)
+            self._stale.discard(name)
+        else:
+            self.tables[name] = table
+            self._held.add(name)
+            self._stale.add(name)
+
+    def table(self, name: TableName) -> Table:
+        """A table with its present rows."""
+        if name in self._stale:
+            self._save(name)
+        return self.tables[name]
+
+    def count(self, name: TableName) -> int:
+        """How many records a table has."""
+        return self.table(name).rows
+
+    def read(self, sql: str, tables: Sequence[TableName], now: datetime, limit: int, seed: str = "") -> Rows:
+        """What a query gives.
+
+        Args:
+            sql: A query in the SQL of DuckDB.
+            tables: The tables that it reads.
+            now: The moment that it takes for the present.
+            limit: The most records to give.
+            seed: What random functions depend on; none where it has no such.
+
+        Raises:
+            ToolError: It is wrong, or needs too much time or memory.
+        """
+        with self._running(now, tables, seed) as live:
+            found = live.execute(sql)
+            names, kinds = [item[0] for item in found.description], [item[1] for item in found.description]
+            _check_names(names)
+            if any("WITH TIME ZONE" in str(kind) for kind in kinds):
+                # DuckDB gives such values by a library that is not needed for the same moment without a zone.
+                parts = ", ".join(
+                    f"CAST({quote(n)} AS {_without_zone(str(k))}) AS {quote(n)}" for n, k in zip(names, kinds, strict=True)
+                )
+                found = live.execute(f"SELECT {parts} FROM ({sql})")
+            records = found.fetchmany(limit + 1)
+            total = len(records)
+            if total > limit:
+                total = live.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
+        converters = [converter(kind) for kind in kinds]
+        plain = [[convert(value) for convert, value in zip(converters, record, strict=True)] for record in records[:limit]]
+        return Rows(names, [str(kind) for kind in kinds], plain, total)
+
+    def write(
+        self,
+        statements: Sequence[str],
+        tables: Sequence[TableName],
+        targets: Sequence[TableName],
+        now: datetime,
+        seed: str = "",
+        schema: str = "",
+        values: Sequence[Any] = (),
+    ) -> list[Any]:
+        """Run statements that change the rows of `targets` (or make something in `schema`), all or none; `values` are for the last.
+
+        Returns:
+            The records that DuckDB answers the last one with.
+
+        Raises:
+            ToolError: One is wrong, or needs too much time or memory.
+        """
+        with self._running(now, tables, seed) as live:
+            if schema:
+                live.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
+            live.execute("BEGIN")
+            try:
+                for statement in statements[:-1]:
+                    live.execute(statement)
+                answer = live.execute(statements[-1], list(values)).fetchall()
+                live.execute("COMMIT")
+            except BaseException:
+                live.execute("ROLLBACK")
+                raise
+        self._stale.update(targets)
+        self._merged.clear()
+        return answer
+
+    def lend(self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Have DuckDB hold a table that is none of the catalogue, such as a view of the information schema."""
+        data = [packed([row[k] for row in rows]) for k in range(len(columns))]
+        kinds = ["BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR" for k in range(len(columns))]
+        declared = [Column(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+        self._put(name, declared, data)
+
+    def _put(self, name: TableName, columns: Sequence[Column], data: Sequence[str]) -> None:
+        live = self._open()
+        live.execute(f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})")
+        if data and data[0] != "[]":
+            live.execute(f"INSERT INTO {path(name)} SELECT {unpacked(columns)}", list(data))
+
+    def columns_of(self, name: TableName, before: Sequence[Column] = ()) -> tuple[Column, ...]:
+        """The columns of a table as DuckDB has them, with comments and keys of columns that it had before."""
+        sql = (
+            "SELECT column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
+            "WHERE schema_name = $1 AND table_name = $2 ORDER BY column_index"
+        )
+        old = {column.name.lower(): column for column in before}
+        found = []
+        for label, kind, nullable, default in self._open().execute(sql, list(name)).fetchall():
+            held = old.get(label.lower(), Column(label, kind))
+            found.append(replace(held, name=label, type=kind, nullable=nullable, default=None if default == "NULL" else default))
+        return tuple(found)
+
+    def close(self) -> None:
+        """Let go of DuckDB; the tables stay."""
+        self._save_all()
+        if self._live is not None:
+            self._live.close()
+        self._live, self._held, self._merged = None, set(), {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._save_all()
+        held = [self.dialect, list(self.schemas.items()), sorted(self.tables.items())]
+        return {"image": json.dumps(held, default=fields_of, ensure_ascii=False)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.dialect, schemas, tables = json.loads(state["image"])
+        self.schemas = {name: Schema(*values) for name, values in schemas}
+        self.tables = {tuple(name): table_of(values) for name, values in tables}
+        self.__post_init__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+        self._save_all()
+        return Engine(self.dialect, dict(self.schemas), dict(self.tables))
+
+    def _save_all(self) -> None:
+        for name in sorted(self._stale):
+            self._save(name)
+
+    def _save(self, name: TableName) -> None:
+        table = self.tables[name]
+        if not table.view:
+            parts = [f"to_json(list(CAST({quote(column.name)} AS VARCHAR)))::VARCHAR" for column in table.columns]
+            *data, rows = self._open().execute(f"SELECT {', '.join([*parts, 'count(*)'])} FROM {path(name)}").fetchall()[0]
+            self.tables[name] = replace(table, data=tuple(text or "[]" for text in data), rows=rows)
+        self._stale.discard(name)
+
+    def forget(self, name: TableName) -> None:
+        """Drop a table or a view, if there is one."""
+        if name in self._held:
+            self._open().execute(f"DROP {'VIEW' if self.tables[name].view else 'TABLE'} {path(name)}")
+        self.define(name, None)
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        if self._live is None:
+            self._live = _connect(self.dialect)
+        return self._live
+
+    def _hold(self, name: TableName) -> None:
+        """See to it that DuckDB has a table with its rows."""
+        if name in self._held or name not in self.tables:
+            return
+        live, table = self._open(), self.tables[name]
+        live.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(name[0])}")
+        for needed in table.needs:
+            self._hold(needed)
+        if table.view:
+            live.execute(f"CREATE OR REPLACE VIEW {path(name)} AS {table.view}")
+        else:
+            self._put(name, table.columns, table.data)
+        self._held.add(name)
+
+    @contextmanager
+    def _running(self, now: datetime, tables: Sequence[TableName], seed: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """DuckDB with these tables, for one statement, whose errors become `ToolError`s."""
+        live = self._open()
+        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
+
+        timer = threading.Timer(SECONDS, live.interrupt)
+        try:
+            for name in tables:
+                self._hold(name)
+            timer.start()
+            live.execute(f"SET VARIABLE now = TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'")
+            if seed:
+                live.execute(f"SELECT setseed({(sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007})")
+            yield live
+        except duckdb.InterruptException:
+            raise ToolError(f"limit exceeded: the statement ran for more than {SECONDS:g} seconds; ask for less") from None
+        except (duckdb.OutOfMemoryException, MemoryError):
+            raise ToolError(f"limit exceeded: the statement needs more than {MEMORY} of memory; ask for less") from None
+        except (duckdb.Error, ValueError, OverflowError, RuntimeError, TypeError) as error:
+            raise ToolError(f"invalid argument: {_explain(error)}") from None
+        finally:
+            timer.cancel()
+
+
+@contextmanager
+def named_remedy() -> Iterator[None]:
+    """Say of a library that is missing how to get it."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError("SQL needs DuckDB and SQLGlot: pip install 'agentgym[office]'") from error
+
+
+def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
+    with named_remedy():
+        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
+
+        macros = import_module(f"agentgym.envs.loca.servers.warehouse.{dialect}_rewrites").MACROS
+    live = duckdb.connect(":memory:", config=_CONFIG)
+    for statement in (*_OPENING, "CREATE SCHEMA lib", *(f"CREATE MACRO lib.{macro}" for macro in macros)):
+        live.execute(statement)
+    live.execute("SET lock_configuration = true")
+    return live
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ToolError(f"invalid argument: several columns of the result are called {', '.join(twice)}; give each an alias")
+
+
+def _without_zone(kind: str) -> str:
+    return kind.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMP").replace("TIMESTAMPTZ", "TIMESTAMP")
+
+
+def _explain(error: Exception) -> str:
+    """The first lines of what DuckDB says, without its kind of error and without its names for things."""
+    text = str(error).split("\n\n")[0].split("\nLINE ")[0].split("\nDid you mean")[0]
+    kind, colon, rest = text.partition(": ")
+    return (rest if colon and kind.endswith("Error") else text).replace("lib.", "").strip()[:600]

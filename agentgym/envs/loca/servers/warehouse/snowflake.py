@@ -1,0 +1,207 @@
+"""Snowflake: databases, schemas and tables, asked in its SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from agentgym.envs.loca.servers.context import Desk
+from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.warehouse.engine import Engine, named_remedy
+from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
+from agentgym.envs.loca.servers.warehouse.types import from_snowflake, snowflake_type
+from agentgym.envs.loca.servers.warehouse.values import Outcome, fit
+from agentgym.tools import ToolError, echo, tool
+
+if TYPE_CHECKING:
+    from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL
+
+MAX_ROWS = 1000
+_ALL = 10_000_000
+
+
+class Snowflake(Server):
+    """The tools of a Snowflake account, and what tasks fill and read it with.
+
+    Attributes:
+        engine: The tables.
+    """
+
+    name: ClassVar[str] = "snowflake"
+    schema: ClassVar[str] = "CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);"
+    episode_state: ClassVar[tuple[str, ...]] = ("desk", "store", "session", "engine")
+
+    def __init__(self, desk: Desk | None = None) -> None:
+        super().__init__(desk)
+        self.engine = Engine("snowflake")
+
+    @tool
+    def list_databases(self) -> list[str]:
+        """List the databases."""
+        return sorted(name for name in self.engine.schemas if "." not in name)
+
+    @tool
+    def list_schemas(self, database: str) -> list[str]:
+        """List the schemas of a database.
+
+        Args:
+            database: The database, such as `SALES`.
+        """
+        named = self._known(database, "database")
+        return [name.split(".", 1)[1] for name in sorted(self.engine.schemas) if name.startswith(f"{named}.")]
+
+    @tool
+    def list_tables(self, database: str, schema: str) -> list[dict[str, Any]]:
+        """List the tables of a schema.
+
+        Args:
+            database: The database.
+            schema: The schema, such as `PUBLIC`.
+        """
+        held = self._known(f"{self._known(database, 'database')}.{schema}", "schema")
+        names = sorted(name for name in self.engine.tables if name[0] == held)
+        catalog, _, place = held.partition(".")
+        return [
+            {"TABLE_CATALOG": catalog, "TABLE_SCHEMA": place, "TABLE_NAME": name[1], "COMMENT": self.engine.tables[name].comment}
+            for name in names
+        ]
+
+    @tool
+    def describe_table(self, table_name: str) -> list[dict[str, Any]]:
+        """Describe the columns of a table: name, type, default, whether it may be null, comment.
+
+        Args:
+            table_name: The table, as `database.schema.table`.
+        """
+        return [
+            {
+                "COLUMN_NAME": column.name, "COLUMN_DEFAULT": column.default, "IS_NULLABLE": "YES" if column.nullable else "NO",
+                "DATA_TYPE": snowflake_type(column.type), "PRIMARY_KEY": "Y" if column.key else "N", "COMMENT": column.comment,
+            }
+            for column in self.engine.tables[self._table(table_name)].columns
+        ]  # fmt: skip
+
+    @tool
+    def read_query(self, query: str) -> dict[str, Any]:
+        """Run a query: SELECT, SHOW or DESCRIBE. At most 1000 rows are shown; `total_rows` tells how many there are.
+
+        Args:
+            query: One statement in Snowflake's SQL.
+        """
+        house = self._house()
+        return self._shown(house.run(house.parse(query), writes=False, limit=MAX_ROWS))
+
+    @tool
+    def write_query(self, query: str) -> dict[str, Any]:
+        """Run a statement that changes something: INSERT, UPDATE, DELETE, MERGE, ALTER, COMMENT, CREATE, DROP, TRUNCATE, USE.
+
+        Args:
+            query: One statement in Snowflake's SQL.
+        """
+        house = self._house()
+        tree = house.parse(query)
+        if house.reads(tree):
+            raise ToolError("invalid argument: this statement changes nothing; run it with read_query")
+        return self._shown(house.run(tree, writes=True, limit=MAX_ROWS))
+
+    @tool
+    def create_table(self, query: str) -> dict[str, Any]:
+        """Make a table.
+
+        Args:
+            query: A CREATE TABLE statement in Snowflake's SQL.
+        """
+        house = self._house()
+        tree = house.parse(query)
+        if house.kind(tree) != "CREATE TABLE":
+            raise ToolError(f"invalid argument: only CREATE TABLE can be run here, not {house.kind(tree)}")
+        return self._shown(house.run(tree, writes=True, limit=MAX_ROWS))
+
+    @tool
+    def append_insight(self, insight: str) -> str:
+        """Add an insight about the data to the memo.
+
+        Args:
+            insight: What was found.
+        """
+        if not insight.strip():
+            raise ToolError("invalid argument: the insight is empty")
+        self.store.insert("insights", insight=insight)
+        return "Insight added to memo"
+
+    # For tasks.
+
+    def load(self, table: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]], keys: Sequence[str] = ()) -> None:
+        """Make or replace a table, with its database and schema, and fill it with records.
+
+        Args:
+            table: Its name, as `DATABASE.SCHEMA.TABLE`, in the case in which it is to be kept.
+            columns: The Snowflake type of each column, such as VARCHAR, NUMBER(12,2), INTEGER, FLOAT, DATE, TIMESTAMP_NTZ.
+            rows: The records, their values in the order of the columns.
+            keys: The columns of its primary key.
+        """
+        database, schema, name = table.split(".")
+        now = self.desk.clock.now()
+        for held in (database, f"{database}.PUBLIC", f"{database}.{schema}"):
+            self.engine.schemas.setdefault(held, Schema("", now.isoformat()))
+        made = [
+            Column(label, from_snowflake(kind), key=label in keys, nullable=label not in keys) for label, kind in columns.items()
+        ]
+        self.engine.load((f"{database}.{schema}", name), made, rows, now)
+        self.session.setdefault("database", database)
+        self.session.setdefault("schema", schema)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """All records of a table `DATABASE.SCHEMA.TABLE`, in the order in which they were put in.
+
+        Raises:
+            ToolError: There is no such table.
+        """
+        name = self._table(table)
+        return self.engine.read(f"SELECT * FROM {path(name)}", [name], self.desk.clock.now(), _ALL).objects()
+
+    def comments(self, table: str) -> dict[str, str]:
+        """The comment on each column of a table `DATABASE.SCHEMA.TABLE`."""
+        return {column.name: column.comment for column in self.engine.tables[self._table(table)].columns}
+
+    def set_comment(self, table: str, column: str, text: str) -> None:
+        """Put a comment on a column of a table `DATABASE.SCHEMA.TABLE`."""
+        self._house().say(self._table(table), column, text)
+
+    def insights(self) -> list[str]:
+        """The memo."""
+        return [row["insight"] for row in self.store.find("insights")]
+
+    def close(self) -> None:
+        """Let go of the engine's memory outside of Python."""
+        self.engine.close()
+
+    def _house(self) -> SnowSQL:
+        with named_remedy():
+            from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
+
+        return SnowSQL(self.engine, self.desk.clock.now(), self.session)
+
+    def _known(self, name: str, kind: str) -> str:
+        """A database or schema, in capitals where there is none of just that name."""
+        for each in (name, name.upper()):
+            if each in self.engine.schemas and (kind == "schema" or "." not in each):
+                return each
+        raise ToolError(f"not found: {kind} {echo(name)} does not exist or not authorized")
+
+    def _table(self, name: str) -> TableName:
+        parts = name.split(".")
+        if len(parts) == 3 and (f"{parts[0]}.{parts[1]}", parts[2]) in self.engine.tables:
+            return f"{parts[0]}.{parts[1]}", parts[2]
+        return self._house().named(name)
+
+    def _shown(self, outcome: Outcome) -> dict[str, Any]:
+        if outcome.rows is not None:
+            rows, note = fit(outcome.rows)
+            return {"data": rows, "total_rows": outcome.rows.total} | note
+        if outcome.counts:
+            return {"data": [{f"number of rows {done}": count for done, count in outcome.counts.items()}]}
+        said = outcome.message or "Statement executed successfully."
+        if outcome.kind.startswith("CREATE_") and outcome.target and not outcome.message:
+            said = f"{outcome.kind[7:].capitalize()} {outcome.target[1]} successfully created."
+        return {"data": [{"status": said}]}

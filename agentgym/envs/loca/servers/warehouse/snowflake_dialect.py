@@ -1,0 +1,313 @@
+"""The dialect of Snowflake on DuckDB: what SQLGlot does not translate.
+
+Values of the types VARIANT, OBJECT and ARRAY are JSON. Names without quotes are in capitals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
+
+from agentgym.envs.loca.servers.warehouse.engine import Engine
+from agentgym.envs.loca.servers.warehouse.dialects import default_name
+from agentgym.envs.loca.servers.warehouse.snowflake_rewrites import FUNCTIONS, REWRITES
+from agentgym.envs.loca.servers.warehouse.statements import Warehouse
+from agentgym.envs.loca.servers.warehouse.tables import Schema, Table, TableName
+from agentgym.envs.loca.servers.warehouse.types import snowflake_bare, snowflake_type
+from agentgym.envs.loca.servers.warehouse.values import Outcome, Rows, View
+from agentgym.tools import ToolError, echo
+
+
+class SnowSQL(Warehouse):
+    """Snowflake's dialect; a schema of the engine is called `DATABASE.SCHEMA`, and a database is there under its own name.
+
+    Args:
+        engine: The tables.
+        now: The present.
+        session: The `database` and `schema` in use, which a USE changes.
+    """
+
+    dialect: ClassVar[str] = "snowflake"
+    functions: ClassVar[frozenset[str]] = FUNCTIONS
+    cascades: ClassVar[bool] = True
+
+    def __init__(self, engine: Engine, now: datetime, session: dict[str, Any]) -> None:
+        super().__init__(engine, now)
+        self.session = session
+
+    def parse(self, sql: str) -> exp.Expression:
+        """See the class above."""
+        return normalize_identifiers(super().parse(sql), dialect="snowflake")
+
+    def locate(self, table: exp.Table) -> TableName:
+        """See the class above."""
+        schema = self._schema(table.catalog, table.db)
+        if schema not in self.engine.schemas:
+            raise ToolError(f"not found: schema {schema} does not exist or not authorized")
+        return schema, table.name
+
+    def locate_schema(self, table: exp.Table, kind: str) -> str:
+        """See the class above."""
+        parts = [part for part in (table.catalog, table.db, table.name) if part]
+        if any(not re.fullmatch(r"[\w$ -]{1,255}", part) for part in parts):
+            raise ToolError(f"invalid argument: {echo('.'.join(parts))} is no name of a {kind.lower()}")
+        if kind == "DATABASE":
+            return parts[-1]
+        return self._schema(parts[-2] if len(parts) > 1 else "", parts[-1])
+
+    def create_schema(self, name: str, tree: exp.Create, kind: str) -> Outcome:
+        """See the class above; a database has the schema PUBLIC from the start, and is in use at once."""
+        database = name.partition(".")[0]
+        if kind == "SCHEMA" and database not in self.engine.schemas:
+            raise ToolError(f"not found: database {database} does not exist or not authorized")
+        outcome = super().create_schema(name, tree, kind)
+        if kind == "DATABASE":
+            self.engine.schemas.setdefault(f"{name}.PUBLIC", Schema("", self.now.isoformat()))
+        self.session.update(database=database, schema=name.partition(".")[2] or "PUBLIC")
+        return outcome
+
+    def use(self, tree: exp.Use) -> Outcome:
+        """USE DATABASE, USE SCHEMA.
+
+        Raises:
+            ToolError: There is no such database or schema.
+        """
+        kind = tree.args["kind"].name.upper() if tree.args.get("kind") else ""
+        database, name = tree.this.db, tree.this.name
+        if kind in ("WAREHOUSE", "ROLE"):
+            return Outcome("USE", message="Statement executed successfully.")
+        if kind == "DATABASE" or (not kind and not database):
+            if name not in self.engine.schemas:
+                raise ToolError(f"not found: database {name} does not exist or not authorized")
+            self.session.update(database=name, schema="PUBLIC")
+        else:
+            schema = self._schema(database, name)
+            if schema not in self.engine.schemas:
+                raise ToolError(f"not found: schema {schema} does not exist or not authorized")
+            self.session.update(database=schema.partition(".")[0], schema=name)
+        return Outcome("USE", message="Statement executed successfully.")
+
+    def run(self, tree: exp.Expression, writes: bool, limit: int) -> Outcome:
+        """See the class above."""
+        return self.use(tree) if writes and isinstance(tree, exp.Use) else super().run(tree, writes, limit)
+
+    def named(self, name: str) -> TableName:
+        """The table that a text names.
+
+        Raises:
+            ToolError: There is none, or the text is no name.
+        """
+        try:
+            parsed = exp.to_table(name, dialect="snowflake")
+        except (SqlglotError, ValueError, RecursionError):
+            parsed = exp.Table()
+        if not isinstance(parsed.this, exp.Identifier):
+            raise ToolError(f"invalid argument: {echo(name)} is no name of a table; write database.schema.table")
+        return self.find(normalize_identifiers(parsed, dialect="snowflake"))
+
+    def unnamed(self, item: exp.Expression, number: int) -> str:
+        """See the class above."""
+        return item.sql("snowflake").upper()
+
+    def command(self, text: str) -> exp.Expression | None:
+        """See the class above."""
+        head = r"(ALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?\S+)\s+(?:MODIFY|ALTER)\s+"
+        found = re.fullmatch(head + r"(?:COLUMN\s+)?(\S+)\s+UNSET\s+COMMENT", text, re.S | re.I)
+        if found:
+            return self.parse(f"{found[1]} ALTER COLUMN {found[2]} COMMENT ''")
+        item = r"(?:COLUMN\s+)?(\"[^\"]+\"|\w+)\s+COMMENT\s+('(?:[^']|'')*')"
+        found = re.fullmatch(head + rf"\(?\s*({item}(?:\s*,\s*{item})*)\s*\)?", text, re.S | re.I)
+        if not found:
+            return None
+        trees = [self.parse(f"{found[1]} ALTER COLUMN {name} COMMENT {said}") for name, said in re.findall(item, found[2], re.I)]
+        for tree in trees[1:]:
+            trees[0].args["actions"].extend(tree.args["actions"])
+        return trees[0]
+
+    def information(self, table: exp.Table) -> View | None:
+        """See the class above."""
+        if table.db.upper() != "INFORMATION_SCHEMA":
+            return None
+        database = table.catalog or self.session.get("database", "")
+        if database not in self.engine.schemas:
+            raise ToolError(f"not found: database {database} does not exist or not authorized")
+        views: dict[str, Callable[[str], View]] = {
+            "TABLES": self._tables, "COLUMNS": self._columns, "SCHEMATA": self._schemata, "DATABASES": self._databases,
+            "VIEWS": self._views,
+        }  # fmt: skip
+        if table.name.upper() not in views:
+            raise ToolError(f"not found: INFORMATION_SCHEMA.{table.name}; there are {', '.join(views)}")
+        return views[table.name.upper()](database)
+
+    def list_things(self, tree: exp.Expression) -> Rows:
+        """See the class above."""
+        if isinstance(tree, exp.Describe):
+            if not isinstance(tree.this, exp.Table):
+                raise ToolError("invalid argument: DESCRIBE needs the name of a table")
+            return _listing(("name", "type", "kind", "null?", "default", "primary key", "comment"), [
+                (c.name, snowflake_type(c.type), "COLUMN", "Y" if c.nullable else "N", default_name(c), "NY"[c.key], c.comment)
+                for c in self.engine.tables[self.find(tree.this)].columns
+            ])  # fmt: skip
+        what = str(tree.this).upper()
+        shows: dict[str, Callable[[Any], Rows]] = {
+            "TABLES": self._show_tables, "VIEWS": self._show_tables, "OBJECTS": self._show_tables, "COLUMNS": self._show_columns,
+            "PRIMARY KEYS": self._show_columns, "SCHEMAS": self._show_schemas, "DATABASES": self._show_schemas,
+        }  # fmt: skip
+        if what not in shows:
+            raise ToolError(f"invalid argument: SHOW {what} is not supported; {', '.join(shows)} are")
+        rows = shows[what](tree)
+        like, first = tree.args.get("like"), tree.args.get("starts_with")
+        if like:
+            pattern = re.escape(like.name).replace("%", ".*").replace("_", ".")
+            place = rows.names.index("column_name" if "column_name" in rows.names else "name")
+            rows.records = [record for record in rows.records if re.fullmatch(pattern, record[place], re.I | re.S)]
+        if first:
+            rows.records = [record for record in rows.records if record[rows.names.index("name")].startswith(first.name)]
+        rows.total = len(rows.records)
+        return rows
+
+    def _schema(self, database: str, schema: str) -> str:
+        within = database or self.session.get("database", "")
+        if not within:
+            raise ToolError("invalid argument: there is no current database; write database.schema.table")
+        named = schema or (self.session.get("schema") if within == self.session.get("database") else "") or "PUBLIC"
+        return f"{within}.{named}"
+
+    def _within(self, tree: exp.Show) -> Callable[[TableName], bool]:
+        """Which tables a SHOW is about."""
+        scope, kind = tree.args.get("scope"), str(tree.args.get("scope_kind") or "").upper()
+        if kind == "TABLE" and scope:
+            name = self.find(scope)
+            return lambda table: table == name
+        if kind == "ACCOUNT" or (not scope and not self.session.get("database")):
+            return lambda table: True
+        if kind == "DATABASE":
+            database = scope.name if scope else self.session["database"]
+            self._check_scope(database)
+            return lambda table: table[0].startswith(f"{database}.")
+        schema = self._schema(scope.db, scope.name) if scope else self._schema("", "")
+        self._check_scope(schema)
+        return lambda table: table[0] == schema
+
+    def _check_scope(self, name: str) -> None:
+        if name not in self.engine.schemas:
+            raise ToolError(f"not found: {name} does not exist or not authorized")
+
+    def _named(self) -> list[tuple[TableName, str, str, Table]]:
+        return [
+            (name, name[0].partition(".")[0], name[0].partition(".")[2], table)
+            for name, table in sorted(self.engine.tables.items())
+        ]
+
+    def _show_tables(self, tree: exp.Show) -> Rows:
+        within, what = self._within(tree), str(tree.this).upper()
+        return _listing(("created_on", "name", "database_name", "schema_name", "kind", "comment", "rows"), [
+            (table.created, name[1], database, schema, "VIEW" if table.view else "TABLE", table.comment, self.engine.count(name))
+            for name, database, schema, table in self._named()
+            if within(name) and (what == "OBJECTS" or bool(table.view) == (what == "VIEWS"))
+        ])  # fmt: skip
+
+    def _show_columns(self, tree: exp.Show) -> Rows:
+        within, keys = self._within(tree), str(tree.this).upper() == "PRIMARY KEYS"
+        names = ("table_name", "schema_name", "column_name", "data_type", "null?", "default", "kind", "comment", "database_name")
+        return _listing(names, [
+            (name[1], place, c.name, snowflake_type(c.type), str(c.nullable).lower(), default_name(c), "COLUMN", c.comment, base)
+            for name, base, place, table in self._named() if within(name)
+            for c in table.columns if c.key or not keys
+        ])  # fmt: skip
+
+    def _show_schemas(self, tree: exp.Show) -> Rows:
+        if str(tree.this).upper() == "DATABASES":
+            held = [
+                (schema.created, name, schema.comment) for name, schema in sorted(self.engine.schemas.items()) if "." not in name
+            ]
+            return _listing(("created_on", "name", "comment"), held)
+        scope = tree.args.get("scope")
+        database = scope.name if scope else self.session.get("database", "")
+        found = [
+            (schema.created, name.split(".", 1)[1], name.split(".", 1)[0], schema.comment)
+            for name, schema in sorted(self.engine.schemas.items())
+            if "." in name and (not database or name.startswith(f"{database}."))
+        ]
+        return _listing(("created_on", "name", "database_name", "comment"), found)
+
+    def _tables(self, database: str) -> View:
+        names = ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ROW_COUNT", "CREATED", "COMMENT")
+        return names, [
+            (
+                held,
+                schema,
+                name[1],
+                "VIEW" if table.view else "BASE TABLE",
+                self.engine.count(name),
+                table.created,
+                table.comment or None,
+            )
+            for name, held, schema, table in self._named()
+            if held == database
+        ]
+
+    def _columns(self, database: str) -> View:
+        names = (
+            "ORDINAL_POSITION", "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "COLUMN_DEFAULT", "IS_NULLABLE",
+            "DATA_TYPE", "COMMENT",
+        )  # fmt: skip
+        return names, [
+            (
+                k,
+                held,
+                schema,
+                name[1],
+                c.name,
+                default_name(c),
+                "YES" if c.nullable else "NO",
+                snowflake_bare(c.type),
+                c.comment or None,
+            )
+            for name, held, schema, table in self._named()
+            if held == database
+            for k, c in enumerate(table.columns, 1)
+        ]
+
+    def _schemata(self, database: str) -> View:
+        found = [
+            (database, name.split(".", 1)[1], schema.created, schema.comment or None)
+            for name, schema in sorted(self.engine.schemas.items())
+            if name.startswith(f"{database}.")
+        ]
+        return ("CATALOG_NAME", "SCHEMA_NAME", "CREATED", "COMMENT"), found
+
+    def _databases(self, database: str) -> View:
+        found = [
+            (name, schema.created, schema.comment or None)
+            for name, schema in sorted(self.engine.schemas.items())
+            if "." not in name
+        ]
+        return ("DATABASE_NAME", "CREATED", "COMMENT"), found
+
+    def _views(self, database: str) -> View:
+        found = [
+            (held, schema, name[1], table.view) for name, held, schema, table in self._named() if table.view and held == database
+        ]
+        return ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"), found
+
+    def rewrite(self, tree: exp.Expression) -> None:
+        """See the class above."""
+        said: dict[type, str] = {exp.CurrentDatabase: "database", exp.CurrentSchema: "schema"}
+        for node in list(tree.walk())[::-1]:
+            if type(node) in said:
+                node.replace(exp.Literal.string(self.session.get(said[type(node)], "")))
+            change = REWRITES.get(type(node))
+            made = change(node) if change else node
+            if made is not node:
+                node.replace(made)
+
+
+def _listing(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Rows:
+    return Rows(list(names), ["VARCHAR"] * len(names), [list(record) for record in records], len(records))

@@ -1,0 +1,234 @@
+"""What SQLGlot does not translate of Snowflake's SQL into that of DuckDB. VARIANT, OBJECT and ARRAY are JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sqlglot import Dialect, exp
+
+from agentgym.envs.loca.servers.warehouse.dialects import COMMON_MACROS, COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.tools import ToolError, echo
+
+_SCALE = "CAST(coalesce(nullif(regexp_extract(typeof(a), 'DECIMAL.*,(\\d+)', 1), ''), '0') AS INTEGER)"
+
+MACROS = (
+    # A NUMBER by a NUMBER has six more digits after the point than the first has, up to 12; with a FLOAT it is a FLOAT.
+    (
+        "div(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') WHEN typeof(a) = 'DOUBLE' OR typeof(b) = 'DOUBLE' THEN a / b "
+        f"ELSE round(a / b, greatest({_SCALE}, least({_SCALE} + 6, 12))) END"
+    ),
+    "modulo(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') ELSE a % b END",
+    (
+        "text(a) AS CASE WHEN typeof(a) = 'JSON' THEN TRY_CAST(CAST(a AS VARCHAR) AS JSON) ->> '$' "
+        "WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') ELSE CAST(a AS VARCHAR) END"
+    ),
+    "whole(a DOUBLE) AS CAST(round(a) AS BIGINT), (a BIGINT) AS a, (a) AS CAST(a AS BIGINT)",
+    (
+        "later(a DATE, i) AS CAST(a + i AS DATE), (a TIMESTAMP, i) AS a + i, (a TIMESTAMPTZ, i) AS a + i, "
+        "(a VARCHAR, i) AS CAST(a AS TIMESTAMP) + i"
+    ),
+    "moment(a BIGINT) AS CAST(to_timestamp(a) AS TIMESTAMP), (a) AS CAST(a AS TIMESTAMP)",
+    "texts(a) AS from_json(a, '[\"VARCHAR\"]')",
+    *COMMON_MACROS,
+)
+"""Functions of `lib`: division, casts and dates as Snowflake defines them, by the type of the argument where that matters."""
+
+FUNCTIONS = frozenset(
+    {"bit_count", "ascii", "chr", "contains", "degrees", "radians", "cbrt", "soundex", "factorial", "object_keys"}
+)
+
+_WIDE = {exp.DType.INT, exp.DType.SMALLINT, exp.DType.TINYINT}
+_JSON = {exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY}
+_TEXT = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR}
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.ILike, exp.In, exp.Between, exp.Order, exp.Group)
+
+
+def _type(node: Node) -> Node:
+    if node.this in _WIDE:
+        return exp.DataType.build("BIGINT", dialect="duckdb")
+    if node.this in _JSON:
+        return exp.DataType.build("JSON", dialect="duckdb")
+    if node.this in _TEXT and node.expressions:
+        return exp.DataType.build("VARCHAR", dialect="duckdb")
+    return node
+
+
+def _cast(node: Node) -> Node:
+    kind = node.to.this
+    if isinstance(node.this, exp.Literal) and node.this.is_string and kind not in _TEXT:
+        return node
+    if kind in _TEXT:
+        return library("text", node.this)
+    if kind in (exp.DType.BIGINT, *_WIDE) and not isinstance(node, exp.TryCast):
+        return library("whole", node.this)
+    return exp.Anonymous(this="to_json", expressions=[node.this]) if kind in _JSON else node
+
+
+def _path(node: Node) -> Node:
+    """A part of a VARIANT is compared by its value, without the quotes of JSON."""
+    compared = isinstance(node.parent, _COMPARISONS) and node.args.get("variant_extract")
+    return library("text", node.copy()) if compared else node
+
+
+def _part(node: Node) -> Node:
+    """An item of an ARRAY by its number, counted from 0, or of an OBJECT by its name."""
+    if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
+        return node
+    made = exp.Anonymous(this="json_extract", expressions=[node.this, node.expressions[0]])
+    return library("text", made) if isinstance(node.parent, _COMPARISONS) else made
+
+
+def _values(node: Node) -> Node:
+    """Columns without names are COLUMN1, COLUMN2 and so on."""
+    alias = node.args.get("alias")
+    if not (alias and alias.columns) and not isinstance(node.parent, exp.Insert):
+        width = len(node.expressions[0].expressions) if isinstance(node.expressions[0], exp.Tuple) else 1
+        names = [exp.to_identifier(f"COLUMN{k}", quoted=True) for k in range(1, width + 1)]
+        node.set("alias", exp.TableAlias(this=exp.to_identifier(alias.name if alias else "VALUES", quoted=True), columns=names))
+    return node
+
+
+def _object(node: Node) -> Node:
+    """OBJECT_CONSTRUCT: a field that is NULL is left out."""
+    parts = []
+    for field in node.expressions:
+        parts += [field.this if isinstance(field.this, exp.Literal) else exp.Literal.string(field.this.name), field.expression]
+    made = exp.Anonymous(this="json_object", expressions=parts)
+    return exp.Anonymous(this="json_merge_patch", expressions=[exp.Literal.string("{}"), made])
+
+
+def _array_agg(node: Node) -> Node:
+    if isinstance(node.parent, (exp.Window, exp.WithinGroup)) or getattr(node.parent, "name", "") == "to_json":
+        return node
+    return exp.Anonymous(this="to_json", expressions=[node.copy()])
+
+
+def _within_group(node: Node) -> Node:
+    return exp.Anonymous(this="to_json", expressions=[node.copy()]) if isinstance(node.this, exp.ArrayAgg) else node
+
+
+_FLAT = (
+    "(SELECT 1 AS SEQ, CASE WHEN json_type({0}) = 'OBJECT' THEN key END AS KEY, "
+    "CASE WHEN json_type({0}) = 'ARRAY' THEN '[' || key || ']' ELSE key END AS PATH, "
+    "CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(key AS BIGINT) END AS INDEX, value AS VALUE, {0} AS THIS FROM json_each({0}))"
+)
+
+
+def _flatten(call: Node) -> tuple[Node, bool]:
+    """The records of a FLATTEN as a query, and whether one without items gives a record too."""
+    given = {}
+    for item in (call.this, *call.expressions):
+        if not isinstance(item, exp.Kwarg):
+            raise ToolError("invalid argument: write FLATTEN(INPUT => …)")
+        given[item.this.name.lower()] = item.expression
+    if "input" not in given or given.keys() - {"input", "outer", "path"}:
+        raise ToolError("invalid argument: FLATTEN has INPUT, PATH and OUTER here")
+    source = exp.Anonymous(this="to_json", expressions=[given["input"]])
+    if "path" in given:
+        path = exp.Literal.string(f"$.{given['path'].name}")
+        source = exp.Anonymous(this="json_extract", expressions=[source, path])
+    outer = given.get("outer")
+    return duck(_FLAT, source).find(exp.Select), bool(outer is not None and outer.args.get("this"))
+
+
+def _lateral(node: Node) -> Node:
+    if not isinstance(node.this, exp.Explode):
+        return node
+    query, outer = _flatten(node.this)
+    alias = exp.TableAlias(this=exp.to_identifier(node.alias or "F", quoted=True))
+    made = exp.Lateral(this=exp.Subquery(this=query), alias=alias)
+    if outer and isinstance(node.parent, exp.Join):
+        node.parent.set("side", "LEFT")
+        node.parent.set("on", exp.true())
+    return made
+
+
+def _table_function(node: Node) -> Node:
+    call, alias = node.this, node.args.get("alias")
+    if isinstance(call, exp.Explode):
+        query, _ = _flatten(call)
+    elif isinstance(call, exp.SplitToTable):
+        text = "(SELECT 1 AS SEQ, generate_subscripts({0}, 1) AS INDEX, unnest({0}) AS VALUE)"
+        query = duck(text, exp.Anonymous(this="str_split", expressions=[call.this, call.expression])).find(exp.Select)
+    else:
+        return node
+    named = exp.TableAlias(this=exp.to_identifier(alias.name if alias else "F", quoted=True))
+    return exp.Lateral(this=exp.Subquery(this=query), alias=named)
+
+
+def _to_char(node: Node) -> Node:
+    style = node.args.get("format")
+    if style is None:
+        return library("text", node.this)
+    if not isinstance(style, exp.Literal) or not re.search("[YMDH]", style.name, re.I):
+        raise ToolError(f"invalid argument: the format {echo(style.sql('snowflake'))} is not supported; those of dates are")
+    known: Node = Dialect.get_or_raise("snowflake").format_time(exp.Literal.string(style.name.lower()))
+    return exp.Anonymous(this="strftime", expressions=[_moment(node.this), exp.Literal.string(known.name)])
+
+
+def _moment(item: exp.Expression) -> Node:
+    return library("moment", item)
+
+
+def _add(sign: str) -> Callable[[Node], Node]:
+    def change(node: Node) -> Node:
+        unit = node.args["unit"].name.upper() if node.args.get("unit") else "DAY"
+        span = duck(f"{{0}} * INTERVAL {sign}1 {unit}", node.expression)
+        if unit in ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"):
+            return duck("{0} + {1}", _moment(node.this), span)
+        return library("later", node.this, span)
+
+    return change
+
+
+def _diff(node: Node) -> Node:
+    """The ends may be texts."""
+    for key in ("this", "expression"):
+        if isinstance(node.args[key], exp.Literal):
+            node.set(key, exp.Cast(this=node.args[key], to=exp.DataType.build("TIMESTAMP", dialect="duckdb")))
+    return node
+
+
+def _constant(text: str) -> Callable[[Node], Node]:
+    return lambda node: exp.Literal.string(text)
+
+
+def _now(text: str) -> Callable[[Node], Node]:
+    return lambda node: duck(text)
+
+
+REWRITES: dict[type, Callable[[Node], Node]] = {
+    **COMMON_REWRITES,
+    exp.Div: lambda node: library("div", node.this, node.expression),
+    exp.Mod: lambda node: library("modulo", node.this, node.expression),
+    exp.DataType: _type,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.JSONExtract: _path,
+    exp.Bracket: _part,
+    exp.Values: _values,
+    exp.Struct: _object,
+    exp.Array: lambda node: exp.Anonymous(this="json_array", expressions=node.expressions),
+    exp.ArrayAgg: _array_agg,
+    exp.WithinGroup: _within_group,
+    exp.ArraySize: lambda node: exp.Anonymous(this="json_array_length", expressions=[node.this]),
+    exp.ArrayToString: lambda node: duck("array_to_string(lib.texts({0}), {1})", node.this, node.expression),
+    exp.ArrayContains: lambda node: duck("json_contains({0}, to_json({1}))", node.this, node.expression),
+    exp.Split: lambda node: duck("to_json(str_split({0}, {1}))", node.this, node.expression),
+    exp.Lateral: _lateral,
+    exp.TableFromRows: _table_function,
+    exp.ToChar: _to_char,
+    exp.DateAdd: _add(""),
+    exp.DateSub: _add("-"),
+    exp.TimestampAdd: _add(""),
+    exp.DateDiff: _diff,
+    exp.DateTrunc: lambda node: library("cut", exp.Literal.string(node.args["unit"].name), node.this),
+    exp.TimestampTrunc: lambda node: library("cut", exp.Literal.string(node.args["unit"].name), node.this),
+    exp.CurrentTimestamp: lambda node: duck(f"timezone('UTC', {NOW})" if node.args.get("sysdate") else NOW),
+    exp.CurrentDate: _now(f"CAST({NOW} AS DATE)"),
+    exp.CurrentTime: _now(f"CAST(timezone('UTC', {NOW}) AS TIME)"),
+    exp.CurrentUser: _constant("AGENT"),
+    exp.CurrentRole: _constant("ANALYST"),
+    exp.CurrentWarehouse: _constant("COMPUTE_WH"),
+}

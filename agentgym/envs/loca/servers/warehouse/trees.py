@@ -1,0 +1,93 @@
+"""Syntax trees of statements: what a statement is, and which tables its names stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from agentgym.envs.loca.servers.warehouse.tables import TableName
+from agentgym.tools import ToolError, echo
+
+READS = (exp.Query, exp.Values, exp.Show, exp.Describe)
+
+
+def is_reading(tree: exp.Expression) -> bool:
+    """Whether a statement can change nothing: a query, SHOW or DESCRIBE without a statement of another kind in it."""
+    return isinstance(tree, READS) and not tree.find(exp.DML, exp.DDL, exp.Command, exp.Into) and not isinstance(tree, exp.DML)
+
+
+def kind_of(tree: exp.Expression) -> str:
+    """What a statement is, in capitals: INSERT, CREATE TABLE and so on."""
+    if isinstance(tree, exp.Command):
+        return str(tree.this).upper()
+    return " ".join(filter(None, [tree.key.upper(), str(tree.args.get("kind") or "").upper()]))
+
+
+def is_cte(table: exp.Table) -> bool:
+    """Whether a name is that of a common table expression which is visible there."""
+    if table.args.get("db") or not table.name:
+        return False
+    child: Any = table
+    while child is not None:
+        parent = child.parent
+        within = child
+        holder = parent.args.get("with_") if parent is not None else None
+        if isinstance(parent, exp.With):
+            child = parent
+            seen = parent.expressions
+            place = next((k for k, each in enumerate(seen) if each is within), len(seen))
+            visible = seen if parent.args.get("recursive") else seen[:place]
+        else:
+            child, visible = parent, holder.expressions if holder is not None and holder is not within else []
+        if any(each.alias.lower() == table.name.lower() for each in visible):
+            return True
+    return False
+
+
+def point(table: exp.Table, name: TableName, alias: str = "") -> None:
+    """Write the engine's name for a table in place of the one it is called by."""
+    table.set("this", exp.to_identifier(name[1], quoted=True))
+    table.set("db", exp.to_identifier(name[0], quoted=True))
+    table.set("catalog", None)
+    if alias:
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+
+def said(properties: Any) -> str:
+    """The comment (or, in BigQuery, the description) among properties."""
+    for item in properties.expressions if properties else []:
+        if isinstance(item, exp.SchemaCommentProperty):
+            return str(item.this.name)
+        if isinstance(item, exp.Property) and item.name.lower() == "description":
+            return str(item.args["value"].name)
+    return ""
+
+
+def source(tree: exp.Create) -> tuple[exp.Table | None, bool]:
+    """The table that one is made like, and whether its rows are copied."""
+    if tree.args.get("clone"):
+        return tree.args["clone"].this, True
+    for item in tree.args["properties"].expressions if tree.args.get("properties") else []:
+        if isinstance(item, exp.LikeProperty):
+            return item.this, False
+    return None, False
+
+
+def without_last(column: exp.Expression) -> dict[str, Any]:
+    """The parts of the table in the name of a column."""
+    parts = column.args
+    return {"this": parts.get("table"), "db": parts.get("db"), "catalog": parts.get("catalog")}
+
+
+def check_length(sql: str) -> str:
+    """A statement that is not too long to parse.
+
+    Raises:
+        ToolError: It is, or it is empty.
+    """
+    if not sql.strip():
+        raise ToolError("invalid argument: the statement is empty")
+    if len(sql) > 100_000:
+        raise ToolError(f"invalid argument: the statement has {len(sql)} characters, at most 100000 are allowed: {echo(sql)}")
+    return sql

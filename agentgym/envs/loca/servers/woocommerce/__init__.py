@@ -1,0 +1,1 @@
+"""WooCommerce, an online shop."""

@@ -1,0 +1,1 @@
+"""Bridges to other trainers and tools: TRL, verifiers, verl, SkyRL, MCP, and data sets of training rows."""

@@ -1,0 +1,377 @@
+"""Trajectories as training data: chat rows for fine-tuning, and token rows that hold exactly the ids that were sampled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from agentgym.messages import Chat, Message
+from agentgym.oracles import OraclePolicy
+from agentgym.parsing import parse
+from agentgym.registry import make
+from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rl.token_rows import Row, join
+from agentgym.training.rollout.trajectory import Step, Trajectory
+from agentgym.world import check_choice
+
+Format = Literal["jsonl", "parquet", "datasets"]
+FORMATS = ("jsonl", "parquet", "datasets")
+_BATCH = 256
+
+
+class ChatRow(TypedDict):
+    """A segment of an episode, as chat-completions messages.
+
+    `tools` and `labels` are JSON texts, because the columns of Arrow would merge the schemas of all tools into one; chat templates
+    take `json.loads(row["tools"])`. A trainer that should see the replies as they were written, instead of calls that a template
+    writes anew, puts `{"role": "assistant", "content": reply}` at the places in `trainable`.
+
+    Attributes:
+        messages: The last prompt of the segment and the reply to it.
+        trainable: The positions in `messages` of the replies of this segment. Other assistant messages are summaries, examples or
+            replies of earlier segments, which have been trained there.
+        replies: The exact texts that the policy wrote, one for each position.
+        tools: The function tools on offer.
+        reward: The reward of the whole episode.
+        group_id: The same for all episodes of one spec and seed, in every process: what GRPO compares.
+        episode_id: The same for all rows of an episode, and for no other episode of the export.
+        seed: The seed of the reset.
+        episode: The number of the episode among those exported.
+        segment: The number of the segment in the episode.
+        is_last: Whether this is the last row of the episode.
+        terminated: Whether the episode ended by itself: no value follows.
+        truncated: Whether a limit ended it: a value may be bootstrapped.
+        failure: What broke, if the episode says nothing about the policy; empty else.
+        labels: What the run says about the episode.
+    """
+
+    messages: list[dict[str, Any]]
+    trainable: list[int]
+    replies: list[str]
+    tools: str
+    reward: float
+    group_id: str
+    episode_id: str
+    seed: int
+    episode: int
+    segment: int
+    is_last: bool
+    terminated: bool
+    truncated: bool
+    failure: str
+    labels: str
+
+
+class TokenRow(TypedDict):
+    """A run of steps whose prompts grow token by token.
+
+    Attributes:
+        input_ids: The ids of the last prompt and of the reply to it.
+        loss_mask: 1 at the ids that were sampled in these steps, 0 elsewhere.
+        logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply of the run has none.
+        prompt_length: How many ids come before the first sampled one.
+        advantage: None, for the trainer to fill.
+        segment: The number of the segment (`Trajectory.segments`) that the steps are in.
+        steps: The numbers of the steps.
+        is_last: Whether this is the last row of the episode.
+    """
+
+    input_ids: list[int]
+    loss_mask: list[int]
+    logprobs: list[float] | None
+    prompt_length: int
+    advantage: float | None
+    segment: int
+    steps: list[int]
+    is_last: bool
+
+
+class TrainingDict(TypedDict):
+    """An episode as token rows; the other fields are those of `ChatRow`.
+
+    What other trainers call the fields, with `p` for `prompt_length`. A row is one sample: verl, SkyRL and verifiers take all of an
+    episode, TRL takes one. prime-rl trains on verifiers' branches, as `token_ids`, `mask`, `logprobs` and `advantage`.
+
+    | here            | verl `AgentLoopOutput`     | SkyRL `GeneratorOutput`    | verifiers `Branch`     | TRL `rollout_func`     |
+    |-----------------|----------------------------|----------------------------|------------------------|------------------------|
+    | `input_ids[:p]` | `prompt_ids`               | `prompt_token_ids`         | `token_ids`: the whole | `prompt_ids`           |
+    | `input_ids[p:]` | `response_ids`             | `response_ids`             |                        | `completion_ids`       |
+    | `loss_mask[p:]` | `response_mask`            | `loss_masks`               | `sampled_mask`: whole  | `env_mask`             |
+    | `logprobs[p:]`  | `response_logprobs`        | `rollout_logprobs`         | `logprobs`: whole      | `logprobs`             |
+    | `advantage`     | `advantages` (trainer)     | `advantages` (trainer)     | `advantages`: whole    | `advantages` (trainer) |
+    | `reward`        | `reward_score` of each row | `rewards` of the last row  | `Trace.rewards`        | a field of its own     |
+    | `group_id`      | `uid`                      | `TrajectoryID.instance_id` | `Trace.task.key`       | an equal prompt        |
+    | `episode_id`    | `{uid}_{session_id}`       | `TrajectoryID`             | `Trace.id`             | one row is an episode  |
+    | `is_last`       | the last of the list       | `is_last_step`             | the last branch        | one row is an episode  |
+    | `truncated`     | `extra_fields`             | `stop_reasons`: `length`   | `Trace.is_truncated`   | a field of its own     |
+    | `failure`       | raise: the prompt is left  | leave the episode out      | `Trace.errors`         | leave the episode out  |
+    """
+
+    rows: list[TokenRow]
+    reward: float
+    group_id: str
+    episode_id: str
+    seed: int
+    terminated: bool
+    truncated: bool
+    failure: str
+    labels: Mapping[str, Any]
+
+
+def group_id(trajectory: Trajectory) -> str:
+    """What the episodes of one spec and seed have in common; other arms and other worlds have other ids."""
+    return group_of(trajectory.spec, trajectory.seed)
+
+
+def group_of(spec: str, seed: int) -> str:
+    """The `group_id` of the episodes that are going to be played with this spec (JSON text, in any order of keys) and seed."""
+    ordered = json.dumps(json.loads(spec), sort_keys=True)
+    return f"{hashlib.sha256(ordered.encode()).hexdigest()[:12]}-{seed}"
+
+
+def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
+    """One row for each segment. Every reply of the episode is trainable in exactly one of them.
+
+    Args:
+        trajectory: The episode.
+        episode: Its number.
+    """
+    dialect = json.loads(trajectory.spec).get("kwargs", {}).get("dialect", "auto")
+    rows: list[ChatRow] = []
+    segments = trajectory.segments()
+    for number, segment in enumerate(segments):
+        step = trajectory.steps[segment[-1]]
+        chat = step.chat.add(_as_message(step, _after(trajectory, segment[-1]), dialect))
+        replied = {len(trajectory.steps[k].chat.messages) for k in segment}
+        messages = chat.to_openai()
+        rows.append(
+            ChatRow(
+                messages=messages,
+                trainable=_positions(chat, messages, replied),
+                replies=[trajectory.steps[k].reply.text for k in segment],
+                tools=json.dumps([tool.to_openai() for tool in chat.tools], ensure_ascii=False),
+                reward=trajectory.reward,
+                group_id=group_id(trajectory),
+                episode_id=f"{group_id(trajectory)}-{episode}",
+                seed=trajectory.seed,
+                episode=episode,
+                segment=number,
+                is_last=number == len(segments) - 1,
+                terminated=trajectory.terminated,
+                truncated=trajectory.truncated,
+                failure=trajectory.failure,
+                labels=json.dumps(dict(trajectory.labels), ensure_ascii=False),
+            )
+        )
+    return rows
+
+
+def _after(trajectory: Trajectory, step: int) -> Chat:
+    """What the agent of a step was shown next; what the episode ended with, if nothing."""
+    agent = trajectory.steps[step].info.get("agent")
+    return next((later.chat for later in trajectory.steps[step + 1 :] if later.info.get("agent") == agent), trajectory.last)
+
+
+def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
+    """The last reply of a segment: as the env took it, if the next chat still shows it untouched, else as it reads."""
+    for message in reversed(after.messages):
+        if message.role == "assistant" and message.raw == step.reply.text:
+            return message
+    # Of a team, the turns of the world do not number the replies of an agent, but the length of its chat is its own.
+    number = len(step.chat.messages) if "agent" in step.info else int(step.info.get("turn", 0))
+    return parse(step.reply.text, dialect, step.chat.tools, number)
+
+
+def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) -> list[int]:
+    """Where the messages at the positions `replied` of a chat are in its dicts: pictures of tools come as messages of their own."""
+    written = [k for k, message in enumerate(messages) if message["role"] == "assistant"]
+    said = [k for k, message in enumerate(chat.messages) if message.role == "assistant"]
+    return [there for there, here in zip(written, said, strict=True) if here in replied]
+
+
+def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
+    """The episode as the token ids that were recorded; nothing is tokenised again.
+
+    A row ends where a segment does, and where a prompt does not begin with the ids of the prompt before and its reply, as when a
+    chat template writes a reply differently from how it was sampled. So every sampled id is in the mask of exactly one row, after
+    the ids it was sampled after. Replies without ids are left out.
+
+    Args:
+        trajectory: The episode.
+        episode: Its number.
+
+    Raises:
+        ValueError: No reply has ids, though nothing failed, or a reply has ids and log-probabilities of different number.
+    """
+    rows = [_token_row(row, k) for k, segment in enumerate(trajectory.segments()) for row in _joined(trajectory, segment)]
+    if not rows and not trajectory.failure:
+        raise ValueError("no reply of this trajectory has token ids: play it with a policy that records them, or use to_chat_rows")
+    for row in rows[-1:]:
+        row["is_last"] = True
+    return TrainingDict(
+        rows=rows,
+        reward=trajectory.reward,
+        group_id=group_id(trajectory),
+        episode_id=f"{group_id(trajectory)}-{episode}",
+        seed=trajectory.seed,
+        terminated=trajectory.terminated,
+        truncated=trajectory.truncated,
+        failure=trajectory.failure,
+        labels=dict(trajectory.labels),
+    )
+
+
+def training_dicts(trajectories: Iterable[Trajectory], *, failures: bool = False) -> Iterator[TrainingDict]:
+    """What `to_training_dict` makes of each episode, numbered as they come.
+
+    Args:
+        trajectories: The episodes.
+        failures: Whether to keep those in which something else than the policy failed.
+
+    Raises:
+        ValueError: An episode has no token ids, or log-probabilities that do not fit them.
+    """
+    for episode, trajectory in enumerate(trajectories):
+        if failures or not trajectory.failure:
+            yield to_training_dict(trajectory, episode)
+
+
+def _joined(trajectory: Trajectory, segment: Sequence[int]) -> list[Row]:
+    return join((k, trajectory.steps[k].reply) for k in segment)
+
+
+def _token_row(row: Row, segment: int) -> TokenRow:
+    return TokenRow(
+        input_ids=list(row.ids),
+        loss_mask=list(row.sampled),
+        logprobs=None if row.logprobs is None else list(row.logprobs),
+        prompt_length=row.sampled.index(1),
+        advantage=None,
+        segment=segment,
+        steps=list(row.steps),
+        is_last=False,
+    )
+
+
+def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterator[ChatRow]:
+    """Rows of the episodes that the oracle policy plays through the text interface, one episode for each seed.
+
+    Args:
+        env_id: The id of a world.
+        seeds: The seeds.
+        **options: What `agentgym.make` takes.
+
+    Raises:
+        ValueError: The id or an option is not right.
+    """
+    env = make(env_id, **options)
+    policy = OraclePolicy(env_id, dialect=options.get("dialect", "auto"))
+    for episode, seed in enumerate(seeds):
+        yield from to_chat_rows(rollout(env, policy, seed, {"policy": "oracle"}), episode)
+
+
+def export(trajectories: Iterable[Trajectory], path: Path, format: Format = "jsonl", *, failures: bool = False) -> int:
+    """Write the chat rows of trajectories, such as those of a `TrajectoryLog`; see `write_rows`.
+
+    Args:
+        trajectories: The episodes.
+        path: The file, or the folder of the data set.
+        format: As in `write_rows`.
+        failures: Whether to keep episodes in which something else than the policy failed.
+    """
+    numbered = enumerate(trajectories)
+    kept = ((episode, each) for episode, each in numbered if failures or not each.failure)
+    return write_rows((row for episode, each in kept for row in to_chat_rows(each, episode)), path, format)
+
+
+def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:
+    """Write rows as they come, without holding them all.
+
+    Args:
+        rows: The rows.
+        path: The file to write anew; the folder of the data set if the format is `datasets`.
+        format: `jsonl`, `parquet`, or `datasets` for what `datasets.load_from_disk` reads.
+
+    Returns:
+        How many rows were written.
+
+    Raises:
+        ValueError: The format is unknown, or a message has pictures, which only `jsonl` can hold.
+    """
+    check_choice("format", format, FORMATS)
+    if format == "jsonl":
+        return _write_jsonl(rows, path)
+    return _write_parquet(rows, path) if format == "parquet" else _write_dataset(rows, path)
+
+
+def _write_jsonl(rows: Iterable[ChatRow], path: Path) -> int:
+    count = 0
+    with path.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+    return count
+
+
+def _write_parquet(rows: Iterable[ChatRow], path: Path) -> int:
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415 - JSON lines need no Arrow
+
+    schema = _arrow_schema()
+    with pq.ParquetWriter(path, schema) as file:
+        return _write_tables(rows, schema, file)
+
+
+def _write_dataset(rows: Iterable[ChatRow], path: Path) -> int:
+    import datasets  # type: ignore[import-untyped]  # noqa: PLC0415 - JSON lines need no data sets
+    import pyarrow as pa  # noqa: PLC0415
+
+    schema = _arrow_schema()
+    with tempfile.TemporaryDirectory() as folder:
+        arrow = f"{folder}/rows.arrow"
+        with pa.OSFile(arrow, "wb") as sink, pa.ipc.new_stream(sink, schema) as file:
+            count = _write_tables(rows, schema, file)
+        datasets.Dataset.from_file(arrow).save_to_disk(str(path))
+    return count
+
+
+def _write_tables(rows: Iterable[ChatRow], schema: Any, file: Any) -> int:
+    """Write rows to an Arrow or Parquet writer, a batch at a time."""
+    import pyarrow as pa  # noqa: PLC0415 - JSON lines need no Arrow
+
+    count, left = 0, iter(rows)
+    while batch := list(islice(left, _BATCH)):
+        for row in batch:
+            if any(not isinstance(message["content"], str) for message in row["messages"]):
+                raise ValueError(f"episode {row['episode']} has pictures, which only the format 'jsonl' can hold; use that")
+        file.write_table(pa.Table.from_pylist(batch, schema))
+        count += len(batch)
+    return count
+
+
+def _arrow_schema() -> Any:
+    """The columns of `ChatRow`, fixed so that every file has them whatever its first rows hold."""
+    import pyarrow as pa  # noqa: PLC0415 - JSON lines need no Arrow
+
+    text = pa.string()
+    function = pa.struct({"name": text, "arguments": text})
+    call = pa.struct({"id": text, "type": text, "function": function})
+    names = ("role", "content", "reasoning_content", "tool_call_id")
+    message = pa.struct({**dict.fromkeys(names, text), "tool_calls": pa.list_(call)})
+    return pa.schema(
+        {
+            "messages": pa.list_(message),
+            "trainable": pa.list_(pa.int64()),
+            "replies": pa.list_(text),
+            "tools": text,
+            "reward": pa.float64(),
+            **dict.fromkeys(("group_id", "episode_id"), text),
+            **dict.fromkeys(("seed", "episode", "segment"), pa.int64()),
+            **dict.fromkeys(("is_last", "terminated", "truncated"), pa.bool_()),
+            **dict.fromkeys(("failure", "labels"), text),
+        }
+    )

@@ -1,0 +1,160 @@
+"""The worlds in verl: as an agent loop, which plays an episode with the engine of the trainer.
+
+The model sees the chat of the env, edited contexts included, through the plain chat template; what it samples is kept as tokens. An
+episode whose context is edited has several rows (`agentgym.training.integrations.datasets.to_training_dict`): verl's trainer takes them all and
+gives each the advantage of the episode. Its workers of old (`trainer.use_v1=false`) take one, so such stacks fail there.
+
+Agent loops are named in the file at `actor_rollout_ref.rollout.agent.agent_loop_config_path`:
+
+    - name: my_lists
+      _target_: agentgym.training.integrations.verl.WorldAgentLoop
+      env_id: ListWorld
+      options: {items: 6, removals: 2}
+
+Example:
+    >>> prompts("my_lists", "ListWorld", range(1_000), items=6, removals=2).to_parquet("train.parquet")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import datasets  # type: ignore[import-untyped]
+from omegaconf import DictConfig, OmegaConf  # type: ignore[import-not-found,unused-ignore]
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput  # type: ignore[import-not-found,unused-ignore]
+from verl.utils.profiler import simple_timer  # type: ignore[import-not-found,unused-ignore]
+
+from agentgym.env import tool_env
+from agentgym.registry import make, resolve
+from agentgym.training.integrations.common import plain_messages, sampled_reply, seed_of
+from agentgym.training.integrations.datasets import TokenRow, to_training_dict
+from agentgym.training.rollout.models import Renderer
+from agentgym.training.rollout.rollouts import Episode
+
+
+class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
+    """Plays one episode of a world for a row of the data set.
+
+    An episode that no longer fits is truncated, with the score as it is: when a prompt is longer than `rollout.prompt_length`, or
+    the rest of a row longer than `rollout.response_length`. verl knows no other truncation: `reward_extra_info` tells it apart.
+    Pictures are left out; MultimodalWorld can describe them in words with `render="scene"`.
+
+    Args:
+        *args: What verl gives to all agent loops.
+        env_id: The id of a world.
+        options: What `agentgym.make` takes.
+        **kwargs: What verl gives to all agent loops.
+
+    Raises:
+        ValueError: The config of verl asks for a chat template with arguments.
+    """
+
+    def __init__(self, *args: Any, env_id: str, options: Mapping[str, Any] | DictConfig | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.apply_chat_template_kwargs:
+            raise ValueError(
+                f"chats are rendered without arguments of the template, so data.apply_chat_template_kwargs must be empty, "
+                f"got {dict(self.apply_chat_template_kwargs)}"
+            )
+        self.env_id = env_id
+        self.options: Any = OmegaConf.to_container(options) if isinstance(options, DictConfig) else dict(options or {})
+        self.renderer = Renderer(self.tokenizer)
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
+        """Play the episode of a row.
+
+        Args:
+            sampling_params: Of the engine.
+            **row: The columns of the row; `seed` says which instance is played.
+
+        Returns:
+            The rows of the episode, oldest first; without a list if there is one.
+
+        Raises:
+            ValueError: The row has no seed, or the first prompt is too long.
+        """
+        seed = seed_of(row)
+        env = await asyncio.to_thread(make, self.env_id, **self.options)
+        metrics: dict[str, Any] = {}
+        try:
+            episode = await asyncio.to_thread(Episode, env, seed)
+            extra = await self._play(episode, sampling_params, self._request_id(row), metrics)
+            played = episode.trajectory()
+            reward, truncated = played.reward, played.truncated
+            if not episode.over:
+                _, reward, _, truncated, _ = tool_env(env).truncate("length")
+        finally:
+            env.close()
+        ends = {"success": float(reward >= 1.0), "truncated": float(truncated), "turns": float(len(played.steps))}
+        outputs = [
+            self._output(each, reward, metrics, {**extra, "reward_extra_info": ends}) for each in to_training_dict(played)["rows"]
+        ]
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    async def _play(
+        self, episode: Episode, sampling_params: dict[str, Any], request_id: str, metrics: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Play until the episode ends or does not fit any more; what the engine said about the versions of the weights."""
+        extra: dict[str, Any] = {}
+        row: tuple[int, ...] = ()
+        start, limits = 0, self.rollout_config
+        while not episode.over:
+            prompt = self.renderer.ids(episode.chat)
+            start = start if row and prompt[: len(row)] == row else len(prompt)
+            if start > limits.prompt_length and not row:
+                what = f"the first prompt of seed {episode.seed} has {start} tokens"
+                raise ValueError(f"{what}, more than rollout.prompt_length={limits.prompt_length}; raise that")
+            if start > limits.prompt_length or len(prompt) - start >= limits.response_length:
+                break
+            with simple_timer("generate_sequences", metrics):
+                sampled = await self.server_manager.generate(
+                    request_id=request_id, prompt_ids=list(prompt), sampling_params=dict(sampling_params)
+                )
+            reply = sampled_reply(self.renderer, episode.chat, prompt, sampled.token_ids, sampled.log_probs or ())
+            with simple_timer("tool_calls", metrics):
+                await asyncio.to_thread(episode.play, reply)
+            row = reply.prompt_ids + reply.ids
+            extra = sampled.extra_fields | extra  # of the first turn, but the newest version is that of the last
+            extra |= {key: value for key, value in sampled.extra_fields.items() if key == "max_global_steps"}
+        return extra
+
+    def _request_id(self, row: Mapping[str, Any]) -> str:
+        return f"det-{row.get('priority', 0)}" if self.rollout_config.get("full_determinism") else uuid.uuid4().hex
+
+    def _output(self, row: TokenRow, reward: float, metrics: dict[str, Any], extra: dict[str, Any]) -> AgentLoopOutput:
+        start = row["prompt_length"]
+        end = start + self.rollout_config.response_length
+        return AgentLoopOutput(
+            prompt_ids=row["input_ids"][:start],
+            response_ids=row["input_ids"][start:end],
+            response_mask=row["loss_mask"][start:end],
+            response_logprobs=None if row["logprobs"] is None else row["logprobs"][start:end],
+            reward_score=reward,
+            num_turns=2 * len(row["steps"]),
+            metrics=AgentLoopMetrics(**metrics),
+            extra_fields=extra,
+        )
+
+
+def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
+    """The data set for a world: for each instance a prompt, which verl only measures, and a seed. A group is the episodes of a row.
+
+    Args:
+        agent_name: The name of the agent loop.
+        env_id: The id of a world.
+        seeds: The seeds.
+        **options: The options of the agent loop.
+
+    Raises:
+        ValueError: The id or an option is not right.
+    """
+    env = make(env_id, **options)
+    fixed = {"data_source": resolve(env_id), "agent_name": agent_name, "reward_model": {"style": "rule", "ground_truth": ""}}
+    rows = [
+        {"prompt": plain_messages(env.reset(seed=seed)[0].messages), "seed": seed, "extra_info": {"index": k}, **fixed}
+        for k, seed in enumerate(seeds)
+    ]
+    return datasets.Dataset.from_list(rows)

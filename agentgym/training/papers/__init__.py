@@ -1,0 +1,1 @@
+"""The benchmarks' own metrics, tables, presets and figures, one module for each paper."""

@@ -1,0 +1,212 @@
+"""The agentic reasoning graph (Zhu et al., section 4.2): searches as a path over clusters of documents; needs the extra `graph`.
+
+A step explores (a node not visited before), exploits (the node of the step before) or revisits (any other node visited before). The
+paper's text counts the first step as an exploration, its tables leave it out; `with_first` and `transitions` are the two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from importlib import import_module
+from math import isnan, nan, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
+from agentgym.envs.gsm_agent.search import Embed, load_embed, unit
+from agentgym.training.papers.gsm_agent import searches
+from agentgym.training.evaluation.tables import Table
+from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.world import check_int
+
+KINDS = ("exploration", "exploitation", "revisit")
+FULL_NODES, FULL_DOCUMENTS = 250, 30_000
+"""Nodes on a database of that many documents (node numbers of the paper reach 235); others have them by the square root."""
+
+_ITERATIONS = 25
+_DIMENSIONS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """Shares of the kinds of steps; NaN where there is no step."""
+
+    exploration: float
+    exploitation: float
+    revisit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The searches of one episode as a path.
+
+    Attributes:
+        nodes: The node of each search.
+        kinds: What each step is: one of `KINDS`.
+    """
+
+    nodes: tuple[int, ...]
+    kinds: tuple[str, ...]
+
+    @classmethod
+    def of(cls, nodes: Sequence[int]) -> Path:
+        """Label the steps of a path."""
+        kinds = []
+        for step, node in enumerate(nodes):
+            if node not in nodes[:step]:
+                kinds.append("exploration")
+            else:
+                kinds.append("exploitation" if node == nodes[step - 1] else "revisit")
+        return cls(tuple(nodes), tuple(kinds))
+
+    @property
+    def visited(self) -> int:
+        """The number of distinct nodes, V."""
+        return len(set(self.nodes))
+
+    def ratios(self, with_first: bool) -> Ratios:
+        """The shares of the kinds, of all steps or of all but the first."""
+        kinds = self.kinds if with_first else self.kinds[1:]
+        return Ratios(*(kinds.count(kind) / len(kinds) if kinds else nan for kind in KINDS))
+
+
+class ReasoningGraph:
+    """Clusters of documents (k-means with k-means++ and a fixed seed).
+
+    Args:
+        texts: The contents of the documents.
+        embed: What turns texts into vectors; None for latent semantic analysis of the documents, which needs no weights.
+        nodes: The number of clusters; None for one that goes by the number of documents.
+        seed: Seeds the clustering.
+
+    Raises:
+        ValueError: scikit-learn is missing, or the number of nodes is not right.
+    """
+
+    def __init__(self, texts: Sequence[str], embed: Embed | None = None, nodes: int | None = None, seed: int = 0) -> None:
+        wanted = round(FULL_NODES * sqrt(len(texts) / FULL_DOCUMENTS)) if nodes is None else nodes
+        check_int("nodes", wanted if nodes is not None else max(1, wanted), 1, len(texts))
+        self._embed = embed or semantic(texts, seed)
+        vectors = unit(self._embed(list(texts)))
+        model = _sklearn("cluster").KMeans(max(1, wanted), init="k-means++", n_init=1, max_iter=_ITERATIONS, random_state=seed)
+        self.documents: NDArray[np.int64] = np.asarray(model.fit_predict(vectors), np.int64)
+        self.centroids: NDArray[np.float32] = np.asarray(model.cluster_centers_, np.float32)
+
+    def node(self, query: str) -> int:
+        """The node whose centroid is nearest to a query."""
+        return int(np.argmin(np.linalg.norm(self.centroids - unit(self._embed([query]))[0], axis=1)))
+
+    def path(self, log: Sequence[Mapping[str, Any]]) -> Path:
+        """The path of the searches that an episode reports: a further page stays at the node of the step before."""
+        nodes: list[int] = []
+        for entry in log:
+            nodes.append(nodes[-1] if entry["tool"] == "next_page" else self.node(entry["query"]))
+        return Path.of(nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFigures:
+    """Means over episodes with at least one search, under the names of the paper's tables; NaN where there is no such episode.
+
+    Attributes:
+        V: Distinct nodes.
+        hasRvst: The share with at least one revisit.
+        Expl: Exploration, of all steps but the first; `Expt` exploitation, `Rvst` revisit.
+        Expl_first: The same of all steps; `Expt_first` and `Rvst_first` too.
+        Rvst_V2: Revisit where V is 2; `hasRvst_V2`, and both for V of 3 and more, too.
+    """
+
+    V: float
+    hasRvst: float
+    Expl: float
+    Expt: float
+    Rvst: float
+    Expl_first: float
+    Expt_first: float
+    Rvst_first: float
+    Rvst_V2: float
+    hasRvst_V2: float
+    Rvst_V3: float
+    hasRvst_V3: float
+
+
+def figures(paths: Sequence[Path]) -> GraphFigures:
+    """The means over paths."""
+    walked = [path for path in paths if path.nodes]
+    two, more = ([path for path in walked if (path.visited == 2) == (k == 0) and path.visited >= 2] for k in (0, 1))
+
+    def mean(values: Sequence[float]) -> float:
+        known = [value for value in values if not isnan(value)]
+        return sum(known) / len(known) if known else nan
+
+    def has(some: Sequence[Path]) -> float:
+        return mean([float("revisit" in path.kinds) for path in some])
+
+    def ratio(kind: str, some: Sequence[Path], with_first: bool = False) -> float:
+        return mean([getattr(path.ratios(with_first), kind) for path in some])
+
+    transitions = [ratio(kind, walked) for kind in KINDS]
+    firsts = [ratio(kind, walked, with_first=True) for kind in KINDS]
+    parts = [ratio("revisit", two), has(two), ratio("revisit", more), has(more)]
+    return GraphFigures(mean([float(path.visited) for path in walked]), has(walked), *transitions, *firsts, *parts)
+
+
+def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) -> ReasoningGraph:
+    """The graph of the database that an episode was played in, which its spec determines.
+
+    Args:
+        trajectory: The episode.
+        embed: `wordllama`, or `package.module:function`; empty for latent semantic analysis.
+        nodes: The number of clusters; None for one that goes by the number of documents.
+    """
+    kwargs = json.loads(trajectory.spec)["kwargs"]
+    known = {item.name for item in fields(DatabaseOptions)}
+    return _graph(DatabaseOptions(**{name: value for name, value in kwargs.items() if name in known}), embed, nodes)
+
+
+@lru_cache(maxsize=4)
+def _graph(options: DatabaseOptions, embed: str, nodes: int | None) -> ReasoningGraph:
+    documents = get_database(options).documents
+    texts = [documents.document(place).content for place in range(len(documents))]
+    return ReasoningGraph(texts, load_embed(embed) if embed else None, nodes)
+
+
+def paths_of(trajectories: Sequence[Trajectory], embed: str = "", nodes: int | None = None) -> list[Path]:
+    """The paths of episodes, each over the graph of its database."""
+    return [graph_of(trajectory, embed, nodes).path(searches(trajectory)["searches"]) for trajectory in trajectories]
+
+
+def graph_summary(settings: Mapping[str, Sequence[Path]]) -> Table:
+    """The table of the paper (appendix C.1): a row for each setting; what there is no episode for is left empty."""
+    rows = []
+    for setting, paths in settings.items():
+        found = asdict(figures(paths))
+        cells = ["" if isnan(value) else f"{value:.2f}" if name == "V" else f"{100 * value:.2f}%" for name, value in found.items()]
+        rows.append([setting, *cells])
+    names = {"Rvst_V3": "Rvst-V3+", "hasRvst_V3": "hasRvst-V3+", "Rvst_V2": "Rvst-V2", "hasRvst_V2": "hasRvst-V2"}
+    return "Agentic reasoning graph", ["setting", *(names.get(name, name) for name in GraphFigures.__slots__)], rows
+
+
+def semantic(texts: Sequence[str], seed: int = 0) -> Embed:
+    """Latent semantic analysis: TF-IDF of the texts, reduced to at most 128 dimensions; queries are put into the same space."""
+    words = _sklearn("feature_extraction.text").TfidfVectorizer(sublinear_tf=True)
+    table = words.fit_transform(texts)
+    size = min(_DIMENSIONS, len(texts) - 1, table.shape[1] - 1)
+    reduce = _sklearn("decomposition").TruncatedSVD(max(1, size), random_state=seed).fit(table)
+
+    def embed(some: list[str]) -> NDArray[np.floating[Any]]:
+        return np.asarray(reduce.transform(words.transform(some)))
+
+    return embed
+
+
+def _sklearn(module: str) -> Any:
+    try:
+        return import_module(f"sklearn.{module}")
+    except ImportError as error:
+        raise ValueError("the reasoning graph needs its extra: pip install 'agentgym[graph]'") from error

@@ -1,0 +1,138 @@
+"""Rows as tensors, and what a model says about their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import torch
+from torch.nn.functional import pad as pad_tensor
+
+from agentgym.training.rl.token_rows import Row
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows padded on the right, as tensors of shape (rows, tokens).
+
+    The sampled tokens of the rows of episodes, read row by row, are those of the steps in their order, into however many rows an
+    edited context has cut them: `tensor[batch.sampled]` is that stream, and `place` is the way back.
+
+    Attributes:
+        ids: Token ids.
+        attended: 1 where there is a token.
+        sampled: Whether the token was sampled.
+        logprobs: Of the sampled tokens under the policy that sampled them, in nats; 0 elsewhere.
+    """
+
+    ids: torch.Tensor
+    attended: torch.Tensor
+    sampled: torch.Tensor
+    logprobs: torch.Tensor
+
+    def take(self, rows: torch.Tensor, device: torch.device | str | None = None) -> Self:
+        """Some of the rows, without padding that none of them needs.
+
+        Args:
+            rows: Their numbers.
+            device: Where the tensors go; None leaves them where they are.
+        """
+        longest = int(self.attended[rows].sum(1).max())
+        return replace(self, **{item.name: getattr(self, item.name)[rows, :longest].to(device) for item in fields(self)})
+
+    def chunks(self, size: int) -> Sequence[torch.Tensor]:
+        """The numbers of all rows, those of like length together, so many at a time; 0 for all at once."""
+        order = self.attended.sum(1).argsort(stable=True)
+        return torch.split(order, size or len(order))
+
+    def place(self, stream: torch.Tensor | Sequence[float]) -> torch.Tensor:
+        """Values of the sampled tokens, in order, as a tensor of shape (rows, tokens) with 0 elsewhere."""
+        values = torch.as_tensor(stream, dtype=torch.float32, device=self.ids.device)
+        return torch.zeros(self.ids.shape, device=self.ids.device).masked_scatter(self.sampled, values)
+
+
+def batch(items: Sequence[Row], pad: int) -> Batch:
+    """Rows as tensors.
+
+    Args:
+        items: The rows.
+        pad: The id to pad with.
+
+    Raises:
+        ValueError: The log-probabilities of a row are not known.
+    """
+    longest = max(len(row.ids) for row in items)
+    if any(row.logprobs is None for row in items):
+        raise ValueError("a row has no log-probabilities; train on trajectories of a policy that records them with its ids")
+
+    def padded(values: Sequence[Sequence[float]], fill: float, dtype: torch.dtype) -> torch.Tensor:
+        return torch.tensor([[*value, *[fill] * (longest - len(value))] for value in values], dtype=dtype)
+
+    return Batch(
+        padded([row.ids for row in items], pad, torch.long),
+        padded([[1] * len(row.ids) for row in items], 0, torch.long),
+        padded([row.sampled for row in items], 0, torch.bool),
+        padded([row.logprobs or () for row in items], 0, torch.float32),
+    )
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says about a batch, as tensors of shape (rows, tokens): 0 where no token was sampled, or none came before.
+
+    Attributes:
+        logprobs: The log-probability of each sampled token, given those before it, in nats.
+        entropies: Of the distribution that it is from, in nats.
+        states: The last hidden state of the model before each token, of shape (rows, tokens, width), if it was asked for.
+    """
+
+    logprobs: torch.Tensor
+    entropies: torch.Tensor
+    states: torch.Tensor | None = None
+
+
+def predict(
+    model: torch.nn.Module,
+    rows: Batch,
+    temperature: float = 1.0,
+    precision: str = "fp32",
+    *,
+    states: bool = False,
+    entropy_gradient: bool = False,
+) -> Prediction:
+    """Run a model on a batch.
+
+    The softmax is over the positions of sampled tokens only, and in float32 whatever the precision of the model.
+
+    Args:
+        model: A causal language model.
+        rows: The batch, on the device of the model.
+        temperature: Of the sampling.
+        precision: `fp32`, as the model is, or `bf16` for autocast.
+        states: Whether to keep the last hidden states.
+        entropy_gradient: Whether the entropies carry a gradient, which takes more memory.
+    """
+    with autocast(rows.ids.device, precision):
+        out: Any = model(input_ids=rows.ids, attention_mask=rows.attended, output_hidden_states=states, use_cache=False)
+    chosen = rows.sampled[:, 1:]
+    logprobs = (out.logits[:, :-1][chosen].float() / temperature).log_softmax(-1)
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+        entropies = -(logprobs.exp() * logprobs).sum(-1)
+    found = logprobs.gather(-1, rows.ids[:, 1:][chosen][:, None])[:, 0]
+    nothing = torch.zeros(chosen.shape, device=rows.ids.device)
+    return Prediction(
+        pad_tensor(nothing.masked_scatter(chosen, found), (1, 0)),
+        pad_tensor(nothing.masked_scatter(chosen, entropies), (1, 0)),
+        pad_tensor(out.hidden_states[-1][:, :-1].float(), (0, 0, 1, 0)) if states else None,
+    )
+
+
+def logprobs_of(model: torch.nn.Module, rows: Batch, temperature: float = 1.0, precision: str = "fp32") -> torch.Tensor:
+    """The log-probability of each sampled token, as in `predict`."""
+    return predict(model, rows, temperature, precision).logprobs
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """What runs a model in a precision, with its weights as they are."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")

@@ -1,0 +1,79 @@
+"""Behaviour cloning: a model learns to write what a scripted policy writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from agentgym.messages import Chat
+from agentgym.policy import Policy, Reply
+from agentgym.training.rl.batches import Batch, batch, logprobs_of
+from agentgym.training.rollout.models import Renderer
+from agentgym.training.rl.token_rows import rows
+from agentgym.training.rl.trainer import Trainer, TrainerConfig
+from agentgym.world import check_int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloningConfig(TrainerConfig):
+    """How to clone.
+
+    Attributes:
+        episodes: Demonstrations in each step; every one is used once.
+    """
+
+    episodes: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_int("episodes", self.episodes, 1, 1_000_000)
+
+
+class Cloning(Trainer[CloningConfig]):
+    """Maximises the likelihood of a teacher's replies, on fresh instances at every step.
+
+    Args:
+        teacher: The policy to learn from; it needs no tokens.
+        *args: As in `Trainer`.
+        **kwargs: As in `Trainer`.
+    """
+
+    def __init__(self, teacher: Policy, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.teacher = Tokenized(teacher, Renderer(self.tokenizer))
+
+    def updates(self) -> Iterator[Iterable[torch.Tensor]]:
+        """One update, on the mean negative log-likelihood of the teacher's tokens."""
+        played = self.play(self.teacher, self.seeds(self.config.episodes))
+        yield self._losses(batch([row for trajectory in played for row in rows(trajectory)], self.pad))
+
+    def _losses(self, data: Batch) -> Iterator[torch.Tensor]:
+        tokens = int(data.sampled.sum())
+        for chosen in data.chunks(self.config.micro_batch):
+            part = data.take(chosen, self.model.device)
+            yield -logprobs_of(self.model, part, precision=self.config.precision).sum() / tokens
+
+
+class Tokenized:
+    """A policy whose replies come with the tokens that a model would have had to sample.
+
+    Args:
+        policy: Writes the texts.
+        renderer: Of the model that is to learn them.
+    """
+
+    def __init__(self, policy: Policy, renderer: Renderer) -> None:
+        self.policy, self.renderer = policy, renderer
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Reply to each chat."""
+        return [self._with_ids(chat, reply.text) for chat, reply in zip(chats, self.policy(chats), strict=True)]
+
+    def _with_ids(self, chat: Chat, text: str) -> Reply:
+        ids = self.renderer.encode_reply(text)
+        reply = Reply(text, self.renderer.ids(chat), ids, (0.0,) * len(ids))
+        self.renderer.remember(chat, reply)
+        return reply

@@ -1,0 +1,243 @@
+"""Learning a world from nothing: a small transformer clones a teacher that errs; reinforcement learning mends what it copied."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+from transformers import PreTrainedTokenizerFast
+
+from agentgym.oracles import NoisyPolicy, RandomPolicy
+from agentgym.oracles.thinking import ThinkingPolicy
+from agentgym.policy import Policy
+from agentgym.registry import check_arm, resolve, spec
+from agentgym.training.rl.cloning import Cloning, CloningConfig
+from agentgym.training.rl.learning_curve import Curve, Point
+from agentgym.training.rl.grpo import GRPO, GRPOConfig
+from agentgym.training.rollout.mixture import mixture
+from agentgym.training.rollout.models import LocalPolicy, load_tokenizer, make_model, make_tokenizer, mimic, save_policy
+from agentgym.training.rollout.rollouts import collect
+from agentgym.training.rl.trainer import TRAIN_SEED, Trainer, evaluate
+from agentgym.world import check_float, check_int, load_world
+
+SETTINGS = "train.json"
+CURVE = "curve.jsonl"
+_TEXTS = 300
+"""Demonstrations that the tokenizer is made from. Their seeds end where those of the training begin."""
+_CLONED, _GROUP = 18, 8
+"""Episodes of a step of cloning; of an instance in a step of GRPO."""
+
+Advance = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnConfig:
+    """What is learnt, and how. The defaults are the run whose figures the README shows.
+
+    Attributes:
+        world: The id of a world.
+        options: Keyword arguments of the world.
+        horizons: Turns that an optimal policy needs, as `World.at_horizon` reads them; episodes are of all of them in turn.
+        arms: Oracle arms. The model is evaluated in the first. It learns to read the hints of the others once it can do without.
+        contexts: Context strategies, each several joined by `+`. It learns to live with all but the first together with the hints.
+        window: The tokens of the context window; None for no limit, or that of the paper if a strategy is asked for.
+        noise: The probability that a step of the teacher is wrong.
+        cloning_steps: Steps of behaviour cloning in the first arm.
+        hint_steps: Steps of behaviour cloning after it, in all arms and contexts in turn; none if there is but one of each.
+        rl_steps: Steps of GRPO after that, in all arms and contexts in turn.
+        groups: Instances of a step of GRPO, each with eight episodes.
+        evaluations: How often the model is evaluated, and a checkpoint written, in each of the three.
+        episodes: Held-out episodes of an evaluation.
+        width: The width of the transformer.
+        layers: Its layers.
+        heads: Its attention heads.
+        context: The most tokens of a prompt and its reply.
+        max_new_tokens: The most tokens of a reply.
+        seed: Seeds the weights and all that is drawn.
+
+    Raises:
+        ValueError: An id, arm, horizon or option is not right.
+    """
+
+    world: str = "ListWorld"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    horizons: Sequence[int] = (3,)
+    arms: Sequence[str] = ("",)
+    contexts: Sequence[str] = ("none",)
+    window: int | None = None
+    noise: float = 0.2
+    cloning_steps: int = 600
+    hint_steps: int = 300
+    rl_steps: int = 120
+    groups: int = 16
+    evaluations: int = 10
+    episodes: int = 100
+    width: int = 64
+    layers: int = 2
+    heads: int = 8
+    context: int = 4_096
+    max_new_tokens: int = 96
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_float("noise", self.noise, 0.0, 1.0)
+        for name in ("cloning_steps", "hint_steps", "rl_steps", "groups", "evaluations", "episodes"):
+            check_int(name, getattr(self, name), 1, 10**9)
+        check_int("seed", self.seed, 0, 10**6)
+        for name in ("horizons", "arms", "contexts"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise ValueError(f"{name} must be given, each once, got {list(values)}")
+        self.specs(self.cells())
+
+    def cells(self) -> list[tuple[str, str]]:
+        """Arms with context strategies: each arm in the first context, and each context in the first arm."""
+        arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
+        return [(arm, contexts[0]) for arm in arms] + [(arms[0], context) for context in contexts[1:]]
+
+    def specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
+        """The envs: a reply that cannot be read ends an episode, which would else fill up with errors."""
+        env_id = resolve(self.world)
+        world = load_world(gymnasium.spec(env_id).kwargs["world"])
+        sizes = [{**world.at_horizon(horizon), **self.options} for horizon in self.horizons]
+        rest: dict[str, Any] = {"window": self.window, "max_failed_rounds": 1}
+        return [spec(env_id, oracles=arm, context=context, **rest, **size) for size in sizes for arm, context in cells]
+
+
+class Learning:
+    """One run, in a folder. Started again in the same folder, it goes on from its last checkpoint.
+
+    Args:
+        config: What is learnt.
+        out: The folder: settings, `curve.jsonl`, a folder of metrics and checkpoints for each phase, at last the model.
+
+    Raises:
+        ValueError: The folder holds another run.
+        OSError: The folder cannot be written.
+    """
+
+    def __init__(self, config: LearnConfig, out: Path) -> None:
+        self.config, self.out = config, out
+        self.curve = Curve(out / CURVE)
+        asked = json.loads(json.dumps(asdict(config)))
+        settings = out / SETTINGS
+        if settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != asked:
+            raise ValueError(f"{out} holds a run with other settings (see {SETTINGS}); choose another folder or delete it")
+        out.mkdir(parents=True, exist_ok=True)
+        settings.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
+
+    def run(self, advance: Advance = lambda phase, step, steps: None) -> list[Point]:
+        """Learn to the end, and save the model.
+
+        Args:
+            advance: Told the phase, its step and how many it has.
+
+        Returns:
+            The learning curve.
+        """
+        config = self.config
+        cells = config.cells()
+        env, alone = mixture(config.specs(cells)), mixture(config.specs(cells[:1]))
+        tokenizer = self._tokenizer(env)
+        model = make_model(tokenizer, config.width, config.layers, config.heads, config.context, config.seed)
+        mimic(model)
+        self._policy = partial(LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed)
+        cloning = Cloning(self._teacher(), model, tokenizer, alone, self._cloning(config.cloning_steps, 0), self.out / "cloning")
+        self._begin()
+        self._phase("cloning", cloning, _CLONED, advance)
+        if len(cells) > 1:
+            hints = Cloning(self._teacher(), model, tokenizer, env, self._cloning(config.hint_steps, 1), self.out / "hints")
+            self._phase("hints", hints, _CLONED, advance)
+        rl = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl")
+        self._phase("rl", rl, config.groups * _GROUP, advance)
+        save_policy(self._policy(), self.out)
+        return self.curve.points
+
+    def _teacher(self) -> ThinkingPolicy:
+        return ThinkingPolicy(NoisyPolicy(self.config.world, self.config.noise, self.config.seed))
+
+    def _tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
+        if (self.out / "tokenizer_config.json").exists():
+            known: PreTrainedTokenizerFast = load_tokenizer(self.out)
+            return known
+        played = collect(self._teacher(), env, range(TRAIN_SEED - _TEXTS, TRAIN_SEED))
+        tokenizer = make_tokenizer([m.raw or m.text for t in played for m in t.last.messages if m.role != "system"], 2_000)
+        tokenizer.save_pretrained(self.out)
+        return tokenizer
+
+    def _cloning(self, steps: int, phase: int) -> CloningConfig:
+        config = self.config
+        return CloningConfig(
+            steps=steps,
+            learning_rate=6e-3,
+            warmup=50,
+            episodes=_CLONED,
+            num_envs=_CLONED,
+            micro_batch=16,
+            seed=3 * config.seed + phase,
+            save_every=_part(steps, config.evaluations),
+        )
+
+    def _grpo(self) -> GRPOConfig:
+        config = self.config
+        return GRPOConfig(
+            steps=config.rl_steps,
+            learning_rate=1e-3,
+            warmup=5,
+            groups=config.groups,
+            group_size=_GROUP,
+            epochs=2,
+            num_envs=config.groups * _GROUP,
+            micro_batch=64,
+            max_new_tokens=config.max_new_tokens,
+            seed=3 * config.seed + 2,
+            save_every=_part(config.rl_steps, config.evaluations),
+        )
+
+    def _begin(self) -> None:
+        """Write down what chance, the teacher and the untrained model reach, unless it is written already."""
+        if self.curve.last("cloning"):
+            return
+        self.curve.cut("chance", -1)
+        for name, policy in (("chance", RandomPolicy(self.config.world, self.config.seed)), ("teacher", self._teacher())):
+            share = self._evaluate(policy)
+            self.curve.add(Point(name, 0, 0, 0.0, share, share))
+        self.curve.add(Point("cloning", 0, 0, 0.0, *self._both()))
+
+    def _phase(self, phase: str, trainer: Trainer[Any], each: int, advance: Advance) -> None:
+        """Train, with a point of the curve wherever there is a checkpoint; `each` is the episodes of a step."""
+        steps, every = trainer.config.steps, trainer.config.save_every
+        if trainer.step >= steps:
+            return
+        self.curve.cut(phase, trainer.step)
+        start = self.curve.points[-1]
+        begun, first = time.process_time() - start.seconds, start.episodes - each * trainer.step
+
+        def after(step: int, metrics: Mapping[str, float]) -> None:
+            nonlocal begun
+            if step % every == 0 or step == steps:
+                now = time.process_time()
+                self.curve.add(Point(phase, step, first + each * step, now - begun, *self._both()))
+                begun += time.process_time() - now  # evaluations are not counted
+            advance(phase, step, steps)
+
+        trainer.train(after)
+
+    def _both(self) -> tuple[float, float]:
+        """The success of the model, greedy and as it samples."""
+        return self._evaluate(self._policy(temperature=0.0)), self._evaluate(self._policy(temperature=1.0))
+
+    def _evaluate(self, policy: Policy) -> float:
+        env = mixture(self.config.specs(self.config.cells()[:1]))
+        return evaluate(policy, env, self.config.episodes, self.config.episodes)
+
+
+def _part(steps: int, parts: int) -> int:
+    return max(1, steps // parts)

@@ -1,0 +1,119 @@
+"""GRPO: episodes of one instance are compared with each other; with its relatives REINFORCE and RLOO as options."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import torch
+
+from agentgym.training.rl.policy_gradient import Experience, PolicyGradient, PolicyGradientConfig, experience, reply_lengths, spread
+from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.world import check_choice, check_float, check_int
+
+BASELINES = ("grpo", "rloo", "reinforce")
+LEVELS = ("episode", "turn")
+_TINY = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRPOConfig(PolicyGradientConfig):
+    """How to train.
+
+    Attributes:
+        groups: Instances in each step.
+        group_size: Episodes of each instance.
+        baseline: What a reward is compared with: `grpo`, the mean of its group, over its standard deviation; `rloo`, the mean of
+            the others in its group; `reinforce`, the mean of all.
+        level: What has an advantage: an `episode`, or each `turn`, as `advantages` says.
+        gamma: The discount of rewards, for each turn that they are away; for `turn` only.
+    """
+
+    groups: int = 8
+    group_size: int = 8
+    baseline: str = "grpo"
+    level: str = "episode"
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_int("groups", self.groups, 1, 1_000_000)
+        check_int("group_size", self.group_size, 2, 1_000_000)
+        check_choice("baseline", self.baseline, BASELINES)
+        check_choice("level", self.level, LEVELS)
+        check_float("gamma", self.gamma, 0.0, 1.0)
+
+
+class GRPO(PolicyGradient[GRPOConfig, Experience]):
+    """Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1). All tokens of a reply have its advantage.
+
+    Takes what `Trainer` takes.
+    """
+
+    def updates(self) -> Iterator[Iterable[torch.Tensor]]:
+        """Play groups of episodes, compare them, learn."""
+        config = self.config
+        _, played = self.sample(seed for seed in self.seeds(config.groups) for _ in range(config.group_size))
+        found = advantages(played, config.baseline, config.level, config.gamma)
+        lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
+        tokens = spread([advantage for steps in found for advantage in steps], lengths)
+        yield from self.optimise(experience(played, tokens, config.weight, self.pad))
+
+
+def advantages(
+    played: Sequence[Trajectory], baseline: str = "grpo", level: str = "episode", gamma: float = 1.0
+) -> list[tuple[float, ...]]:
+    """The advantage of each step of each episode.
+
+    At the level of the episode, what is compared is its reward, and its group are the episodes of its seed. At the level of the
+    turn, what is compared is the return from step k on, `sum(gamma ** (j - k) * reward[j] for j >= k)`, and its group are the
+    returns from step k on of those episodes of its seed that have a step k: one that was over by then had no choice to make there
+    and is not compared. So the first turns are compared among all, and a turn that only one episode has reached gets 0. Steps are
+    counted from the first reply; a summary that an env asked for is a step as any other.
+
+    `reinforce` compares with all seeds instead of one.
+
+    Args:
+        played: The episodes, in any order.
+        baseline: As in `GRPOConfig`.
+        level: As in `GRPOConfig`.
+        gamma: As in `GRPOConfig`.
+    """
+    if level == "episode":
+        compared = [((t.seed, 0), t.reward) for t in played]
+        repeats = [len(t.steps) for t in played]
+        return [(value,) * count for value, count in zip(_compare(compared, baseline), repeats, strict=True)]
+    compared = [((t.seed, k), value) for t in played for k, value in enumerate(returns(t, gamma))]
+    values = iter(_compare(compared, baseline))
+    return [tuple(next(values) for _ in t.steps) for t in played]
+
+
+def returns(trajectory: Trajectory, gamma: float) -> list[float]:
+    """The discounted sum of the rewards from each step on."""
+    found: list[float] = []
+    total = 0.0
+    for step in reversed(trajectory.steps):
+        total = step.reward + gamma * total
+        found.append(total)
+    return found[::-1]
+
+
+def _compare(compared: Sequence[tuple[tuple[int, int], float]], baseline: str) -> list[float]:
+    """How much each value is above those it is compared with: of the same turn, and of the same seed if the baseline wants that."""
+    keys: list[Hashable] = [turn if baseline == "reinforce" else (seed, turn) for (seed, turn), _ in compared]
+    groups: defaultdict[Hashable, list[float]] = defaultdict(list)
+    for key, (_, value) in zip(keys, compared, strict=True):
+        groups[key].append(value)
+    return [_advantage(value, groups[key], baseline) for key, (_, value) in zip(keys, compared, strict=True)]
+
+
+def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
+    centre = fmean(group)
+    if baseline == "reinforce" or len(group) == 1:
+        return value - centre
+    if baseline == "rloo":
+        return value - (sum(group) - value) / (len(group) - 1)
+    deviation = (sum((other - centre) ** 2 for other in group) / len(group)) ** 0.5
+    return (value - centre) / (deviation + _TINY) if deviation > _TINY else 0.0

@@ -1,0 +1,260 @@
+"""PPO with a value head: collect, advantages, loss, log (Schulman et al. 2017; what the actions are is an option)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+import torch
+
+from agentgym.training.rl.batches import Batch, Prediction, batch
+from agentgym.training.rollout.models import Renderer
+from agentgym.training.rl.policy_gradient import (
+    Experience,
+    PolicyGradient,
+    PolicyGradientConfig,
+    experience,
+    reply_lengths,
+    shares,
+    spread,
+)
+from agentgym.training.rl.token_rows import Row, rows
+from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.world import check_bool, check_choice, check_float, check_int
+
+LEVELS = ("turn", "token")
+_TINY = 1e-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(PolicyGradientConfig):
+    """How to train.
+
+    Attributes:
+        episodes: Episodes in each step.
+        level: What an action is. `turn`: a reply, with one value at the last token of its prompt and one advantage for all its
+            tokens. `token`: each sampled token, with the value before it; the reward of a step comes with the last token of its
+            reply, and the next token is the first of the next reply, whatever context lies between.
+        gamma: The discount of rewards, for each action that they are away.
+        gae_lambda: How far advantages look ahead before they trust the value: 0 for one action, 1 for all.
+        bootstrap: Whether the value of what would have come next is added where an episode was truncated. Say no if the limit is
+            a part of the task, stated in it and scored: then it ends the episode like any other end.
+        normalize: Whether the advantages of a step are brought to mean 0 and standard deviation 1.
+        value_weight: The weight of the value loss.
+        value_clip: How far a value may move from what it was before its gradient is cut off; 0 for no limit.
+    """
+
+    episodes: int = 64
+    level: str = "turn"
+    gamma: float = 1.0
+    gae_lambda: float = 0.95
+    bootstrap: bool = True
+    normalize: bool = True
+    value_weight: float = 0.1
+    value_clip: float = 0.0
+    epochs: int = 4
+    minibatches: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_int("episodes", self.episodes, 1, 1_000_000)
+        check_choice("level", self.level, LEVELS)
+        check_float("gamma", self.gamma, 0.0, 1.0)
+        check_float("gae_lambda", self.gae_lambda, 0.0, 1.0)
+        check_bool("bootstrap", self.bootstrap)
+        check_bool("normalize", self.normalize)
+        check_float("value_weight", self.value_weight, 0.0, 1e6)
+        check_float("value_clip", self.value_clip, 0.0, 1e6)
+
+
+class ValueHead(torch.nn.Module):
+    """The value of a state, from the last hidden state of a language model; 0 until it has learned.
+
+    Args:
+        width: Of the hidden state.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(width))
+        self.bias = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Values, of the shape of the states without their last axis."""
+        return states @ self.weight + self.bias
+
+
+@dataclass(frozen=True)
+class ValuedExperience(Experience):
+    """Rows to learn from, with values.
+
+    Attributes:
+        values: The value before each sampled token, when it was sampled.
+        returns: What the value should have been.
+        value_shares: The share of each value in the value loss: they sum to 1, and are 0 where no action begins.
+    """
+
+    values: torch.Tensor
+    returns: torch.Tensor
+    value_shares: torch.Tensor
+
+
+class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
+    """Proximal policy optimisation. Model and value head share all but their last layers.
+
+    Takes what `Trainer` takes.
+
+    Attributes:
+        value: The value head.
+    """
+
+    def extras(self) -> dict[str, torch.nn.Module]:
+        """The value head, and a reference if there is one."""
+        self.value = ValueHead(self.model.config.get_text_config().hidden_size).to(self.model.device)
+        return {**super().extras(), "value": self.value}
+
+    def updates(self) -> Iterator[Iterable[torch.Tensor]]:
+        """Collect, give advantages, learn."""
+        policy, played = self.sample(self.seeds(self.config.episodes))
+        values, ends = self.values_of(played, policy.renderer)
+        yield from self.optimise(self.experience(played, values, ends))
+
+    def loss(self, data: ValuedExperience, prediction: Prediction) -> torch.Tensor:
+        """The clipped objective, and the squared error of the values.
+
+        Args:
+            data: Some rows.
+            prediction: What the model says about them, with its states.
+        """
+        config = self.config
+        values: torch.Tensor = self.value(prediction.states)
+        error = (values - data.returns) ** 2
+        if config.value_clip:  # the larger of the two errors, as in the first implementation (Engstrom et al. 2020, section 3)
+            near = data.values + (values - data.values).clamp(-config.value_clip, config.value_clip)
+            error = torch.maximum(error, (near - data.returns) ** 2)
+        self.records.mean(value_loss=error[data.value_shares > 0])
+        return super().loss(data, prediction) + config.value_weight * (data.value_shares * error).sum()
+
+    def predict(self, data: Batch, *, states: bool = True) -> Prediction:
+        """What the model says about a batch, with the states that the values are read from."""
+        return super().predict(data, states=states)
+
+    def values_of(self, played: Sequence[Trajectory], renderer: Renderer) -> tuple[torch.Tensor, list[float]]:
+        """The values before all sampled tokens, in order, and the value after the last step of each episode."""
+        prompts = [self._next_prompt(trajectory, renderer) for trajectory in played]
+        made = [row for trajectory in played for row in rows(trajectory)]
+        values = self._values([*made, *filter(None, prompts)])
+        tokens = sum(sum(row.sampled) for row in made)
+        ends = iter(values[tokens:].tolist())
+        return values[:tokens], [next(ends) if prompt else 0.0 for prompt in prompts]
+
+    def _next_prompt(self, trajectory: Trajectory, renderer: Renderer) -> Row | None:
+        """What the model would have been shown next, as a row with one more token, before which the value is.
+
+        Truncation is not termination: a limit that the model does not know of is no reason to expect nothing more. None after a
+        termination, and if the model's context has no room for a reply, since the episode could not have gone on.
+        """
+        if trajectory.terminated or not self.config.bootstrap:
+            return None
+        ids = renderer.ids(trajectory.last)
+        if len(ids) >= getattr(self.model.config, "max_position_embeddings", float("inf")):
+            return None
+        return Row((*ids, self.pad), (0,) * len(ids) + (1,), (0.0,) * (len(ids) + 1), ())
+
+    @torch.no_grad()
+    def _values(self, items: Sequence[Row]) -> torch.Tensor:
+        """The values before the sampled tokens of rows, in order."""
+        data = batch(items, self.pad)
+        values = torch.zeros(data.ids.shape)
+        for chosen in data.chunks(self.config.micro_batch):
+            found = self.value(self.predict(data.take(chosen, self.model.device)).states).cpu()
+            values[chosen, : found.shape[1]] = found
+        return values[data.sampled]
+
+    def experience(self, played: Sequence[Trajectory], values: torch.Tensor, ends: Sequence[float]) -> ValuedExperience:
+        """Episodes as rows to learn from, with advantages and returns.
+
+        Args:
+            played: The episodes.
+            values: The values before all their sampled tokens, in order.
+            ends: The value after the last step of each.
+        """
+        config = self.config
+        streams = torch.split(values, [sum(reply_lengths(trajectory)) for trajectory in played])
+        episodes = [actions(t, v.tolist(), end, config) for t, v, end in zip(played, streams, ends, strict=True)]
+        found = [action for episode in episodes for action in episode]
+        sizes = [action.tokens for action in found]
+        old = torch.tensor([action.value for action in found])
+        advantages = torch.tensor([action.advantage for action in found])
+        returns = old + advantages
+        self.records.mean(value=old, **explained(old, returns))
+        if config.normalize:
+            advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + _TINY)
+        data = experience(played, spread(advantages, sizes), config.weight, self.pad)
+        weights = spread(shares([len(episode) for episode in episodes], config.weight), [len(episode) for episode in episodes])
+        begins = [weight if k == 0 else 0.0 for weight, size in zip(weights.tolist(), sizes, strict=True) for k in range(size)]
+        placed: dict[str, torch.Tensor | list[float]] = {
+            "values": spread(old, sizes),
+            "returns": spread(returns, sizes),
+            "value_shares": begins,
+        }
+        return ValuedExperience(**vars(data), **{name: data.place(stream) for name, stream in placed.items()})
+
+
+class Action(NamedTuple):
+    """What one decision was worth.
+
+    Attributes:
+        tokens: How many tokens it has.
+        value: The value before it.
+        advantage: Its advantage.
+    """
+
+    tokens: int
+    value: float
+    advantage: float
+
+
+def actions(trajectory: Trajectory, values: Sequence[float], end: float, config: PPOConfig) -> list[Action]:
+    """The actions of an episode in the order of its steps, however many rows it is cut into.
+
+    Args:
+        trajectory: The episode.
+        values: The value before each of its sampled tokens, in order.
+        end: The value after its last step.
+        config: The level and the discounts.
+    """
+    sizes = reply_lengths(trajectory)
+    rewards = [step.reward for step in trajectory.steps]
+    if config.level == "token":
+        rewards = [x for reward, size in zip(rewards, sizes, strict=True) for x in (*[0.0] * (size - 1), reward)]
+        sizes = [1] * len(rewards)
+    before = [values[start] for start in accumulate(sizes[:-1], initial=0)]
+    found = gae(rewards, before, end, config.gamma, config.gae_lambda)
+    return [Action(*action) for action in zip(sizes, before, found, strict=True)]
+
+
+def gae(rewards: Sequence[float], values: Sequence[float], end: float, gamma: float, gae_lambda: float) -> list[float]:
+    """The advantages of one episode (Schulman et al. 2016, eq. 16).
+
+    Args:
+        rewards: The reward of each action.
+        values: The value before each action.
+        end: The value after the last one: 0 if the episode terminated.
+        gamma: The discount.
+        gae_lambda: The weight of what lies further ahead.
+    """
+    found: list[float] = []
+    advantage = 0.0
+    for reward, value, after in zip(reversed(rewards), reversed(values), reversed([*values[1:], end]), strict=True):
+        advantage = reward + gamma * after - value + gamma * gae_lambda * advantage
+        found.append(advantage)
+    return found[::-1]
+
+
+def explained(values: torch.Tensor, returns: torch.Tensor) -> dict[str, float]:
+    """The share of the variance of the returns that the values explain: at best 1, 0 for a constant; nothing if there is none."""
+    variance = returns.var(correction=0).item()
+    return {"explained_variance": 1 - (returns - values).var(correction=0).item() / variance} if variance > _TINY else {}

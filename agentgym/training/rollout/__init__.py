@@ -1,0 +1,1 @@
+"""Playing episodes: policies, local models, the collector with its engines, episodes, trajectories and their log."""

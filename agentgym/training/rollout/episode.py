@@ -1,0 +1,156 @@
+"""One episode: the env that plays it, and the record of what was shown, written and earned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any
+
+import gymnasium
+
+from agentgym.messages import Chat
+from agentgym.policy import Policy, Reply
+from agentgym.training.rollout.trajectory import Step, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What `env.step` returned, with the info as JSON-able data."""
+
+    chat: Chat
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: Mapping[str, Any]
+
+
+class Recording:
+    """An episode as far as it has been played.
+
+    Args:
+        spec: The spec of its env as JSON text.
+        seed: The seed of its reset.
+        chat: The first chat.
+        labels: What the trajectory is to say about itself.
+
+    Attributes:
+        chat: What the policy is to be shown next.
+        over: Whether the episode has ended.
+    """
+
+    def __init__(self, spec: str, seed: int, chat: Chat, labels: Mapping[str, Any] | None = None) -> None:
+        self.spec, self.seed, self.chat, self.labels = spec, seed, chat, dict(labels or {})
+        self._steps: list[Step] = []
+        self._terminated = self._truncated = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode has ended."""
+        return self._terminated or self._truncated
+
+    def add(self, reply: Reply, outcome: Outcome) -> None:
+        """Record a step."""
+        self._steps.append(Step(self.chat, reply, outcome.reward, outcome.info))
+        self.chat, self._terminated, self._truncated = outcome.chat, outcome.terminated, outcome.truncated
+
+    def trajectory(self, failure: str = "") -> Trajectory:
+        """What has been played.
+
+        Args:
+            failure: What broke, if the episode could not be played to its end; it is truncated then.
+        """
+        ends = self._terminated, self._truncated or bool(failure), self.labels, failure
+        return Trajectory(self.spec, self.seed, tuple(self._steps), self.chat, *ends)
+
+
+class Player:
+    """An env, and the policy that plays in it if that is not somewhere else.
+
+    Args:
+        env: An env made by `gymnasium.make` or `agentgym.make`.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        self.env = env
+        self._policy: Policy | None = None
+        self._chat = Chat()
+
+    def use(self, policy: Policy) -> None:
+        """Play with this policy from now on."""
+        self._policy = policy
+
+    def reset(self, seed: int) -> Chat:
+        """Begin an episode."""
+        self._chat = self.env.reset(seed=seed)[0]
+        return self._chat
+
+    def step(self, reply: Reply | None) -> tuple[Reply, Outcome]:
+        """Play a reply; with None, that of the player's own policy."""
+        if reply is None:
+            if self._policy is None:
+                raise RuntimeError("this player has no policy of its own: give it a reply")
+            (reply,) = self._policy([self._chat])
+        self._chat, reward, terminated, truncated, info = self.env.step(reply.text)
+        return reply, Outcome(self._chat, float(reward), terminated, truncated, plain(info))
+
+    def close(self) -> None:
+        """Close the env."""
+        self.env.close()
+
+
+class Episode(Recording):
+    """One episode under way, with its env.
+
+    Args:
+        env: An env made by `gymnasium.make` or `agentgym.make`; it is reset.
+        seed: The seed of the reset.
+        labels: What the trajectory is to say about itself.
+
+    Raises:
+        ValueError: The env has no spec, so its trajectory could not be replayed.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], seed: int, labels: Mapping[str, Any] | None = None) -> None:
+        spec = spec_of(env)
+        self.env, self._player = env, Player(env)
+        super().__init__(spec, seed, self._player.reset(seed), labels)
+
+    def play(self, reply: Reply) -> None:
+        """Play a reply."""
+        self.add(*self._player.step(reply))
+
+
+def spec_of(env: gymnasium.Env[Any, Any]) -> str:
+    """The spec of an env with its wrappers, as JSON text.
+
+    Raises:
+        ValueError: It has none.
+    """
+    if env.spec is None:
+        raise ValueError("an episode needs an env with a spec: make it with gymnasium.make or agentgym.make")
+    return str(env.spec.to_json())
+
+
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
+@cache
+def _names(kind: Any) -> list[str]:
+    return [item.name for item in fields(kind)]
+
+
+def plain(value: Any) -> Any:
+    """A part of an info as JSON-able data."""
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value]
+    kind: Any = type(value)
+    items: Iterable[tuple[str, Any]]
+    if is_dataclass(value):
+        items = [(name, getattr(value, name)) for name in _names(kind)]
+    elif isinstance(value, Mapping):
+        items = value.items()
+    else:
+        return value
+    # Most items are leaves, and this runs at every step, so they are not asked what else they might be.
+    return {name: item if type(item) in _LEAVES else plain(item) for name, item in items}

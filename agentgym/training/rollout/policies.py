@@ -1,0 +1,87 @@
+"""Policies by name, for the command line and for runs that have to be described in JSON."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
+from agentgym.oracles.control import Deficits
+from agentgym.oracles.policies import ScriptedPolicy
+from agentgym.policy import Policy
+from agentgym.registry import is_team
+from agentgym.world import check_float, check_int
+
+NAMES = ("control", "oracle", "noisy", "random")
+_MODEL = "config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyConfig:
+    """Which policy plays.
+
+    Attributes:
+        name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model, which plays its most probable tokens, or
+            `package.module:factory`, where `factory(env_id)` makes a policy.
+        seed: Seeds the scripted policies.
+        noise: The probability of an error of `noisy`.
+        deficits: What `control` lacks.
+    """
+
+    name: str = "control"
+    seed: int = 0
+    noise: float = 0.1
+    deficits: Deficits = field(default_factory=Deficits)
+
+    def __post_init__(self) -> None:
+        check_int("seed", self.seed, 0, 2**32 - 1)
+        check_float("noise", self.noise, 0.0, 1.0)
+        if self.name in NAMES or ":" in self.name or self._is_model():
+            return
+        if Path(self.name).is_dir():
+            raise ValueError(f"{self.name} holds no trained model: `agentgym train --out {self.name}` has to run to its end first")
+        choices = f"{', '.join(NAMES)}, package.module:factory, or the folder of a trained model"
+        raise ValueError(f"there is no policy {self.name!r}; policies: {choices}")
+
+    def make(self, env_id: str) -> Policy:
+        """The policy for a world or a team; a scripted one plays all agents of a team.
+
+        Raises:
+            ValueError: The factory cannot be imported, or the folder of a model cannot be read.
+        """
+        if self.name in NAMES:
+            scripted = self._scripted(env_id)
+            return TeamPolicy(env_id, scripted) if is_team(env_id) else scripted
+        if self._is_model():
+            return _load(self.name, (Path(self.name) / _MODEL).stat().st_mtime_ns)
+        return self._factory(env_id)
+
+    def _scripted(self, env_id: str) -> ScriptedPolicy:
+        if self.name == "control":
+            return ControlPolicy(env_id, self.deficits, self.seed)
+        if self.name == "noisy":
+            return NoisyPolicy(env_id, self.noise, self.seed)
+        return {"oracle": OraclePolicy, "random": RandomPolicy}[self.name](env_id, self.seed)
+
+    def _is_model(self) -> bool:
+        return (Path(self.name) / _MODEL).is_file()
+
+    def _factory(self, env_id: str) -> Policy:
+        module, _, name = self.name.partition(":")
+        try:
+            policy: Policy = getattr(importlib.import_module(module), name)(env_id)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"policy {self.name!r} cannot be imported ({error}); write package.module:factory") from error
+        return policy
+
+
+@lru_cache(maxsize=2)
+def _load(folder: str, written: int) -> Policy:
+    """The model in a folder, read once: an ablation asks for the policy anew in each episode."""
+    try:
+        from agentgym.training.rollout.models import load_policy  # noqa: PLC0415 - slow to import, and an extra
+    except ImportError as error:
+        raise ValueError(f"a trained model needs its extra: pip install 'agentgym[train]' ({error})") from error
+    return load_policy(Path(folder))

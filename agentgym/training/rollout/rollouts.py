@@ -1,0 +1,90 @@
+"""Playing episodes: one, or many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from agentgym.policy import Policy
+from agentgym.training.rollout.collector import Collector
+from agentgym.training.rollout.engines import EnvLike
+from agentgym.training.rollout.episode import Episode
+from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
+
+__all__ = ["Episode", "collect", "replay", "rollout"]
+
+
+def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None) -> Trajectory:
+    """Play one episode to its end.
+
+    Args:
+        env: An env made by `gymnasium.make` or `agentgym.make`.
+        policy: Replies to the chats.
+        seed: The seed of the reset.
+        labels: What the trajectory is to say about itself.
+
+    Raises:
+        ValueError: The env has no spec, so its trajectory could not be replayed.
+    """
+    episode = Episode(env, seed, labels)
+    while not episode.over:
+        (reply,) = policy([episode.chat])
+        episode.play(reply)
+    return episode.trajectory()
+
+
+def collect(
+    policy: Policy,
+    env: EnvLike,
+    seeds: Iterable[int],
+    num_envs: int = 32,
+    *,
+    log: TrajectoryLog | Path | None = None,
+    labels: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Iterator[Trajectory]:
+    """Play episodes, many at once; a finished one makes room for the next at once.
+
+    Args:
+        policy: Replies to all chats that wait for a reply together.
+        env: An id, a spec or a function that makes an env, as in `Collector`.
+        seeds: Each is played once.
+        num_envs: The most episodes that are played at once.
+        log: A file for the trajectories, from which an interrupted run goes on; as in `Collector.collect`.
+        labels: What the trajectories are to say about themselves.
+        **options: `engine`, `replicate` and `timeout`, as in `Collector`.
+
+    Yields:
+        Trajectories, as they end; failures of workers too, which say so.
+
+    Example:
+        >>> for trajectory in collect(policy, "ListWorld", range(100), engine="threads", timeout=60, log=Path("runs/list.jsonl")):
+        ...     print(trajectory.seed, trajectory.reward, trajectory.failure)
+    """
+    with Collector(env, num_envs, **options) as collector:
+        yield from collector.collect(policy, seeds, log, labels)
+
+
+def replay(trajectory: Trajectory) -> Trajectory:
+    """Play the replies of a trajectory again, in a new env of its spec: chats, rewards and labels come out afresh.
+
+    Raises:
+        ValueError: The episode goes on after the last reply, or ends before it; then the trajectory is not of this spec.
+    """
+    replies = iter([step.reply for step in trajectory.steps])
+
+    def again(chats: Any) -> list[Any]:
+        reply = next(replies, None)
+        if reply is None:
+            raise ValueError("the trajectory ends before its episode does: it was recorded with another spec or version")
+        return [reply for _ in chats]
+
+    env = gymnasium.make(EnvSpec.from_json(trajectory.spec))
+    played = rollout(env, again, trajectory.seed, trajectory.labels)
+    if next(replies, None) is not None:
+        raise ValueError("the episode ends before its trajectory does: it was recorded with another spec or version")
+    return played

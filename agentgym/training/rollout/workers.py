@@ -1,0 +1,185 @@
+"""Players elsewhere, in another process or an actor of Ray. What crosses the border grows with new text, never with the history."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from agentgym.messages import Chat, Message
+from agentgym.policy import Policy, Reply
+from agentgym.tools import Tool
+from agentgym.training.rollout.engines import GRACE, Answers, Engine, MakeEnv, Slot, ThreadSlot, describe
+from agentgym.training.rollout.episode import Outcome, Player
+
+News = tuple[int, tuple[Message, ...], tuple[Tool, ...] | None]
+"""A chat against the one before: how many messages stay, those that follow, and the tools if they are others."""
+
+
+class PlayerServer:
+    """The far end: a player that tells only what is new in a chat.
+
+    Args:
+        make_env: Makes the env; pickled by cloudpickle, as it may be a lambda.
+        number: Which of the slots it is.
+    """
+
+    def __init__(self, make_env: bytes, number: int) -> None:
+        self._player = Player(cloudpickle.loads(make_env)())
+        self._number = number
+        self._told = Chat()
+
+    def use(self, policy: bytes | Policy) -> None:
+        """Play with a copy of this policy; one that draws at random draws differently in each slot."""
+        copied: Any = cloudpickle.loads(policy) if isinstance(policy, bytes) else policy
+        if hasattr(copied, "reseed"):
+            copied.reseed(self._number)
+        self._player.use(copied)
+
+    def reset(self, seed: int) -> News:
+        """Begin an episode."""
+        self._told = Chat()
+        return self._news(self._player.reset(seed))
+
+    def step(self, text: str | None) -> tuple[Reply | None, News, float, bool, bool, Mapping[str, Any]]:
+        """Play a text, and send no reply back; or one of the own policy."""
+        reply, outcome = self._player.step(None if text is None else Reply(text))
+        ends = outcome.reward, outcome.terminated, outcome.truncated, outcome.info
+        return (reply if text is None else None), self._news(outcome.chat), *ends
+
+    def close(self) -> None:
+        """Close the env."""
+        self._player.close()
+
+    def _news(self, chat: Chat) -> News:
+        kept = chat.shared_prefix(self._told)
+        tools = None if chat.tools == self._told.tools else chat.tools
+        self._told = chat
+        return kept, tuple(chat.messages[kept:]), tools
+
+
+class PlayerClient:
+    """The near end: plays like a `Player`. A subclass fills `call` and `close`."""
+
+    def __init__(self) -> None:
+        self._chat = Chat()
+
+    def call(self, method: str, argument: Any) -> Any:
+        """Call a method of the `PlayerServer`."""
+        raise NotImplementedError
+
+    def use(self, policy: Any) -> None:
+        """Play with this policy from now on."""
+        self.call("use", policy)
+
+    def reset(self, seed: int) -> Chat:
+        """Begin an episode."""
+        self._chat = Chat()
+        return self._take_in(self.call("reset", seed))
+
+    def step(self, reply: Reply | None) -> tuple[Reply, Outcome]:
+        """Play a reply; with None, that of the player's own policy."""
+        played, news, *ends = self.call("step", None if reply is None else reply.text)
+        return (played if reply is None else reply), Outcome(self._take_in(news), *ends)
+
+    def _take_in(self, news: News) -> Chat:
+        kept, messages, tools = news
+        before = self._chat if kept == len(self._chat.messages) else Chat(tuple(self._chat.messages[:kept]))
+        self._chat = Chat(before.messages, self._chat.tools if tools is None else tools).add(*messages)
+        return self._chat
+
+
+class Processes(Engine):
+    """A process for each slot: for worlds that compute, and for tools that may crash or leak. A process that hangs is killed.
+
+    Args:
+        method: How processes start: `forkserver` (quick; the server is never forked from a process with threads), `spawn`, `fork`.
+    """
+
+    def __init__(self, method: str = "forkserver") -> None:
+        self._context = get_context(method)
+        if method == "forkserver":
+            self._context.set_forkserver_preload([__name__])
+
+    def share(self, policy: Policy) -> bytes:
+        """The policy as bytes, made once for all slots."""
+        return bytes(cloudpickle.dumps(policy))
+
+    def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
+        """Open a slot."""
+        near, far = self._context.Pipe()
+        process: Any = self._context.Process(  # type: ignore[attr-defined]
+            target=_serve, args=(far, cloudpickle.dumps(make_env), number), name=f"agentgym-slot-{number}", daemon=True
+        )
+        process.start()
+        far.close()
+        return ThreadSlot(lambda: _ProcessPlayer(near, process), number, answers, process.kill)
+
+
+class _ProcessPlayer(PlayerClient):
+    def __init__(self, connection: Connection, process: Any) -> None:
+        super().__init__()
+        self._connection, self._process = connection, process
+
+    def call(self, method: str, argument: Any) -> Any:
+        try:
+            self._connection.send((method, argument))
+            right, answer = self._connection.recv()
+        except (EOFError, OSError) as error:
+            self._process.join(GRACE)
+            raise WorkerDied(f"the worker process ended with exit code {self._process.exitcode}") from error
+        if right:
+            return answer
+        raise WorkerFailed(answer)
+
+    def close(self) -> None:
+        self._connection.close()  # the process reads the end of its input, closes its env and ends
+        self._process.join(GRACE)
+        self._process.kill()
+
+
+class WorkerDied(RuntimeError):
+    """The process or the actor of a player is gone."""
+
+
+class WorkerFailed(RuntimeError):
+    """An env or a policy raised an error elsewhere."""
+
+    def __str__(self) -> str:
+        return f"in a worker: {self.args[0]}"
+
+
+def _serve(connection: Connection, make_env: bytes, number: int) -> None:
+    follow_the_parent()
+    server: PlayerServer | None = None
+    try:
+        while True:
+            method, argument = connection.recv()
+            try:
+                server = server or PlayerServer(make_env, number)
+                answer = True, getattr(server, method)(argument)
+            except Exception as error:  # noqa: BLE001 - it is the other end that has to know
+                answer = False, describe(error)
+            connection.send(answer)
+    except EOFError:
+        if server is not None:
+            server.close()
+
+
+def follow_the_parent() -> None:
+    """Leave interrupts to the parent, and end with it even if it is killed: a worker would wait for ever, or go on alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+
+def _end_with_the_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
