@@ -1,6 +1,6 @@
 """Long-horizon text worlds for training and examining LLM agents, with the interface of Gymnasium."""
 
-from agentgym.step_info import Detail
+from agentgym.step_info import StepInfo
 from agentgym.env import Snapshot, ToolEnv, clone, tool_env
 from agentgym.messages import Chat, Content, Image, Message, ToolCall
 from agentgym.parsing import explain, parse, render
@@ -9,7 +9,7 @@ from agentgym.multi import aec_env, parallel_env
 from agentgym.registry import ARMS, STRATEGIES, make, register, resolve, spec, teams, worlds
 from agentgym.tokens import TokenCounter
 from agentgym.tools import Tool, ToolError, tool
-from agentgym.world import OneOf, World
+from agentgym.world import CallSet, World
 
 from agentgym import envs  # noqa: F401  # registers the worlds, so it comes last
 
@@ -18,15 +18,15 @@ __version__ = "0.1.0"
 __all__ = [
     "ARMS",
     "STRATEGIES",
+    "CallSet",
     "Chat",
     "Content",
-    "Detail",
     "Image",
     "Message",
-    "OneOf",
     "Policy",
     "Reply",
     "Snapshot",
+    "StepInfo",
     "TokenCounter",
     "Tool",
     "ToolCall",

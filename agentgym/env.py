@@ -15,7 +15,7 @@ from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, ToolCa
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.spaces import ActionSpace, ChatSpace
-from agentgym.step_info import Detail, NestedCall
+from agentgym.step_info import NestedCall, StepInfo
 from agentgym.tools import BoundTool, Tool, ToolError, Toolset, check_jsonable, echo, listed, tools_of
 from agentgym.world import World, check_bool, check_choice, check_int, load_world, make_config
 
@@ -26,7 +26,7 @@ MAX_ERROR_CHARS = 2_000
 """An error of a tool is cut to this length, whatever it repeats of the call."""
 
 
-_ONE_CALL = Detail(calls=1)
+_ONE_CALL = StepInfo(calls=1)
 _PROSE = f"error: {NO_CALL}"
 
 
@@ -158,7 +158,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             documentation = document_tools(schemas, self.dialect, self.most_calls)
             self._documentation = "\n\n".join((documentation, *self._notes))
 
-    # What a `Seat` of a team does otherwise.
+    # What a `AgentEnv` of a team does otherwise.
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """The tools of the world that are on offer."""
@@ -216,7 +216,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         elif world.prose_fails or not answers[0].text.startswith(_PROSE):
             self._failed_rounds += 1
         if ended := self._ended(world):
-            return self._end(Detail(len(reply.calls), errors, self._failed_rounds, ended, nested=self._take_nested()))
+            return self._end(StepInfo(len(reply.calls), errors, self._failed_rounds, ended, nested=self._take_nested()))
         return chat, 0.0, False, False, self._info(world, len(reply.calls), errors)
 
     def _parse(self, world: World[Any], action: str, turn: int) -> Message:
@@ -253,7 +253,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         Args:
             name: The tool.
             arguments: Its arguments.
-            nested: Whether the call is made from within a call of the reply being played; `Detail.nested` then lists it.
+            nested: Whether the call is made from within a call of the reply being played; `StepInfo.nested` then lists it.
 
         Raises:
             ResetNeeded: There is no running episode.
@@ -277,14 +277,14 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         """End the episode from outside, with the score that the world has now: what a step returns.
 
         Args:
-            reason: What `Detail.ended` is to say.
+            reason: What `StepInfo.ended` is to say.
 
         Raises:
             ResetNeeded: There is no running episode.
         """
         if self._world is None or self._over:
             raise ResetNeeded("there is no running episode to truncate: call reset() first")
-        return self._end(Detail(failed_rounds=self._failed_rounds, ended=reason))
+        return self._end(StepInfo(failed_rounds=self._failed_rounds, ended=reason))
 
     def _run(self, world: World[Any], tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]) -> str | Content:
         bound = tools.get(name)
@@ -307,7 +307,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             return "failed_rounds"
         return "max_turns" if world.max_turns is not None and world.turn >= world.max_turns else ""
 
-    def _end(self, detail: Detail) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+    def _end(self, detail: StepInfo) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         self._over = True
         score = float(self.world.score())
         detail = replace(detail, score=score, report=self.world.report() or None)
@@ -322,7 +322,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
         detail = _ONE_CALL
         if errors or calls != 1 or self._nested:
-            detail = Detail(calls, errors, self._failed_rounds, nested=self._take_nested())
+            detail = StepInfo(calls, errors, self._failed_rounds, nested=self._take_nested())
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
 
     def render(self) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Detail:
+class StepInfo:
     """What `info["detail"]` holds, in one object because Gymnasium's vector envs pay for every key.
 
     Attributes:

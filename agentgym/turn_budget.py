@@ -11,7 +11,7 @@ MAX_SLACK = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Budget:
+class TurnBudget:
     """How many turns an agent has: `ceil(budget_factor * T*) + budget_slack`, where T* is what an optimal policy needs.
 
     Attributes:

@@ -25,7 +25,7 @@ class World(Generic[ConfigT]):
     Attributes:
         Config: A frozen dataclass, the keyword arguments of `gymnasium.make`. It checks itself in `__post_init__`.
         parallel_calls: Whether one reply may hold several calls. Worlds whose optimal sets are over single calls say no.
-        labels_decide: Whether the labels of `judge` say if a reply is optimal; if not, `optimal_calls` does.
+        labels_decide: Whether the labels of `label_calls` say if a reply is optimal; if not, `optimal_calls` does.
         prose_fails: Whether a reply that does not try to call a tool counts as a failed round, as one does whose calls all fail.
         roles: The tools of each role in a team, by names of roles in small letters (`agentgym.multi`). Tools that none has are
             those of the first role. If there are no roles, what ends the task is for a `closer`, and the rest for an `actor`.
@@ -75,7 +75,7 @@ class World(Generic[ConfigT]):
         raise NotImplementedError
 
     def report(self) -> Mapping[str, Any]:
-        """What the researcher is told at the end of an episode (`Detail.report`), as JSON-able data; it may use what is hidden."""
+        """What the researcher is told at the end of an episode (`StepInfo.report`), JSON-able; it may use what is hidden."""
         return {}
 
     def toolsets(self) -> Sequence[object]:
@@ -87,7 +87,7 @@ class World(Generic[ConfigT]):
         return None
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """The configuration whose shortest solution takes about `steps` turns.
 
         Raises:
@@ -121,7 +121,7 @@ class World(Generic[ConfigT]):
         """Exactly the optimal next calls; empty if success is out of reach, None if optimality is not defined here."""
         return None
 
-    def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
+    def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
         """A function that labels the calls of the next reply after it was played, by the moment before; None where a call is
         optimal or not, and no more is to be said. Where `labels_decide`, a reply is optimal if some label is `optimal` and the
         rest are that or `neutral`.
@@ -135,7 +135,7 @@ class World(Generic[ConfigT]):
     # What classical agents, which take numbers in place of text, need besides (`agentgym.wrappers.discrete`). These too depend on
     # nothing hidden, but for the configuration, which says how long they are: a world read from text has to be given it.
 
-    def menu(self) -> Sequence[ToolCall]:
+    def action_catalog(self) -> Sequence[ToolCall]:
         """Every call that this configuration can ask for, in an order and number that depend on the configuration alone.
 
         A place that stands for nothing yet (a node that has not been shown) holds a call that is refused.
@@ -173,7 +173,7 @@ class World(Generic[ConfigT]):
         return self.max_turns - self.turn
 
 
-class OneOf(Sequence[ToolCall]):
+class CallSet(Sequence[ToolCall]):
     """Calls of one tool that differ in one argument, without a `ToolCall` for each; membership takes O(1)."""
 
     def __init__(self, name: str, argument: str, values: Collection[Any]) -> None:
@@ -193,7 +193,7 @@ class OneOf(Sequence[ToolCall]):
     def __getitem__(self, index: Any) -> Any:
         values = list(self._values)[index]
         if isinstance(index, slice):
-            return OneOf(self._name, self._argument, values)
+            return CallSet(self._name, self._argument, values)
         return ToolCall(self._name, {self._argument: values})
 
     def __len__(self) -> int:

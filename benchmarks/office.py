@@ -111,10 +111,10 @@ def show_copies(names: list[str], made: float) -> None:
     for filled in (0, 1_000):
         office = Office(names)
         for k in range(filled):
-            office.desk.files.write(f"{k % 50}/{k}.txt", f"{k}" * 100)
+            office.context.files.write(f"{k % 50}/{k}.txt", f"{k}" * 100)
         if filled and "google_cloud" in names:
             cloud: Any = office.get(server_class("google_cloud"))
-            cloud.log_all("app", [(office.desk.clock.now(), "INFO", {"number": k}) for k in range(filled)])
+            cloud.log_all("app", [(office.context.clock.now(), "INFO", {"number": k}) for k in range(filled)])
         copied = statistics.median(milliseconds(lambda _, office=office: copy.deepcopy(office).close(), 50))
         pickled = statistics.median(milliseconds(lambda _, office=office: pickle.loads(pickle.dumps(office)).close(), 50))
         size = len(pickle.dumps(office)) / 1024
@@ -154,7 +154,7 @@ Calls = dict[str, tuple[float, Arguments]]
 
 def filesystem(server: Any) -> Calls:
     """Small text files."""
-    server.desk.files.write("a.txt", "line\n" * 200)
+    server.context.files.write("a.txt", "line\n" * 200)
     return {
         "read_text_file": (CALL_MS, lambda k: {"path": "a.txt"}),
         "write_file": (CALL_MS, lambda k: {"path": f"{k}.txt", "content": "line\n" * 200}),
@@ -179,7 +179,7 @@ def pdf_tools(server: Any) -> Calls:
     writer, held = PdfWriter(), io.BytesIO()
     writer.add_blank_page(200, 200)
     writer.write(held)
-    server.desk.files.write("a.pdf", held.getvalue())
+    server.context.files.write("a.pdf", held.getvalue())
     return {"get_pdf_info": (CALL_MS, lambda k: {"pdf_file_path": "a.pdf"})}
 
 
@@ -241,7 +241,7 @@ def canvas(server: Any) -> Calls:
 def google_cloud(server: Any) -> Calls:
     """A bucket, a log and a table of a thousand rows."""
     server.add_bucket("box")
-    server.desk.files.write("a.csv", "x,y\n" * 1000)
+    server.context.files.write("a.csv", "x,y\n" * 1000)
     up = {"bucket_name": "box", "source_file_path": "a.csv"}
     calls: Calls = {
         "storage_upload_file": (CALL_MS, lambda k: {**up, "destination_blob_name": f"{k}.csv"}),

@@ -15,18 +15,18 @@ from agentgym.oracles import HistoryOracle, PlanOracle, StateOracle
 from agentgym.stages import Stage
 from agentgym.wrappers import (
     AnyOf,
-    Budget,
     ClearThinking,
     ClearToolResults,
     Compaction,
     ContextAwareness,
+    ContextBudget,
     ContextWrapper,
-    Fraction,
     MemoryTool,
     Tokens,
     ToolUses,
     Trim,
     Turns,
+    WindowFraction,
 )
 
 Env = gymnasium.Env[Chat, str]
@@ -157,7 +157,7 @@ replies = st.builds(
     st.sampled_from(["", "I go on. ", "word " * 60]),
     st.lists(calls, max_size=3),
 )
-token_triggers = st.builds(Tokens, st.integers(200, 900)) | st.builds(Fraction, st.sampled_from([0.3, 0.5, 0.75, 1.0]))
+token_triggers = st.builds(Tokens, st.integers(200, 900)) | st.builds(WindowFraction, st.sampled_from([0.3, 0.5, 0.75, 1.0]))
 triggers = (
     token_triggers
     | st.builds(ToolUses, st.integers(2, 9))
@@ -185,7 +185,7 @@ STRATEGIES: dict[type[ContextWrapper], st.SearchStrategy[dict[str, Any]]] = {
             "summarizer": st.sampled_from(["policy", "policy", "rules"]),
         }
     ),
-    Trim: st.fixed_dictionaries({"target": st.builds(Fraction, st.sampled_from([0.4, 0.75, 1.0]))}),
+    Trim: st.fixed_dictionaries({"target": st.builds(WindowFraction, st.sampled_from([0.4, 0.75, 1.0]))}),
     ContextAwareness: st.fixed_dictionaries({"latest_only": st.booleans()}),
 }
 
@@ -218,7 +218,7 @@ class Stack:
         """The env."""
         env = probe(self.bare())
         for place, (strategy, options) in enumerate(self.layers):
-            budget = Budget(self.window, self.reserve, "heuristic") if place == 0 else None
+            budget = ContextBudget(self.window, self.reserve, "heuristic") if place == 0 else None
             env = strategy(env, budget=budget, **options)
         return env
 

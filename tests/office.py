@@ -68,20 +68,20 @@ def call(tool: str, **arguments: Any) -> Change:
 
 
 def file_of(path: str, data: bytes | str) -> Change:
-    return lambda world: world.office.desk.files.write(path, data)
+    return lambda world: world.office.context.files.write(path, data)
 
 
 def no_file(path: str) -> Change:
-    return lambda world: world.office.desk.files.remove(path)
+    return lambda world: world.office.context.files.remove(path)
 
 
 def folder_at(path: str) -> Change:
     """A directory in place of a file."""
-    return lambda world: (world.office.desk.files.remove(path), world.office.desk.files.mkdir(path))
+    return lambda world: (world.office.context.files.remove(path), world.office.context.files.mkdir(path))
 
 
 def table_of(world: Any, path: str) -> Rows:
-    return list(csv.reader(io.StringIO(world.office.desk.files.read_text(path))))
+    return list(csv.reader(io.StringIO(world.office.context.files.read_text(path))))
 
 
 def csv_text(rows: Rows, **form: Any) -> str:
@@ -92,7 +92,7 @@ def csv_text(rows: Rows, **form: Any) -> str:
 
 def in_csv(path: str, change: Callable[[Rows], Rows], **form: Any) -> Change:
     """Rewrite a CSV file with other rows, or in another form."""
-    return lambda world: world.office.desk.files.write(path, csv_text(change(table_of(world, path)), **form))
+    return lambda world: world.office.context.files.write(path, csv_text(change(table_of(world, path)), **form))
 
 
 def one_cell(row: int, column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Rows]:

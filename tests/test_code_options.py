@@ -67,17 +67,17 @@ def test_documents_fit_the_menu() -> None:
         for operations in (0, 1, 9):
             world = generated(seed, operations=operations, weights={"conditional": 1, "arithmetic": 2}, **options)
             assert len(world.files()) <= world.config.most_documents
-            assert len(world.menu()) == world.config.most_documents + 1
+            assert len(world.action_catalog()) == world.config.most_documents + 1
             assert world.features().shape == (2 * world.config.most_documents + 2,)
-            assert world.menu()[0] == ToolCall("read_document", {"file_id": "main.py"})
+            assert world.action_catalog()[0] == ToolCall("read_document", {"file_id": "main.py"})
 
 
 @pytest.mark.parametrize("steps", [2, 10, 30, 100, 400])
 def test_at_horizon_gives_tasks_that_take_about_that_many_turns(steps: int) -> None:
-    turns = [generated(seed, **CodeWorld.at_horizon(steps)).graph.needed + 1 for seed in range(40)]
+    turns = [generated(seed, **CodeWorld.config_for_horizon(steps)).graph.needed + 1 for seed in range(40)]
     assert steps * 0.85 - 1 < sum(turns) / len(turns) < steps * 1.15 + 1
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[2, "):
-        CodeWorld.at_horizon(1)
+        CodeWorld.config_for_horizon(1)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import agentgym
 from agentgym import make, tool_env
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
-from agentgym.oracles.policies import Reading
+from agentgym.oracles.policies import ParsedChat
 from agentgym.training.rollout.rollouts import rollout
 from tests.test_registry_laws import compare
 
@@ -228,10 +228,10 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(options: dict[str
         noisy = NoisyPolicy("CodeWorld", 0.3, seed)
         while not tool_env(env).over:
             hidden: Any = tool_env(env).world
-            seen: Any = reader.recall(Reading.of(chat))
+            seen: Any = reader.recall(ParsedChat.of(chat))
             seen.config = hidden.config
             compare(hidden, seen)
-            told = reader.recall(Reading(Reading.of(chat).task, (), {"state": hidden.state()}))
+            told = reader.recall(ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()}))
             told.config = hidden.config
             compare(hidden, told)
             compared += 1

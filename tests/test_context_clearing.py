@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentgym.wrappers import ClearThinking, ClearToolResults, Fraction, Tokens, ToolUses, Trim, Turns
+from agentgym.wrappers import ClearThinking, ClearToolResults, Tokens, ToolUses, Trim, Turns, WindowFraction
 from agentgym.wrappers.clearing import PLACEHOLDER
 from tests.context_checks import Checked, episode
 from tests.context_worlds import call, read
@@ -86,7 +86,7 @@ def test_a_gain_that_is_too_small_is_left() -> None:
 
 
 def test_a_thousand_calls_in_one_reply_have_a_result_each() -> None:
-    checked = episode((ClearToolResults, {"trigger": Fraction(0.5)}), (Trim, {}), window=20_000)
+    checked = episode((ClearToolResults, {"trigger": WindowFraction(0.5)}), (Trim, {}), window=20_000)
     checked.play([read(0, 5) * 300, read(1), read(2)])
     assert len([message for message in checked.log if message.id.startswith("1:")]) == 301
     assert "at most 128 calls" in checked.log[-5].text

@@ -16,11 +16,11 @@ import pytest
 from agentgym import Chat, Message, Reply, ToolCall, ToolEnv, ToolError, World, render, tool
 from agentgym.prompts import SUMMARY_REQUEST
 from agentgym.wrappers import (
-    Budget,
     ClearThinking,
     ClearToolResults,
     Compaction,
     ContextAwareness,
+    ContextBudget,
     MemoryTool,
     ProgrammaticTools,
     Trim,
@@ -167,10 +167,10 @@ class HonestReader:
         return render(ToolCall("run_python", {"code": code}), "json")
 
 
-BUDGET = Budget(4_000, 200)
+BUDGET = ContextBudget(4_000, 200)
 
 
-def archive(*names: str, budget: Budget = BUDGET) -> Env:
+def archive(*names: str, budget: ContextBudget = BUDGET) -> Env:
     env: Env = ToolEnv(Archive)
     inside: dict[str, Any] = {"memory": MemoryTool, "programmatic": ProgrammaticTools}
     for name in names:
@@ -188,7 +188,7 @@ def archive(*names: str, budget: Budget = BUDGET) -> Env:
     return env
 
 
-def play(*names: str, budget: Budget = BUDGET, seed: int = 0) -> tuple[float, int, list[Any]]:
+def play(*names: str, budget: ContextBudget = BUDGET, seed: int = 0) -> tuple[float, int, list[Any]]:
     """The score, the number of replies and the records of an episode."""
     env = archive(*names, budget=budget)
     policy = HonestReader()
@@ -202,7 +202,7 @@ def play(*names: str, budget: Budget = BUDGET, seed: int = 0) -> tuple[float, in
 
 
 def test_the_agent_can_do_the_task_if_it_sees_everything() -> None:
-    score, replies, records = play(budget=Budget(100_000))
+    score, replies, records = play(budget=ContextBudget(100_000))
     assert score == 1.0
     assert replies == PAGES + 1
     assert records[-1].tokens > 4 * BUDGET.window, "the task does not fit the small window"

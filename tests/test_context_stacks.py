@@ -17,14 +17,14 @@ from agentgym.training.rollout.rollouts import replay, rollout
 from agentgym.training.rollout.token_usage import usage
 from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.wrappers import (
-    Budget,
     ClearThinking,
     ClearToolResults,
     Compaction,
     ContextAwareness,
-    Fraction,
+    ContextBudget,
     MemoryTool,
     Trim,
+    WindowFraction,
 )
 from tests.context_checks import check_form
 from tests.context_worlds import Env, ToolBox
@@ -62,11 +62,11 @@ def test_history_and_examples_go_inside_too() -> None:
 
 
 def test_the_innermost_strategy_sets_the_budget_of_all() -> None:
-    env = Compaction(ClearToolResults(ToolEnv(ToolBox), Budget(5_000)))
-    assert env.view.budget == Budget(5_000)
-    assert Compaction(ToolEnv(ToolBox)).view.budget == Budget(128_000, 0, "cl100k_base")
+    env = Compaction(ClearToolResults(ToolEnv(ToolBox), ContextBudget(5_000)))
+    assert env.view.budget == ContextBudget(5_000)
+    assert Compaction(ToolEnv(ToolBox)).view.budget == ContextBudget(128_000, 0, "cl100k_base")
     with pytest.raises(ValueError, match=r"Compaction has Budget.*9000.*but ClearToolResults inside it has Budget.*5000"):
-        Compaction(ClearToolResults(ToolEnv(ToolBox), Budget(5_000)), Budget(9_000))
+        Compaction(ClearToolResults(ToolEnv(ToolBox), ContextBudget(5_000)), ContextBudget(9_000))
 
 
 class Shout(gymnasium.ObservationWrapper[Chat, str, Chat]):
@@ -95,7 +95,7 @@ def test_a_spec_with_strategies_is_json(context: str) -> None:
     assert first == again.reset(seed=3)[0]
     for layer in layers(again):
         if isinstance(layer, ClearToolResults):
-            assert (layer.trigger, layer.keep, layer.view.budget) == (Fraction(0.5), 2, Budget(6_000, 100))
+            assert (layer.trigger, layer.keep, layer.view.budget) == (WindowFraction(0.5), 2, ContextBudget(6_000, 100))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_with_room_enough_the_oracle_policy_solves_every_world(env_id: str, cont
 @pytest.mark.parametrize("env_id", spread("the_oracle_policy_su", IDS))
 def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     """With compaction it solves what does not fit the window."""
-    sizes = next(entry.world for entry in worlds() if entry.id == env_id).at_horizon(64)
+    sizes = next(entry.world for entry in worlds() if entry.id == env_id).config_for_horizon(64)
     # What does not fit beside the newest results is trimmed before it can be summed up: the window has to hold a few of them.
     steps = rollout(make(env_id, window=10**6, **sizes), OraclePolicy(env_id), 0).steps
     room = max(2_000, 6 * max(step.info["context"]["appended"] for step in steps))

@@ -12,16 +12,16 @@ from agentgym import Chat, ToolEnv
 from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.wrappers import (
     AnyOf,
-    Budget,
     ClearThinking,
     ClearToolResults,
     Compaction,
     ContextAwareness,
-    Fraction,
+    ContextBudget,
     Tokens,
     ToolUses,
     Trim,
     Turns,
+    WindowFraction,
 )
 from agentgym.wrappers.budget import Load, read_budget, read_trigger
 from agentgym.wrappers.compaction import summarize_by_rules
@@ -125,7 +125,7 @@ def test_the_summary_by_rules_says_what_was_called_and_found() -> None:
 
 
 def test_the_oldest_turns_go_down_to_the_target() -> None:
-    checked = episode((Trim, {"target": Fraction(0.5)}), window=1_600)
+    checked = episode((Trim, {"target": WindowFraction(0.5)}), window=1_600)
     while not checked.info["context"].edits:
         checked.play([read(0, 40)])
     assert checked.info["context"].tokens <= 800
@@ -164,7 +164,7 @@ def test_a_task_that_does_not_fit_ends_the_episode_before_it_is_played() -> None
 
 
 def test_a_reply_that_does_not_fit_ends_the_episode_with_the_score_so_far() -> None:
-    env: Any = Trim(ToolEnv(ToolBox), Budget(1_000, counter="heuristic"))
+    env: Any = Trim(ToolEnv(ToolBox), ContextBudget(1_000, counter="heuristic"))
     env.reset(seed=0)
     env.step(read(0))
     *_, terminated, truncated, info = env.step("much too long " * 2_000 + read(1))
@@ -210,7 +210,7 @@ def test_the_number_is_true_for_every_size() -> None:
 
 def test_a_window_without_room_for_the_line_is_refused() -> None:
     with pytest.raises(ValueError, match="a usable window of 20 tokens has no room for the usage line"):
-        ContextAwareness(ToolEnv(ToolBox), Budget(20, counter="heuristic"))
+        ContextAwareness(ToolEnv(ToolBox), ContextBudget(20, counter="heuristic"))
 
 
 # Triggers, budgets, order.
@@ -221,8 +221,8 @@ def test_triggers_fire_exactly_at_their_number() -> None:
     fires = {
         Tokens(75): True,
         Tokens(76): False,
-        Fraction(0.75): True,
-        Fraction(0.76): False,
+        WindowFraction(0.75): True,
+        WindowFraction(0.76): False,
         ToolUses(3): True,
         ToolUses(4): False,
         Turns(2): True,
@@ -232,23 +232,23 @@ def test_triggers_fire_exactly_at_their_number() -> None:
         assert (trigger.level(load) >= 1) == fired, trigger  # type: ignore[attr-defined]
     assert AnyOf((Tokens(76), Turns(2))).level(load) >= 1 > AnyOf((Tokens(76), Turns(3))).level(load)
     tenth = Load(tokens=3, usable=30, tool_uses=0, turns=0)
-    assert Fraction(0.1).level(tenth) == 1, "0.1 * 30 is 3, whatever floats make of it"
+    assert WindowFraction(0.1).level(tenth) == 1, "0.1 * 30 is 3, whatever floats make of it"
 
 
 @pytest.mark.parametrize(
     ("make_it", "message"),
     [
         (lambda: Tokens(0), "tokens must be an integer in"),
-        (lambda: Fraction(1.5), "fraction must be a number in"),
-        (lambda: Fraction(1), None),
+        (lambda: WindowFraction(1.5), "fraction must be a number in"),
+        (lambda: WindowFraction(1), None),
         (lambda: AnyOf(()), "AnyOf needs at least one trigger"),
         (lambda: read_trigger("trigger", 100_000), r"trigger must be Tokens\(n\), Fraction\(x\).*got 100000"),
         (lambda: read_trigger("trigger", {"token": 3}), "trigger must be Tokens"),
         (lambda: read_budget(4_000), r"budget must be a Budget\(window=.*got 4000"),
         (lambda: read_budget({"size": 4}), "budget must be a Budget"),
-        (lambda: Budget(0), "window must be an integer in"),
-        (lambda: Budget(100, 100), r"reserve_output must be an integer in \[0, 99\]"),
-        (lambda: Budget(100, counter="gpt-4"), "there is no token counter 'gpt-4'.*write cl100k_base, heuristic or"),
+        (lambda: ContextBudget(0), "window must be an integer in"),
+        (lambda: ContextBudget(100, 100), r"reserve_output must be an integer in \[0, 99\]"),
+        (lambda: ContextBudget(100, counter="gpt-4"), "there is no token counter 'gpt-4'.*write cl100k_base, heuristic or"),
         (lambda: ClearToolResults(ToolEnv(ToolBox), ratio=0.5, target=Tokens(5)), "two ways to say how much goes"),
         (lambda: ClearToolResults(ToolEnv(ToolBox), exclude="read"), "exclude must be a list of tools"),
         (lambda: ClearToolResults(ToolEnv(ToolBox), keep=-1), "keep must be an integer"),

@@ -16,11 +16,11 @@ from gymnasium.utils.env_checker import check_env
 import agentgym
 from agentgym import clone, make, tool_env
 from agentgym.oracles import RandomPolicy
-from agentgym.oracles.policies import Reading
+from agentgym.oracles.policies import ParsedChat
 from agentgym.wrappers.discrete import DiscreteActions, FeatureObservations
 
 CASES: list[Any] = [
-    *((entry.world.__name__, {}) for entry in agentgym.worlds() if entry.world.menu is not agentgym.World.menu),
+    *((entry.world.__name__, {}) for entry in agentgym.worlds() if entry.world.action_catalog is not agentgym.World.action_catalog),
     ("ListWorld", {"items": 1, "removals": 0}),
     ("ListWorld", {"items": 7, "removals": 7, "dialect": "json"}),
     ("ListWorld", {"items": 12, "removals": 5, "duplicates": True}),
@@ -90,7 +90,7 @@ def test_shapes_are_those_of_the_configuration(env_id: str, options: dict[str, A
     env = numbers(env_id, **options)
     for seed in range(20):
         for features in walk(env, seed, legal=seed % 2 == 0):
-            assert len(env.world_env.world.menu()) == env.action_space.n
+            assert len(env.world_env.world.action_catalog()) == env.action_space.n
             assert features in env.observation_space
 
 
@@ -103,12 +103,12 @@ def test_features_are_functions_of_what_was_shown(env_id: str, options: dict[str
         for features in walk(env, seed, legal=seed % 2 == 0):
             if env.world_env.over:
                 break
-            hidden, seen = env.world_env.world, policy.recall(Reading.of(env.world_env.chat))
+            hidden, seen = env.world_env.world, policy.recall(ParsedChat.of(env.world_env.chat))
             seen.config = hidden.config
             np.testing.assert_array_equal(seen.features(), features)
-            assert list(seen.menu()) == list(hidden.menu())
+            assert list(seen.action_catalog()) == list(hidden.action_catalog())
             before = pickle.dumps(hidden)
-            hidden.features(), hidden.menu(), masks(env)
+            hidden.features(), hidden.action_catalog(), masks(env)
             assert pickle.dumps(hidden) == before, "asking changes nothing"
 
 
@@ -140,19 +140,19 @@ def test_a_choice_that_is_not_in_the_menu_is_refused(choice: Any) -> None:
 
 
 def test_the_menus() -> None:
-    def menu(env_id: str, **options: Any) -> list[str]:
+    def action_catalog(env_id: str, **options: Any) -> list[str]:
         env = numbers(env_id, **options)
         env.reset(seed=1)
-        return [json.dumps([call.name, *call.arguments.values()]) for call in env.world_env.world.menu()]
+        return [json.dumps([call.name, *call.arguments.values()]) for call in env.world_env.world.action_catalog()]
 
-    assert menu("GridWorld") == ['["up"]', '["down"]', '["left"]', '["right"]', '["done"]']
-    assert menu("ListWorld", items=3, removals=1) == ['["pop", 0]', '["pop", 1]', '["pop", 2]', '["done"]']
+    assert action_catalog("GridWorld") == ['["up"]', '["down"]', '["left"]', '["right"]', '["done"]']
+    assert action_catalog("ListWorld", items=3, removals=1) == ['["pop", 0]', '["pop", 1]', '["pop", 2]', '["done"]']
     env = numbers("TreeWorld", nodes=3, revealed=0)
     env.reset(seed=1)
     (root,) = env.world_env.world.known
     asked = [f'["get_children", "{node}"]' for node in (root, "", "")]
     reported = [f'["found", "{node}"]' for node in (root, "", "")]
-    assert menu("TreeWorld", nodes=3, revealed=0) == [*asked, *reported, '["unreachable"]']
+    assert action_catalog("TreeWorld", nodes=3, revealed=0) == [*asked, *reported, '["unreachable"]']
 
 
 def test_the_features_of_a_list() -> None:
@@ -219,7 +219,7 @@ def test_a_spec_in_json_rebuilds_the_stack(env_id: str, options: dict[str, Any])
 
 def test_a_world_without_a_menu_says_so() -> None:
     with pytest.raises(NotImplementedError):
-        agentgym.World({}, 0).menu()
+        agentgym.World({}, 0).action_catalog()
     with pytest.raises(NotImplementedError):
         agentgym.World({}, 0).features()
 

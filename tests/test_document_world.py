@@ -20,7 +20,7 @@ from agentgym import ToolCall, make, render, tool_env
 from agentgym.envs.lore.document_world import DocumentWorld
 from agentgym.envs.lore.graph import Graph
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
-from agentgym.oracles.policies import Reading
+from agentgym.oracles.policies import ParsedChat
 from agentgym.training.rollout.rollouts import rollout
 from tests.test_registry_laws import compare
 
@@ -225,10 +225,10 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(options: dict[str
         noisy = NoisyPolicy("DocumentWorld", 0.2, seed)
         while not tool_env(env).over:
             hidden: Any = tool_env(env).world
-            seen: Any = reader.recall(Reading.of(chat))
+            seen: Any = reader.recall(ParsedChat.of(chat))
             seen.config = hidden.config
             compare(hidden, seen)
-            told = reader.recall(Reading(Reading.of(chat).task, (), {"state": hidden.state()}))
+            told = reader.recall(ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()}))
             told.config = hidden.config
             assert (told.state(), told.subtask(True)) == (hidden.state(), hidden.subtask(True))
             assert list(told.optimal_calls() or ()) == list(hidden.optimal_calls())

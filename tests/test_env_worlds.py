@@ -63,7 +63,7 @@ class JarWorld(World[Config]):
     def optimal_calls(self) -> Sequence[ToolCall]:
         return (ToolCall("take", {"colour": "red"}),) * bool(self.red)
 
-    def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
+    def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         red = self.red
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:
@@ -82,7 +82,7 @@ class Plain(JarWorld):
     prose_fails = World.prose_fails
     max_failed_rounds = World.max_failed_rounds
 
-    def judge(self) -> None:
+    def label_calls(self) -> None:
         return None
 
     def report(self) -> Mapping[str, Any]:

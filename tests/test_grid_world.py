@@ -364,7 +364,7 @@ def test_a_board_of_one_cell_is_solved_by_done() -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 9, 60])
 def test_at_horizon_gives_instances_that_take_that_many_turns_where_no_hole_is_in_the_way(steps: int) -> None:
-    env = start("GridWorld", hole_density=0.0, **GridWorld.at_horizon(steps))
+    env = start("GridWorld", hole_density=0.0, **GridWorld.config_for_horizon(steps))
     outcome = play_optimally(env)
     assert (outcome.reward, outcome.turn) == (1.0, steps)
 
@@ -387,4 +387,4 @@ def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options:
 @pytest.mark.parametrize("steps", [0, 4_000])
 def test_at_horizon_refuses_what_no_configuration_takes(steps: int) -> None:
     with pytest.raises(ValueError, match=rf"horizon must be an integer in \[1, 3999\], got {steps}"):
-        GridWorld.at_horizon(steps)
+        GridWorld.config_for_horizon(steps)

@@ -15,7 +15,7 @@ from agentgym import Chat, Reply, ToolCall, make, render
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.evaluation.plots import plot_revisits, revisits_figure
-from agentgym.training.papers.gsm_agent import Outcome, metrics, outcome, summary, timed
+from agentgym.training.papers.gsm_agent import SearchResult, metrics, outcome, summary, timed
 from agentgym.training.papers.reasoning_graph import Path, ReasoningGraph, figures, graph_of, graph_summary, paths_of
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
@@ -98,7 +98,7 @@ def test_outcomes_by_hand() -> None:
     log = [look(1, "a", "x"), look(1, "b"), look(3, "a")]
     steps = step(1, ids=(1, 2, 3)), step(2, "I think I am done.", (1, 1), calls=0), step(3, ids=(1,)), step(4, "#### 5", (1,) * 10)
     found = outcome(episode(*steps, log=log, answer="#### 5", wanted=["a", "b"], seconds=2.5))
-    assert found == Outcome(False, 2, 2.5, True, 1.0, 1.0, True, 1, 4.0, 16.0)
+    assert found == SearchResult(False, 2, 2.5, True, 1.0, 1.0, True, 1, 4.0, 16.0)
     assert outcome(episode(*steps, log=log, answer="5", wanted=["a", "b"], early=2)).early_stops == 3
     lost = outcome(episode(step(1, "no"), log=[look(1, "a")], answer=None, wanted=["a", "b"]))
     assert (lost.complete, lost.followed_format, lost.success) == (False, False, False)
@@ -125,9 +125,9 @@ def test_what_is_not_of_this_world_is_refused() -> None:
 
 
 def test_means_are_those_of_the_tables() -> None:
-    one = Outcome(True, 2, 1.0, True, 3.0, 1.0, True, 0, 100.0, 150.0)
-    two = Outcome(False, 4, 3.0, False, nan, nan, True, 2, 400.0, 400.0)
-    none = Outcome(False, 0, 2.0, False, nan, nan, False, 1, 0.0, 50.0)
+    one = SearchResult(True, 2, 1.0, True, 3.0, 1.0, True, 0, 100.0, 150.0)
+    two = SearchResult(False, 4, 3.0, False, nan, nan, True, 2, 400.0, 400.0)
+    none = SearchResult(False, 0, 2.0, False, nan, nan, False, 1, 0.0, 50.0)
     found = metrics([one, two, none])
     assert (found.Acc, found.SR, found.Dur, found.SC) == pytest.approx((1 / 3, 2, 2, 1 / 3))
     assert (found.ER, found.ER_turns, found.FF, found.PremT) == pytest.approx((3, 1, 2 / 3, 1))

@@ -331,7 +331,7 @@ def test_with_duplicates_several_calls_are_optimal_in_some_states() -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 17, 300])
 def test_at_horizon_gives_instances_that_take_that_many_turns(steps: int) -> None:
-    env = start("ListWorld", **ListWorld.at_horizon(steps))
+    env = start("ListWorld", **ListWorld.config_for_horizon(steps))
     outcome = play_optimally(env)
     assert (outcome.reward, outcome.turn) == (1.0, steps)
 
@@ -339,4 +339,4 @@ def test_at_horizon_gives_instances_that_take_that_many_turns(steps: int) -> Non
 @pytest.mark.parametrize("steps", [0, 5_001, 2.0])
 def test_at_horizon_refuses_what_no_configuration_takes(steps: int) -> None:
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[1, 5000\], got " + str(steps)):
-        ListWorld.at_horizon(steps)
+        ListWorld.config_for_horizon(steps)

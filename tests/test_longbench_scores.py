@@ -261,11 +261,11 @@ def test_a_page_that_was_cut_was_not_read() -> None:
 
 @pytest.mark.parametrize("steps", [2, 3, 4, 64])
 def test_at_horizon_gives_questions_that_take_that_many_turns(steps: int) -> None:
-    world = LongContextQA(QAConfig(**LongContextQA.at_horizon(steps), budget_factor=1.0, budget_slack=0), 3)
+    world = LongContextQA(QAConfig(**LongContextQA.config_for_horizon(steps), budget_factor=1.0, budget_slack=0), 3)
     world.generate()
     assert world.max_turns == steps
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[2, 10001\], got 1"):
-        LongContextQA.at_horizon(1)
+        LongContextQA.config_for_horizon(1)
 
 
 def test_short_logs_that_isolate_are_drawn_until_one_does() -> None:
@@ -281,11 +281,11 @@ def test_menu_features_and_texts_of_other_worlds() -> None:
     env = tool_env(make("LongContextQA"))
     env.reset(seed=1)
     world: Any = env.world
-    assert len(world.menu()) == 5
+    assert len(world.action_catalog()) == 5
     assert world.features().shape == (9,)
-    assert render(world.menu()[0])
+    assert render(world.action_catalog()[0])
     with pytest.raises(ValueError, match="does not tell the number of pages; a menu needs rounds and length=0"):
-        LongContextQA(QAConfig(length=5_000), 0).menu()
+        LongContextQA(QAConfig(length=5_000), 0).action_catalog()
     for bad in ("", "The question: what?\nTurn budget: 3"):
         with pytest.raises(ValueError, match="this is not a task of LongContextQA"):
             LongContextQA.read_task(bad)

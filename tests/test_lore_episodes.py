@@ -13,7 +13,7 @@ import agentgym
 from agentgym import ToolCall, make, render, tool_env
 from agentgym.envs.lore.document_world import DocumentWorld
 from agentgym.oracles import OraclePolicy
-from agentgym.oracles.policies import Reading
+from agentgym.oracles.policies import ParsedChat
 from agentgym.training.papers.lore import accuracy, outcome, wilson
 from agentgym.training.rollout.rollouts import rollout
 
@@ -260,10 +260,10 @@ def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options:
 
 @pytest.mark.parametrize("steps", [2, 30, 400])
 def test_at_horizon_gives_tasks_that_take_about_that_many_turns(steps: int) -> None:
-    turns = [generated(seed, **DocumentWorld.at_horizon(steps)).graph.needed + 1 for seed in range(30)]
+    turns = [generated(seed, **DocumentWorld.config_for_horizon(steps)).graph.needed + 1 for seed in range(30)]
     assert steps * 0.85 - 1 < sum(turns) / len(turns) < steps * 1.15 + 1
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[2, "):
-        DocumentWorld.at_horizon(1)
+        DocumentWorld.config_for_horizon(1)
 
 
 def test_a_scripted_policy_is_given_what_the_world_itself_learns_from_a_picture() -> None:
@@ -273,5 +273,5 @@ def test_a_scripted_policy_is_given_what_the_world_itself_learns_from_a_picture(
     said = agentgym.Message("tool", "v1 is how many red circles the picture shows", call_id="c", images=(picture,))
     asked = agentgym.Message("assistant", calls=(call,))
     chat = agentgym.Chat((agentgym.Message("system"), agentgym.Message("user", id="0:1"), asked, said))
-    ((_, given),) = Reading.of(chat).turns()[0]
+    ((_, given),) = ParsedChat.of(chat).turns()[0]
     assert given == world.told(world.graph.nodes[0], agentgym.Content(said.text, said.images)) == f"{said.text}\n3 red circles"

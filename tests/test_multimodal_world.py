@@ -22,7 +22,7 @@ import agentgym
 from agentgym import Content, ToolCall, ToolError, make, tool_env
 from agentgym.envs.lore.multimodal_world import MultimodalWorld
 from agentgym.oracles import NoisyPolicy, RandomPolicy
-from agentgym.oracles.policies import Reading
+from agentgym.oracles.policies import ParsedChat
 from tests.test_registry_laws import compare
 
 LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"
@@ -222,7 +222,7 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(render: str) -> N
         noisy = NoisyPolicy("MultimodalWorld", 0.2, seed)
         while not tool_env(env).over:
             hidden: Any = tool_env(env).world
-            seen: Any = reader.recall(Reading.of(chat))
+            seen: Any = reader.recall(ParsedChat.of(chat))
             compare(hidden, seen)
             chat, *_ = env.step(noisy([chat])[0].text)
 

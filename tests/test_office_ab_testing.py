@@ -35,10 +35,10 @@ def after(verdict: str, change: Change) -> list[str]:
 
 def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
     def apply(world: Any) -> None:
-        rows = list(csv.reader(io.StringIO(world.office.desk.files.read_text(RECORD))))
+        rows = list(csv.reader(io.StringIO(world.office.context.files.read_text(RECORD))))
         text = io.StringIO(newline="")
         csv.writer(text, **form).writerows(change(rows))
-        world.office.desk.files.write(RECORD, text.getvalue())
+        world.office.context.files.write(RECORD, text.getvalue())
 
     return apply
 
@@ -81,12 +81,12 @@ def mean_of_the_rates(rows: Rows) -> Rows:
 
 
 def folder(world: Any) -> None:
-    world.office.desk.files.remove(RECORD)
-    world.office.desk.files.mkdir(RECORD)
+    world.office.context.files.remove(RECORD)
+    world.office.context.files.mkdir(RECORD)
 
 
 def file_of(data: bytes | str) -> Change:
-    return lambda world: world.office.desk.files.write(RECORD, data)
+    return lambda world: world.office.context.files.write(RECORD, data)
 
 
 NEAR_MISSES: dict[str, tuple[str, Change, str]] = {
@@ -123,7 +123,7 @@ NEAR_MISSES: dict[str, tuple[str, Change, str]] = {
     "an old banner was deleted": (
         "A", lambda world: world.office.get(GoogleCloud).store.delete("objects", name="banner.txt"), "is gone"
     ),
-    "no file": ("A", lambda world: world.office.desk.files.remove(RECORD), "there is no file"),
+    "no file": ("A", lambda world: world.office.context.files.remove(RECORD), "there is no file"),
     "a directory in its place": ("A", folder, "is a directory"),
     "no text": ("A", file_of(b"\xff\xfe\x00"), "not a text file"),
     "very long": ("A", file_of("x," * 200_000), "has the columns"),
@@ -135,12 +135,12 @@ EQUIVALENTS: dict[str, tuple[str, Change]] = {
         "tie", lambda world: rewrite(lambda rows: [rows[0], *([str(r[c]) for c in COLUMNS] for r in world.truth["rows"])])(world)
     ),
     "Windows line ends and quotation marks": ("A", rewrite(lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL)),
-    "a byte order mark": ("A", lambda world: file_of(b"\xef\xbb\xbf" + world.office.desk.files.read(RECORD))(world)),
+    "a byte order mark": ("A", lambda world: file_of(b"\xef\xbb\xbf" + world.office.context.files.read(RECORD))(world)),
     "the payload as text": ("tie", both(no_entry, log(json.dumps(PAYLOAD, indent=1)))),
     "another severity": ("A", both(no_entry, call("logging_write_log", log_name=LOG, message=PAYLOAD, severity="NOTICE"))),
     "a bucket elsewhere": ("B", both(no_bucket, call("storage_create_bucket", bucket_name=BUCKET, location="EU"))),
     "a table written to as it was": ("A", sql(f"UPDATE {DATASET}.scenario_owners SET owner = owner WHERE TRUE")),
-    "a scratch file": ("B", lambda world: world.office.desk.files.write("notes.md", "x")),
+    "a scratch file": ("B", lambda world: world.office.context.files.write("notes.md", "x")),
 }  # fmt: skip
 
 
@@ -198,9 +198,9 @@ def test_one_hour_and_knobs() -> None:
     world = solved(TASK, size=30, scenarios=12, idle_rate=1.0)
     assert world.score() == 1.0
     assert len(world.truth["rows"]) == 13
-    assert 1 + len(solved(TASK, **TASKS[TASK].at_horizon(9)).progress.passed()) == 9
+    assert 1 + len(solved(TASK, **TASKS[TASK].config_for_horizon(9)).progress.passed()) == 9
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[6, 1000\], got 5"):
-        TASKS[TASK].at_horizon(5)
+        TASKS[TASK].config_for_horizon(5)
     with pytest.raises(ValueError, match=r"scenarios must be an integer in \[1, 5000\], got 0"):
         fresh(TASK, scenarios=0)
     with pytest.raises(ValueError, match=r"zero_rate must be a number in \[0.0, 1.0\], got 2"):

@@ -112,7 +112,7 @@ def test_the_truth_in_plain_floating_point(seed: int) -> None:
     for table in exams:
         for row in cloud.rows(DATASET, table):
             past.setdefault(row["student_id"], []).append(row["score"])
-    quiz = {row["student_id"]: row for row in csv.DictReader(io.StringIO(world.office.desk.files.read_text(LATEST)))}
+    quiz = {row["student_id"]: row for row in csv.DictReader(io.StringIO(world.office.context.files.read_text(LATEST)))}
     both = [student for student in quiz if student in past]
     assert len(past) == len(quiz) == len(both) + 4
     ways = [

@@ -58,7 +58,7 @@ def again(change: Callable[[Files, Any, Any], Files | bytes | None] = lambda *_:
         made = change(dict(held), world, mail)
         made = held if made is None else made
         data = made if isinstance(made, bytes) else packed(made)
-        path = world.office.desk.files.write(f"again/{world.truth['root']}.zip", data)
+        path = world.office.context.files.write(f"again/{world.truth['root']}.zip", data)
         resend(world, mail, **{"attachments": [path], **changes})
 
     return apply
@@ -75,7 +75,7 @@ def renamed(old: str, new: str) -> Callable[..., Files]:
 
 def awards(world: Any) -> list[tuple[str, ...]]:
     """The pages of the awards, oldest first."""
-    return [read_pdf(world.office.desk.files.read(f"{FLAT}/{paper}")) for paper in world.truth["awards"]]
+    return [read_pdf(world.office.context.files.read(f"{FLAT}/{paper}")) for paper in world.truth["awards"]]
 
 
 def merged(pages: Callable[[Any], list[tuple[str, ...]]]) -> Callable[..., Files]:
@@ -102,7 +102,7 @@ def award_mail(change: Callable[..., Files]) -> Change:
 
 
 def stale(world: Any) -> None:
-    world.office.desk.files.write(f"{FLAT}/CV.pdf", b"x")
+    world.office.context.files.write(f"{FLAT}/CV.pdf", b"x")
 
 
 def to_another(world: Any) -> None:
@@ -140,7 +140,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "the old CV": (
         again(
             lambda files, world, mail: {
-                **files, path_of(world, mail, "CV.pdf"): world.office.desk.files.read(f"{FLAT}/old_CV.pdf"),
+                **files, path_of(world, mail, "CV.pdf"): world.office.context.files.read(f"{FLAT}/old_CV.pdf"),
             },
             "CV.pdf",
         ),
@@ -164,7 +164,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "one award only": (
         award_mail(lambda files, world, mail: {
             **files,
-            path_of(world, mail, source_of(world)): world.office.desk.files.read(f"{FLAT}/{world.truth['awards'][0]}"),
+            path_of(world, mail, source_of(world)): world.office.context.files.read(f"{FLAT}/{world.truth['awards'][0]}"),
         }),
         "is not awards",
     ),
@@ -195,7 +195,7 @@ EQUIVALENTS: dict[str, Change] = {
     "the copies in Sent are removed": lambda world: [
         world.office.call("delete_email", {"email_id": mail.id}) for mail in world.office.get(Email).messages(ME, "Sent")
     ],
-    "the archive is changed after it was sent": lambda world: world.office.desk.files.write(
+    "the archive is changed after it was sent": lambda world: world.office.context.files.write(
         f"outbox/1/{world.truth['root']}.zip", "x"
     ),
 }
@@ -250,7 +250,7 @@ def test_the_truth_by_the_mails(seed: int) -> None:
 
 def dated(world: Any, kind: str) -> list[str]:
     """The papers of a kind in the order of the dates in them."""
-    files = world.office.desk.files
+    files = world.office.context.files
     names = [name for name in files.names(FLAT) if name.startswith(kind)]
     text = {name: " ".join(read_pdf(files.read(f"{FLAT}/{name}"))[0].split()) for name in names}
     dates = {name: datetime.strptime(re.findall(r"Date: (\d+ \w+ \d+)", text[name])[0], "%d %B %Y") for name in names}
@@ -270,9 +270,9 @@ def test_the_papers() -> None:
             found = [(path, source) for path, source in members.items() if source.startswith("letter_")]
             assert [source for _, source in found] in ([], letters)
             for n, (path, source) in enumerate(found, 1):
-                author = re.findall(r"Author: .*?(\w+)$", read_pdf(world.office.desk.files.read(f"{FLAT}/{source}"))[0].strip())
+                author = re.findall(r"Author: .*?(\w+)$", read_pdf(world.office.context.files.read(f"{FLAT}/{source}"))[0].strip())
                 assert path.endswith(f"/Recommendation_Letter_{author[0]}-{n}.pdf")
-        memory = json.loads(world.office.desk.files.read_text("memory/memory.json"))["observations"]
+        memory = json.loads(world.office.context.files.read_text("memory/memory.json"))["observations"]
         assert any(world.truth["root"].endswith(re.findall(r"student ID is (\d+)", note)[0]) for note in memory if "ID is" in note)
     assert not all(by_name), "the names do not tell the order"
     assert pages == {1, 2}
@@ -313,7 +313,7 @@ def test_attachments_that_are_noise() -> None:
     draw = random.Random(1)
     world = fresh(TASK)
     box = next(iter(world.truth["wanted"]))
-    world.office.desk.files.write(f"x/{world.truth['root']}.zip", draw.randbytes(10_000))
+    world.office.context.files.write(f"x/{world.truth['root']}.zip", draw.randbytes(10_000))
     world.office.call("send_email", {"to": box, "subject": SUBJECT, "body": "", "attachments": [f"x/{world.truth['root']}.zip"]})
     assert "no zip archive" in " ".join(world.faults())
 

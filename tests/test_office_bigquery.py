@@ -260,7 +260,7 @@ def test_datasets(server: BigQuery) -> None:
 
 
 def test_files_are_loaded_and_exported(server: BigQuery) -> None:
-    server.desk.files.write("in.csv", 'id,day,note,x\n1,2025-01-01,"a, ""b""",1.5\n2,,,\n')
+    server.context.files.write("in.csv", 'id,day,note,x\n1,2025-01-01,"a, ""b""",1.5\n2,,,\n')
     assert server.bigquery_load_csv_data("shop", "t", "in.csv")["outputRows"] == 2
     expected = [{"id": 1, "day": "2025-01-01", "note": 'a, "b"', "x": 1.5}, {"id": 2, "day": None, "note": "", "x": None}]
     assert server.rows("shop", "t") == expected
@@ -270,8 +270,8 @@ def test_files_are_loaded_and_exported(server: BigQuery) -> None:
         server.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_EMPTY")
     with pytest.raises(ToolError):
         server.bigquery_export_table("shop", "t", "box", "t.csv")
-    server.desk.files.write("bad.csv", "id,day,note,x\nx,2025-01-01,,1\n")
-    server.desk.files.write("short.csv", "id\n1\n")
+    server.context.files.write("bad.csv", "id,day,note,x\nx,2025-01-01,,1\n")
+    server.context.files.write("short.csv", "id\n1\n")
     before = pickle.dumps(server)
     for wrong in ("bad.csv", "short.csv", "nope.csv", "gs://bucket/x.csv", "../x.csv"):
         with pytest.raises(ToolError):

@@ -54,10 +54,10 @@ def test_hostile_values_stay_as_they_are(value: Any) -> None:
 
 def take(world: Any, name: str, **arguments: Any) -> str:
     """Make a call; how it is judged."""
-    judge = world.judge()
+    label_calls = world.label_calls()
     result = world.office.call(name, arguments)
     world.read_result(ToolCall(name, arguments), result)
-    [label] = judge([ToolCall(name, arguments)])
+    [label] = label_calls([ToolCall(name, arguments)])
     return str(label)
 
 

@@ -36,11 +36,11 @@ OPTIONS = {"length": 16_000, "seed": 3}
 
 
 def rows_of(world: Any) -> Rows:
-    return next(iter(read_workbook(world.office.desk.files.read(FILE)).values()))
+    return next(iter(read_workbook(world.office.context.files.read(FILE)).values()))
 
 
 def rewrite(change: Callable[[Rows], Rows], title: str = "Sheet1") -> Change:
-    return lambda world: world.office.desk.files.write(FILE, write_workbook({title: change(rows_of(world))}))
+    return lambda world: world.office.context.files.write(FILE, write_workbook({title: change(rows_of(world))}))
 
 
 def cell(column: str, change: Callable[[Any], Any], row: int = 1) -> Change:

@@ -53,10 +53,10 @@ def test_quizzes(canvas: Canvas) -> None:
     assert (attempt["attempt"], attempt["started_at"], attempt["end_at"]) == (1, "2025-01-15T09:00:01Z", "2025-01-15T09:45:01Z")
     refused(lambda: canvas.canvas_start_quiz_attempt(ALGEBRA, 1), "^conflict: attempt 1 is going on until 2025-01-15T09:45:01Z")
     for _ in range(45 * 60):
-        canvas.desk.clock.tick()
+        canvas.context.clock.tick()
     assert canvas.canvas_start_quiz_attempt(ALGEBRA, 1)["quiz_submissions"][0]["attempt"] == 2
     for _ in range(45 * 60):
-        canvas.desk.clock.tick()
+        canvas.context.clock.tick()
     refused(lambda: canvas.canvas_start_quiz_attempt(ALGEBRA, 1), "^limit exceeded: quiz 1 allows 2 attempts")
     as_user(canvas, TARA)
     refused(lambda: canvas.canvas_start_quiz_attempt(ALGEBRA, 1), "^permission denied: this user may not learn")
@@ -203,7 +203,7 @@ def test_reports_are_files(canvas: Canvas) -> None:
     for report, parts in REPORTS.items():
         for part in parts:
             made = canvas.canvas_create_account_report(1, report, {part: True})
-            tables[part] = list(csv.DictReader(canvas.desk.files.read_text(made["file_url"]).splitlines()))
+            tables[part] = list(csv.DictReader(canvas.context.files.read_text(made["file_url"]).splitlines()))
     assert [row["login_id"] for row in tables["users"]] == [f"{login}@u.edu" for login in LOGINS.values()]
     assert [row["name"] for row in tables["courses"]] == ["Algebra", "Biology", "Chaos"]
     assert len(tables["enrollments"]) == 8
@@ -220,7 +220,7 @@ def test_reports_are_files(canvas: Canvas) -> None:
     refused(lambda: canvas.canvas_create_account_report(1, "provisioning_csv", {"users": 1}), "^invalid argument: parameters")
     empty = canvas.add_account("Empty")
     made = canvas.canvas_create_account_report(empty, "unpublished_courses_csv")
-    assert canvas.desk.files.read_text(made["file_url"]) == "course_id,course_code,name\n"
+    assert canvas.context.files.read_text(made["file_url"]) == "course_id,course_code,name\n"
 
 
 def busy(canvas: Canvas) -> Canvas:
@@ -347,7 +347,7 @@ def test_a_term_goes_as_its_model_and_again_the_same(canvas: Canvas, seed: int) 
     assert term(canvas, seed) == term(twin, seed)
     check(canvas)
     assert digest(canvas) == digest(twin)
-    assert canvas.desk.clock.now() == twin.desk.clock.now()
+    assert canvas.context.clock.now() == twin.context.clock.now()
 
 
 def test_a_large_school_is_filled_and_read_quickly() -> None:

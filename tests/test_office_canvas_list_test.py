@@ -64,7 +64,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
 EQUIVALENTS: dict[str, Change] = {
     "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
     "everything in quotation marks": rewrite(lambda rows: rows, ASSIGNMENT_FILE, quoting=csv.QUOTE_ALL),
-    "a byte order mark": lambda world: file_of(QUIZ_FILE, b"\xef\xbb\xbf" + world.office.desk.files.read(QUIZ_FILE))(world),
+    "a byte order mark": lambda world: file_of(QUIZ_FILE, b"\xef\xbb\xbf" + world.office.context.files.read(QUIZ_FILE))(world),
     "numbers with a point": set_cell(1, "points_possible", lambda cell: f"{float(cell):.1f}"),
     "blanks around": set_cell(1, "quiz_title", lambda cell: f" {cell} "),
     "a scratch file": file_of("notes.txt", "x"),
@@ -87,7 +87,7 @@ def test_equivalents_pass(name: str) -> None:
 def test_the_truth_by_the_tables(seed: int) -> None:
     world = fresh(TASK, 32_000, seed)
     store = world.office.get(Canvas).store
-    memory = json.loads(world.office.desk.files.read_text("memory/memory.json"))["observations"]
+    memory = json.loads(world.office.context.files.read_text("memory/memory.json"))["observations"]
     scores = dict(re.findall(r"of (\S+): (\d+) points", " ".join(memory)))
     exempt, decided = set(), 0
     for course in store.find("courses"):

@@ -43,7 +43,7 @@ def test_tables_go_to_buckets_and_come_back(cloud: GoogleCloud) -> None:
     cloud.write_uri("gs://box/t.csv", b"name,number\na,1\n")
     cloud.write_uri("t.csv", b"x")
     assert (cloud.read_uri("gs://box/t.csv"), cloud.read_uri("t.csv")) == (b"name,number\na,1\n", b"x")
-    assert (cloud.objects("box"), cloud.desk.files.names()) == (["t.csv"], ["t.csv"])
+    assert (cloud.objects("box"), cloud.context.files.names()) == (["t.csv"], ["t.csv"])
     for uri in ("gs://none/x", "gs://box/missing", "gs://box", "gs://", "s3://box/x"):
         with pytest.raises(ToolError, match=r"not found|invalid argument"):
             cloud.read_uri(uri)
@@ -87,12 +87,12 @@ def test_buckets() -> None:
 
 
 def test_a_file_goes_up_and_comes_down(cloud: GoogleCloud) -> None:
-    cloud.desk.files.write("report.csv", "hello")
+    cloud.context.files.write("report.csv", "hello")
     shown = cloud.storage_upload_file("box", "report.csv", "2025/anomaly_report.csv")
     assert (shown["md5Hash"], shown["crc32c"]) == ("XUFAKrxLKna5cZ2REBfFkg==", "mnG7TA==")
     assert (shown["size"], shown["contentType"], shown["generation"]) == ("5", "text/csv", str(int(START.timestamp() + 1) * 10**6))
     assert cloud.storage_download_file("box", "2025/anomaly_report.csv", "back/x.csv")["path"] == "/workspace/back/x.csv"
-    assert cloud.desk.files.read("back/x.csv") == cloud.read_object("box", "2025/anomaly_report.csv") == b"hello"
+    assert cloud.context.files.read("back/x.csv") == cloud.read_object("box", "2025/anomaly_report.csv") == b"hello"
     for refused in (
         lambda: cloud.storage_upload_file("box", "missing.csv", "x"),
         lambda: cloud.storage_upload_file("box", "report.csv", "x" * 1025),
@@ -108,7 +108,7 @@ def test_a_file_goes_up_and_comes_down(cloud: GoogleCloud) -> None:
 
 def test_the_objects_of_a_project_have_a_quota(cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentgym.envs.loca.servers.gcloud.storage.MAX_BYTES", 10)
-    cloud.desk.files.write("a", "x" * 6)
+    cloud.context.files.write("a", "x" * 6)
     cloud.storage_upload_file("box", "a", "a")
     with pytest.raises(ToolError, match="limit exceeded: the objects of a project have at most 10 bytes"):
         cloud.storage_copy_object("box", "a", "box", "b")
@@ -163,7 +163,7 @@ def step(cloud: GoogleCloud, model: Model, rng: np.random.Generator) -> None:
         cloud.storage_enable_versioning(place[0], model.versioned[place[0]])
     elif act == "upload":
         data = bytes(rng.integers(0, 256, int(rng.integers(200))).astype(np.uint8))
-        cloud.desk.files.write("up", data)
+        cloud.context.files.write("up", data)
         cloud.storage_upload_file(place[0], "up", place[1])
         model.put(place, data)
     elif place not in model.live or (act == "move" and place == target):
@@ -216,14 +216,14 @@ def test_a_version_can_be_read_and_deleted_for_good(cloud: GoogleCloud) -> None:
 
 
 def test_lifecycle_rules_follow_the_clock(cloud: GoogleCloud) -> None:
-    now = cloud.desk.clock.now()
+    now = cloud.context.clock.now()
     for name, age in (("old", 31 * DAY), ("edge", 30 * DAY), ("soon", 30 * DAY - timedelta(seconds=5)), ("new", DAY)):
         cloud.put_object("box", name, "x", created=now - age)
     shown = cloud.storage_set_bucket_lifecycle("box", 30)
     assert shown["lifecycle"] == {"rule": [{"action": {"type": "Delete"}, "condition": {"age": 30}}]}
     assert names(cloud) == ["new", "soon"]
     for _ in range(4):
-        cloud.desk.clock.tick()
+        cloud.context.clock.tick()
     assert names(cloud) == ["new"]
     cloud.storage_set_bucket_lifecycle("box", 1, "setstorageclass", "coldline")
     assert [item["storageClass"] for item in cloud.storage_list_objects("box")["items"]] == ["COLDLINE"]
@@ -236,10 +236,10 @@ def test_lifecycle_rules_follow_the_clock(cloud: GoogleCloud) -> None:
 
 def test_lifecycle_rules_make_versions_noncurrent_first(cloud: GoogleCloud) -> None:
     cloud.storage_enable_versioning("box")
-    cloud.put_object("box", "a", "x", created=cloud.desk.clock.now() - 9 * DAY)
+    cloud.put_object("box", "a", "x", created=cloud.context.clock.now() - 9 * DAY)
     cloud.storage_set_bucket_lifecycle("box", 9)
     assert (names(cloud), names(cloud, versions=True)) == ([], ["a"])
-    cloud.desk.clock._now += DAY
+    cloud.context.clock._now += DAY
     assert names(cloud, versions=True) == []
 
 
@@ -265,7 +265,7 @@ def test_signed_urls(cloud: GoogleCloud) -> None:
         cloud.open_url(made["url"], "DELETE")
     with pytest.raises(ToolError, match="is not a signed URL"):
         cloud.open_url("https://[x")
-    cloud.desk.clock._now += timedelta(minutes=10)
+    cloud.context.clock._now += timedelta(minutes=10)
     with pytest.raises(ToolError, match="permission denied: the signed URL has expired"):
         cloud.open_url(made["url"])
     assert "PUT" in cloud.storage_generate_signed_url("box", "new", method="put").values()
@@ -307,7 +307,7 @@ def test_an_instance_lives_by_operations(cloud: GoogleCloud) -> None:
         with pytest.raises(ToolError, match='conflict: an operation on instance "vm" is under way until'):
             cloud.compute_stop_instance("vm", zone)
         done = cloud.compute_wait_for_operation(operation["name"], zone)
-        assert (done["status"], done["endTime"]) == ("DONE", iso(cloud.desk.clock.now()))
+        assert (done["status"], done["endTime"]) == ("DONE", iso(cloud.context.clock.now()))
         lasted = datetime.fromisoformat(done["endTime"]) - datetime.fromisoformat(done["startTime"])
         assert 3 <= lasted.total_seconds() <= 15
 

@@ -19,7 +19,7 @@ OPTIONS = {"length": 16_000, "seed": 1}
 
 
 def roster(world: Any) -> list[list[str]]:
-    return read_workbook(world.office.desk.files.read(ROSTER))[SHEET][1:]
+    return read_workbook(world.office.context.files.read(ROSTER))[SHEET][1:]
 
 
 def again(**changes: Any) -> Change:
@@ -179,7 +179,7 @@ def test_the_password_is_needed_and_the_users_do_not_give_the_answer_away() -> N
     assert "user" not in world.office.get(Email).session
     assert {user["email"] for user in world.office.get(Email).users()} == {ME, *(row[2] for row in roster(world))}
     world.office.call("login", {"email": ME, "password": PASSWORD})
-    assert PASSWORD in world.office.desk.files.read_text(ACCOUNT)
+    assert PASSWORD in world.office.context.files.read_text(ACCOUNT)
 
 
 def test_one_student_and_all_or_nothing() -> None:

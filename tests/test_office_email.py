@@ -47,7 +47,7 @@ def test_login_and_users() -> None:
     for name, bound in tools_of(server).items():
         required = bound.schema.parameters.get("required", [])
         if name not in free:
-            server.desk.files.write("x", "{}")
+            server.context.files.write("x", "{}")
             refused(server, name, "^not logged in: call login", **{key: arguments[key] for key in required})
     assert call(server, "check_connection")["logged_in_as"] is None
     for wrong in ({"email": ADA, "password": "pb"}, {"email": "no@x.org", "password": "pa"}, {"email": ADA, "password": ""}):
@@ -157,11 +157,11 @@ def test_search_pages_and_refusals() -> None:
 
 def test_sending_by_value_to_users_and_others() -> None:
     server = office()
-    server.desk.files.write("out/list.csv", "old")
+    server.context.files.write("out/list.csv", "old")
     to = f'Bob <{BOB}>, "Doe, J." <j@far.net>, {BOB.upper()}'
     made = call(server, "send_email", to=to, subject=" Häuser ", body="a\r\nb", cc=ADA, bcc=CYD, attachments=["out/list.csv"])
     assert (made["status"], made["date"]) == ("sent", "2025-01-15T09:00:01Z")
-    server.desk.files.write("out/list.csv", "new")
+    server.context.files.write("out/list.csv", "new")
     for user, folder, hidden in ((ADA, "Sent", CYD), (ADA, "INBOX", ""), (BOB, "INBOX", ""), (CYD, "INBOX", "")):
         mail = server.messages(user, folder)[-1]
         assert (mail.sender, mail.to) == (f"Ada L <{ADA}>", f'Bob <{BOB}>, "Doe, J." <j@far.net>')
@@ -175,18 +175,18 @@ def test_sending_by_value_to_users_and_others() -> None:
     assert call(server, "read_email", email_id=got)["bcc"] == ""
     assert "Bcc" not in call(server, "get_email_headers", email_id=got)["headers"]
     path = call(server, "download_attachment", email_id=got, attachment_filename="list.csv")["path"]
-    assert (path, server.desk.files.read_text(path)) == ("/workspace/attachments/list.csv", "old")
-    server.desk.files.write(path, "mine")
+    assert (path, server.context.files.read_text(path)) == ("/workspace/attachments/list.csv", "old")
+    server.context.files.write(path, "mine")
     again = [call(server, "download_attachment", email_id=got, attachment_filename="list.csv")["path"] for _ in range(2)]
     assert again == ["/workspace/attachments/list (2).csv"] * 2
-    assert server.desk.files.read_text(path) == "mine"
+    assert server.context.files.read_text(path) == "mine"
     refused(server, "download_attachment", "^not found: .* attachments: list.csv", email_id=got, attachment_filename="../x")
 
 
 def test_what_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     server = office()
     for path, size in (("a/x.bin", 2**20), ("b/x.bin", 0), ("y.bin", 2**20), ("c.bin", 3)):
-        server.desk.files.write(path, b"x" * size)
+        server.context.files.write(path, b"x" * size)
     monkeypatch.setattr("agentgym.envs.loca.servers.email.messages.MAX_ATTACHMENTS_BYTES", 2**21 - 1)
     plain = {"to": BOB, "subject": "s", "body": "b"}
     for text, more in (
@@ -276,7 +276,7 @@ def test_one_user_cannot_reach_what_another_has() -> None:
     refused(server, "get_emails", "^not found: there is no folder", folder="Private")
     assert call(server, "search_emails", query="e")["total"] == 0
     assert call(server, "export_emails", export_all_folders=True)["exported"] == 1  # the copy of what Bob wrote
-    assert "secret" not in server.desk.files.read_text("emails_export.json")
+    assert "secret" not in server.context.files.read_text("emails_export.json")
 
 
 def test_tasks_fill_mailboxes() -> None:

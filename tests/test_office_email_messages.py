@@ -46,9 +46,11 @@ def test_exports_come_back(path: str) -> None:
 
 def test_files_that_are_no_export() -> None:
     server = office()
-    entry = json.loads(json.dumps(call(server, "export_emails") and json.loads(server.desk.files.read_text("emails_export.json"))))
+    entry = json.loads(
+        json.dumps(call(server, "export_emails") and json.loads(server.context.files.read_text("emails_export.json")))
+    )
     for k, data in enumerate(("", "[]", '{"emails": [{}]}', "[" * 100_000, '{"emails": 1}', b"\xff")):
-        server.desk.files.write(f"f{k}.json", data)
+        server.context.files.write(f"f{k}.json", data)
         refused(server, "import_emails", "^invalid argument: it is no export of emails as JSON", import_path=f"f{k}.json")
     for key, value, text in (
         ("from", "nobody", "no list of e-mail"), ("date", "2025-01-01T00:00:00", "no export"),
@@ -56,7 +58,7 @@ def test_files_that_are_no_export() -> None:
         ("subject", "a\nb", "one line"), ("folder", "a\nb", "the name of a folder"), ("attachments", [{}], "no export"),
     ):  # fmt: skip
         changed = {"emails": [entry["emails"][0], {**entry["emails"][1], key: value}]}
-        server.desk.files.write("bad.json", json.dumps(changed))
+        server.context.files.write("bad.json", json.dumps(changed))
         refused(server, "import_emails", f"^invalid argument: .*{text}", import_path="bad.json")
     refused(server, "import_emails", "there is no file", import_path="none.json")
     refused(server, "export_emails", "outside of", export_path="../x")
@@ -110,7 +112,7 @@ def test_a_mail_is_a_message_to_other_readers(mail: Mail) -> None:
 def test_an_mbox_is_one_to_other_readers(tmp_path: Path) -> None:
     server = office()
     call(server, "export_emails", export_path="box.mbox")
-    (tmp_path / "box").write_bytes(server.desk.files.read("box.mbox"))
+    (tmp_path / "box").write_bytes(server.context.files.read("box.mbox"))
     box = mailbox.mbox(tmp_path / "box")
     assert [message["Subject"] for message in box] == ["Lunch", "files", "Exam of CS101"]
     assert box[1].get_payload()[1].get_payload(decode=True) == b"x,y\n"
@@ -122,8 +124,8 @@ def test_an_mbox_is_one_to_other_readers(tmp_path: Path) -> None:
 def test_damaged_files_get_errors(noise: bytes, place: int, suffix: str) -> None:
     server = office()
     call(server, "export_emails", export_path=f"f{suffix}")
-    data = server.desk.files.read(f"f{suffix}")
-    server.desk.files.write(f"f{suffix}", data[:place] + noise + data[place + len(noise) :])
+    data = server.context.files.read(f"f{suffix}")
+    server.context.files.write(f"f{suffix}", data[:place] + noise + data[place + len(noise) :])
     assert run(server, "import_emails", {"import_path": f"f{suffix}"})
 
 
@@ -148,10 +150,10 @@ def test_long_hostile_texts_take_no_time() -> None:
     for k, text in enumerate(
         (many, "Subject: " + "=?utf-8?q?" * 50_000, "From: " + "a" * 200_000, "To: " + "(<" * 100_000, "From a\n\n" * 500)
     ):
-        server.desk.files.write(f"{k}.eml", text)
+        server.context.files.write(f"{k}.eml", text)
         run(server, "import_emails", {"import_path": f"{k}.eml"})
-    server.desk.files.write("box.mbox", "From a\n\n" * 10_002)
+    server.context.files.write("box.mbox", "From a\n\n" * 10_002)
     refused(server, "import_emails", "^limit exceeded: a file of emails holds at most 5000, got 5001", import_path="box.mbox")
     deep = "".join(f'Content-Type: multipart/mixed; boundary="{k}"\n\n--{k}\n' for k in range(1_500))
-    server.desk.files.write("deep.eml", deep)
+    server.context.files.write("deep.eml", deep)
     refused(server, "import_emails", "nested too deeply", import_path="deep.eml")

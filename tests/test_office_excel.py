@@ -26,16 +26,16 @@ BOOK = write_workbook({"Games": ROWS, "Other one": []})
 @pytest.fixture
 def server() -> Excel:
     made = Excel()
-    made.desk.files.write(PATH, BOOK)
+    made.context.files.write(PATH, BOOK)
     return made
 
 
 def values(server: Excel, title: str = "Games") -> list[list[Any]]:
-    return read_workbook(server.desk.files.read(PATH))[title]
+    return read_workbook(server.context.files.read(PATH))[title]
 
 
 def opened(server: Excel) -> Any:
-    return openpyxl.load_workbook(io.BytesIO(server.desk.files.read(PATH)))
+    return openpyxl.load_workbook(io.BytesIO(server.context.files.read(PATH)))
 
 
 def test_rows_come_back_as_they_were_written() -> None:
@@ -59,17 +59,17 @@ def test_the_same_rows_are_the_same_bytes() -> None:
 
 def test_a_workbook_takes_its_times_from_the_clock(server: Excel) -> None:
     server.create_workbook("new.xlsx")
-    first = open_workbook(server.desk.files.read("new.xlsx")).properties
-    server.desk.clock.tick()
+    first = open_workbook(server.context.files.read("new.xlsx")).properties
+    server.context.clock.tick()
     server.write_data_to_excel("new.xlsx", "Sheet1", [[1]])
-    second = open_workbook(server.desk.files.read("new.xlsx")).properties
+    second = open_workbook(server.context.files.read("new.xlsx")).properties
     assert first.created == first.modified == second.created == datetime(2025, 1, 15, 9)
     assert second.modified == datetime(2025, 1, 15, 9, 0, 1)
     told = server.get_workbook_metadata("new.xlsx", include_ranges=True)
     assert told == {
         "filename": "new.xlsx",
         "sheets": ["Sheet1"],
-        "size": server.desk.files.size("new.xlsx"),
+        "size": server.context.files.size("new.xlsx"),
         "modified": datetime(2025, 1, 15, 9, 0, 1, tzinfo=UTC).timestamp(),
         "used_ranges": {"Sheet1": "A1"},
     }
@@ -86,7 +86,7 @@ def test_data_is_read_cell_by_cell(server: Excel) -> None:
     assert server.read_data_from_excel(PATH, "Games", "C3")["range"] == "C3:D4"
     assert server.read_data_from_excel(PATH, "Games", "A1:B2")["range"] == "A1:B2"
     assert server.read_data_from_excel(PATH, "Games", "F9") == "No data found in specified range"
-    server.desk.files.write(PATH, write_workbook({"Games": [[datetime(2025, 1, 15, 9, 30)], *([k] for k in range(30))]}))
+    server.context.files.write(PATH, write_workbook({"Games": [[datetime(2025, 1, 15, 9, 30)], *([k] for k in range(30))]}))
     told = server.read_data_from_excel(PATH, "Games", preview_only=True)
     assert (told["cells"][0]["value"], len(told["cells"])) == ("2025-01-15 09:30:00", 10)
 
@@ -107,10 +107,10 @@ def test_data_is_written(server: Excel) -> None:
     ],
 )  # fmt: skip
 def test_what_no_cell_holds_is_refused_and_nothing_is_written(server: Excel, data: Any, error: str) -> None:
-    before = server.desk.files.file(PATH)
+    before = server.context.files.file(PATH)
     with pytest.raises(ToolError, match=error):
         server.write_data_to_excel(PATH, "Games", [["changed"], *data] if data else data)
-    assert server.desk.files.file(PATH) == before
+    assert server.context.files.file(PATH) == before
 
 
 def test_sheets_are_made_copied_renamed_and_deleted(server: Excel) -> None:
@@ -152,7 +152,7 @@ def test_formulas_are_checked(server: Excel, formula: str, error: str) -> None:
     for call in (server.apply_formula, server.validate_formula_syntax):
         with pytest.raises(ToolError, match=error):
             call(PATH, "Games", "E1", formula)
-    assert server.desk.files.read(PATH) == BOOK
+    assert server.context.files.read(PATH) == BOOK
 
 
 def test_formulas_are_written_and_compared(server: Excel) -> None:
@@ -295,7 +295,7 @@ def test_rules_for_what_may_be_entered_are_told(server: Excel) -> None:
         book["Games"].add_data_validation(rule)
     out = io.BytesIO()
     book.save(out)
-    server.desk.files.write(PATH, out.getvalue())
+    server.context.files.write(PATH, out.getvalue())
     told = server.get_data_validation_info(PATH, "Games")["validation_rules"]
     assert [rule.get("allowed_values") for rule in told] == [["H", "A"], ["Kings", "Bruins"], None]
     assert (told[2]["ranges"], told[2]["formula1"], told[2]["formula2"]) == ("C2", "1", "9")
@@ -340,13 +340,13 @@ MAIN = '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/m
 )  # fmt: skip
 def test_bombs_and_broken_files_are_refused(data: bytes) -> None:
     server = Excel()
-    server.desk.files.write(PATH, data)
+    server.context.files.write(PATH, data)
     for call in (read_workbook, open_workbook):
         with pytest.raises(ToolError, match=r"^(invalid argument|limit exceeded): "):
             call(data)
     with pytest.raises(ToolError, match=r"^(invalid argument|limit exceeded): "):
         server.write_data_to_excel(PATH, "S", [[1]])
-    assert server.desk.files.read(PATH) == data
+    assert server.context.files.read(PATH) == data
 
 
 def legal_call(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
@@ -385,14 +385,14 @@ def test_random_calls_leave_a_workbook_that_opens(server: Excel, seed: int) -> N
         rng, told = np.random.default_rng(seed), []
         for _ in range(25):
             name, arguments = legal_call(rng)
-            before = each.desk.files.file(PATH)
+            before = each.context.files.file(PATH)
             try:
                 told.append(json.dumps(tools_of(each)[name](arguments), allow_nan=False))
             except ToolError as error:
                 told.append(str(error))
-                assert each.desk.files.file(PATH) == before
-        shown.append([*told, each.desk.files.read(PATH)])
-        assert read_workbook(each.desk.files.read(PATH)).keys() == set(opened(each).sheetnames)
+                assert each.context.files.file(PATH) == before
+        shown.append([*told, each.context.files.read(PATH)])
+        assert read_workbook(each.context.files.read(PATH)).keys() == set(opened(each).sheetnames)
     assert shown[0] == shown[1]
     errors = [text for text in told if text[0] not in '{["']
     assert len(errors) < 20

@@ -23,8 +23,8 @@ Rows = list[list[Any]]
 
 def rewrite(change: Callable[[Rows], Rows], sheets: tuple[str, ...] = (SHEET,)) -> Callable[[Any], None]:
     def apply(world: Any) -> None:
-        rows = read_workbook(world.office.desk.files.read(RESULT))[SHEET]
-        world.office.desk.files.write(RESULT, write_workbook(dict.fromkeys(sheets, change(rows))))
+        rows = read_workbook(world.office.context.files.read(RESULT))[SHEET]
+        world.office.context.files.write(RESULT, write_workbook(dict.fromkeys(sheets, change(rows))))
 
     return apply
 
@@ -43,17 +43,20 @@ def cell(change: Callable[[Any], Any], row: int = -1, column: int = -1) -> Calla
 
 
 def write(data: bytes) -> Callable[[Any], None]:
-    return lambda world: world.office.desk.files.write(RESULT, data)
+    return lambda world: world.office.context.files.write(RESULT, data)
 
 
 def a_folder(world: Any) -> None:
-    world.office.desk.files.remove(RESULT)
-    world.office.desk.files.mkdir(RESULT)
+    world.office.context.files.remove(RESULT)
+    world.office.context.files.mkdir(RESULT)
 
 
 def totals(world: Any, weigh: Callable[[float, str, float], float]) -> None:
     """Compute the total in another way, given weight, unit and value of each category."""
-    rows, sheets = read_workbook(world.office.desk.files.read(RESULT))[SHEET], read_workbook(world.office.desk.files.read(DATA))
+    rows, sheets = (
+        read_workbook(world.office.context.files.read(RESULT))[SHEET],
+        read_workbook(world.office.context.files.read(DATA)),
+    )
     target, _, _ = request(world)
     heads = [re.fullmatch(r"(.+) \((..) USD\)", head) for head in sheets[VALUES][0][1:]]
     weights = dict(zip(sheets[WEIGHTS][0], next(row for row in sheets[WEIGHTS] if row[0] == target), strict=False))
@@ -63,11 +66,11 @@ def totals(world: Any, weigh: Callable[[float, str, float], float]) -> None:
     }
     for row in rows[1:]:
         row[-1] = row[-1] if row[-1] == NONE else round((size[row[0]] / size[row[0] - 1] - 1) * 100, 2)
-    world.office.desk.files.write(RESULT, write_workbook({SHEET: rows}))
+    world.office.context.files.write(RESULT, write_workbook({SHEET: rows}))
 
 
 def request(world: Any) -> tuple[str, int, int]:
-    text = world.office.desk.files.read_text(REQUEST)
+    text = world.office.context.files.read_text(REQUEST)
     lines = text.split("## Report to be made")[1].split("\n")[2:4]
     years = re.findall(r"\d{4}", lines[1])
     return lines[0].removeprefix("- Target category: "), int(years[0]), int(years[1])
@@ -104,15 +107,15 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "without weights": (lambda world: totals(world, lambda w, u, v: bool(w) * v * (1000 if u == "bn" else 1)), TOTAL),
     "another sheet": (rewrite(lambda rows: rows, ("Sheet1",)), "has the sheets"),
     "a sheet more": (rewrite(lambda rows: rows, (SHEET, "Sheet1")), "has the sheets"),
-    "no file": (lambda world: world.office.desk.files.remove(RESULT), "there is no file"),
+    "no file": (lambda world: world.office.context.files.remove(RESULT), "there is no file"),
     "a folder": (a_folder, "is a directory"),
     "no workbook": (write(b"\x00\xff" * 50), "no workbook"),
     "a bomb": (write(b"PK\x03\x04" + b"0" * 10**7), "no workbook"),
     "an empty workbook": (write(write_workbook({SHEET: []})), "has the heads []"),
-    "the form": (lambda world: world.office.desk.files.write(RESULT, world.office.desk.files.read(FORMAT)), "has the heads"),
+    "the form": (lambda world: world.office.context.files.write(RESULT, world.office.context.files.read(FORMAT)), "has the heads"),
     "the data was changed": (lambda world: world.office.call("write_data_to_excel", {"filepath": DATA, "sheet_name": VALUES,
                              "data": [[1]], "start_cell": "B2"}), "was changed"),
-    "the form was changed": (lambda world: world.office.desk.files.remove(FORMAT), "is gone"),
+    "the form was changed": (lambda world: world.office.context.files.remove(FORMAT), "is gone"),
 }  # fmt: skip
 
 EQUIVALENTS: dict[str, Callable[[Any], object]] = {
@@ -125,7 +128,7 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
     "formatted": lambda world: world.office.call(
         "format_range", {"filepath": RESULT, "sheet_name": SHEET, "start_cell": "A1", "end_cell": "C3", "bold": True,
                          "number_format": "0.0"}),
-    "a scratch file": lambda world: world.office.desk.files.write("notes.txt", "x"),
+    "a scratch file": lambda world: world.office.context.files.write("notes.txt", "x"),
 }  # fmt: skip
 
 
@@ -148,7 +151,7 @@ def test_each_wrong_cell_is_a_fault() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_truth_in_plain_floating_point(seed: int) -> None:
     world = fresh(TASK, 24_000, seed)
-    book = openpyxl.load_workbook(io.BytesIO(world.office.desk.files.read(DATA)))
+    book = openpyxl.load_workbook(io.BytesIO(world.office.context.files.read(DATA)))
     target, first, last = request(world)
     names, *rows = book[WEIGHTS].iter_rows(values_only=True)
     weights = next({n: w for n, w in zip(names[1:], row[1:], strict=True) if w} for row in rows if row[0] == target)
@@ -170,7 +173,7 @@ def test_the_truth_in_plain_floating_point(seed: int) -> None:
 
 def test_looking_changes_nothing_for_who_looks_next() -> None:
     server = Excel()
-    server.desk.files.write(RESULT, write_workbook({"S": [[], [None, 1, 2], [None, 3]]}))
+    server.context.files.write(RESULT, write_workbook({"S": [[], [None, 1, 2], [None, 3]]}))
     ranges = [("A1", "F9"), ("B2", None), ("A1", None), ("C3", "D4")]
     first = [server.read_data_from_excel(RESULT, "S", *ends) for ends in ranges]
     assert first[2]["range"] == "B2:C3"
@@ -184,7 +187,7 @@ def test_states_are_varied() -> None:
     seen = set()
     for seed in range(12):
         world = fresh(TASK, 8_000, seed)
-        sheets = read_workbook(world.office.desk.files.read(DATA))
+        sheets = read_workbook(world.office.context.files.read(DATA))
         target, first, last = request(world)
         years = [row[0] for row in sheets[VALUES][1:]]
         rows = {row[0]: row for row in sheets[WEIGHTS][1:]}
@@ -212,7 +215,7 @@ def test_the_smallest_states_and_knobs() -> None:
         assert solved(TASK, size=1, seed=seed).score() == 1.0
         assert solved(TASK, size=1, seed=seed, num_years=2, num_raw_categories=1, num_internal_categories=1).score() == 1.0
     world = fresh(TASK, size=20, num_years=4, num_raw_categories=6, num_internal_categories=3, weight_rate=0.0)
-    sheets = read_workbook(world.office.desk.files.read(DATA))
+    sheets = read_workbook(world.office.context.files.read(DATA))
     assert (len(sheets[VALUES]), len(sheets[VALUES][0]), len(sheets[WEIGHTS])) == (5, 7, 4)
     assert len(world.truth["columns"]) == 4, "two categories go into the target even so"
     with pytest.raises(ValueError, match=r"num_years must be an integer in \[2, 300\], got 1"):

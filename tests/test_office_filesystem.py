@@ -35,8 +35,8 @@ def files() -> Client:
     server = Filesystem()
     held = {"a.txt": b"one\ntwo\nthree\n", "sub/b.md": b"x", "p.png": b"\x89PNG", "z.bin": bytes(3_000), "bad.txt": b"\xff\xfe"}
     for name, data in held.items():
-        server.desk.files.write(name, data)
-    server.desk.files.mkdir("empty")
+        server.context.files.write(name, data)
+    server.context.files.mkdir("empty")
     return Client(server)
 
 
@@ -56,7 +56,7 @@ def test_reading(files: Client) -> None:
     shown = files("read_multiple_files", paths=["a.txt", "none", "sub/b.md"])
     assert shown == 'a.txt:\none\ntwo\nthree\n\n\n---\nnone: Error - not found: there is no file "none"\n---\nsub/b.md:\nx\n'
     assert files.refused("read_multiple_files", paths=[]).startswith("invalid argument")
-    files.server.desk.files.write("long", "x" * (MAX_READ_CHARS + 1))
+    files.server.context.files.write("long", "x" * (MAX_READ_CHARS + 1))
     assert files.refused("read_text_file", path="long").startswith("limit exceeded")
     assert "limit exceeded" in files("read_multiple_files", paths=["long"])
 
@@ -67,7 +67,7 @@ def test_media(files: Client) -> None:
     resource = files("read_media_file", path="sub/b.csv")["resource"]
     assert resource == {"uri": "file:///workspace/sub/b.csv", "mimeType": "text/csv", "blob": "eA=="}
     assert files("read_media_file", path="z.bin")["resource"]["mimeType"] == "application/octet-stream"
-    files.server.desk.files.write("big.png", bytes(2 * 2**20 + 1))
+    files.server.context.files.write("big.png", bytes(2 * 2**20 + 1))
     assert files.refused("read_media_file", path="big.png").startswith("limit exceeded")
 
 
@@ -106,7 +106,7 @@ def test_facts(files: Client) -> None:
 
 def test_writing_and_moving(files: Client) -> None:
     assert files("write_file", path="sub/n.txt", content="é") == "Successfully wrote to /workspace/sub/n.txt"
-    assert files.server.desk.files.read("sub/n.txt") == "é".encode()
+    assert files.server.context.files.read("sub/n.txt") == "é".encode()
     assert files.refused("write_file", path="new/n.txt", content="") == 'not found: there is no directory "/workspace/new"'
     assert files.refused("write_file", path="sub", content="").startswith("conflict")
     assert files("create_directory", path="new/er") == files("create_directory", path="new/er/")
@@ -237,7 +237,7 @@ def test_random_calls_agree_with_a_dict(seed: int) -> None:
                 new = model[one].replace("0", "x", 1)
                 files("edit_file", path=one, edits=[{"oldText": model[one], "newText": new}])
                 model[one] = new
-        held = files.server.desk.files
+        held = files.server.context.files
         assert {path.removeprefix("/workspace/"): held.read_text(path) for path in held.walk()} == model
         assert held.size() == sum(map(len, model.values()))
     assert sorted(files("search_files", path=".", pattern="**/[ab]").split("\n")) == sorted(f"/workspace/{name}" for name in model)

@@ -93,7 +93,7 @@ def mail_with(data: str | bytes, name: str = f"old/{TABLE}") -> Change:
     """Send the last mail with another attachment."""
 
     def mutate(world: World) -> None:
-        world.office.desk.files.write(name, data)
+        world.office.context.files.write(name, data)
         mail(world, attachments=[name])
 
     return mutate
@@ -101,12 +101,12 @@ def mail_with(data: str | bytes, name: str = f"old/{TABLE}") -> Change:
 
 def example_first(world: World) -> None:
     """Send the table as it was at the start, with the example row."""
-    world.office.desk.files.write(f"old/{TABLE}", world.truth["files"][f"/workspace/{TABLE}"])
+    world.office.context.files.write(f"old/{TABLE}", world.truth["files"][f"/workspace/{TABLE}"])
     mail(world, attachments=[f"old/{TABLE}"])
 
 
 def cancelled(world: World) -> None:
-    listed = json.loads(world.office.desk.files.read_text(SUBSCRIBERS))["subscribers"]
+    listed = json.loads(world.office.context.files.read_text(SUBSCRIBERS))["subscribers"]
     mail(world, again=False, to=next(each["email"] for each in listed if each["status"] == "cancelled"))
 
 
@@ -229,7 +229,7 @@ def test_the_subscribers() -> None:
     twice = away = 0
     for seed in range(3):
         world = solved(TASK, length=48_000, seed=seed)
-        listed = json.loads(world.office.desk.files.read_text(SUBSCRIBERS))["subscribers"]
+        listed = json.loads(world.office.context.files.read_text(SUBSCRIBERS))["subscribers"]
         active = {each["email"].casefold(): each["name"] for each in listed if each["status"] == "active"}
         twice += len(listed) - len({each["email"].casefold() for each in listed})
         away += sum(each["status"] == "cancelled" for each in listed)
@@ -239,7 +239,7 @@ def test_the_subscribers() -> None:
             [mail] = world.office.get(Email).messages(to)
             assert f"Dear {name}," in mail.body
             assert "{" not in mail.body
-            assert mail.attachments[TABLE] == world.office.desk.files.read(TABLE)
+            assert mail.attachments[TABLE] == world.office.context.files.read(TABLE)
     assert twice > 1
     assert away > 3
 

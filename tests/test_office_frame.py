@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.servers import ROOT, Clock, Desk, Office, Server, Workspace
+from agentgym.envs.loca.servers import ROOT, Clock, Office, OfficeContext, Server, Workspace
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.office import SERVERS
 from agentgym.envs.loca.servers.server import page_of
@@ -94,28 +94,28 @@ def test_a_change_is_made_whole_or_not_at_all() -> None:
 def test_servers_copy_with_their_records(copied: Any) -> None:
     server = Cats()
     server.store.insert("cats", name="Mia")
-    server.desk.files.write("a.txt", "x")
+    server.context.files.write("a.txt", "x")
     other = copied(server)
     other.store.insert("cats", name="Bo")
-    other.desk.files.write("b.txt", "x")
-    other.desk.clock.tick()
+    other.context.files.write("b.txt", "x")
+    other.context.clock.tick()
     assert len(server.store.find("cats")) == 1
-    assert server.desk.files.names() == ["a.txt"]
-    assert server.desk.clock.now() < other.desk.clock.now() == other.desk.files.clock()
-    assert server.desk.new_id("cat") == other.desk.new_id("cat") != server.desk.new_id("cat")
+    assert server.context.files.names() == ["a.txt"]
+    assert server.context.clock.now() < other.context.clock.now() == other.context.files.clock()
+    assert server.context.new_id("cat") == other.context.new_id("cat") != server.context.new_id("cat")
 
 
 def test_an_episode_begins_as_the_server_was_first_mounted() -> None:
-    server = Cats(Desk())
+    server = Cats(OfficeContext())
     server.store.insert("cats", name="Mia")
     for _ in range(3):
         server.begin()
         assert [row["name"] for row in server.store.find("cats")] == ["Mia"]
-        assert (server.desk.files.names(), iso(server.desk.clock.now())) == ([], "2025-01-15T09:00:00Z")
+        assert (server.context.files.names(), iso(server.context.clock.now())) == ([], "2025-01-15T09:00:00Z")
         server.store.insert("cats", name="Bo")
-        server.desk.clock.tick()
-        server.desk.files.write("a", "x")
-        assert server.desk.files.clock() == server.desk.clock.now()
+        server.context.clock.tick()
+        server.context.files.write("a", "x")
+        assert server.context.files.clock() == server.context.clock.now()
 
 
 def test_a_name_that_is_taken_gets_the_name_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_a_name_that_is_taken_gets_the_name_of_its_server(monkeypatch: pytest.Mo
     assert tools_of(office.get(Dogs))["dogs_read_file"].schema.name == "dogs_read_file"
     with pytest.raises(ToolError, match="dogs_read_file: argument 'path' is missing"):
         tools_of(office.get(Dogs))["dogs_read_file"]({})
-    assert office.get(Cats).desk is office.get(Dogs).desk
+    assert office.get(Cats).context is office.get(Dogs).context
     assert [list(tools_of(server)) for server in copy.deepcopy(office).toolsets()] == [["read_file"], ["dogs_read_file", "bark"]]
 
 

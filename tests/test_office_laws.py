@@ -54,8 +54,8 @@ def draw_call(server: Server, rng: np.random.Generator) -> tuple[str, dict[str, 
 
 def digest(server: Server) -> bytes:
     """All that belongs to the episode, but for the time and how many identifiers were drawn."""
-    held = {name: getattr(server, name) for name in server.episode_state if name != "desk"}
-    files = [(path, server.desk.files.read(path)) for path in server.desk.files.walk()]
+    held = {name: getattr(server, name) for name in server.episode_state if name != "context"}
+    files = [(path, server.context.files.read(path)) for path in server.context.files.walk()]
     return pickle.dumps((held, files))
 
 
@@ -65,10 +65,10 @@ def call(server: Server, tool: str, **arguments: Any) -> Any:
 
 def refused(server: Server, tool: str, text: str, **arguments: Any) -> None:
     """The call is refused with a text, and nothing has changed."""
-    before, clock = digest(server), server.desk.clock.now()
+    before, clock = digest(server), server.context.clock.now()
     with pytest.raises(ToolError, match=text):
         call(server, tool, **arguments)
-    assert (digest(server), server.desk.clock.now()) == (before, clock)
+    assert (digest(server), server.context.clock.now()) == (before, clock)
 
 
 def run(server: Server, name: str, arguments: Mapping[str, Any]) -> str:

@@ -224,7 +224,7 @@ def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
     assert cloud.logging_read_logs("LOG_ID(app)", log_bucket="europe-west1/errors")["entries"] == kept
     assert cloud.log_entries("app", "europe-west1/errors") == kept[::-1]
     assert cloud.store.value("SELECT count(*) FROM log_entries WHERE id NOT IN (SELECT entry FROM log_routes)") == 0
-    cloud.desk.clock._now += timedelta(days=7, seconds=10)
+    cloud.context.clock._now += timedelta(days=7, seconds=10)
     assert cloud.logging_read_logs(log_bucket="europe-west1/errors")["entries"] == []
     assert cloud.logging_delete_log_sink("hot") == {"deleted": "hot"}
     cloud.logging_write_log("app", "x", "ERROR")

@@ -23,17 +23,17 @@ Change = Callable[[Any], object]
 
 
 def upload(world: Any) -> None:
-    world.office.get(GoogleCloud).put_object(BUCKET, REPORT, world.office.desk.files.read(REPORT))
+    world.office.get(GoogleCloud).put_object(BUCKET, REPORT, world.office.context.files.read(REPORT))
 
 
 def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
     """Change the report and upload it anew."""
 
     def apply(world: Any) -> None:
-        rows = list(csv.reader(io.StringIO(world.office.desk.files.read_text(REPORT))))
+        rows = list(csv.reader(io.StringIO(world.office.context.files.read_text(REPORT))))
         text = io.StringIO(newline="")
         csv.writer(text, **form).writerows(change(rows))
-        world.office.desk.files.write(REPORT, text.getvalue())
+        world.office.context.files.write(REPORT, text.getvalue())
         upload(world)
 
     return apply
@@ -74,12 +74,12 @@ def without(moment: datetime) -> Change:
 
 
 def file_of(data: bytes | str) -> Change:
-    return lambda world: (world.office.desk.files.write(REPORT, data), upload(world))
+    return lambda world: (world.office.context.files.write(REPORT, data), upload(world))
 
 
 def folder(world: Any) -> None:
-    world.office.desk.files.remove(REPORT)
-    world.office.desk.files.mkdir(REPORT)
+    world.office.context.files.remove(REPORT)
+    world.office.context.files.mkdir(REPORT)
 
 
 def call(tool: str, **arguments: Any) -> Change:
@@ -91,7 +91,7 @@ def drop(table: str, name: str) -> Change:
 
 
 def ranges_of(world: Any) -> dict[tuple[str, str], tuple[float, float]]:
-    sheet = read_workbook(world.office.desk.files.read(BOOK))[SHEET]
+    sheet = read_workbook(world.office.context.files.read(BOOK))[SHEET]
     return {(row[0], row[2]): (row[4], row[5]) for row in sheet[1:]}
 
 
@@ -138,7 +138,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "no text in the bucket": (
         lambda world: world.office.get(GoogleCloud).put_object(BUCKET, REPORT, b"\xff\xfe"), "not a text file"
     ),
-    "no file": (lambda world: world.office.desk.files.remove(REPORT), "there is no file"),
+    "no file": (lambda world: world.office.context.files.remove(REPORT), "there is no file"),
     "a directory in its place": (folder, "is a directory"),
     "no text": (file_of(b"\xff\xfe\x00"), "not a text file"),
     "very long": (file_of("x," * 200_000), "has the columns"),
@@ -158,11 +158,11 @@ EQUIVALENTS: dict[str, Change] = {
         "normal_range", lambda cell: "-".join(f"{float(limit):.2f}" for limit in cell.split(" - "))
     ),
     "Windows line ends and quotation marks": rewrite(lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL),
-    "a byte order mark": lambda world: file_of(b"\xef\xbb\xbf" + world.office.desk.files.read(REPORT))(world),
+    "a byte order mark": lambda world: file_of(b"\xef\xbb\xbf" + world.office.context.files.read(REPORT))(world),
     "a table written to as it was": call(
         "bigquery_run_query", query=f"UPDATE {DATASET}.{TABLE} SET reading = reading WHERE machine_id < 'N'"
     ),
-    "a scratch file": lambda world: world.office.desk.files.write("notes.md", "x"),
+    "a scratch file": lambda world: world.office.context.files.write("notes.md", "x"),
 }
 
 

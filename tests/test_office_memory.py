@@ -30,7 +30,7 @@ def filled() -> KnowledgeGraph:
 
 def test_the_file_is_that_of_the_public_server() -> None:
     server = filled()
-    assert server.desk.files.read_text("memory/memory.json").split("\n") == [
+    assert server.context.files.read_text("memory/memory.json").split("\n") == [
         '{"type":"entity","name":"Ada","entityType":"person","observations":["was born in 1815","likes naïve maths"]}',
         '{"type":"entity","name":"Bob","entityType":"person","observations":[]}',
         '{"type":"entity","name":"Org","entityType":"Company","observations":["hires Ada"]}',
@@ -42,11 +42,11 @@ def test_the_file_is_that_of_the_public_server() -> None:
 def test_other_tools_may_write_the_file() -> None:
     server = filled()
     line = {"observations": ["x"], "type": "entity", "name": "New", "entityType": "t", "more": 1}
-    server.desk.files.write("memory/memory.json", f"\n{json.dumps(line)}\n  \n")
+    server.context.files.write("memory/memory.json", f"\n{json.dumps(line)}\n  \n")
     assert call(server, "read_graph") == {"entities": [{"name": "New", "entityType": "t", "observations": ["x"]}], "relations": []}
     server.path = "elsewhere/graph.jsonl"
     call(server, "create_entities", entities=[BOB])
-    assert server.desk.files.read_text("elsewhere/graph.jsonl") == json.dumps({"type": "entity", **BOB}, separators=(",", ":"))
+    assert server.context.files.read_text("elsewhere/graph.jsonl") == json.dumps({"type": "entity", **BOB}, separators=(",", ":"))
     for bad in (
         "{",
         "[]",
@@ -56,7 +56,7 @@ def test_other_tools_may_write_the_file() -> None:
         '{"type":"relation","from":1,"to":"b","relationType":"c"}',
         "[" * 9_999,
     ):
-        server.desk.files.write(server.path, f"\n{bad}")
+        server.context.files.write(server.path, f"\n{bad}")
         before = digest(server)
         with pytest.raises(ToolError, match=r"^conflict: line 2 of elsewhere/graph\.jsonl is no entity and no relation"):
             call(server, "create_entities", entities=[ADA])
@@ -125,7 +125,7 @@ def test_the_path_belongs_to_the_episode() -> None:
     twin = copy.deepcopy(server)
     server.path = "other.json"
     server.begin()
-    assert (server.path, server.desk.files.names()) == ("memory_data/memory.json", [])
+    assert (server.path, server.context.files.names()) == ("memory_data/memory.json", [])
     assert call(twin, "read_graph")["entities"] == [ADA]
     with pytest.raises(ToolError, match=r"argument 'entities\.0\.name' is missing"):
         call(server, "create_entities", entities=[{"entityType": "x", "observations": []}])

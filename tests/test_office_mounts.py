@@ -13,7 +13,7 @@ import pytest
 
 import agentgym
 from agentgym import ToolCall, render, tool_env
-from agentgym.envs.loca.servers import SERVERS, Desk, Office, server_class
+from agentgym.envs.loca.servers import SERVERS, Office, OfficeContext, server_class
 from agentgym.envs.loca.servers.calendar import Calendar, Event
 from agentgym.envs.loca.servers.files.filesystem import Filesystem
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
@@ -47,10 +47,10 @@ def test_every_server_mounts_on_a_world_which_is_played_as_before(name: str) -> 
 
 
 def test_a_mounted_server_begins_each_episode_as_it_was_mounted() -> None:
-    desk = Desk()
-    calendar, files = Calendar(desk), Filesystem(desk)
-    calendar.add(Event("Birthday", desk.clock.now(), desk.clock.now()))
-    desk.files.write("note.txt", "x")
+    context = OfficeContext()
+    calendar, files = Calendar(context), Filesystem(context)
+    calendar.add(Event("Birthday", context.clock.now(), context.clock.now()))
+    context.files.write("note.txt", "x")
     env = tool_env(agentgym.make("TreeWorld", nodes=10))
     env.mount(calendar)
     env.mount(files)
@@ -60,7 +60,7 @@ def test_a_mounted_server_begins_each_episode_as_it_was_mounted() -> None:
         env.step(render(ToolCall("create_event", LUNCH)))
         env.step(render(ToolCall("write_file", {"path": "new.txt", "content": "y"})))
         assert titles(env) == ["Birthday", "Lunch"]
-        assert desk.files.names() == ["new.txt", "note.txt"]
+        assert context.files.names() == ["new.txt", "note.txt"]
 
 
 def test_snapshots_clones_and_pickles_hold_mounted_servers() -> None:

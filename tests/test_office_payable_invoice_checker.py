@@ -119,7 +119,7 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda w: mails(lambda told: [told | {"body": " ".join(i["file"] for i in w.truth["invoices"])}], every=True)(w),
         "should not be there",
     ),
-    "an invoice was deleted": (lambda world: world.office.desk.files.remove(f"{FOLDER}/{new(world)['file']}"), "is gone"),
+    "an invoice was deleted": (lambda world: world.office.context.files.remove(f"{FOLDER}/{new(world)['file']}"), "is gone"),
 }  # fmt: skip
 
 EQUIVALENTS: dict[str, Callable[[Any], object]] = {
@@ -138,7 +138,7 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
     ),
     "the subject in small letters": mails(lambda told: [told | {"subject": SUBJECT.lower()}], every=True),
     "with a name before the address": mails(lambda told: [told | {"to": f"Somebody <{told['to']}>"}], every=True),
-    "a scratch file": lambda world: world.office.desk.files.write("notes.csv", "x"),
+    "a scratch file": lambda world: world.office.context.files.write("notes.csv", "x"),
 }
 
 

@@ -33,9 +33,9 @@ INVOICE = [
 @pytest.fixture
 def pdf() -> Client:
     server = PdfTools()
-    server.desk.files.write("inv.pdf", write_pdf(INVOICE, "Invoice"))
-    server.desk.files.write("five.pdf", write_pdf([[f"leaf {k}"] for k in range(1, 6)]))
-    server.desk.files.write("text.pdf", "no PDF")
+    server.context.files.write("inv.pdf", write_pdf(INVOICE, "Invoice"))
+    server.context.files.write("five.pdf", write_pdf([[f"leaf {k}"] for k in range(1, 6)]))
+    server.context.files.write("text.pdf", "no PDF")
     return Client(server)
 
 
@@ -76,13 +76,13 @@ def test_facts_and_pages_without_text(pdf: Client) -> None:
         "Total pages: 2",
         "Title: Invoice",
     ]
-    pdf.server.desk.files.write("blank.pdf", write_pdf([[]]))
+    pdf.server.context.files.write("blank.pdf", write_pdf([[]]))
     blank = pdf("read_pdf_pages", pdf_file_path="blank.pdf")
     assert blank == "PDF total pages: 1\nSpecified page range (1-1) has no extractable text content."
 
 
 def test_merging_and_extracting(pdf: Client) -> None:
-    files = pdf.server.desk.files
+    files = pdf.server.context.files
     merged = pdf("merge_pdfs", pdf_paths=["five.pdf", "inv.pdf", "five.pdf"], output_path="out/all.pdf")
     assert merged == "Successfully merged 3 PDFs into 'out/all.pdf'\nTotal pages: 12"
     five, inv = read_pdf(files.read("five.pdf")), read_pdf(files.read("inv.pdf"))
@@ -123,11 +123,11 @@ def test_merging_and_extracting(pdf: Client) -> None:
 )
 def test_what_is_refused_leaves_no_file(pdf: Client, name: str, arguments: dict[str, Any], error: str) -> None:
     assert pdf.refused(name, **arguments).startswith(error)
-    assert pdf.server.desk.files.names() == ["five.pdf", "inv.pdf", "text.pdf"]
+    assert pdf.server.context.files.names() == ["five.pdf", "inv.pdf", "text.pdf"]
 
 
 def test_searching_and_paging(pdf: Client) -> None:
-    pdf.server.desk.files.write("many.pdf", write_pdf([[f"Row {k} of {page}" for k in range(12)] for page in (1, 2)]))
+    pdf.server.context.files.write("many.pdf", write_pdf([[f"Row {k} of {page}" for k in range(12)] for page in (1, 2)]))
     shown = pdf("search_pdf_content", pdf_file_path="many.pdf", pattern=r"row \d+")
     identity = shown.split("\n")[0].removeprefix("Search ID: ")
     assert shown.split("\n")[1:5] == [r"Pattern: row \d+", "Total matches: 24", "Page: 1/3", "Results per page: 10"]
@@ -151,7 +151,7 @@ def test_searching_and_paging(pdf: Client) -> None:
 
 
 def test_searches_do_not_take_for_ever(pdf: Client) -> None:
-    pdf.server.desk.files.write("long.pdf", write_pdf([["a" * 60] * 40] * 3))
+    pdf.server.context.files.write("long.pdf", write_pdf([["a" * 60] * 40] * 3))
     for pattern in (r"(a+)+$", r"(a|aa)+b\1", r"(.*)*x", r"((a?){40}){40}b", r"(?:(?:a*)*)*c"):
         began = time.monotonic()
         try:
@@ -172,7 +172,7 @@ def test_broken_files_are_refused(pdf: Client) -> None:
         for _ in range(rng.randrange(1, 30)):
             if broken:
                 broken[rng.randrange(len(broken))] = rng.randrange(256)
-        pdf.server.desk.files.write("broken.pdf", bytes(broken))
+        pdf.server.context.files.write("broken.pdf", bytes(broken))
         for name, arguments in (
             ("read_pdf_pages", {"pdf_file_path": "broken.pdf"}),
             ("get_pdf_info", {"pdf_file_path": "broken.pdf"}),

@@ -29,14 +29,14 @@ def terminal() -> Client:
 
 
 def test_python_works_on_the_files(python: Client) -> None:
-    files = python.server.desk.files
+    files = python.server.context.files
     files.write("data/in.csv", "a,b\n1,2\n3,4\n")
     code = "import csv\nprint(sum(int(row['b']) for row in csv.DictReader(open('data/in.csv'))))\nopen('out.txt', 'w').write('x')"
     assert python("python_execute", code=code, filename="sum.py") == (
         "=== STDOUT ===\n6\n\n=== EXECUTION INFO ===\nReturn code: 0\nTimeout limit: 30 seconds"
     )
     assert (files.read_text("out.txt"), files.read_text(".python_tmp/sum.py")) == ("x", code)
-    assert files.modified("out.txt") == python.server.desk.clock.now()
+    assert files.modified("out.txt") == python.server.context.clock.now()
     assert python("python_execute", code="import sum", filename="again", timeout=9_999).endswith("Timeout limit: 120 seconds")
     assert files.is_file(".python_tmp/again.py")
 
@@ -50,7 +50,7 @@ def test_python_that_fails_has_had_its_effects(python: Client) -> None:
         shown
         == "No console output produced.\n\n=== EXECUTION INFO ===\nThe program was stopped after 2 s.\nTimeout limit: 2 seconds"
     )
-    files = python.server.desk.files
+    files = python.server.context.files
     assert (files.read("x"), files.read("y")) == (b"x", b"y")
     shown = python("python_execute", code="import os\nos.symlink('/etc/passwd', 'link')\nos.remove('x')")
     assert shown.endswith('Not kept, being no regular files or too big: "link"')
@@ -68,7 +68,7 @@ def test_python_that_fails_has_had_its_effects(python: Client) -> None:
 )
 def test_what_python_refuses(python: Client, arguments: dict[str, Any], error: str) -> None:
     assert python.refused("python_execute", code="print(1)", **arguments).startswith(error)
-    assert list(python.server.desk.files.walk()) == []
+    assert list(python.server.context.files.walk()) == []
 
 
 def test_names_are_made_up_alike_in_each_run(python: Client) -> None:
@@ -82,7 +82,7 @@ def test_names_are_made_up_alike_in_each_run(python: Client) -> None:
 
 def test_commands(terminal: Client) -> None:
     needs_workbench()
-    terminal.server.desk.files.write("d/a.txt", "one\ntwo\n")
+    terminal.server.context.files.write("d/a.txt", "one\ntwo\n")
     assert terminal("execute_command", command="wc -l < d/a.txt") == "Command executed successfully\n\nOutput:\n2\n"
     assert terminal("execute_command", command="true") == "Command executed successfully\n\nCommand had no output."
     assert terminal("execute_command", command="echo x; echo y >&2; exit 3") == (
@@ -149,7 +149,7 @@ EDITS: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "arguments", "text"), EDITS)
 def test_rows_are_edited(terminal: Client, name: str, arguments: dict[str, Any], text: str) -> None:
-    files = terminal.server.desk.files
+    files = terminal.server.context.files
     files.write("f", "a\r\nb\nc")
     assert terminal(name, path="f", **arguments).startswith("Successfully")
     assert files.read_text("f").removesuffix("\n") == text.removesuffix("\n")
@@ -174,7 +174,7 @@ def test_rows_are_edited(terminal: Client, name: str, arguments: dict[str, Any],
     ],
 )
 def test_a_refused_edit_changes_nothing(terminal: Client, name: str, arguments: dict[str, Any]) -> None:
-    files = terminal.server.desk.files
+    files = terminal.server.context.files
     files.write("f", "a\nb\nc\n")
     files.write("many", "a" * 1_000)
     files.write("binary", b"\xff\n")
@@ -186,11 +186,11 @@ def test_a_refused_edit_changes_nothing(terminal: Client, name: str, arguments: 
 def test_the_servers_of_an_office_share_the_files() -> None:
     needs_workbench()
     office = Office(["filesystem", "terminal", "python_execute"])
-    office.desk.files.write("a", "1")
+    office.context.files.write("a", "1")
     python, terminal = Client(office.get(PythonExecute)), Client(office.get(Terminal))
     python("python_execute", code="open('b', 'w').write(open('a').read() + '2')")
     assert terminal("execute_command", command="cat b; rm a b").endswith("Output:\n12")
-    assert office.desk.files.names() == [".python_tmp"]
+    assert office.context.files.names() == [".python_tmp"]
     assert "terminal_read_file" in tools_of(office.get(Terminal))
     office.close()
 

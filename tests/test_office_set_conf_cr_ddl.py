@@ -103,7 +103,7 @@ def test_the_newest_mail_about_a_track_tells_the_deadline() -> None:
     for seed in range(4):
         world = fresh(TASK, 16_000, seed)
         mails = world.office.get(Email).messages(ME)
-        targets = dict(line.split(": ") for line in world.office.desk.files.read_text(NOTE).splitlines()[1:])
+        targets = dict(line.split(": ") for line in world.office.context.files.read_text(NOTE).splitlines()[1:])
         assert set(targets) == set(world.truth["reminders"])
         for key, track in targets.items():
             told = [re.search(rf"{key}, {track}: .* due on ([^,]*),", mail.body) for mail in mails]

@@ -222,8 +222,8 @@ def test_size_and_knobs() -> None:
 
 def test_a_plan_of_a_wanted_length_has_as_many_products() -> None:
     for steps in (8, 20, 64):
-        world = carry_out(fresh(TASK, **World.at_horizon(steps)))
+        world = carry_out(fresh(TASK, **World.config_for_horizon(steps)))
         assert abs(len(world.progress.facts) + 1 - steps) <= 1
         assert list(world.faults()) == []
     with pytest.raises(ValueError, match="has about 8 to 1007 steps, got 7"):
-        World.at_horizon(7)
+        World.config_for_horizon(7)

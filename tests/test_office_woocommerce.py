@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from shop_checks import PAID, make_shop, order, refused
 
-from agentgym.envs.loca.servers.context import START, Desk
+from agentgym.envs.loca.servers.context import START, OfficeContext
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.servers.woocommerce.shop import MAX_BATCH
 from agentgym.tools import tools_of
@@ -214,7 +214,7 @@ def test_the_shop_itself(shop: WooCommerce) -> None:
 
 
 def test_filling_is_checked() -> None:
-    shop = WooCommerce(Desk(START))
+    shop = WooCommerce(OfficeContext(START))
     with pytest.raises(ValueError, match="no field is called 'titel'"):
         shop.add_product("Mug", titel="x")
     with pytest.raises(ValueError, match="a date must have a time zone"):

@@ -103,7 +103,7 @@ def mail_to(customer: Callable[[Any], int]) -> Change:
 
 
 def file_of(name: str, data: bytes | str) -> Change:
-    return lambda world: world.office.desk.files.write(name, data)
+    return lambda world: world.office.context.files.write(name, data)
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
@@ -144,7 +144,7 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "the shop was changed": (call("woo_orders_notes_create", orderId=1, note="welcomed"), "something in the shop"),
     "an order was completed": (call("woo_orders_update", orderId=1, orderData={"status": "on-hold"}), "something in the shop"),
     "the template was changed": (file_of(TEMPLATE, b"\xff"), "was changed"),
-    "the credentials are gone": (lambda world: world.office.desk.files.remove(CREDENTIALS), "is gone"),
+    "the credentials are gone": (lambda world: world.office.context.files.remove(CREDENTIALS), "is gone"),
 }  # fmt: skip
 EQUIVALENTS: dict[str, Change] = {
     "a row written anew": lambda world: [
@@ -217,9 +217,9 @@ def test_states_vary() -> None:
         assert world.truth["letters"]
         order = world.office.get(WooCommerce).orders()[0]
         counts["site time"] += order["date_created"] != order["date_created_gmt"]
-        counts["passwords"] += world.office.desk.files.read_text(CREDENTIALS) != fresh(TASK, size=16).office.desk.files.read_text(
-            CREDENTIALS
-        )
+        counts["passwords"] += world.office.context.files.read_text(CREDENTIALS) != fresh(
+            TASK, size=16
+        ).office.context.files.read_text(CREDENTIALS)
         dates = next(dates for dates in orders.values() if FROM in dates)
         counts["the edge is in a pair" if len(dates) > 1 else "the edge is alone"] += 1
     assert counts["site time"] == 6

@@ -9,11 +9,11 @@ from typing import Any
 import gymnasium
 import pytest
 
-from agentgym import ARMS, Chat, OneOf, ToolCall, ToolEnv, make, render, tool_env, worlds
+from agentgym import ARMS, CallSet, Chat, ToolCall, ToolEnv, make, render, tool_env, worlds
 from agentgym.envs.lumina.list_world import ListWorld
 from agentgym.oracles import HistoryOracle, NoisyPolicy, OraclePolicy, PlanOracle, StateOracle, StepOptimality
 from agentgym.oracles.hints import split_hints
-from agentgym.oracles.policies import Reading, best_call
+from agentgym.oracles.policies import ParsedChat, best_call
 from agentgym.training.rollout.rollouts import rollout
 from tests.helpers import OFFICE, spread
 
@@ -134,7 +134,9 @@ def test_the_state_suffices(env_id: str, arm: str) -> None:
         over = False
         while not over:
             task, hints = split_hints(chat.messages[-1].text)
-            chat, reward, terminated, truncated, info = env.step(render(player.act(Reading(task, (), {"state": hints["state"]}))))
+            chat, reward, terminated, truncated, info = env.step(
+                render(player.act(ParsedChat(task, (), {"state": hints["state"]})))
+            )
             assert info["optimal"]
             over = terminated or truncated
         assert reward == 1.0
@@ -189,13 +191,13 @@ def test_a_refused_call_is_not_optimal_even_if_it_equals_one_that_is() -> None:
 
 
 def test_sets_of_calls_are_as_strict_as_the_checks() -> None:
-    calls = OneOf("pop", "id", range(3))
+    calls = CallSet("pop", "id", range(3))
     assert ToolCall("pop", {"id": 1}, "any id") in calls
     for arguments in ({"id": True}, {"id": 1.0}, {"id": "1"}, {"id": [1]}, {"id": 3}, {}, {"id": 1, "x": 1}, {"x": 1}):
         assert ToolCall("pop", arguments) not in calls
     assert ToolCall("push", {"id": 1}) not in calls
     assert (len(calls), calls[-1], list(calls[1:])) == (3, ToolCall("pop", {"id": 2}), list(calls)[1:])
-    assert not OneOf("pop", "id", ())
+    assert not CallSet("pop", "id", ())
 
 
 @pytest.mark.parametrize("env_id", spread("examples_look_like_t", IDS))

@@ -11,7 +11,7 @@ from agentgym import ToolCall, make, tool_env
 from agentgym.envs.agentlongbench.engine import TOOL, read_feedback, search
 from agentgym.envs.agentlongbench.puzzle_world import PuzzleConfig, PuzzleWorld
 from agentgym.oracles import NoisyPolicy, RandomPolicy
-from agentgym.oracles.policies import Reading
+from agentgym.oracles.policies import ParsedChat
 from tests.helpers import play, play_optimally, say, start
 
 
@@ -150,14 +150,14 @@ def test_a_replay_gives_the_same_lists() -> None:
 
 @pytest.mark.parametrize("steps", [2, 4, 64, 400])
 def test_at_horizon_gives_episodes_that_take_about_that_many_turns(steps: int) -> None:
-    options = {**PuzzleWorld.at_horizon(steps), "budget_factor": 1.0, "budget_slack": 0}
+    options = {**PuzzleWorld.config_for_horizon(steps), "budget_factor": 1.0, "budget_slack": 0}
     turns = [world(seed, **options).max_turns or 0 for seed in range(max(3, 400 // steps))]
     assert abs(sum(turns) / len(turns) - steps) <= max(1, 0.15 * steps)
 
 
 def test_at_horizon_refuses_what_no_configuration_takes() -> None:
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[2, 38000\], got 1"):
-        PuzzleWorld.at_horizon(1)
+        PuzzleWorld.config_for_horizon(1)
     for name in ("rounds", "puzzles"):
         with pytest.raises(ValueError, match=f"{name} must be an integer in"):
             PuzzleConfig(**{name: 0})
@@ -182,8 +182,8 @@ def test_menu_and_features_have_the_shape_of_the_configuration() -> None:
     chat, _ = env.reset(seed=3)
     while not tool_env(env).over:
         played: Any = tool_env(env).world
-        seen = policy.recall(Reading.of(chat))
-        assert len(played.menu()) == 31
+        seen = policy.recall(ParsedChat.of(chat))
+        assert len(played.action_catalog()) == 31
         features = played.features()
         assert features.shape == (6,)
         assert ((features >= 0) & (features <= 1)).all()

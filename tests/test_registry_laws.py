@@ -23,7 +23,7 @@ from gymnasium.utils.env_checker import check_env
 import agentgym
 from agentgym import ARMS, Chat, Reply, clone, make, tool_env, worlds
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
-from agentgym.oracles.policies import Reading, ScriptedPolicy
+from agentgym.oracles.policies import ParsedChat, ScriptedPolicy
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import Trajectory
 from tests.helpers import OFFICE, few, spread
@@ -228,9 +228,9 @@ def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
         chat, _ = env.reset(seed=seed)
         mixed = NoisyPolicy(env_id, 0.4, seed)
         while not tool_env(env).over:
-            hidden, seen = tool_env(env).world, policy.recall(Reading.of(chat))
+            hidden, seen = tool_env(env).world, policy.recall(ParsedChat.of(chat))
             compare(hidden, seen)
-            from_state = policy.recall(Reading(Reading.of(chat).task, (), {"state": hidden.state()}))
+            from_state = policy.recall(ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()}))
             assert (from_state.state(), from_state.subtask(True)) == (hidden.state(), hidden.subtask(True))
             assert list(from_state.optimal_calls() or ()) == list(hidden.optimal_calls() or ())
             compared += 1

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agentgym import ToolError
-from agentgym.sandboxes.monty import SANDBOXES, Execution, Limits, Sandbox, make_sandbox
+from agentgym.sandboxes.monty import SANDBOXES, Limits, RunResult, Sandbox, make_sandbox
 
 QUICK = Limits(seconds=0.7, memory_mb=64, output_chars=2_000, calls=50)
 SECRET = "hunter2-hunter2"
@@ -73,7 +73,7 @@ def test_what_takes_for_ever_is_stopped(sandbox: Sandbox, code: str) -> None:
     assert execution.kind in ("timeout", "memory")
     assert execution.error
     assert execution.stdout in ("began\n", "")
-    assert sandbox.run("print(1+1)", {}) == Execution("2\n")
+    assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_memory_is_limited(sandbox: Sandbox, code: str) -> None:
     execution = sandbox.run(code, {}, Limits(seconds=5, memory_mb=64))
     assert execution.kind == "memory"
     assert "MemoryError" in execution.error
-    assert sandbox.run("print(1+1)", {}) == Execution("2\n")
+    assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_code_that_goes_astray_harms_nobody(sandbox: Sandbox, code: str) -> None
     assert time.monotonic() - began < 60
     assert execution.error or execution.stdout.strip() in ("-1", "32512"), "it failed, or was told that it did"
     assert str(Path(sys.base_prefix)) not in execution.error + execution.stdout
-    assert sandbox.run("print(1+1)", {}) == Execution("2\n")
+    assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 
 
 def test_secrets_stay_out_of_reach(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,21 +173,21 @@ def test_waiting_does_not_outlast_the_limit(sandbox: Sandbox, code: str) -> None
     began = time.monotonic()
     assert sandbox.run(code, {}, QUICK).kind == ("timeout" if of_python(sandbox) else "")
     assert time.monotonic() - began < 60
-    assert sandbox.run("print(1+1)", {}) == Execution("2\n")
+    assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 
 
 def test_printing_the_protocol_forges_nothing(sandbox: Sandbox) -> None:
     counter = Counter()
     lines = ['{"call": ["add", [], {}]}', '{"done": ["", "", []]}', '{"text": "7"}', "error: x", "\x00\x01", '{"ready": true}']
     execution = sandbox.run(f"for line in {lines!r}: print(line)\nprint(add(1))", counter.functions)
-    assert execution == Execution("\n".join([*lines, "1", ""]))
+    assert execution == RunResult("\n".join([*lines, "1", ""]))
     assert counter.seen == [([1], {})]
 
 
 def test_calls_run_once_and_in_order_on_real_values(sandbox: Sandbox) -> None:
     counter = Counter()
     code = "n = '0'\nfor k in range(50): n = add(n, step=k)\nprint(n)"
-    assert sandbox.run(code, counter.functions) == Execution("50\n")
+    assert sandbox.run(code, counter.functions) == RunResult("50\n")
     assert counter.seen == [([str(k)], {"step": k}) for k in range(50)]
 
 
@@ -210,13 +210,13 @@ def test_what_a_function_raises_by_a_fault_is_raised(sandbox: Sandbox) -> None:
 
     with pytest.raises(ValueError, match="a bug of the world"):
         sandbox.run("try:\n    fault()\nexcept BaseException: pass", {"fault": fault})
-    assert sandbox.run("print(1+1)", {}) == Execution("2\n")
+    assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 
 
 def test_arguments_cross_as_json(sandbox: Sandbox) -> None:
     counter = Counter()
     execution = sandbox.run("add(1, (2, 3), {'a': [None, True, 1.5]}, s='é\\n\"')", counter.functions)
-    assert execution == Execution("")
+    assert execution == RunResult("")
     assert counter.seen == [([1, [2, 3], {"a": [None, True, 1.5]}], {"s": 'é\n"'})]
     for argument in ("float('nan')", "float('inf')", "{1, 2}", "b'x'", "10**5000"):
         execution = sandbox.run(f"add({argument})", counter.functions)
@@ -231,7 +231,7 @@ def test_calls_are_limited(sandbox: Sandbox) -> None:
     counter = Counter()
     code = "while True:\n    try: add()\n    except BaseException: pass"
     execution = sandbox.run(code, counter.functions, Limits(calls=50))
-    assert execution == Execution("", "the code made more than 50 calls and was stopped", "calls")
+    assert execution == RunResult("", "the code made more than 50 calls and was stopped", "calls")
     assert len(counter.seen) == 50
     assert sandbox.run("add()", counter.functions, Limits(calls=0)).kind == "calls"
     assert len(counter.seen) == 50
@@ -267,7 +267,7 @@ def test_what_monty_does_not_know_does_not_begin() -> None:
 
 def test_long_code_and_long_errors(sandbox: Sandbox) -> None:
     execution = sandbox.run("print(1)\n" * 100, {}, Limits(code_chars=899))
-    assert execution == Execution("", "the code is 900 characters long, at most 899 are allowed", "refused")
+    assert execution == RunResult("", "the code is 900 characters long, at most 899 are allowed", "refused")
     execution = sandbox.run("raise ValueError('x' * 100_000)", {})
     assert len(execution.error) < 2_000
 
@@ -287,7 +287,7 @@ def test_runs_and_copies_are_equal(sandbox: Sandbox) -> None:
 
 
 def test_many_threads_at_once(sandbox: Sandbox) -> None:
-    def play(k: int) -> tuple[Execution, list[Any]]:
+    def play(k: int) -> tuple[RunResult, list[Any]]:
         counter = Counter()
         code = f"for i in range(5): print({k}, add(i, {k}))"
         return sandbox.run(code, counter.functions, Limits(seconds=60)), counter.seen
@@ -295,7 +295,7 @@ def test_many_threads_at_once(sandbox: Sandbox) -> None:
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(play, range(32)))
     for k, (execution, seen) in enumerate(results):
-        assert execution == Execution("".join(f"{k} {i + 1}\n" for i in range(5)))
+        assert execution == RunResult("".join(f"{k} {i + 1}\n" for i in range(5)))
         assert seen == [([i, k], {}) for i in range(5)]
 
 
@@ -330,7 +330,7 @@ def test_threads_end_with_the_code(bubblewrap: Sandbox) -> None:
     counter = Counter()
     code = "import threading\ndef f():\n    while True:\n        add()\nthreading.Thread(target=f).start()\nprint('end')"
     for _ in range(10):  # the end may come while a call is being answered
-        assert bubblewrap.run(code, counter.functions, Limits(calls=1_000_000)) == Execution("end\n")
+        assert bubblewrap.run(code, counter.functions, Limits(calls=1_000_000)) == RunResult("end\n")
     seen = len(counter.seen)
     time.sleep(0.1)
     assert len(counter.seen) == seen

@@ -347,11 +347,11 @@ def test_a_task_that_is_not_there_is_refused() -> None:
 
 def test_horizons_are_met() -> None:
     for steps in (2, 5, 30):
-        env = make("SearchWorld", **SearchWorld.at_horizon(steps))
+        env = make("SearchWorld", **SearchWorld.config_for_horizon(steps))
         turns = [len(rollout(env, OraclePolicy("SearchWorld"), seed).steps) for seed in range(12)]
         assert np.mean(turns) == pytest.approx(steps, rel=0.35)
     with pytest.raises(ValueError, match="horizon must be an integer"):
-        SearchWorld.at_horizon(1)
+        SearchWorld.config_for_horizon(1)
 
 
 # What a searcher knows.

@@ -66,7 +66,7 @@ def test_pettingzoo_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_world_with_one_tool_leaves_the_others_to_talk() -> None:
     for env_id, options in (("LongContextQA-team", {"delivery": "task"}), ("SearchWorld-team", {"setting": "static"})):
         env = make(env_id, **options)
-        first, second = env.unwrapped.game.formation.agents.values()
+        first, second = env.unwrapped.game.protocol.agents.values()
         assert (first, second) == ((), ("answer",))
         assert rollout(env, TeamPolicy(env_id), 1).reward == 1.0
 
@@ -114,7 +114,7 @@ def test_a_world_may_not_have_the_tools_of_a_team() -> None:
 @pytest.mark.parametrize("env_id", SPLIT)
 def test_every_tool_of_the_world_is_somebodys(env_id: str) -> None:
     game = make(env_id).unwrapped.game
-    tools = [name for names in game.formation.agents.values() for name in names]
+    tools = [name for names in game.protocol.agents.values() for name in names]
     env = make(env_id.replace("-team", "")).unwrapped
     assert sorted(tools) == sorted(tool.name for tool in env.tools)
     assert is_team(env_id)

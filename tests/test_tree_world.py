@@ -325,7 +325,7 @@ def test_the_target_is_missing_about_as_often_as_asked_for() -> None:
 
 @pytest.mark.parametrize("steps", [2, 9, 100])
 def test_at_horizon_gives_trees_that_take_that_many_turns_to_search_through(steps: int) -> None:
-    outcome = play_optimally(start("TreeWorld", absent_probability=1, **TreeWorld.at_horizon(steps)))
+    outcome = play_optimally(start("TreeWorld", absent_probability=1, **TreeWorld.config_for_horizon(steps)))
     assert (outcome.reward, outcome.turn) == (1.0, steps)
 
 
@@ -348,4 +348,4 @@ def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options:
 @pytest.mark.parametrize("steps", [1, 100_001])
 def test_at_horizon_refuses_what_no_configuration_takes(steps: int) -> None:
     with pytest.raises(ValueError, match=rf"horizon must be an integer in \[2, 100000\], got {steps}"):
-        TreeWorld.at_horizon(steps)
+        TreeWorld.config_for_horizon(steps)

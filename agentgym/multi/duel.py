@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.multi.team import Formation, Team, read_roles
+from agentgym.multi.team import Team, TeamProtocol, read_roles
 from agentgym.tools import Toolset
 from agentgym.world import World
 
 
-class Duel(Formation):
+class Duel(TeamProtocol):
     """Each agent plays a world of its own, of the same configuration and seed, with all tools, and sees nothing of the others.
 
     The first to solve it ends the episode and earns 1; those that do so in the same cycle share it. Whose world has ended without
@@ -20,13 +20,13 @@ class Duel(Formation):
     kind = "duel"
     one_world = False
 
-    def seat(
+    def agent_env(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
     ) -> dict[str, tuple[str, ...]]:
         """Two players, unless others are named."""
         return read_roles(roles or {f"player_{k}": list(tools) for k in range(2)}, tools)
 
-    def desk(self, agent: str, team: Team) -> Toolset:
+    def toolset_for(self, agent: str, team: Team) -> Toolset:
         """Nothing besides the world."""
         return Toolset()
 

@@ -12,17 +12,17 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import ResetNeeded
 
 from agentgym.messages import Chat
+from agentgym.multi.agent_env import AgentEnv, look
 from agentgym.multi.duel import Duel
 from agentgym.multi.host import Hosting
 from agentgym.multi.manager import Management
-from agentgym.multi.seat import Seat, look
 from agentgym.multi.split import Split
-from agentgym.multi.team import Formation, Team
+from agentgym.multi.team import Team, TeamProtocol
 from agentgym.parsing import Dialect
-from agentgym.step_info import Detail
+from agentgym.step_info import StepInfo
 from agentgym.world import World, check_choice, check_int, load_world, make_config
 
-FORMATIONS: Mapping[str, type[Formation]] = {kind.kind: kind for kind in (Split, Management, Hosting, Duel)}
+FORMATIONS: Mapping[str, type[TeamProtocol]] = {kind.kind: kind for kind in (Split, Management, Hosting, Duel)}
 _SEAT_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds")
 _FORMATION_OPTIONS = ("roles", "reward", "max_message")
 _SEED = 2**63
@@ -72,12 +72,12 @@ class Game:
         asked = {name: options.pop(name) for name in _FORMATION_OPTIONS if name in options}
         config = {name: value for name, value in options.items() if name not in _SEAT_OPTIONS}
         self.config = make_config(self.world_class, config)
-        self.formation = FORMATIONS[team](self.world_class, self.config, **asked)
-        self.agents = tuple(self.formation.agents)
+        self.protocol = FORMATIONS[team](self.world_class, self.config, **asked)
+        self.agents = tuple(self.protocol.agents)
         self.team = Team(self.agents)
         if unknown := [name for name in stacks or {} if name and name not in self.agents]:
             raise ValueError(f"there is no agent {unknown[0]!r} in this team; agents: {', '.join(self.agents)}")
-        self.seats = {a: Seat(self.world_class, a, self.team, self.formation, **options) for a in self.agents}
+        self.seats = {a: AgentEnv(self.world_class, a, self.team, self.protocol, **options) for a in self.agents}
         self.dialect: Dialect = self.seats[self.agents[0]].dialect
         self._asked: list[str] = []
         given = stacks or {}
@@ -91,14 +91,14 @@ class Game:
         """Start an episode on a new instance."""
         seed = int(rng.integers(_SEED))
         first = self._generate(seed)
-        worlds = {a: first if self.formation.one_world or a == self.agents[0] else self._generate(seed) for a in self.agents}
+        worlds = {a: first if self.protocol.one_world or a == self.agents[0] else self._generate(seed) for a in self.agents}
         self.team.begin(worlds)
         self.over = self.terminated = False
         self._running, self.score, self.cycle, self._moves = True, 0.0, 0, 0
         self._last = 4 * (first.max_turns or 2_500) + 16 if self.max_cycles is None else self.max_cycles
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._seen, self._begun = dict.fromkeys(self.agents, 0), dict.fromkeys(self.agents, 0)
-        self.formation.begin(self.team)
+        self.protocol.begin(self.team)
         for agent in self.agents:
             self._open(agent)
         self._asked = self._awake()
@@ -138,10 +138,10 @@ class Game:
         if agent not in self.due:
             raise ValueError(f"it is not the turn of {agent!r}; to be asked in this cycle: {', '.join(self.due) or 'nobody'}")
         self._asked = [name for name in self._asked if name != agent]
-        seat = self.seats[agent]
-        seat.took_turn = False
+        agent_env = self.seats[agent]
+        agent_env.took_turn = False
         self.chats[agent], _, _, _, info = self.stacks[agent].step(action)
-        if not seat.took_turn and "optimal" in info:
+        if not agent_env.took_turn and "optimal" in info:
             info = {**info, "optimal": None, "alive": None}
         self._moves += 1
         self._seen[agent] = self._moves
@@ -155,14 +155,14 @@ class Game:
         """Deliver what was told, and begin the next cycle or end the episode."""
         team = self.team
         self.cycle += 1
-        self.formation.settle(team)
+        self.protocol.settle(team)
         if self.cycle >= self._last:
             team.end("max_cycles")
         if team.ended:
             self._finish()
             return
         if len(team.idle - team.fresh) == len(self.agents) and not any(team.mail.values()):
-            self.formation.rouse(team)
+            self.protocol.rouse(team)
         for agent in self.agents:
             self._deliver(agent)
         self._asked = self._awake()
@@ -203,20 +203,20 @@ class Game:
         self.score = score = max(float(world.score()) for world in played)
         ended = self.team.ended
         self.terminated = ended in _TERMINAL
-        self.rewards = self.formation.shares(self.team, score)
+        self.rewards = self.protocol.shares(self.team, score)
         for agent in self.agents:
-            seat = self.seats[agent]
+            agent_env = self.seats[agent]
             if mail := self.team.collect(agent):
-                seat.receive(mail)
-            seat.finish()
+                agent_env.receive(mail)
+            agent_env.finish()
             self._look(agent)
-            detail: Detail = self.infos[agent]["detail"]
-            detail = replace(detail, ended=ended, score=score, report={**seat.world.report(), "team": self._report()})
+            detail: StepInfo = self.infos[agent]["detail"]
+            detail = replace(detail, ended=ended, score=score, report={**agent_env.world.report(), "team": self._report()})
             self.infos[agent] = {**self.infos[agent], "success": score >= 1.0, "detail": detail}
 
 
-def _stack(seat: Seat, wrappers: Sequence[Mapping[str, Any]]) -> gymnasium.Env[Any, Any]:
-    env: gymnasium.Env[Any, Any] = seat
+def _stack(agent_env: AgentEnv, wrappers: Sequence[Mapping[str, Any]]) -> gymnasium.Env[Any, Any]:
+    env: gymnasium.Env[Any, Any] = agent_env
     for wrapper in wrappers:
         make: Any = load_env_creator(wrapper["entry_point"])
         env = make(env=env, **wrapper["kwargs"])

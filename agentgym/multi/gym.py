@@ -41,7 +41,7 @@ class TeamEnv(gymnasium.Env[Chat, str]):
         self.game = Game(**options)
         self.agent = self.game.agents[0]
         self.observation_space = ChatSpace()
-        tools = {tool.name: tool for seat in self.game.seats.values() for tool in seat.tools}
+        tools = {tool.name: tool for agent_env in self.game.seats.values() for tool in agent_env.tools}
         self.action_space = ActionSpace(tuple(tools.values()), self.game.dialect)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from agentgym.messages import Content, ToolCall
-from agentgym.multi.team import Formation, Team
+from agentgym.multi.team import Team, TeamProtocol
 from agentgym.tools import ToolError, Toolset, tool, tools_of
 from agentgym.world import World
 
@@ -45,7 +45,7 @@ class Hosted(Protocol):
         """What is wrong with an answer of the host, given the right result; empty if nothing is."""
 
 
-class Hosting(Formation):
+class Hosting(TeamProtocol):
     """The guesser has all tools of the world, and tools for questions; what it guesses and asks is answered by the host.
 
     An answer that the referee finds wrong is not passed on; the host has to answer anew. The third one ends the episode. The host
@@ -65,7 +65,7 @@ class Hosting(Formation):
         hosted: Hosted = world
         return hosted
 
-    def seat(
+    def agent_env(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
     ) -> dict[str, tuple[str, ...]]:
         """The guesser, who begins, and the host."""
@@ -77,7 +77,7 @@ class Hosting(Formation):
         """Those of the world, and the questions."""
         return (*world.toolsets(), self._hosted(world).questions())
 
-    def desk(self, agent: str, team: Team) -> Toolset:
+    def toolset_for(self, agent: str, team: Team) -> Toolset:
         """The host's tool."""
         return Answering(self, team) if agent == HOST else Toolset()
 
@@ -151,8 +151,8 @@ class Hosting(Formation):
 class Answering(Toolset):
     """The tool of the host."""
 
-    def __init__(self, formation: Hosting, team: Team) -> None:
-        self._formation, self._team = formation, team
+    def __init__(self, protocol: Hosting, team: Team) -> None:
+        self._formation, self._team = protocol, team
 
     @tool
     def answer(self, text: str) -> str:

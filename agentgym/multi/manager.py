@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.messages import Content
-from agentgym.multi.team import Formation, Team, default_roles, list_agents, read_roles
+from agentgym.multi.team import Team, TeamProtocol, default_roles, list_agents, read_roles
 from agentgym.tools import ToolError, Toolset, tool
 from agentgym.world import World
 
 MANAGER = "manager_0"
 
 
-class Management(Formation):
+class Management(TeamProtocol):
     """The sub-agent design: the first agent delegates, any other begins a new chat with each sub-task and ends it by a report.
 
     By default the manager has the tools that end the task, and one worker has the others.
@@ -21,7 +21,7 @@ class Management(Formation):
 
     kind = "manager"
 
-    def seat(
+    def agent_env(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
     ) -> dict[str, tuple[str, ...]]:
         """The manager and its workers."""
@@ -34,7 +34,7 @@ class Management(Formation):
             raise ValueError(f"the first role of this team is the manager, got {next(iter(seats))}")
         return seats
 
-    def desk(self, agent: str, team: Team) -> Toolset:
+    def toolset_for(self, agent: str, team: Team) -> Toolset:
         """Delegating, or reporting."""
         return Delegation(team, self.max_message) if agent == MANAGER else Reporting(agent, team, self.max_message)
 

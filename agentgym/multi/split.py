@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.multi.team import Formation, Team, default_roles, list_agents, read_roles
+from agentgym.multi.team import Team, TeamProtocol, default_roles, list_agents, read_roles
 from agentgym.tools import Toolset, tool
 from agentgym.world import World
 
 
-class Split(Formation):
+class Split(TeamProtocol):
     """Each agent has a subset of the world's tools, and `tell` and `wait`."""
 
     kind = "split"
 
-    def seat(
+    def agent_env(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
     ) -> dict[str, tuple[str, ...]]:
         """One agent for each role."""
         return read_roles(roles or default_roles(world, tools), tools)
 
-    def desk(self, agent: str, team: Team) -> Toolset:
+    def toolset_for(self, agent: str, team: Team) -> Toolset:
         """The tools for talking."""
         return Talk(agent, team, self.max_message)
 

@@ -90,7 +90,7 @@ class Team:
         return agent
 
 
-class Formation:
+class TeamProtocol:
     """A kind of team: who sits in it, what each may do and knows of the others, who acts when, and who is rewarded.
 
     Args:
@@ -122,12 +122,12 @@ class Formation:
         self.max_message = max_message
         owners = world(config, 0).toolsets()
         tools = {name: bound.schema.final for owner in owners for name, bound in tools_of(owner).items()}
-        self.agents: dict[str, tuple[str, ...]] = self.seat(world, tools, roles)
+        self.agents: dict[str, tuple[str, ...]] = self.agent_env(world, tools, roles)
         self._factors = self._read_reward(reward)
 
     # What a kind of team fills.
 
-    def seat(
+    def agent_env(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
     ) -> dict[str, tuple[str, ...]]:
         """The agents with their world tools.
@@ -139,7 +139,7 @@ class Formation:
         """
         raise NotImplementedError
 
-    def desk(self, agent: str, team: Team) -> Toolset:
+    def toolset_for(self, agent: str, team: Team) -> Toolset:
         """The tools that an agent has besides those of the world."""
         raise NotImplementedError
 

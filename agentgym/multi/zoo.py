@@ -39,7 +39,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
         self.possible_agents = list(self.game.agents)
         self.agents: list[str] = []
         self._chats = {agent: ChatSpace() for agent in self.possible_agents}
-        self._actions = {agent: ActionSpace(seat.tools, self.game.dialect) for agent, seat in self.game.seats.items()}
+        self._actions = {agent: ActionSpace(agent_env.tools, self.game.dialect) for agent, agent_env in self.game.seats.items()}
         self._generator, _ = gymnasium.utils.seeding.np_random()
 
     @override

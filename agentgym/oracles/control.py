@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.messages import ToolCall
-from agentgym.oracles.policies import Reading, ScriptedPolicy, best_call, choose, read_state, take_in, wrong_call
+from agentgym.oracles.policies import ParsedChat, ScriptedPolicy, best_call, choose, read_state, take_in, wrong_call
 from agentgym.parsing import Dialect
 from agentgym.world import World, check_float
 
@@ -53,7 +53,7 @@ class ControlPolicy(ScriptedPolicy):
         super().__init__(env_id, seed, dialect)
         self.deficits = deficits
 
-    def act(self, reading: Reading) -> ToolCall:
+    def act(self, reading: ParsedChat) -> ToolCall:
         """Recall, plan, and slip."""
         turns = reading.turns()
         world = self.recall(reading)
@@ -67,13 +67,13 @@ class ControlPolicy(ScriptedPolicy):
             return world.read_subtask(reading.hints["plan"]) or best_call(world)
         return wrong_call(world, planning) if planning.random() < self.deficits.planning else best_call(world)
 
-    def remember(self, reading: Reading) -> World[object]:
+    def remember(self, reading: ParsedChat) -> World[object]:
         """The world as the agent would sum it up: with what it has forgotten missing."""
         if "state" in reading.hints:
             return self.recall(reading)
         return self._forgetful(reading, self.draw(reading, self.recall(reading)).spawn(3)[2])
 
-    def _forgetful(self, reading: Reading, rng: np.random.Generator) -> World[object]:
+    def _forgetful(self, reading: ParsedChat, rng: np.random.Generator) -> World[object]:
         """The world as the agent remembers it: each past change may be missing."""
         world = self.world.read_task(reading.task)
         read_state(world, reading.summary)

@@ -12,7 +12,7 @@ from agentgym.messages import Chat
 
 
 class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Adds `optimal` and `alive` to `info`, and `labels` in worlds that judge each call (`World.judge`).
+    """Adds `optimal` and `alive` to `info`, and `labels` in worlds that judge each call (`World.label_calls`).
 
     `optimal` says whether every call of the reply was carried out and among the optimal ones; a reply without a readable call
     is not optimal. `alive` says whether success was still possible before the reply. Both are None where the world does not
@@ -32,23 +32,23 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
         """Reset; there is no step to label yet."""
         chat, info = self.env.reset(**options)
-        labels = {} if self.world_env.world.judge() is None else {"labels": ()}
+        labels = {} if self.world_env.world.label_calls() is None else {"labels": ()}
         return chat, {**info, "optimal": None, "alive": None, **labels}
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         """Label the step against the optimal set before it."""
         world = self.world_env.world
-        best, judge = world.optimal_calls(), world.judge()
+        best, label_calls = world.optimal_calls(), world.label_calls()
         start = len(self.world_env.chat.messages)
         chat, reward, terminated, truncated, info = self.env.step(action)
         if best is None:
             return chat, reward, terminated, truncated, {**info, "optimal": None, "alive": None}
         reply, *answers = self.world_env.chat.messages[start:]
         chosen = info["valid"] and bool(reply.calls) and all(call in best for call in reply.calls)
-        if judge is None:
+        if label_calls is None:
             return chat, reward, terminated, truncated, {**info, "optimal": chosen, "alive": bool(best)}
         played = [not answer.text.startswith("error:") for answer in answers]
-        judged = iter(judge([call for call, ran in zip(reply.calls, played, strict=False) if ran]))
+        judged = iter(label_calls([call for call, ran in zip(reply.calls, played, strict=False) if ran]))
         labels = tuple(next(judged) if ran else "invalid" for _, ran in zip(reply.calls, played, strict=False))
         optimal = "optimal" in labels and set(labels) <= {"optimal", "neutral"} if world.labels_decide else chosen
         return chat, reward, terminated, truncated, {**info, "optimal": optimal, "alive": bool(best), "labels": labels}

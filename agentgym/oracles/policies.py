@@ -26,7 +26,7 @@ _FROM_WRAPPERS = (SUMMARY_REQUEST, SUMMARY_FOLLOWS)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedChat:
     """What a chat tells, split up.
 
     Attributes:
@@ -44,7 +44,7 @@ class Reading:
     summarize: bool = False
 
     @classmethod
-    def of(cls, chat: Chat) -> Reading:
+    def of(cls, chat: Chat) -> ParsedChat:
         """Read a chat."""
         prefix = chat.messages[: chat.pinned()]
         task, _ = split_hints(prefix[-1].text)
@@ -86,22 +86,22 @@ class ScriptedPolicy:
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Write one call for each chat."""
-        return [Reply(self._write(Reading.of(chat))) for chat in chats]
+        return [Reply(self._write(ParsedChat.of(chat))) for chat in chats]
 
-    def _write(self, reading: Reading) -> str:
+    def _write(self, reading: ParsedChat) -> str:
         if reading.summarize:
             return f"<state>\n{self.remember(reading).state()}\n</state>"
         return render(self.act(reading), self.dialect)
 
-    def act(self, reading: Reading) -> ToolCall:
+    def act(self, reading: ParsedChat) -> ToolCall:
         """Choose a call."""
         raise NotImplementedError
 
-    def remember(self, reading: Reading) -> World[object]:
+    def remember(self, reading: ParsedChat) -> World[object]:
         """The world as the policy would sum it up."""
         return self.recall(reading)
 
-    def recall(self, reading: Reading) -> World[object]:
+    def recall(self, reading: ParsedChat) -> World[object]:
         """The world as far as the chat tells: from a state hint if there is one, else from the summary and the history since."""
         world = self.world.read_task(reading.task)
         if read_state(world, reading.hints.get("state", "")):
@@ -113,7 +113,7 @@ class ScriptedPolicy:
                 take_in(world, call, result)
         return world
 
-    def draw(self, reading: Reading, world: World[object]) -> np.random.Generator:
+    def draw(self, reading: ParsedChat, world: World[object]) -> np.random.Generator:
         """A generator for this moment: the same in every arm, whatever the hints."""
         moment = world.turn if world.max_turns is None else world.turns_left
         # What was cleared or trimmed is missing from the count, so the turns left may come out wrong, and even negative.
@@ -123,7 +123,7 @@ class ScriptedPolicy:
 class OraclePolicy(ScriptedPolicy):
     """Plays the first optimal call; a legal one if success is out of reach."""
 
-    def act(self, reading: Reading) -> ToolCall:
+    def act(self, reading: ParsedChat) -> ToolCall:
         """Choose an optimal call."""
         return best_call(self.recall(reading))
 
@@ -131,7 +131,7 @@ class OraclePolicy(ScriptedPolicy):
 class RandomPolicy(ScriptedPolicy):
     """Plays legal calls at random."""
 
-    def act(self, reading: Reading) -> ToolCall:
+    def act(self, reading: ParsedChat) -> ToolCall:
         """Choose any legal call."""
         world = self.recall(reading)
         return choose(world.legal_calls(), self.draw(reading, world))
@@ -152,7 +152,7 @@ class NoisyPolicy(ScriptedPolicy):
         super().__init__(env_id, seed, dialect)
         self.p = p
 
-    def act(self, reading: Reading) -> ToolCall:
+    def act(self, reading: ParsedChat) -> ToolCall:
         """Choose an optimal call or, with probability p, a wrong one."""
         world = self.recall(reading)
         rng = self.draw(reading, world)

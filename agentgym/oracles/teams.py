@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.hints import split_hints
-from agentgym.oracles.policies import OraclePolicy, Reading, ScriptedPolicy
+from agentgym.oracles.policies import OraclePolicy, ParsedChat, ScriptedPolicy
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
 from agentgym.prompts import SUMMARY_FOLLOWS
@@ -73,10 +73,10 @@ class _View:
         if told := _STATE.findall(text):
             self.state, self.known = told[-1], []
 
-    def reading(self, chat: Chat) -> Reading:
+    def reading(self, chat: Chat) -> ParsedChat:
         """The chat as that of a single agent."""
-        whole = Reading.of(chat)
-        return Reading(whole.task, tuple(self.known), whole.hints, self.state, whole.summarize)
+        whole = ParsedChat.of(chat)
+        return ParsedChat(whole.task, tuple(self.known), whole.hints, self.state, whole.summarize)
 
 
 class TeamPolicy:
@@ -125,7 +125,7 @@ class TeamPolicy:
             call = ToolCall("report", {"text": self._known(reading)})
         return render(call, self.dialect)
 
-    def _share(self, chat: Chat, view: _View, reading: Reading, call: ToolCall) -> ToolCall:
+    def _share(self, chat: Chat, view: _View, reading: ParsedChat, call: ToolCall) -> ToolCall:
         """The call itself, if it is this agent's turn and tool; else telling, or waiting."""
         rules = chat.messages[0].text.rpartition("\n# Team\n")[2].partition("\n# Tools\n")[0]
         me = "".join(_YOU.findall(rules)[:1])
@@ -141,7 +141,7 @@ class TeamPolicy:
             return ToolCall("tell", {"agent": others[0], "text": self._known(reading), "wait": True})
         return ToolCall("wait", {})
 
-    def _known(self, reading: Reading) -> str:
+    def _known(self, reading: ParsedChat) -> str:
         return self._state(self.player.recall(reading).state())
 
     @staticmethod

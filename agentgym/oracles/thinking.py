@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym.messages import Chat
-from agentgym.oracles.policies import Reading, ScriptedPolicy
+from agentgym.oracles.policies import ParsedChat, ScriptedPolicy
 from agentgym.parsing import render
 from agentgym.policy import Reply
 
@@ -30,7 +30,7 @@ class ThinkingPolicy:
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
-        reading = Reading.of(chat)
+        reading = ParsedChat.of(chat)
         if reading.summarize or {"plan", "state"} <= reading.hints.keys():
             return self.policy([chat])[0]
         call = self.policy.act(reading)

@@ -23,7 +23,7 @@ from importlib import import_module
 from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired
 from typing import Any, ClassVar, Self
 
-from agentgym.sandboxes.monty import DEFAULT_LIMITS, Account, Execution, Functions, Kind, Limits, Stopped
+from agentgym.sandboxes.monty import DEFAULT_LIMITS, CallBroker, Functions, Kind, Limits, RunResult, Stopped
 from agentgym.sandboxes.namespaces import PYTHON, REMEDY, base_command, check_machine, kill, seccomp
 from agentgym.tools import MAX_CALL_CHARS, ToolError
 
@@ -50,9 +50,9 @@ class BubblewrapSandbox:
     def __init__(self) -> None:
         _probe()
 
-    def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> Execution:
+    def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> RunResult:
         """Run code in a process of its own."""
-        account = Account(code, functions, limits)
+        account = CallBroker(code, functions, limits)
         try:
             account.check()
             with _Process(account, functions) as process:
@@ -64,14 +64,14 @@ class BubblewrapSandbox:
 class _Process:
     """One run: the process, and the conversation with it."""
 
-    def __init__(self, account: Account, functions: Functions) -> None:
+    def __init__(self, account: CallBroker, functions: Functions) -> None:
         self._account = account
         self._job = {"code": account.code, "names": list(functions), "limits": _rlimits(account.limits), "longest": _MAX_LINE // 2}
         self._pending = b""
         self._received = bytearray()
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._ready = False
-        self._done: Execution | None = None
+        self._done: RunResult | None = None
 
     def __enter__(self) -> Self:
         self._channel, theirs = socket.socketpair()
@@ -101,7 +101,7 @@ class _Process:
             kill(self._process)
         self._stdout.close()
 
-    def play(self) -> Execution:
+    def play(self) -> RunResult:
         """Answer the process until it is done or has to be stopped."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._stdout, selectors.EVENT_READ)
@@ -296,8 +296,8 @@ def _command() -> tuple[str, ...]:
 def _probe() -> None:
     try:
         check_machine()
-        with _Process(Account("print(6 * 7)", {}, DEFAULT_LIMITS), {}) as process:
-            if (execution := process.play()) != Execution("42\n"):
+        with _Process(CallBroker("print(6 * 7)", {}, DEFAULT_LIMITS), {}) as process:
+            if (execution := process.play()) != RunResult("42\n"):
                 raise OSError(str(execution))
     except (OSError, Stopped) as error:
         raise RuntimeError(f"bwrap does not run on this host: {error}; {_REMEDY}") from error

@@ -65,7 +65,7 @@ DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class RunResult:
     """What came of a run.
 
     Attributes:
@@ -88,7 +88,7 @@ class Sandbox(Protocol):
 
     rules: ClassVar[str]
 
-    def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> Execution:
+    def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> RunResult:
         """Run code to its end or to a limit; what it does raises nothing here, what a function raises (but `ToolError`) does."""
 
 
@@ -119,7 +119,7 @@ class Stopped(Exception):
         self.kind = kind
 
 
-class Account:
+class CallBroker:
     """The host's side of one run, the same for every sandbox: answers calls, keeps the output, counts both."""
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
@@ -175,7 +175,7 @@ class Account:
             raise ToolError(f"there is no function {echo(name)}; functions: {', '.join(self._functions)}")
         return function(*args, **kwargs)
 
-    def end(self, kind: Kind = "", message: str = "", frames: Sequence[tuple[int, str]] = ()) -> Execution:
+    def end(self, kind: Kind = "", message: str = "", frames: Sequence[tuple[int, str]] = ()) -> RunResult:
         """What came of the run.
 
         Args:
@@ -193,7 +193,7 @@ class Account:
             source = lines[line - 1].strip()[:_SHOWN_LINE] if 0 < line <= len(lines) else ""
             message += f"\n  at line {line}{'' if function == '<module>' else f' in {function[:_SHOWN_LINE]}'}: {source}"
         # Code may raise a text with lone surrogates, which no chat can carry.
-        return Execution(stdout, message.encode("utf-8", "replace").decode("utf-8"), kind)
+        return RunResult(stdout, message.encode("utf-8", "replace").decode("utf-8"), kind)
 
 
 class MontySandbox:
@@ -216,10 +216,10 @@ class MontySandbox:
     def __init__(self) -> None:
         _monty()
 
-    def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> Execution:
+    def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> RunResult:
         """Run code in a session of its own."""
         monty = _monty()
-        account = Account(code, functions, limits)
+        account = CallBroker(code, functions, limits)
         run = _MontyRun(account, functions)
         try:
             account.check()
@@ -235,7 +235,7 @@ class MontySandbox:
 class _MontyRun:
     """One run in a session of Monty."""
 
-    def __init__(self, account: Account, functions: Functions) -> None:
+    def __init__(self, account: CallBroker, functions: Functions) -> None:
         self._account = account
         self._names = {name: _stub(name) for name in functions}
         self._worker: int | None = None
@@ -285,7 +285,7 @@ class _MontyRun:
             if self._worker is not None:
                 os.kill(self._worker, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows ends a process by the latter
 
-    def explain(self, error: Any) -> Execution:
+    def explain(self, error: Any) -> RunResult:
         """What came of a run that Monty broke off."""
         monty = _monty()
         end = self._account.end

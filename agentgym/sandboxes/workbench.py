@@ -62,7 +62,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProgramResult:
     """What came of a run.
 
     Attributes:
@@ -85,7 +85,7 @@ class Outcome:
 DEFAULT_LIMITS = Limits(seconds=30.0, memory_mb=1_024, output_chars=100_000)
 
 
-def run(arguments: Sequence[str], files: Mapping[str, File], cwd: str = TOP, limits: Limits = DEFAULT_LIMITS) -> Outcome:
+def run(arguments: Sequence[str], files: Mapping[str, File], cwd: str = TOP, limits: Limits = DEFAULT_LIMITS) -> ProgramResult:
     """Run a program with files and wait for its end.
 
     Args:
@@ -149,7 +149,7 @@ class _Run:
         for source in self._said:
             source.close()
 
-    def play(self) -> Outcome:
+    def play(self) -> ProgramResult:
         """Listen to the processes until all have ended or have to be stopped."""
         with selectors.DefaultSelector() as selector:
             for source in self._said:
@@ -218,7 +218,7 @@ class _Run:
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> ProgramResult:
         reply, stdout, stderr = self._said.values()
         if not reply.startswith(b"ready\n"):
             raise OSError(bytes(stderr).decode("utf-8", "replace").strip() or "bwrap did not start")
@@ -226,10 +226,10 @@ class _Run:
         try:
             code, reason, files, left_out = _parse(bytes(reply[6:]))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return Outcome(shown[0], shown[1], None, self._stopped or "stopped, for the machine gave out")
+            return ProgramResult(shown[0], shown[1], None, self._stopped or "stopped, for the machine gave out")
         if reason == "files":
             self._stopped = self._stopped or f"stopped because it made more than {_MAX_INODES} files"
-        return Outcome(shown[0], shown[1], None if self._stopped else code, self._stopped, files, left_out)
+        return ProgramResult(shown[0], shown[1], None if self._stopped else code, self._stopped, files, left_out)
 
     def _show(self, printed: bytearray) -> str:
         text = bytes(printed).decode("utf-8", "replace")

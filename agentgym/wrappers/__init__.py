@@ -1,7 +1,7 @@
 """What a policy sees of the chat: context strategies and adapters, as wrappers."""
 
 from agentgym.wrappers.awareness import ContextAwareness
-from agentgym.wrappers.budget import AnyOf, Budget, Fraction, Tokens, ToolUses, Turns
+from agentgym.wrappers.budget import AnyOf, ContextBudget, WindowFraction, Tokens, ToolUses, Turns
 from agentgym.wrappers.clearing import ClearThinking, ClearToolResults
 from agentgym.wrappers.compaction import Compaction
 from agentgym.wrappers.context import ContextRecord, ContextWrapper
@@ -12,7 +12,7 @@ from agentgym.wrappers.trim import Trim
 
 __all__ = [
     "AnyOf",
-    "Budget",
+    "ContextBudget",
     "ClearThinking",
     "ClearToolResults",
     "Compaction",
@@ -21,7 +21,7 @@ __all__ = [
     "ContextWrapper",
     "DiscreteActions",
     "FeatureObservations",
-    "Fraction",
+    "WindowFraction",
     "MemoryTool",
     "ProgrammaticTools",
     "Tokens",

@@ -10,7 +10,7 @@ import gymnasium
 from agentgym.messages import Chat, Message
 from agentgym.stages import Stage
 from agentgym.world import check_bool
-from agentgym.wrappers.budget import Budget
+from agentgym.wrappers.budget import ContextBudget
 from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
@@ -38,7 +38,7 @@ class ContextAwareness(ContextWrapper):
     stage = Stage.AWARENESS
 
     def __init__(
-        self, env: gymnasium.Env[Chat, str], budget: Budget | Mapping[str, Any] | None = None, latest_only: bool = False
+        self, env: gymnasium.Env[Chat, str], budget: ContextBudget | Mapping[str, Any] | None = None, latest_only: bool = False
     ) -> None:
         check_bool("latest_only", latest_only)
         super().__init__(env, budget, latest_only=latest_only)

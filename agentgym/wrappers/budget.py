@@ -20,7 +20,7 @@ _MAX = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class ContextBudget:
     """The context window that all strategies of a stack share.
 
     The documentation of the tools stands in the system message, so it is counted with it.
@@ -95,7 +95,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Fraction:
+class WindowFraction:
     """A share of the usable window, in (0, 1]."""
 
     fraction: float
@@ -151,7 +151,7 @@ class AnyOf:
         return max(trigger.level(load) for trigger in self.any_of)
 
 
-_TRIGGERS: Mapping[str, type[Any]] = {"tokens": Tokens, "fraction": Fraction, "tool_uses": ToolUses, "turns": Turns}
+_TRIGGERS: Mapping[str, type[Any]] = {"tokens": Tokens, "fraction": WindowFraction, "tool_uses": ToolUses, "turns": Turns}
 
 
 def read_trigger(name: str, value: Any) -> Trigger:
@@ -160,7 +160,7 @@ def read_trigger(name: str, value: Any) -> Trigger:
     Raises:
         ValueError: It is neither.
     """
-    if isinstance(value, (Tokens, Fraction, ToolUses, Turns, AnyOf)):
+    if isinstance(value, (Tokens, WindowFraction, ToolUses, Turns, AnyOf)):
         return value
     if isinstance(value, Mapping) and len(value) == 1:
         ((key, content),) = value.items()
@@ -172,14 +172,14 @@ def read_trigger(name: str, value: Any) -> Trigger:
     raise ValueError(f"{name} must be Tokens(n), Fraction(x), ToolUses(n), Turns(n) or AnyOf((...)), got {value!r}")
 
 
-def read_budget(value: Budget | Mapping[str, Any] | None) -> Budget | None:
+def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudget | None:
     """A budget, or the dict that `dataclasses.asdict` made of one; None stays None.
 
     Raises:
         ValueError: It is neither.
     """
-    if value is None or isinstance(value, Budget):
+    if value is None or isinstance(value, ContextBudget):
         return value
-    if isinstance(value, Mapping) and value.keys() <= set(Budget.__dataclass_fields__):
-        return Budget(**value)
+    if isinstance(value, Mapping) and value.keys() <= set(ContextBudget.__dataclass_fields__):
+        return ContextBudget(**value)
     raise ValueError(f"budget must be a Budget(window=..., reserve_output=..., counter=...), got {value!r}")

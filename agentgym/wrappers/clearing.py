@@ -12,7 +12,7 @@ import gymnasium
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.stages import Stage
 from agentgym.world import check_bool, check_float, check_int
-from agentgym.wrappers.budget import Budget, Fraction, Load, Trigger, Turns, read_trigger
+from agentgym.wrappers.budget import ContextBudget, WindowFraction, Load, Trigger, Turns, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 
 PLACEHOLDER = "[tool result cleared]"
@@ -39,7 +39,7 @@ class ClearThinking(ContextWrapper):
     def __init__(
         self,
         env: gymnasium.Env[Chat, str],
-        budget: Budget | Mapping[str, Any] | None = None,
+        budget: ContextBudget | Mapping[str, Any] | None = None,
         trigger: Trigger | Mapping[str, Any] = Turns(1),  # noqa: B008 - immutable
         keep: int | str = 1,
     ) -> None:
@@ -95,8 +95,8 @@ class ClearToolResults(ContextWrapper):
     def __init__(
         self,
         env: gymnasium.Env[Chat, str],
-        budget: Budget | Mapping[str, Any] | None = None,
-        trigger: Trigger | Mapping[str, Any] = Fraction(0.75),  # noqa: B008 - immutable
+        budget: ContextBudget | Mapping[str, Any] | None = None,
+        trigger: Trigger | Mapping[str, Any] = WindowFraction(0.75),  # noqa: B008 - immutable
         target: Trigger | Mapping[str, Any] | None = None,
         ratio: float | None = None,
         keep: int = 3,

@@ -8,14 +8,14 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 
-from agentgym.step_info import Detail
+from agentgym.step_info import StepInfo
 from agentgym.messages import Chat, Message
 from agentgym.parsing import parse
 from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.stages import Stage
 from agentgym.tools import echo
 from agentgym.world import check_int
-from agentgym.wrappers.budget import Budget, Fraction, Trigger, read_trigger
+from agentgym.wrappers.budget import ContextBudget, WindowFraction, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 from agentgym.wrappers.trim import cut_middle
 
@@ -49,8 +49,8 @@ class Compaction(ContextWrapper):
     def __init__(
         self,
         env: gymnasium.Env[Chat, str],
-        budget: Budget | Mapping[str, Any] | None = None,
-        trigger: Trigger | Mapping[str, Any] = Fraction(0.85),  # noqa: B008 - immutable
+        budget: ContextBudget | Mapping[str, Any] | None = None,
+        trigger: Trigger | Mapping[str, Any] = WindowFraction(0.85),  # noqa: B008 - immutable
         keep_last_turns: int = 1,
         summarizer: str | Summarizer = "policy",
         max_summary: int | None = None,
@@ -99,7 +99,7 @@ class Compaction(ContextWrapper):
         self.view.ask(None)
         text = parse(action, self.world_env.dialect).text
         self._compact(text)
-        played = {"turn": self.world_env.world.turn, "valid": bool(text), "success": False, "detail": Detail()}
+        played = {"turn": self.world_env.world.turn, "valid": bool(text), "success": False, "detail": StepInfo()}
         info = {name: played.get(name) for name in self._keys}
         return self.view.chat, 0.0, False, False, self._report(info, action)
 

@@ -12,7 +12,7 @@ from gymnasium.utils import RecordConstructorArgs
 from agentgym.env import tool_env
 from agentgym.messages import Chat
 from agentgym.stages import Stage, check_order, layers
-from agentgym.wrappers.budget import Budget, read_budget
+from agentgym.wrappers.budget import ContextBudget, read_budget
 from agentgym.wrappers.memory import MemoryTool
 from agentgym.wrappers.view import ContextView, Edit
 
@@ -78,7 +78,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     stage: ClassVar[Stage]
     lossy: ClassVar[bool] = True
 
-    def __init__(self, env: gymnasium.Env[Chat, str], budget: Budget | Mapping[str, Any] | None = None, **recorded: Any) -> None:
+    def __init__(self, env: gymnasium.Env[Chat, str], budget: ContextBudget | Mapping[str, Any] | None = None, **recorded: Any) -> None:
         check_order(env, type(self))
         given = read_budget(budget)
         RecordConstructorArgs.__init__(self, budget=given, **recorded)
@@ -86,7 +86,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         self.world_env = tool_env(env)
         inside = next((layer for layer in layers(env) if isinstance(layer, ContextWrapper)), None)
         self.innermost = inside is None
-        self.view: ContextView = ContextView(given or Budget()) if inside is None else inside.view
+        self.view: ContextView = ContextView(given or ContextBudget()) if inside is None else inside.view
         self.remembers = any(isinstance(layer, MemoryTool) for layer in layers(env))
         if given is not None and given != self.view.budget:
             other = f"{type(inside).__name__} inside it has {self.view.budget}"

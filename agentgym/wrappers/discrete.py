@@ -40,7 +40,7 @@ class DiscreteActions(gymnasium.ActionWrapper[Any, np.int64, str], RecordConstru
         RecordConstructorArgs.__init__(self)
         gymnasium.ActionWrapper.__init__(self, env)
         self.world_env = tool_env(env)
-        self.count = len(_example(self.world_env).menu())
+        self.count = len(_example(self.world_env).action_catalog())
         self.action_space = Discrete(self.count)
 
     def action(self, action: np.int64) -> str:
@@ -51,13 +51,13 @@ class DiscreteActions(gymnasium.ActionWrapper[Any, np.int64, str], RecordConstru
         """
         if not self.action_space.contains(action):
             raise ValueError(f"an action is a place in the menu, an integer in [0, {self.count}), got {action!r}")
-        return render(self.world_env.world.menu()[int(action)], self.world_env.dialect)
+        return render(self.world_env.world.action_catalog()[int(action)], self.world_env.dialect)
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Which choices would be carried out now: bool, shape `(count,)`. The name is the one that sb3_contrib looks for."""
         world = self.world_env.world
         legal = set(map(_key, world.legal_calls()))
-        return np.array([_key(call) in legal for call in world.menu()])
+        return np.array([_key(call) in legal for call in world.action_catalog()])
 
 
 class FeatureObservations(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Chat], RecordConstructorArgs):

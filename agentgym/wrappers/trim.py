@@ -11,7 +11,7 @@ import gymnasium
 from agentgym.messages import Chat, Message
 from agentgym.stages import Stage
 from agentgym.tokens import TokenCounter
-from agentgym.wrappers.budget import Budget, Fraction, Trigger, read_trigger
+from agentgym.wrappers.budget import ContextBudget, WindowFraction, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 
 
@@ -19,7 +19,7 @@ class Trim(ContextWrapper):
     """Drops the oldest turns when the view does not fit, then cuts the middle of the newest tool results.
 
     It is what a bounded window without any strategy does (LOCA-bench, section 3.1: the most recent tokens are kept). If even the
-    system message, the task and the newest turn do not fit, the episode is truncated; `Detail.ended` is then `context_overflow`. If
+    system message, the task and the newest turn do not fit, the episode is truncated; `StepInfo.ended` is then `context_overflow`. If
     that is so from the start, the first step truncates it without playing the reply.
 
     Args:
@@ -36,8 +36,8 @@ class Trim(ContextWrapper):
     def __init__(
         self,
         env: gymnasium.Env[Chat, str],
-        budget: Budget | Mapping[str, Any] | None = None,
-        target: Trigger | Mapping[str, Any] = Fraction(0.75),  # noqa: B008 - immutable
+        budget: ContextBudget | Mapping[str, Any] | None = None,
+        target: Trigger | Mapping[str, Any] = WindowFraction(0.75),  # noqa: B008 - immutable
     ) -> None:
         self.target = read_trigger("target", target)
         super().__init__(env, budget, target=self.target)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from agentgym.messages import SYSTEM_ID, Chat, Message
 from agentgym.tokens import counter
-from agentgym.wrappers.budget import Budget, Load
+from agentgym.wrappers.budget import ContextBudget, Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ContextView:
         outermost: The strategy that reports.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: ContextBudget) -> None:
         self.budget = budget
         self.counter = counter(budget.counter)
         self.limit = budget.usable

@@ -17,11 +17,11 @@ from agentgym.envs.agentlongbench.config import FULL, ItemsConfig
 from agentgym.envs.agentlongbench.engine import TOOL, Condition, explain_game, read_feedback, search, write_feedback
 from agentgym.envs.agentlongbench.hosting import ASK, HOSTED, RULES, Asking, learn, object_to, reply_to, write_question
 from agentgym.envs.agentlongbench.items import Table
-from agentgym.turn_budget import Budget
+from agentgym.turn_budget import TurnBudget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import tool
-from agentgym.world import OneOf, World, check_int
+from agentgym.world import CallSet, World, check_int
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _TASK = re.compile(r"Puzzle 1 of ([0-9]+)\.")
@@ -38,7 +38,7 @@ _QUICKEST = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class PuzzleConfig(ItemsConfig, Budget):
+class PuzzleConfig(ItemsConfig, TurnBudget):
     """Options of PuzzleWorld.
 
     Attributes:
@@ -51,7 +51,7 @@ class PuzzleConfig(ItemsConfig, Budget):
 
     def __post_init__(self) -> None:
         ItemsConfig.__post_init__(self)
-        Budget.__post_init__(self)
+        TurnBudget.__post_init__(self)
         check_int("rounds", self.rounds, 2, 100_000)
         check_int("puzzles", self.puzzles, 1, 10_000)
 
@@ -164,7 +164,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return {"puzzles": self._puzzles, "found": self._found, "round": self._round}
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """One puzzle of few items, or as many puzzles of 60 as take that many turns in the mean."""
         check_int("horizon", steps, 2, 38_000)
         return {"items": 8} if steps < _TURNS else {"items": 60, "puzzles": round(steps / _TURNS)}
@@ -201,15 +201,15 @@ class PuzzleWorld(World[PuzzleConfig]):
         if self.done or spare < (1 if pool else _QUICKEST):
             return ()
         if self.belief.exact or spare == 1:
-            return OneOf("guess", "name", pool)
+            return CallSet("guess", "name", pool)
         return _Queries(self.belief)
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """The query of all that is known, and a guess of each candidate."""
         query = ToolCall(TOOL, {"conditions": self.belief.conditions()})
-        return (query, *OneOf("guess", "name", self.belief.pool or ()))
+        return (query, *CallSet("guess", "name", self.belief.pool or ()))
 
-    def menu(self) -> Sequence[ToolCall]:
+    def action_catalog(self) -> Sequence[ToolCall]:
         """The query of all that is known, and a guess of each candidate in order: `items + 1` calls. A candidate that there is not
         has an empty name.
         """

@@ -17,12 +17,12 @@ from agentgym.envs.agentlongbench.questions import Asked
 from agentgym.envs.agentlongbench.rollout import SHORTEST, Habits, Log, play
 from agentgym.envs.agentlongbench.scoring import TASKS, as_list, form, last_tag, metric, read, score, told_form
 from agentgym.envs.agentlongbench.tasks import Question, as_json, ask, context_length
-from agentgym.turn_budget import Budget
+from agentgym.turn_budget import TurnBudget
 from agentgym.messages import Chat, ToolCall
 from agentgym.registry import register
 from agentgym.tokens import TokenCounter, counter
 from agentgym.tools import ToolError, Toolset, echo, tool
-from agentgym.world import OneOf, World, check_choice, check_int
+from agentgym.world import CallSet, World, check_choice, check_int
 
 _PAGES = re.compile(r"The log has ([0-9]+) rounds on ([0-9]+) pages of ([0-9]+)\b")
 _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
@@ -36,7 +36,7 @@ _UNKNOWN = {"int": "0", "bool": "no", "pair": "unknown and unknown", "list": '["
 
 
 @dataclass(frozen=True, kw_only=True)
-class QAConfig(ItemsConfig, Habits, Budget):
+class QAConfig(ItemsConfig, Habits, TurnBudget):
     """Options of LongContextQA.
 
     Attributes:
@@ -60,7 +60,7 @@ class QAConfig(ItemsConfig, Habits, Budget):
     def __post_init__(self) -> None:
         ItemsConfig.__post_init__(self)
         Habits.__post_init__(self)
-        Budget.__post_init__(self)
+        TurnBudget.__post_init__(self)
         check_choice("task", self.task, list(TASKS))
         check_int("rounds", self.rounds, 3, 100_000)
         if self.length:
@@ -211,7 +211,7 @@ class LongContextQA(World[QAConfig]):
         }
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """A question about all rounds, on one page less than there are turns."""
         check_int("horizon", steps, 2, 10_001)
         return {"task": "find_round_largest_value_env", "rounds": max(3, steps - 1), "page": -(-3 // (steps - 1))}
@@ -223,7 +223,7 @@ class LongContextQA(World[QAConfig]):
         unread = [page for page in self._on_page if page not in self.pages]
         if self.done or self.turns_left < len(unread) + 1:
             return ()
-        return OneOf("read_log", "page", unread) if unread else self._right()
+        return CallSet("read_log", "page", unread) if unread else self._right()
 
     def _right(self) -> Sequence[ToolCall]:
         if not self.evidence.complete:  # what was read was cut by a context strategy, or cleared
@@ -234,9 +234,9 @@ class LongContextQA(World[QAConfig]):
         """A read of every page, and an answer, which is a guess until the evidence was read."""
         asked = self.evidence.asked
         answers = self._right() or (ToolCall("answer", {"value": _UNKNOWN[form(asked.task, asked.style)]}),)
-        return (*OneOf("read_log", "page", range(1, self._count + 1) if self._paged else ()), *answers)
+        return (*CallSet("read_log", "page", range(1, self._count + 1) if self._paged else ()), *answers)
 
-    def menu(self) -> Sequence[ToolCall]:
+    def action_catalog(self) -> Sequence[ToolCall]:
         """A read of each page, and the answer.
 
         Raises:

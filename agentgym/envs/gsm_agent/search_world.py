@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from agentgym.turn_budget import Budget
+from agentgym.turn_budget import TurnBudget
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.knowledge import PAGES, Knowledge
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
@@ -35,7 +35,7 @@ _NEXT = "Turn to the next page of the last search."
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchConfig(DatabaseOptions, Budget):
+class SearchConfig(DatabaseOptions, TurnBudget):
     """Options of SearchWorld.
 
     Attributes:
@@ -60,7 +60,7 @@ class SearchConfig(DatabaseOptions, Budget):
 
     def __post_init__(self) -> None:
         DatabaseOptions.__post_init__(self)
-        Budget.__post_init__(self)
+        TurnBudget.__post_init__(self)
         check_choice("setting", self.setting, ("agentic", "static"))
         check_choice("tools", self.tools, tuple(TOOL_SETS))
         check_choice("prompt", self.prompt, _PROMPTS)
@@ -84,7 +84,7 @@ class SearchWorld(World[SearchConfig]):
     """Answer a grade-school question whose premises have to be searched for in a database.
 
     Optimal play over free queries cannot be enumerated. `optimal_calls` are those of a searcher that knows only what was shown: for
-    each quantity that is missing, the next query or page for it; then the answer. `judge` says what a search turned out to be.
+    each quantity that is missing, the next query or page for it; then the answer. `label_calls` says what a search turned out to be.
 
     Attributes:
         known: What was found out so far.
@@ -220,7 +220,7 @@ class SearchWorld(World[SearchConfig]):
         return float(given is not None and given == parse_number(self.problem.answer))
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """As many premises as take the scripted searcher so many turns in the mean (a page often shows several), up to 12 premises;
         longer episodes have these and as many turns with a search as are asked for.
         """
@@ -273,7 +273,7 @@ class SearchWorld(World[SearchConfig]):
         call = calls[0]
         return {"answer": _ANSWER, "next_page": _NEXT}.get(call.name) or _SEARCH.format(call.arguments["query"])
 
-    def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
+    def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Labels for the calls of the next reply: a search is `productive` if it showed a document of the task that no result had
         shown before, `repeat` if the same page had been shown before, else `barren`; an answer is `right`, `wrong` or `early`;
         other tools are `neutral`. They do not decide whether a step is optimal: that is, whether it is one of `optimal_calls`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentgym.turn_budget import Budget
+from agentgym.turn_budget import TurnBudget
 from agentgym.world import check_int
 
 LENGTHS = {"8k": 8_000, "16k": 16_000, "32k": 32_000, "64k": 64_000, "96k": 96_000, "128k": 128_000, "256k": 256_000}
@@ -15,14 +15,14 @@ MAX_SIZE = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfficeConfig(Budget):
+class OfficeConfig(TurnBudget):
     """A task at an environment description length; each task adds its own knobs.
 
     Attributes:
         length: The description length to draw the state for, in tokens of cl100k.
         size: How many of what the task is about (courses, students, …), in place of a length; None to solve for the length.
-        budget_factor: See `Budget`.
-        budget_slack: See `Budget`.
+        budget_factor: See `TurnBudget`.
+        budget_slack: See `TurnBudget`.
     """
 
     length: int = LENGTHS["8k"]

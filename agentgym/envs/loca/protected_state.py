@@ -20,14 +20,14 @@ _MOMENTS = {"spreadsheets": ("modified",), "users": ("last_login",)}
 """Columns that tell when something was done, not what."""
 
 
-def untouched(office: Office, worked_on: Collection[str]) -> dict[str, str]:
+def untouched(office: Office, mutable_tables: Collection[str]) -> dict[str, str]:
     """A hash of each part of the services that a task leaves alone, by its name.
 
     Args:
         office: The office.
         worked_on: The tables that the work changes, as `server.table`; the task itself looks at what is in them.
     """
-    free = _READING | set(worked_on)
+    free = _READING | set(mutable_tables)
     found: dict[str, str] = {}
     for server in office.toolsets():
         store = server.store
@@ -56,7 +56,7 @@ def _hash(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
-def changes(office: Office, worked_on: Collection[str], before: Mapping[str, str]) -> Iterator[str]:
+def changes(office: Office, mutable_tables: Collection[str], before: Mapping[str, str]) -> Iterator[str]:
     """The parts that are no longer as they were, each in a sentence."""
-    now = untouched(office, worked_on)
+    now = untouched(office, mutable_tables)
     yield from (f"{name}: something was added, changed or removed" for name in before if now[name] != before[name])

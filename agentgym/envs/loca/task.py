@@ -30,7 +30,7 @@ from agentgym.world import World
 
 OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 
-LASTING = frozenset({"send_email", "reply_email", "forward_email", "logging_write_log"})
+IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "logging_write_log"})
 """Tools whose effect no other call undoes."""
 
 MAX_CALLS = 128
@@ -68,8 +68,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     servers: ClassVar[tuple[str, ...]]
     start: ClassVar[datetime] = START
     outputs: ClassVar[tuple[str, ...]]
-    worked_on: ClassVar[tuple[str, ...]] = ()
-    unit_tokens: ClassVar[float] = 400.0
+    mutable_tables: ClassVar[tuple[str, ...]] = ()
+    tokens_per_unit: ClassVar[float] = 400.0
 
     def __init__(self, config: OfficeT, seed: int) -> None:
         super().__init__(config, seed)
@@ -130,7 +130,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def wrong(self) -> Iterator[str]:
         """The faults of the task, and what was changed in the services beside it."""
         yield from self.faults()
-        yield from changes(self.office, self.worked_on, self._kept)
+        yield from changes(self.office, self.mutable_tables, self._kept)
 
     def report(self) -> Mapping[str, Any]:
         """Which requirements are not fulfilled, and the description length."""
@@ -138,7 +138,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return {"claimed": self.done, "faults": faults[:100], "fault_count": len(faults), "description_tokens": self.tokens}
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """The size whose reference plan has about `steps` steps."""
         kind: Any = cls
         low, high = _steps(kind, 4), _steps(kind, 12)
@@ -180,7 +180,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         again = [step.call for step in self.progress.passed() if not step.changes]
         return [*self.optimal_calls(), *again, *([] if self.optimal_calls() == [CLAIM.call] else [CLAIM.call])]
 
-    def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
+    def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Labels calls as productive, redundant or harmful; see the class."""
         before, pending = len(list(self.wrong())), self.progress.pending()
 
@@ -207,7 +207,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def read_result(self, call: ToolCall, result: str) -> None:
         """Take in what a call told."""
-        self.progress.take(call, result, call.name in LASTING)
+        self.progress.take(call, result, call.name in IRREVERSIBLE_TOOLS)
 
     def read_state(self, state: str) -> None:
         """Take in a text of `state()`."""
@@ -245,7 +245,7 @@ def _draw(task: Any, config: OfficeConfig, seed: int) -> _Drawn:
     """Draw a state of the length that a configuration asks for, from sizes that are ever better guesses."""
     if config.size is not None:
         return _draw_size(task, config, (seed, config.size), config.size)
-    size = max(1, round(config.length / task.unit_tokens))
+    size = max(1, round(config.length / task.tokens_per_unit))
     drawn = [_draw_size(task, config, (seed, 0), size)]
     sizes = [size]
     while len(drawn) < _TRIES and min(abs(each.tokens - config.length) for each in drawn) > TOLERANCE * config.length:
@@ -282,7 +282,7 @@ def _draw_size(task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[in
         told = [office.call(call.name, call.arguments) for call in calls]
         office, truth = pickle.loads(filled)
     tokens = sum(map(counter("cl100k_base").length, told))
-    return _Drawn(pickle.dumps((office, truth, tokens, untouched(office, task.worked_on))), count, tokens)
+    return _Drawn(pickle.dumps((office, truth, tokens, untouched(office, task.mutable_tables))), count, tokens)
 
 
 @functools.cache

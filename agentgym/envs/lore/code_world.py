@@ -155,7 +155,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return count_rounds(self.graph, self.known.read, self.known.values)
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """As many operations as make, in the mean, one needed file for each turn but the last."""
         check_int("horizon", steps, 2, int(_PER_OPERATION * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / _PER_OPERATION)}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.turn_budget import Budget
+from agentgym.turn_budget import TurnBudget
 from agentgym.envs.lore.graph import Shape
 from agentgym.world import check_bool, check_choice, check_float, check_int
 
@@ -27,7 +27,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoreConfig(Budget):
+class LoreConfig(TurnBudget):
     """Options of all worlds of LORE.
 
     Attributes:

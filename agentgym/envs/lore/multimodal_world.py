@@ -291,9 +291,9 @@ class MultimodalWorld(DocumentWorld):
         self._changes[file] += 1
         return self._shown(f"The picture of {file}, changed.", node, (*self._distortion(node), *steps, step), png)
 
-    def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
+    def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """The labels of all worlds of LORE; `redundant` too for changes of a picture that had been changed three times."""
-        label, before = super().judge(), self._changes.copy()
+        label, before = super().label_calls(), self._changes.copy()
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:
             changes, told = before.copy(), list(label(calls))

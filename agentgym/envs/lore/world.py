@@ -19,7 +19,7 @@ from agentgym.envs.lore.graph import Graph, Node
 from agentgym.envs.lore.knowledge import Knowledge
 from agentgym.messages import Content, ToolCall
 from agentgym.tools import ToolError, echo, tool
-from agentgym.world import OneOf, World, check_int
+from agentgym.world import CallSet, World, check_int
 
 LOST_AFTER = 20
 """A lead that was open for more turns than this, and was never followed, counts as lost."""
@@ -155,7 +155,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return float(self._submitted is not None and self.right(self._submitted))
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """As many operations as make, in the mean, one document for each turn but the last."""
         check_int("horizon", steps, 2, int(_PER_OPERATION * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / _PER_OPERATION)}
@@ -168,19 +168,19 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             return ()
         if self.known.answer is not None:
             return (ToolCall("submit", {"value": self.known.answer}),)
-        return OneOf("read_document", "file_id", self.known.useful() if self.turns_left > 1 else ())
+        return CallSet("read_document", "file_id", self.known.useful() if self.turns_left > 1 else ())
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """A read of each document that is known and was not read, another of those that were read last, and an answer (`unknown`
         if it is not known). Older documents could be read again too, but the state does not tell them.
         """
         files = [*self.known.unread(), *self.known.recent()]
-        return (*OneOf("read_document", "file_id", files), self._answer())
+        return (*CallSet("read_document", "file_id", files), self._answer())
 
     def _answer(self) -> ToolCall:
         return ToolCall("submit", {"value": self.known.answer or "unknown"})
 
-    def menu(self) -> Sequence[ToolCall]:
+    def action_catalog(self) -> Sequence[ToolCall]:
         """A read of each document in the order in which their ids were found out, and an answer: `most_documents + 1` calls. A
         document that was not found out has an empty id, and so has one whose reading is past.
         """
@@ -205,7 +205,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         ends = self.known.answer is not None, min(self.turns_left / (most + 1), 1)
         return np.concatenate((rows.ravel(), ends), dtype=np.float32)
 
-    def judge(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
+    def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Labels for the calls of the next reply that are carried out: `optimal`; `redundant`, a document that was read before;
         `speculative`, one that is not certainly needed; `lucky`, one that nothing has told of, or the right answer before it
         could be known; `wrong`, another answer; `neutral`, any other tool.

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.turn_budget import Budget
+from agentgym.turn_budget import TurnBudget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GridConfig(Budget):
+class GridConfig(TurnBudget):
     """Options of GridWorld. Its budget counts moves, and T* is the cost of a cheapest path.
 
     Attributes:
@@ -157,7 +157,7 @@ class GridWorld(World[GridConfig]):
         return float(self.done and self.position == self.goal)
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """Start and goal `steps - 1` apart on a board about twice as wide as that distance needs, at most 2000."""
         check_int("horizon", steps, 1, 3_999)
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
@@ -180,7 +180,7 @@ class GridWorld(World[GridConfig]):
         """The steps that stay on the board, and `done`."""
         return (*(ToolCall(direction, {}) for direction in _MOVES if self._next(direction)), _DONE)
 
-    def menu(self) -> Sequence[ToolCall]:
+    def action_catalog(self) -> Sequence[ToolCall]:
         """The four directions and `done`."""
         return _MENU
 

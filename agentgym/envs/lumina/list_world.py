@@ -10,11 +10,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.turn_budget import Budget
+from agentgym.turn_budget import TurnBudget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, echo, tool
-from agentgym.world import OneOf, World, check_bool, check_int
+from agentgym.world import CallSet, World, check_bool, check_int
 
 _DONE = ToolCall("done", {})
 _NUMBERS = re.compile(r"-?[0-9]+")
@@ -25,7 +25,7 @@ _STATE = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListConfig(Budget):
+class ListConfig(TurnBudget):
     """Options of ListWorld.
 
     Attributes:
@@ -119,7 +119,7 @@ class ListWorld(World[ListConfig]):
         return float(self.done and self.items == self.target)
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """Twice as many elements as turns."""
         check_int("horizon", steps, 1, 5_000)
         return {"items": 2 * steps, "removals": steps - 1}
@@ -133,7 +133,7 @@ class ListWorld(World[ListConfig]):
             return ()
         if self.items == self.target:
             return (_DONE,)
-        return OneOf("pop", "id", self._optimal_pops())
+        return CallSet("pop", "id", self._optimal_pops())
 
     def _optimal_pops(self) -> range:
         items, target = self.items, self.target
@@ -149,11 +149,11 @@ class ListWorld(World[ListConfig]):
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """Every pop that is not locked, and `done`."""
-        return (*OneOf("pop", "id", range(self.locked, len(self.items))), _DONE)
+        return (*CallSet("pop", "id", range(self.locked, len(self.items))), _DONE)
 
-    def menu(self) -> Sequence[ToolCall]:
+    def action_catalog(self) -> Sequence[ToolCall]:
         """A pop of each index of the initial list, and `done`: `items + 1` calls."""
-        return (*OneOf("pop", "id", range(self.config.items)), _DONE)
+        return (*CallSet("pop", "id", range(self.config.items)), _DONE)
 
     def features(self) -> NDArray[np.float32]:
         """The two lists side by side, and the turns left.

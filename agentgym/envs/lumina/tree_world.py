@@ -11,11 +11,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.turn_budget import Budget
+from agentgym.turn_budget import TurnBudget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
-from agentgym.world import OneOf, World, check_choice, check_float, check_int
+from agentgym.world import CallSet, World, check_choice, check_float, check_int
 
 _UNREACHABLE = ToolCall("unreachable", {})
 _MAX_NODES = 100_000
@@ -30,7 +30,7 @@ _IS_THERE = "The target is in the tree."
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeConfig(Budget):
+class TreeConfig(TurnBudget):
     """Options of TreeWorld.
 
     Attributes:
@@ -188,7 +188,7 @@ class TreeWorld(World[TreeConfig]):
         return float(self._correct)
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """As many nodes as turns: a search that finds a leaf late looks at nearly all of them."""
         check_int("horizon", steps, 2, _MAX_NODES)
         return {"nodes": steps}
@@ -200,14 +200,14 @@ class TreeWorld(World[TreeConfig]):
         if self.target in self._by_value:
             return (ToolCall("found", {"id": self._by_value[self.target]}),)
         if self._frontier and self.turns_left > 1:
-            return OneOf("get_children", "id", self._frontier)
+            return CallSet("get_children", "id", self._frontier)
         return (_UNREACHABLE,) if self._may_be_absent else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """Every question about, and every report of, a node that has been shown, and `unreachable`."""
-        return (*OneOf("get_children", "id", self.known), *OneOf("found", "id", self.known), _UNREACHABLE)
+        return (*CallSet("get_children", "id", self.known), *CallSet("found", "id", self.known), _UNREACHABLE)
 
-    def menu(self) -> Sequence[ToolCall]:
+    def action_catalog(self) -> Sequence[ToolCall]:
         """A question about each node in the order in which they were shown, a report of each, and `unreachable`: `2 * nodes + 1`
         calls. A node that has not been shown has an empty id.
         """

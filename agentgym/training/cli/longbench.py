@@ -16,7 +16,7 @@ from agentgym.envs.agentlongbench.rows import LENGTHS
 from agentgym.envs.agentlongbench.scoring import TASKS
 from agentgym.tokens import counter
 from agentgym.training.papers import agentlongbench as longbench
-from agentgym.training.papers.agentlongbench import Outcome, Plan
+from agentgym.training.papers.agentlongbench import LongBenchResult, Plan
 from agentgym.training.evaluation.plots import plot_heatmap
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.trajectory import TrajectoryLog
@@ -101,7 +101,7 @@ def _add_reports(commands: typer.Typer, clear_errors: Context, console: Console)
             _report([longbench.outcome(trajectory) for trajectory in episodes], out, console)
 
 
-def _report(outcomes: Sequence[Outcome], out: Path, console: Console) -> None:
+def _report(outcomes: Sequence[LongBenchResult], out: Path, console: Console) -> None:
     """Show the tables, and write them with the results and the heat map."""
     if not outcomes:
         raise ValueError("there are no episodes to report on")

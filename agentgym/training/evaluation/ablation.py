@@ -74,7 +74,7 @@ class Ablation:
         options: Keyword arguments of the worlds, by world; `""` for all.
         contexts: Context strategies to compare, each several joined by `+`; `none` is the bare window, which trims.
         window: The tokens of the context window; None for no limit, or that of the paper if a strategy is asked for.
-        axis: What the sizes are: `horizon` for turns that an optimal policy needs, as `World.at_horizon` reads them, or the name
+        axis: What the sizes are: `horizon` for turns that an optimal policy needs, as `World.config_for_horizon` reads them, or the name
             of an option of the worlds.
 
     Raises:
@@ -113,7 +113,7 @@ class Ablation:
         """The env of a cell."""
         env_id = resolve(world)
         world_class = load_world(gymnasium.spec(env_id).kwargs["world"])
-        sizes = world_class.at_horizon(horizon) if self.axis == HORIZON else {self.axis: horizon}
+        sizes = world_class.config_for_horizon(horizon) if self.axis == HORIZON else {self.axis: horizon}
         options = {**sizes, **self.options.get("", {}), **self.options.get(world, {})}
         window = WINDOW if self.window is None and any(map(check_context, self.contexts)) else self.window
         managed: dict[str, Any] = {"context": context, "window": window}

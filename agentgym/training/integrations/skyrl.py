@@ -28,7 +28,7 @@ from agentgym.world import check_int
 _OTHERWISE = "train on the rows of training.export with a generator of your own"
 
 
-class WorldEnv(BaseTextEnv):  # type: ignore[misc]
+class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
     """An episode of a world.
 
     The reward is that of the world, given with the last step. SkyRL knows no truncation: `metadata` and the metrics tell it apart.

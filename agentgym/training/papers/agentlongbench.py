@@ -29,7 +29,7 @@ _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess":
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LongBenchResult:
     """The score of one answer.
 
     Attributes:
@@ -162,7 +162,7 @@ def answer(data: Path, out: Path, policy: Policy) -> Iterator[int]:
                 yield 1
 
 
-def score_folder(data: Path, predictions: Path) -> list[Outcome]:
+def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
     """Score predictions. Every row counts once: one without a prediction scores 0, and of several the last counts.
 
     Args:
@@ -181,22 +181,22 @@ def score_folder(data: Path, predictions: Path) -> list[Outcome]:
         path = predictions / row["setting"] / length / TARGETS[row["task"]] / f"{row['task']}.jsonl"
         if path not in replies:
             replies[path] = _replies(path)
-        outcomes.append(judge(row, replies[path].get(str(row["id"]), "")))
+        outcomes.append(label_calls(row, replies[path].get(str(row["id"]), "")))
     if not outcomes:
         raise ValueError(f"{data} holds no rows; run: agentgym longbench write {data}")
     return outcomes
 
 
-def judge(row: Mapping[str, Any], reply: str) -> Outcome:
+def label_calls(row: Mapping[str, Any], reply: str) -> LongBenchResult:
     """The score of a reply to a row."""
     kind = form(row["task"], _FORMATS[row["setting"][-1]])
     value = last_tag(reply)
     given = None if value is None else read(kind, value)
     fields = {name: row[name] for name in ("setting", "task", "length", "chance", "acl_scan", "acl_min")}
-    return Outcome(**fields, score=score(kind, row["answer"], given), answered=given is not None)
+    return LongBenchResult(**fields, score=score(kind, row["answer"], given), answered=given is not None)
 
 
-def outcome(trajectory: Trajectory) -> Outcome:
+def outcome(trajectory: Trajectory) -> LongBenchResult:
     """The outcome of an episode of LongContextQA.
 
     Raises:
@@ -206,7 +206,7 @@ def outcome(trajectory: Trajectory) -> Outcome:
     if "acl_scan" not in report:
         raise ValueError(f"the trajectory of seed {trajectory.seed} has no report of LongContextQA at its end")
     fields = {name: report[name] for name in ("setting", "task", "length", "chance", "acl_scan", "acl_min")}
-    return Outcome(**fields, score=float(trajectory.reward), answered=trajectory.terminated)
+    return LongBenchResult(**fields, score=float(trajectory.reward), answered=trajectory.terminated)
 
 
 def _replies(path: Path) -> dict[str, str]:
@@ -222,9 +222,9 @@ def _reply(row: Mapping[str, Any]) -> str:
     return raw if isinstance(raw, str) else f"<answer>{row.get('pred_answer', '')}</answer>"
 
 
-def context_table(outcomes: Sequence[Outcome]) -> Table:
+def context_table(outcomes: Sequence[LongBenchResult]) -> Table:
     """Scores beside the adequate context lengths, by what is asked about, as in table 2, for each length."""
-    groups: dict[tuple[str, str, int], list[Outcome]] = {}
+    groups: dict[tuple[str, str, int], list[LongBenchResult]] = {}
     for each in outcomes:
         groups.setdefault((_FORMATS[each.setting[-1]], TARGETS[each.task], each.length), []).append(each)
     header = ["format", "asked about", "length", "rows", "ACL (scan)", "ACL (least)", "score", "chance", "unanswered"]
@@ -238,7 +238,7 @@ def context_table(outcomes: Sequence[Outcome]) -> Table:
     return "Adequate context length (tokens) and scores in %", header, lines
 
 
-def score_table(outcomes: Sequence[Outcome]) -> Table:
+def score_table(outcomes: Sequence[LongBenchResult]) -> Table:
     """The mean score of each setting, task and length, beside that of chance."""
     header = ["setting", "task", "length", "rows", "score", "chance"]
     lines = []
@@ -247,32 +247,32 @@ def score_table(outcomes: Sequence[Outcome]) -> Table:
     return "Scores in %, of right and wrong answers with Wilson's 95 % interval", header, lines
 
 
-def _share(rows: Sequence[Outcome]) -> str:
+def _share(rows: Sequence[LongBenchResult]) -> str:
     """The mean score in %, with its interval where every answer is right or wrong."""
     if all(row.score in (0.0, 1.0) for row in rows):
         return percent(wilson(round(sum(row.score for row in rows)), len(rows)))
     return f"{100 * mean(rows, 'score'):.1f}"
 
 
-def mean(rows: Sequence[Outcome], name: str) -> float:
+def mean(rows: Sequence[LongBenchResult], name: str) -> float:
     """The mean of an attribute."""
     return float(sum(getattr(row, name) for row in rows) / len(rows))
 
 
-def cells(outcomes: Sequence[Outcome]) -> dict[tuple[str, str, int], float]:
+def cells(outcomes: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], float]:
     """The mean score by setting, task and length, in the order of the paper."""
     return {key: mean(rows, "score") for key, rows in _by_cell(outcomes).items()}
 
 
-def _by_cell(outcomes: Sequence[Outcome]) -> dict[tuple[str, str, int], list[Outcome]]:
-    groups: dict[tuple[str, str, int], list[Outcome]] = {}
+def _by_cell(outcomes: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], list[LongBenchResult]]:
+    groups: dict[tuple[str, str, int], list[LongBenchResult]] = {}
     for each in sorted(outcomes, key=lambda each: (list(FULL).index(each.setting), list(TASKS).index(each.task), each.length)):
         groups.setdefault((each.setting, TASKS[each.task], each.length), []).append(each)
     return groups
 
 
 def write_report(
-    outcomes: Sequence[Outcome], out: Path, plot: Callable[[Mapping[tuple[str, str, int], float], Path], None]
+    outcomes: Sequence[LongBenchResult], out: Path, plot: Callable[[Mapping[tuple[str, str, int], float], Path], None]
 ) -> list[Table]:
     """Write the outcomes, one in a line, the tables as Markdown, and the heat map.
 

@@ -28,7 +28,7 @@ Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SearchResult:
     """The figures of one episode; NaN is what the trajectory does not tell.
 
     Attributes:
@@ -116,7 +116,7 @@ def searches(trajectory: Trajectory) -> Mapping[str, Any]:
     return found
 
 
-def outcome(trajectory: Trajectory, count: Count | None = None) -> Outcome:
+def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     """The figures of an episode.
 
     Args:
@@ -132,7 +132,7 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> Outcome:
     acts = [step for step in trajectory.steps if not _summing_up(step)]
     after = _after_last(log, report["oracle_documents"])
     stops = sum(_stopped(step) for step in acts)
-    return Outcome(
+    return SearchResult(
         success=bool(trajectory.steps[-1].info["success"]),
         rounds=len(turns),
         seconds=float(trajectory.labels.get("seconds", nan)),
@@ -146,7 +146,7 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> Outcome:
     )
 
 
-def metrics(outcomes: Sequence[Outcome]) -> Metrics:
+def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
     """The means over episodes.
 
     Raises:
@@ -175,7 +175,7 @@ def metrics(outcomes: Sequence[Outcome]) -> Metrics:
     )
 
 
-def summary(settings: Mapping[str, Sequence[Outcome]]) -> Table:
+def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
     """The table of the paper: a row for each setting. What is not known is left empty."""
     names = {"TokR": "Tok/R", "Dur": "Dur (s)"}
     rows = []

@@ -23,7 +23,7 @@ _NORMAL = 1.959963984540054
 
 
 class Played(Protocol):
-    """An episode that has ended: an `Outcome`, or a `Result` of an ablation."""
+    """An episode that has ended: an `LoreResult`, or a `Result` of an ablation."""
 
     @property
     def success(self) -> float:
@@ -35,7 +35,7 @@ class Played(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LoreResult:
     """The figures of one episode; `LoreWorld.report` says what each of those in `report` is.
 
     Attributes:
@@ -65,7 +65,7 @@ class Bin:
     accuracy: Interval
 
 
-def outcome(trajectory: Trajectory) -> Outcome:
+def outcome(trajectory: Trajectory) -> LoreResult:
     """The figures of an episode.
 
     Raises:
@@ -76,7 +76,7 @@ def outcome(trajectory: Trajectory) -> Outcome:
     if "height" not in report:
         raise ValueError(f"the trajectory of seed {trajectory.seed} has no report of a world of LORE at its end")
     rounds = [0, *(info["detail"]["failed_rounds"] for info in infos)]
-    return Outcome(
+    return LoreResult(
         success=bool(infos[-1]["success"]),
         turns=infos[-1]["turn"],
         failed_rounds=sum(after > before for before, after in pairwise(rounds)),

@@ -44,7 +44,7 @@ class LearnConfig:
     Attributes:
         world: The id of a world.
         options: Keyword arguments of the world.
-        horizons: Turns that an optimal policy needs, as `World.at_horizon` reads them; episodes are of all of them in turn.
+        horizons: Turns that an optimal policy needs, as `World.config_for_horizon` reads them; episodes are of all of them in turn.
         arms: Oracle arms. The model is evaluated in the first. It learns to read the hints of the others once it can do without.
         contexts: Context strategies, each several joined by `+`. It learns to live with all but the first together with the hints.
         window: The tokens of the context window; None for no limit, or that of the paper if a strategy is asked for.
@@ -106,7 +106,7 @@ class LearnConfig:
         """The envs: a reply that cannot be read ends an episode, which would else fill up with errors."""
         env_id = resolve(self.world)
         world = load_world(gymnasium.spec(env_id).kwargs["world"])
-        sizes = [{**world.at_horizon(horizon), **self.options} for horizon in self.horizons]
+        sizes = [{**world.config_for_horizon(horizon), **self.options} for horizon in self.horizons]
         rest: dict[str, Any] = {"window": self.window, "max_failed_rounds": 1}
         return [spec(env_id, oracles=arm, context=context, **rest, **size) for size in sizes for arm, context in cells]
 

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
-from agentgym.training.rollout.episode import Outcome, Player
+from agentgym.training.rollout.episode import StepOutcome, Player
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
@@ -36,7 +36,7 @@ class Failure:
     cause: str
 
 
-Answer = Chat | tuple[Reply, Outcome] | Failure
+Answer = Chat | tuple[Reply, StepOutcome] | Failure
 """What a reset, a step or a breakdown gives."""
 
 
@@ -49,7 +49,7 @@ class Playing(Protocol):
     def reset(self, seed: int) -> Chat:
         """Begin an episode."""
 
-    def step(self, reply: Reply | None) -> tuple[Reply, Outcome]:
+    def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
         """Play a reply; with None, that of the player's own policy."""
 
     def close(self) -> None:

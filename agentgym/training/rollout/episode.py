@@ -15,7 +15,7 @@ from agentgym.training.rollout.trajectory import Step, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """What `env.step` returned, with the info as JSON-able data."""
 
     chat: Chat
@@ -49,7 +49,7 @@ class Recording:
         """Whether the episode has ended."""
         return self._terminated or self._truncated
 
-    def add(self, reply: Reply, outcome: Outcome) -> None:
+    def add(self, reply: Reply, outcome: StepOutcome) -> None:
         """Record a step."""
         self._steps.append(Step(self.chat, reply, outcome.reward, outcome.info))
         self.chat, self._terminated, self._truncated = outcome.chat, outcome.terminated, outcome.truncated
@@ -85,14 +85,14 @@ class Player:
         self._chat = self.env.reset(seed=seed)[0]
         return self._chat
 
-    def step(self, reply: Reply | None) -> tuple[Reply, Outcome]:
+    def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
         """Play a reply; with None, that of the player's own policy."""
         if reply is None:
             if self._policy is None:
                 raise RuntimeError("this player has no policy of its own: give it a reply")
             (reply,) = self._policy([self._chat])
         self._chat, reward, terminated, truncated, info = self.env.step(reply.text)
-        return reply, Outcome(self._chat, float(reward), terminated, truncated, plain(info))
+        return reply, StepOutcome(self._chat, float(reward), terminated, truncated, plain(info))
 
     def close(self) -> None:
         """Close the env."""

@@ -16,7 +16,7 @@ from agentgym.messages import Chat, Message
 from agentgym.policy import Policy, Reply
 from agentgym.tools import Tool
 from agentgym.training.rollout.engines import GRACE, Answers, Engine, MakeEnv, Slot, ThreadSlot, describe
-from agentgym.training.rollout.episode import Outcome, Player
+from agentgym.training.rollout.episode import StepOutcome, Player
 
 News = tuple[int, tuple[Message, ...], tuple[Tool, ...] | None]
 """A chat against the one before: how many messages stay, those that follow, and the tools if they are others."""
@@ -83,10 +83,10 @@ class PlayerClient:
         self._chat = Chat()
         return self._take_in(self.call("reset", seed))
 
-    def step(self, reply: Reply | None) -> tuple[Reply, Outcome]:
+    def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
         """Play a reply; with None, that of the player's own policy."""
         played, news, *ends = self.call("step", None if reply is None else reply.text)
-        return (played if reply is None else reply), Outcome(self._take_in(news), *ends)
+        return (played if reply is None else reply), StepOutcome(self._take_in(news), *ends)
 
     def _take_in(self, news: News) -> Chat:
         kept, messages, tools = news

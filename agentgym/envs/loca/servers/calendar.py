@@ -75,7 +75,7 @@ class Calendar(Server):
         "America/New_York"}, or {"date": "2025-01-15"} for whole days, of which the end is the day after the last.
         """
         record = _record({"summary": summary, "description": description or "", "location": location or ""}, start, end)
-        return self._shown(self._put(record, iso(self.desk.clock.tick())))
+        return self._shown(self._put(record, iso(self.context.clock.tick())))
 
     @tool
     def get_event(self, eventId: str) -> Row:
@@ -97,7 +97,7 @@ class Calendar(Server):
         given = {"summary": summary, "description": description, "location": location}
         texts = {name: held[name] if text is None else text for name, text in given.items()}
         record = _record(texts, held["start"] if start is None else start, held["end"] if end is None else end)
-        self.store.update("events", eventId, **record, sequence=held["sequence"] + 1, updated=iso(self.desk.clock.tick()))
+        self.store.update("events", eventId, **record, sequence=held["sequence"] + 1, updated=iso(self.context.clock.tick()))
         return self._shown(eventId)
 
     @tool
@@ -140,7 +140,7 @@ class Calendar(Server):
         Raises:
             ToolError: One cannot be kept.
         """
-        now = iso(self.desk.clock.now())
+        now = iso(self.context.clock.now())
         with self.store.change():
             return [
                 self._put(_record({name: getattr(event, name) for name in _LIMITS}, _time(event.start), _time(event.end)), now)
@@ -174,7 +174,7 @@ class Calendar(Server):
     def _put(self, record: Row, now: str) -> str:
         if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
             raise ToolError(f"limit exceeded: a calendar has at most {MAX_EVENTS} events")
-        made = self.desk.new_id("event", 26)
+        made = self.context.new_id("event", 26)
         self.store.insert("events", id=made, created=now, updated=now, sequence=0, **record)
         return made
 

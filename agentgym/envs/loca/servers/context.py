@@ -37,7 +37,7 @@ class Clock:
         return self._now
 
 
-class Desk:
+class OfficeContext:
     """Clock, identifiers and files of one office; its servers hold the same one.
 
     Args:

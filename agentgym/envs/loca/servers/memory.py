@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from agentgym.envs.loca.servers.context import Desk
+from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import ToolError, echo, tool
 
@@ -63,8 +63,8 @@ class KnowledgeGraph(Server):
     name: ClassVar[str] = "memory"
     episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "path")
 
-    def __init__(self, desk: Desk | None = None) -> None:
-        super().__init__(desk)
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
         self.path = "memory/memory.json"
 
     @tool
@@ -161,9 +161,9 @@ class KnowledgeGraph(Server):
             ToolError: The file is something else.
         """
         graph = Graph(entities=[], relations=[])
-        if not self.desk.files.exists(self.path):
+        if not self.context.files.exists(self.path):
             return graph
-        for number, line in enumerate(self.desk.files.read_text(self.path).split("\n"), 1):
+        for number, line in enumerate(self.context.files.read_text(self.path).split("\n"), 1):
             if line.strip():
                 try:
                     item = _line().validate_json(line)
@@ -178,7 +178,7 @@ class KnowledgeGraph(Server):
         entities = [{"type": "entity", **entity} for entity in graph["entities"]]
         relations = [{"type": "relation", **relation} for relation in graph["relations"]]
         lines = [json.dumps(line, ensure_ascii=False, separators=(",", ":")) for line in [*entities, *relations]]
-        self.desk.files.write(self.path, "\n".join(lines))
+        self.context.files.write(self.path, "\n".join(lines))
 
 
 def _named(graph: Graph, name: str) -> Entity | None:

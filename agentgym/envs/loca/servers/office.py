@@ -8,7 +8,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from agentgym.envs.loca.servers.context import START, Desk
+from agentgym.envs.loca.servers.context import START, OfficeContext
 from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import BoundTool, tools_of
 from agentgym.world import check_choice
@@ -54,13 +54,13 @@ class Office:
     """
 
     def __init__(self, servers: Iterable[str], start: datetime = START) -> None:
-        self.desk = Desk(start)
+        self.context = OfficeContext(start)
         self._servers: dict[type[Server], Server] = {}
         self._tools: dict[str, BoundTool] = {}
         taken: set[str] = set()
         for name in servers:
             kind = server_class(name)
-            server = self._servers[kind] = kind(self.desk)
+            server = self._servers[kind] = kind(self.context)
             names = tools_of(server)
             server.renamed = {tool: f"{name}_{tool}" for tool in names if tool in taken}
             taken |= names.keys()

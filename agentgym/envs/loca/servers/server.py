@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from agentgym.envs.loca.servers.context import Desk
+from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.store import Store
 from agentgym.tools import ToolError, Toolset
 
@@ -19,7 +19,7 @@ class Server(Toolset):
     """A service of the office. It stands for itself: mount it on any env, or serve it over MCP.
 
     A server fills `schema` and offers `@tool` methods. They return text, `Content` or JSON-able data, take the time from
-    `self.desk.clock`, and refuse a call with `ToolError` before anything has changed (or inside `self.store.change()`).
+    `self.context.clock`, and refuse a call with `ToolError` before anything has changed (or inside `self.store.change()`).
 
     Args:
         desk: Clock, identifiers and files; servers of one office share it. A desk of its own by default.
@@ -35,10 +35,10 @@ class Server(Toolset):
 
     name: ClassVar[str]
     schema: ClassVar[str] = ""
-    episode_state: ClassVar[tuple[str, ...]] = ("desk", "store", "session")
+    episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session")
 
-    def __init__(self, desk: Desk | None = None) -> None:
-        self.desk = Desk() if desk is None else desk
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        self.context = OfficeContext() if context is None else context
         self.store = Store(self.schema)
         self.session: dict[str, Any] = {}
         self.renamed: Mapping[str, str] = {}
@@ -46,8 +46,8 @@ class Server(Toolset):
 
     def begin(self) -> None:
         """Return to the state at which it was first mounted."""
-        self.desk.begin()
-        held = [name for name in self.episode_state if name != "desk"]
+        self.context.begin()
+        held = [name for name in self.episode_state if name != "context"]
         if self._opening is None:
             self._opening = copy.deepcopy({name: getattr(self, name) for name in held})
         else:

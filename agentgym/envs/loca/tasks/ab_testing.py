@@ -84,12 +84,12 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     servers = ("filesystem", "google_cloud", "python_execute", "claim_done")
     start = datetime(2025, 8, 20, 9, tzinfo=UTC)
     outputs = (RECORD, "what follows from the result")
-    worked_on = ("google_cloud.buckets", "google_cloud.objects", "google_cloud.log_entries", "google_cloud.log_routes")
-    unit_tokens = 60.0
+    mutable_tables = ("google_cloud.buckets", "google_cloud.objects", "google_cloud.log_entries", "google_cloud.log_routes")
+    tokens_per_unit = 60.0
 
     def draw(self, size: int) -> None:
         """Draw the scenarios, their hours, and what earlier tests have left."""
-        cloud, files = self.office.get(GoogleCloud), self.office.desk.files
+        cloud, files = self.office.get(GoogleCloud), self.office.context.files
         count = min(size, self.config.scenarios or max(1, round(0.75 * size**0.5)))
         names = _scenarios(self.rng, count)
         hours = self.rng.permutation(size // count + (np.arange(count) < size % count))
@@ -182,7 +182,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             )
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """As many scenarios as give a plan of that many steps, tested for four hours each."""
         check_int("horizon", steps, 6, 1_000)
         scenarios = CHUNK * (steps - 5)
@@ -247,7 +247,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     def faults(self) -> Iterator[str]:
         """The record has the right rows, there is the bucket or the entry, and nothing else has changed."""
-        cloud, files = self.office.get(GoogleCloud), self.office.desk.files
+        cloud, files = self.office.get(GoogleCloud), self.office.context.files
         rows, broken = csv_rows(files, RECORD, COLUMNS)
         yield from broken
         yield from row_faults(RECORD, rows, self.truth["rows"], dict.fromkeys(COLUMNS[1:], number(0.00501, "%")), COLUMNS[:1])

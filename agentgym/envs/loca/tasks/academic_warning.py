@@ -77,8 +77,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     Config = AcademicWarningConfig
     servers = ("filesystem", "python_execute", "google_cloud", "claim_done")
     outputs = (RESULT, LOG)
-    worked_on = ("google_cloud.log_entries", "google_cloud.log_routes")
-    unit_tokens = 380.0
+    mutable_tables = ("google_cloud.log_entries", "google_cloud.log_routes")
+    tokens_per_unit = 380.0
 
     def draw(self, size: int) -> None:
         """Draw students, their exams, the latest quiz and what is in the log already."""
@@ -89,7 +89,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         students = list(zip(ids, names, classes, strict=True))
         # Four left after the exams and have no quiz; four are new and have no exam.
         stayed, left, new = students[:size], students[size : size + 4], students[size + 4 :]
-        cloud, files = self.office.get(GoogleCloud), self.office.desk.files
+        cloud, files = self.office.get(GoogleCloud), self.office.context.files
         kinds = self._kinds(size)
         scores = {student[0]: self._scores(kind, exams) for student, kind in zip(stayed, kinds, strict=True)}
         tables: dict[str, list[Sequence[Any]]] = {f"scores_{2401 + 100 * (k // 12) + k % 12}": [] for k in range(exams)}
@@ -192,7 +192,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
     def faults(self) -> Iterator[str]:
         """The file has the right students, the log the right entries, and nothing else has changed."""
-        cloud, files = self.office.get(GoogleCloud), self.office.desk.files
+        cloud, files = self.office.get(GoogleCloud), self.office.context.files
         rows, broken = csv_rows(files, RESULT, COLUMNS)
         yield from broken
         yield from row_faults(

@@ -110,11 +110,11 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     Config = ApplyPhDEmailConfig
     servers = ("filesystem", "terminal", "pdf_tools", "memory", "email", "claim_done")
     outputs = ("archives", "mails")
-    unit_tokens = 420.0
+    tokens_per_unit = 420.0
 
     def draw(self, size: int) -> None:
         """Draw the person with her papers, the professors and their mails."""
-        rng, email, files = self.rng, self.office.get(Email), self.office.desk.files
+        rng, email, files = self.rng, self.office.get(Email), self.office.context.files
         name = f"Mary {rng.choice(['', 'Ann ', 'Jo '])}{rng.choice([last for last in LAST if last.startswith('C')])}"
         student = f"{int(rng.integers(2019, 2024))}{int(rng.integers(100_000)):05}"
         names = people(rng, size + 3)
@@ -156,7 +156,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             "My passport ends in 2029.",
         ]
         entity = {"name": "me", "entityType": "person", "observations": [str(note) for note in self.rng.permutation(notes)]}
-        self.office.desk.files.write(self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n")
+        self.office.context.files.write(self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n")
 
     def _positive(self, layout: Layout) -> list[str]:
         """The mails of a professor who asks for papers in the end, in the order in which they were written."""
@@ -267,7 +267,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
                 yield f"the mail {echo(mail.subject)} to {echo(box)}: nobody asked for it, or not again"
         yield from (f"there is no mail to {box}" for box in left)
         yield from mail_faults(email.store, self.truth["mails"])
-        yield from file_faults(self.office.desk.files, self.truth["files"], [])
+        yield from file_faults(self.office.context.files, self.truth["files"], [])
 
     def _wrong(self, mail: Mail, wanted: Mapping[str, str]) -> Iterator[str]:
         """What is wrong with a mail to a professor who should have one."""

@@ -103,11 +103,11 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     servers = ("filesystem", "python_execute", "excel", "memory", "email", "canvas", "claim_done")
     start = NOW
     outputs = (FILE,)
-    unit_tokens = 1_350.0
+    tokens_per_unit = 1_350.0
 
     def draw(self, size: int) -> None:
         """Draw courses, their announcements, the mails and the empty schedule."""
-        canvas, email, files = self.office.get(Canvas), self.office.get(Email), self.office.desk.files
+        canvas, email, files = self.office.get(Canvas), self.office.get(Email), self.office.context.files
         canvas.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
         names = people(self.rng, 6)
@@ -249,7 +249,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def faults(self) -> Iterator[str]:
         """The schedule has exactly the rows that it should, in order; nothing else has changed, and no mail was sent."""
-        files = self.office.desk.files
+        files = self.office.context.files
         try:
             sheet = next(iter(read_workbook(files.read(FILE)).values()), [])
         except ToolError as error:

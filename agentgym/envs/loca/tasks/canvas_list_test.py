@@ -79,7 +79,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
     start = NOW
     outputs = (QUIZ_FILE, ASSIGNMENT_FILE)
-    unit_tokens = 790.0
+    tokens_per_unit = 790.0
 
     def draw(self, size: int) -> None:
         """Draw courses with quizzes, assignments and announcements, the notes of the student, and the files to fill in."""
@@ -104,7 +104,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         for name, title in (("quizzes", "quiz_title"), ("assignments", "assignment_title")):
             self.truth[name].sort(key=lambda row, title=title: _order(row, title))
         self.truth["canvas"] = digest(canvas.store, *KEPT)
-        files = self.office.desk.files
+        files = self.office.context.files
         self.truth["files"] = file_state(files)
 
     def _announce(self, canvas: Canvas, course_id: int, code: str, notes: list[str], never: bool) -> bool:
@@ -161,7 +161,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
 
     def _write_files(self, notes: list[str]) -> None:
         entity = {"name": ME, "entityType": "person", "observations": [notes[0], *map(str, self.rng.permutation(notes[1:]))]}
-        files = self.office.desk.files
+        files = self.office.context.files
         files.write(self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n")
         example = {"course_code": "CS401-0", "course_name": "Example Course", "deadline": "2024-06-30T23:59:00Z", "credits": 3}
         example |= {"quiz_title": "CS401-0 Unit Quiz 1", "number_of_questions": 5, "time_limit": 45, "allowed_attempts": 2}
@@ -206,7 +206,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
 
     def faults(self) -> Iterator[str]:
         """Both files hold exactly the rows that they should, in order; Canvas and the other files are as they were."""
-        files = self.office.desk.files
+        files = self.office.context.files
         for name, columns, title, kind in (
             (QUIZ_FILE, QUIZ, "quiz_title", "quizzes"),
             (ASSIGNMENT_FILE, ASSIGNMENT, "assignment_title", "assignments"),

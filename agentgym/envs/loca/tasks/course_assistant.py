@@ -110,7 +110,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     Config = CourseAssistantConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
     outputs = ("reminders",)
-    unit_tokens = 640.0
+    tokens_per_unit = 640.0
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the file with the account."""
@@ -127,7 +127,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
                 missing[student.email] = [student.name, student.id]
         others = self.config.other_mails
         mails += [self._news() for _ in range(-(-size // 5) if others is None else others)]
-        email, files = self.office.get(Email), self.office.desk.files
+        email, files = self.office.get(Email), self.office.context.files
         email.add_user(ME, PASSWORD, "Virginia Diaz")
         email.add_users((student.email, "", student.name) for student in students)
         email.deliver(sorted(mails, key=lambda mail: mail.date), user=ME)
@@ -246,7 +246,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         yield from mail_faults(email.store, self.truth["mails"])
         if digest(email.store, "users") != self.truth["users"]:
             yield "the users of the mail server were changed"
-        yield from file_faults(self.office.desk.files, self.truth["files"], [])
+        yield from file_faults(self.office.context.files, self.truth["files"], [])
 
     def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
         """What is wrong with a mail to a student, if anything."""

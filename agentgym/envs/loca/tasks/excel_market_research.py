@@ -71,7 +71,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     Config = ExcelMarketResearchConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "claim_done")
     outputs = (RESULT,)
-    unit_tokens = 740.0
+    tokens_per_unit = 740.0
 
     def draw(self, size: int) -> None:
         """Draw weights, market data and the request, and work out the report."""
@@ -97,7 +97,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             if len(sizes) == 2:
                 growth = [f"{(new / old - 1) * 100:.2f}" for old, new in zip(*sizes, strict=True)]
             rows.append(dict(zip(columns, [year, *growth], strict=True)))
-        files = self.office.desk.files
+        files = self.office.context.files
         self.truth = {"columns": columns, "rows": rows, "files": {path: files.read(path) for path in files.walk()}}
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
@@ -119,7 +119,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         asked = f"- Target category: {own[target]}\n- Years: {first} to {last}"
         parts = [f"## Delivered in 2023\n\n{older[0]}", f"## Report to be made\n\n{asked}", f"## Delivered in 2024\n\n{older[1]}"]
         text = "\n\n".join(parts[k] for k in self.rng.permutation(3))
-        self.office.desk.files.write(REQUEST, f"# Growth reports\n\n{text}\n")
+        self.office.context.files.write(REQUEST, f"# Growth reports\n\n{text}\n")
         return first, last
 
     def _write_data(
@@ -144,7 +144,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             [2021, 5.25, -1.5, 2.04],
             [2022, 3, 0.7, 1.9],
         ]
-        files = self.office.desk.files
+        files = self.office.context.files
         sheets: dict[str, list[list[Any]]] = {WEIGHTS: [["Category", *names], *rows], VALUES: table}
         files.write(DATA, write_workbook(sheets))
         files.write(FORMAT, write_workbook({SHEET: form}))
@@ -204,7 +204,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
     def faults(self) -> Iterator[str]:
         """The report has exactly the sheet, heads and rows that it should; no other file was changed."""
-        files, columns = self.office.desk.files, self.truth["columns"]
+        files, columns = self.office.context.files, self.truth["columns"]
         rows: list[list[Any]] = []
         try:
             rows, broken = _report(files.read(RESULT), columns)

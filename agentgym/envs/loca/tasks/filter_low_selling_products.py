@@ -75,8 +75,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     Config = FilterLowSellingProductsConfig
     servers = ("filesystem", "python_execute", "email", "woocommerce", "claim_done")
     outputs = (f"category {OUTLET}", TABLE, "mails to the subscribers")
-    worked_on = ("woocommerce.products", "woocommerce.categories", "woocommerce.product_categories")
-    unit_tokens = 560.0
+    mutable_tables = ("woocommerce.products", "woocommerce.categories", "woocommerce.product_categories")
+    tokens_per_unit = 560.0
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers, and the files to fill in."""
@@ -94,7 +94,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 for key, product, fate in zip(ids, drawn, fates, strict=True) if fate == "low"]  # fmt: skip
         count = self.config.subscribers or max(1, round(0.27 * size))
         letters = self._subscribers(count, len(rows))
-        files = self.office.desk.files
+        files = self.office.context.files
         files.write(TEMPLATE, LETTER)
         files.write("blog_template.md", "# Outlet news\n\nFrom {date} on, {count} products cost less.\n")
         files.write(TABLE, write_csv(COLUMNS, [_row(1, "Example Product", "2024-01-31", "100.00", "87.50")]))
@@ -170,7 +170,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 letters[mail] = _letter(LETTER, name, products)
         order = self.rng.permutation(len(entries))
         listed = [{**entries[int(k)], "id": place} for place, k in enumerate(order, 1)]
-        self.office.desk.files.write(SUBSCRIBERS, json.dumps({"subscribers": listed}, indent=1))
+        self.office.context.files.write(SUBSCRIBERS, json.dumps({"subscribers": listed}, indent=1))
         return letters
 
     def task(self) -> str:
@@ -216,7 +216,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def faults(self) -> Iterator[str]:
         """The category holds just the slow products; the table is right, here and with every mail; all else is as it was."""
-        files, truth = self.office.desk.files, self.truth
+        files, truth = self.office.context.files, self.truth
         yield from self._shop_faults()
         yield from _table_faults(files, truth["rows"])
         yield from self._mail_faults()

@@ -90,12 +90,12 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     servers = ("filesystem", "python_execute", "excel", "google_cloud", "claim_done")
     start = datetime(2025, 8, 21, 9, tzinfo=UTC)
     outputs = (REPORT, f"gs://{BUCKET}/{REPORT}")
-    worked_on = ("google_cloud.buckets", "google_cloud.objects")
-    unit_tokens = 765.0
+    mutable_tables = ("google_cloud.buckets", "google_cloud.objects")
+    tokens_per_unit = 765.0
 
     def draw(self, size: int) -> None:
         """Draw the sensors with their ranges and readings, and what earlier reports have left."""
-        cloud, files = self.office.get(GoogleCloud), self.office.desk.files
+        cloud, files = self.office.get(GoogleCloud), self.office.context.files
         sensors = self._sensors(size)
         limits = {sensor: self._range(sensor[1]) for sensor in sensors}
         sure = sensors[int(self.rng.integers(size))]  # which surely has a range and an anomaly
@@ -260,7 +260,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
 
     def faults(self) -> Iterator[str]:
         """The file and the object have the right rows, and nothing else has changed."""
-        cloud, files = self.office.get(GoogleCloud), self.office.desk.files
+        cloud, files = self.office.get(GoogleCloud), self.office.context.files
         yield from self._report_faults(files, REPORT)
         try:
             data, uploaded = cloud.read_object(BUCKET, REPORT), Workspace()

@@ -63,8 +63,8 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     Config = NhlB2bAnalysisConfig
     servers = ("filesystem", "terminal", "python_execute", "google_sheet", "claim_done")
     outputs = (f"spreadsheet {RESULT}", FILE)
-    worked_on = ("google_sheet.spreadsheets", "google_sheet.sheets", "google_sheet.lines")
-    unit_tokens = 68.0
+    mutable_tables = ("google_sheet.spreadsheets", "google_sheet.sheets", "google_sheet.lines")
+    tokens_per_unit = 68.0
 
     def draw(self, size: int) -> None:
         """Draw the schedule, that of another season, and another spreadsheet."""
@@ -121,7 +121,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
 
     def faults(self) -> Iterator[str]:
         """File and spreadsheet have the right counts for all teams; the spreadsheets of before are as they were."""
-        rows, broken = csv_rows(self.office.desk.files, FILE, COLUMNS)
+        rows, broken = csv_rows(self.office.context.files, FILE, COLUMNS)
         yield from broken
         yield from _table_faults(FILE, rows, self.truth["rows"])
         sheets = self.office.get(GoogleSheet)

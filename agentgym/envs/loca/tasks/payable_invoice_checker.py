@@ -73,7 +73,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
     Config = PayableInvoiceCheckerConfig
     servers = ("filesystem", "terminal", "python_execute", "pdf_tools", "email", "snowflake", "claim_done")
     outputs = ("rows of INVOICES", "rows of INVOICE_PAYMENTS", "comment", "mails")
-    unit_tokens = 3_800.0
+    tokens_per_unit = 3_800.0
 
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and the tables with other invoices."""
@@ -94,7 +94,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         rows = [self._other(key, list(buyers)) for key in ids[size:]]
         rows += [_row(invoice) for invoice, done in zip(found, entered, strict=True) if done]
         rows = [rows[k] for k in self.rng.permutation(len(rows))]
-        snowflake, email, files = self.office.get(Snowflake), self.office.get(Email), self.office.desk.files
+        snowflake, email, files = self.office.get(Snowflake), self.office.get(Email), self.office.context.files
         for table, columns in TABLES.items():
             order = self.rng.permutation(len(rows)) if table == PAYMENTS else range(len(rows))
             snowflake.load(table, columns, [[rows[k][name] for name in columns] for k in order], keys=["INVOICE_ID"])
@@ -188,7 +188,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for table in TABLES:
             yield from self._table_faults(table, new)
         yield from self._mail_faults()
-        yield from file_faults(self.office.desk.files, self.truth["files"], [])
+        yield from file_faults(self.office.context.files, self.truth["files"], [])
 
     def _table_faults(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         engine, columns = self.office.get(Snowflake).engine, TABLES[table]

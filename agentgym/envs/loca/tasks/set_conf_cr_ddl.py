@@ -71,8 +71,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     servers = ("filesystem", "python_execute", "email", "calendar", "claim_done")
     start = datetime(2025, 9, 15, 9, tzinfo=UTC)
     outputs = ("calendar reminders",)
-    worked_on = ("calendar.events",)
-    unit_tokens = 3_270.0
+    mutable_tables = ("calendar.events",)
+    tokens_per_unit = 3_270.0
 
     def draw(self, size: int) -> None:
         """Draw the conferences, their mails and the note."""
@@ -91,7 +91,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                     reminders[key] = final - BEFORE
             mails += self._news(key, name)
         self.rng.shuffle(mails)
-        email, files = self.office.get(Email), self.office.desk.files
+        email, files = self.office.get(Email), self.office.context.files
         email.add_user(ME, "wright-2025", "Simon Wright")
         email.login_as(ME)
         email.deliver(sorted(mails, key=lambda mail: mail.date))
@@ -172,7 +172,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                 yield f"the event {event.summary!r} at {event.start} is no reminder that was asked for, or one too many"
         yield from (f"there is no right reminder of {key} at {begin}" for key, begin in sorted(left.items()))
         yield from sent_faults(self.office.get(Email))
-        yield from file_faults(self.office.desk.files, self.truth["files"], [])
+        yield from file_faults(self.office.context.files, self.truth["files"], [])
 
 
 def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:

@@ -93,11 +93,11 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     Config = UpdateMaterialInventoryConfig
     servers = ("filesystem", "terminal", "python_execute", "google_sheet", "woocommerce", "claim_done")
     outputs = ("stock of the materials", "stock of the products")
-    worked_on = ("woocommerce.products", "google_sheet.lines")
-    unit_tokens = 655.0
+    mutable_tables = ("woocommerce.products", "google_sheet.lines")
+    tokens_per_unit = 655.0
 
     @classmethod
-    def at_horizon(cls, steps: int) -> Mapping[str, Any]:
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """As many products as make a plan of about `steps` steps, and twice as many orders; more orders alone add few steps."""
         products = round((steps - 7) / 1.15)  # one to set its stock, pages to read it and its orders; seven are always there
         if not 1 <= products <= MAX_PRODUCTS:
@@ -129,7 +129,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         rows = [{**row, "Current Stock": _text(left[row["Material ID"]])} for row in self.truth["rows"]]
         self.truth |= {"rows": rows, "stock": states, "shop": digest(shop.store, *KEPT, without=FREE)}
         self.truth["sheets"] = other_sheets(self.office.get(GoogleSheet), self.truth["sheet"], STOCK)
-        files = self.office.desk.files
+        files = self.office.context.files
         files.write("README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n")
         self.truth["files"] = file_state(files)
 
@@ -309,7 +309,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 yield f"product {product} has the stock {told}, it should be {count} ({status})"
         if digest(shop.store, *KEPT, without=FREE) != truth["shop"]:
             yield "more than the stock of products was changed in the shop"
-        yield from file_faults(self.office.desk.files, truth["files"], [])
+        yield from file_faults(self.office.context.files, truth["files"], [])
 
 
 def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:

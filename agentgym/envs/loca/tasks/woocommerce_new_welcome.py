@@ -86,7 +86,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     servers = ("filesystem", "python_execute", "email", "google_cloud", "woocommerce", "claim_done")
     start = NOW
     outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
-    unit_tokens = 538.0
+    tokens_per_unit = 538.0
 
     def draw(self, size: int) -> None:
         """Draw the customers with their orders, the table, and the files that tell what to write as whom."""
@@ -119,7 +119,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             if len(inside) == 1:
                 new.append({**_row(last + len(new) + 1, owner, customer, min(moments)), "welcome_email_sent": True})
                 letters.append(_letter(LETTER, customer, orders[owner, inside[0]], inside[0]))
-        files = self.office.desk.files
+        files = self.office.context.files
         self.truth = {
             "rows": [*cloud.rows(DATASET, TABLE), *new],
             "letters": letters,
@@ -206,7 +206,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
 
     def _write_files(self) -> str:
         """Write credentials and template; the password."""
-        password, files = PASSWORD.format(int(self.rng.integers(1000, 9999))), self.office.desk.files
+        password, files = PASSWORD.format(int(self.rng.integers(1000, 9999))), self.office.context.files
         files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
         files.write(TEMPLATE, LETTER)
         return password
@@ -279,7 +279,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         if email.users() != truth["users"]:
             yield "a user was added to the mail server"
         yield from bigquery_faults(cloud, truth["tables"])
-        yield from file_faults(self.office.desk.files, truth["files"], [])
+        yield from file_faults(self.office.context.files, truth["files"], [])
 
     def _mail_faults(self, email: Email) -> Iterator[str]:
         letters = {to: (subject, body) for to, subject, body in self.truth["letters"]}

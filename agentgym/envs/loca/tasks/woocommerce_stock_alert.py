@@ -103,8 +103,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     Config = WoocommerceStockAlertConfig
     servers = ("filesystem", "python_execute", "email", "google_sheet", "woocommerce", "claim_done")
     outputs = ("stock alerts in the spreadsheet", "mails to the purchasing manager")
-    worked_on = ("google_sheet.sheets", "google_sheet.lines")
-    unit_tokens = 545.0
+    mutable_tables = ("google_sheet.sheets", "google_sheet.lines")
+    tokens_per_unit = 545.0
 
     def draw(self, size: int) -> None:
         """Draw the products, their suppliers, the earlier alerts, and the files that tell whom to write what."""
@@ -131,7 +131,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         new = [row for row, product in zip(rows, products, strict=True) if product["fate"] == "low"]
         manager = self._write_files()
         self.truth = {"new": new, "old": old, "manager": manager, "sheet": made_sheet, "shop": digest(shop.store, *KEPT)}
-        files = self.office.desk.files
+        files = self.office.context.files
         self.truth |= {
             "files": file_state(files),
             "sheets": other_sheets(sheets, made_sheet, ALERTS),
@@ -173,7 +173,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         """Write the contacts and the template, and give everybody a mailbox; the address of the manager."""
         names = people(self.rng, len(ROLES) + 1)
         addresses = [address(name, k + 1, DOMAIN) for k, name in enumerate(names)]
-        email, files = self.office.get(Email), self.office.desk.files
+        email, files = self.office.get(Email), self.office.context.files
         email.add_users(
             [(ME, "admin-2025", "Shop Admin"), *((each, "", name) for each, name in zip(addresses, names, strict=True))]
         )
@@ -239,7 +239,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         yield from self._mail_faults()
         if digest(self.office.get(WooCommerce).store, *KEPT) != truth["shop"]:
             yield "something in the shop was changed"
-        yield from file_faults(self.office.desk.files, truth["files"], [])
+        yield from file_faults(self.office.context.files, truth["files"], [])
 
     def _mail_faults(self) -> Iterator[str]:
         email = self.office.get(Email)

@@ -151,7 +151,7 @@ class CanvasContent(CanvasCourses):
         self._course(course_id, "teach")
         self._get("users", user_id)
         choice("role", role, ROLES), choice("enrollment_state", enrollment_state, STATES)
-        self.desk.clock.tick()
+        self.context.clock.tick()
         row = self.store.get("enrollments", self.enroll(course_id, user_id, role, enrollment_state))
         return row | {"role": row["type"]}
 
@@ -190,7 +190,7 @@ class CanvasContent(CanvasCourses):
             raise ToolError(f"conflict: module {module_id} goes in order; complete the items before item {item_id} first")
         if item_id not in self._done():
             self._add("item_completions", item_id=item_id, user_id=self.session["user"])
-            self.desk.clock.tick()
+            self.context.clock.tick()
         return self._show_item(item)
 
     @tool

@@ -64,10 +64,10 @@ class CanvasQuizzes(CanvasContent):
             raise ToolError(f"conflict: attempt {held[-1]['attempt']} is going on until {held[-1]['end_at'] or 'it is handed in'}")
         if len(held) == quiz["allowed_attempts"]:
             raise ToolError(f"limit exceeded: quiz {quiz_id} allows {len(held)} attempts, and all were made")
-        begun = self.desk.clock.tick()
+        begun = self.context.clock.tick()
         limit = quiz["time_limit"]
         fields = {"started_at": iso(begun), "end_at": None if limit is None else iso(begun + timedelta(minutes=limit))}
-        token = self.desk.new_id("quiz_attempt", 64)
+        token = self.context.new_id("quiz_attempt", 64)
         made = self._add("quiz_submissions", quiz_id=quiz_id, user_id=me, attempt=len(held) + 1, validation_token=token, **fields)
         return {"quiz_submissions": [self.store.get("quiz_submissions", made) | {"workflow_state": "untaken", "score": None}]}
 
@@ -133,7 +133,7 @@ class CanvasQuizzes(CanvasContent):
         self._quiz(course_id, quiz_id)
         fields: Row = {"question_name": question_name, "question_type": question_type, "points_possible": points_possible}
         made = self.add_question(quiz_id, question_text, **fields, answers=answers or [])
-        self.desk.clock.tick()
+        self.context.clock.tick()
         return self.store.get("quiz_questions", made)
 
     @tool

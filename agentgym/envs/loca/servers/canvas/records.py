@@ -170,10 +170,10 @@ class CanvasRecords(Server):
     schema = SCHEMA
 
     def _now(self) -> str:
-        return iso(self.desk.clock.now())
+        return iso(self.context.clock.now())
 
     def _tick(self) -> str:
-        return iso(self.desk.clock.tick())
+        return iso(self.context.clock.tick())
 
     def _fresh(self, table: str, id: int) -> Row:
         """A record that a user made just now, with the time at which that was."""

@@ -218,7 +218,7 @@ class Canvas(CanvasQuizzes):
         with self.store.change():
             fields: Row = {"account_id": account_id, "report": report, "parameters": asked, "user_id": self._me()["id"]}
             made = self._add("reports", **fields, file_url="", created_at=self._now())
-            self.store.update("reports", made, file_url=self.desk.files.write(f"canvas_reports/{made}_{wanted[0]}.csv", text))
+            self.store.update("reports", made, file_url=self.context.files.write(f"canvas_reports/{made}_{wanted[0]}.csv", text))
             return self._show_report(self._fresh("reports", made))
 
     @tool

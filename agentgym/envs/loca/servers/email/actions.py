@@ -70,7 +70,7 @@ class MailActions(Mailboxes):
         """A mail by who is logged in, of now."""
         me = self._me()
         return Mail(
-            spell(me["name"], me["email"]), to or "", subject, body, self.desk.clock.now(), html or None, cc or "", bcc or ""
+            spell(me["name"], me["email"]), to or "", subject, body, self.context.clock.now(), html or None, cc or "", bcc or ""
         )
 
     def _send(self, mail: Mail) -> Row:
@@ -79,7 +79,7 @@ class MailActions(Mailboxes):
         boxes = self._boxes(sound, me)
         if not (sound.to or sound.cc or sound.bcc):
             raise ToolError("invalid argument: to must name at least one e-mail address")
-        dated = self._identified(replace(sound, date=self.desk.clock.tick()))
+        dated = self._identified(replace(sound, date=self.context.clock.tick()))
         with self.store.change():
             ids = self._put(dated, "sent", me, boxes)
         return {"id": str(ids[0]), "status": "sent", "message_id": dated.message_id, "date": moment(dated.date)}
@@ -88,12 +88,12 @@ class MailActions(Mailboxes):
         """The files of the workspace at some paths, by the names that they have as attachments."""
         files: dict[str, bytes] = {}
         for path in paths:
-            if not self.desk.files.is_file(path):
+            if not self.context.files.is_file(path):
                 raise ToolError(f"not found: there is no file {echo(path)} in the workspace")
             name = file_name(path)
             if name in files:
                 raise ToolError(f"invalid argument: two attachments are called {echo(name)}")
-            files[name] = self.desk.files.read(path)
+            files[name] = self.context.files.read(path)
         return files
 
     def _original(self, email_id: str) -> Mail:
@@ -141,7 +141,7 @@ class MailActions(Mailboxes):
 
     def _download(self, name: str, data: bytes) -> str:
         """Write an attachment under a name that is free, or find it where it was written before; the path."""
-        files = self.desk.files
+        files = self.context.files
         stem, dot, suffix = name.rpartition(".")
         for count in range(1, len(files.names(DOWNLOADS)) + 2 if files.is_dir(DOWNLOADS) else 2):
             numbered = name if count == 1 else f"{stem} ({count}).{suffix}" if dot and stem else f"{name} ({count})"

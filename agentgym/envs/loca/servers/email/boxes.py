@@ -187,7 +187,7 @@ class Mailboxes(Server):
         if mail.message_id:
             return mail
         domain = addresses(mail.sender)[0][1].partition("@")[2]
-        return replace(mail, message_id=f"<{self.desk.new_id('mail', 24)}@{domain}>")
+        return replace(mail, message_id=f"<{self.context.new_id('mail', 24)}@{domain}>")
 
     def _put(self, mail: Mail, origin: str, author: int | None, boxes: Sequence[tuple[int, str]]) -> list[int]:
         """Keep a sound mail and put it into folders, whose users are given; its ids there. What comes into Drafts is a draft."""

@@ -67,7 +67,7 @@ class Email(MailActions):
     def check_connection(self) -> Row:
         """Whether the server answers, what its time is and who is logged in."""
         email = self._me()["email"] if "user" in self.session else None
-        return {"status": "connected", "time": iso(self.desk.clock.now()), "logged_in_as": email}
+        return {"status": "connected", "time": iso(self.context.clock.now()), "logged_in_as": email}
 
     @tool
     def get_folders(self) -> Row:
@@ -229,7 +229,7 @@ class Email(MailActions):
     ) -> Row:
         """Keep an email that is not sent yet."""
         mail = self._sound(self._written(to, subject, body, html_body, cc, bcc))
-        dated = self._identified(replace(mail, date=self.desk.clock.tick()))
+        dated = self._identified(replace(mail, date=self.context.clock.tick()))
         me = self._me()["id"]
         return {"id": str(self._put(dated, "draft", me, [(me, "Drafts")])[0]), "status": "saved", "date": moment(dated.date)}
 
@@ -254,7 +254,7 @@ class Email(MailActions):
         given = {"subject": subject, "body": body, "html": html_body, "to": to, "cc": cc, "bcc": bcc}
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         mail = self._sound(replace(self._record(row), **changes))
-        dated = replace(mail, date=self.desk.clock.tick())
+        dated = replace(mail, date=self.context.clock.tick())
         self.store.update("messages", row["message"], **columns_of(dated))
         self.store.update("mails", row["id"], at=int(dated.date.timestamp()))
         return {"id": draft_id, "status": "saved", "date": moment(dated.date)}
@@ -302,7 +302,7 @@ class Email(MailActions):
         names = self._folders(me) if export_all_folders else [self._folder(me, folder or "INBOX")]
         mails = [self._record(row) for name in names for row in self._rows(self._ids(name)[:max_emails])]
         data = write_mbox(mails) if export_path.lower().endswith(".mbox") else write_export(mails)
-        return {"exported": len(mails), "folders": names, "path": self.desk.files.write(export_path, data)}
+        return {"exported": len(mails), "folders": names, "path": self.context.files.write(export_path, data)}
 
     @tool
     def import_emails(self, import_path: str, target_folder: str | None = None, preserve_folders: bool = True) -> Row:
@@ -314,8 +314,8 @@ class Email(MailActions):
             preserve_folders: Whether, without a target folder, each comes into the folder that it was in; INBOX otherwise.
         """
         me = self._me()
-        data = self.desk.files.read(import_path)
-        blank = Mail(spell(me["name"], me["email"]), "", "", "", self.desk.clock.now())
+        data = self.context.files.read(import_path)
+        blank = Mail(spell(me["name"], me["email"]), "", "", "", self.context.clock.now())
         mails = read_mbox(data, blank) if import_path.lower().endswith((".mbox", ".eml")) else read_export(data)
         folders: dict[str, int] = {}
         with self.store.change():

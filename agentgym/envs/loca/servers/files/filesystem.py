@@ -71,7 +71,7 @@ class Filesystem(Server):
     @tool
     def read_media_file(self, path: str) -> dict[str, Any]:
         """Read a picture, a sound or any other file as base64 with its MIME type."""
-        data = self.desk.files.read(path)
+        data = self.context.files.read(path)
         if len(data) > MAX_MEDIA_BYTES:
             raise ToolError(f"limit exceeded: {len(data)} bytes, at most {MAX_MEDIA_BYTES} can be read as media")
         kind = media_type(path)
@@ -79,7 +79,7 @@ class Filesystem(Server):
         family = kind.partition("/")[0]
         if family in ("image", "audio"):
             return {"type": family, "data": encoded, "mimeType": kind}
-        uri = f"file://{self.desk.files.resolve(path)}"
+        uri = f"file://{self.context.files.resolve(path)}"
         return {"type": "resource", "resource": {"uri": uri, "mimeType": kind, "blob": encoded}}
 
     @tool
@@ -102,10 +102,10 @@ class Filesystem(Server):
     @tool
     def write_file(self, path: str, content: str) -> str:
         """Make a file, or replace all that is in it; its directory must be there."""
-        full = self.desk.files.resolve(path)
+        full = self.context.files.resolve(path)
         self._check_folder(full)
-        self.desk.clock.tick()
-        return f"Successfully wrote to {self.desk.files.write(full, content)}"
+        self.context.clock.tick()
+        return f"Successfully wrote to {self.context.files.write(full, content)}"
 
     @tool
     def edit_file(self, path: str, edits: list[EditOperation], dryRun: bool = False) -> str:
@@ -116,19 +116,19 @@ class Filesystem(Server):
             edits: Replacements, made in this order. The old text must be in the file, apart from the indentation of its lines.
             dryRun: Only show the diff.
         """
-        old = self.desk.files.read_text(path).replace("\r\n", "\n")
+        old = self.context.files.read_text(path).replace("\r\n", "\n")
         new = apply_edits(old, [Edit(edit["oldText"], edit["newText"]) for edit in edits])
-        shown = show_diff(old, new, self.desk.files.resolve(path))
+        shown = show_diff(old, new, self.context.files.resolve(path))
         if not dryRun:
-            self.desk.clock.tick()
-            self.desk.files.write(path, new)
+            self.context.clock.tick()
+            self.context.files.write(path, new)
         return shown
 
     @tool
     def create_directory(self, path: str) -> str:
         """Make a directory and those above it; one that is there stays as it is."""
-        self.desk.clock.tick()
-        return f"Successfully created directory {self.desk.files.mkdir(path)}"
+        self.context.clock.tick()
+        return f"Successfully created directory {self.context.files.mkdir(path)}"
 
     @tool
     def list_directory(self, path: str) -> str:
@@ -143,7 +143,7 @@ class Filesystem(Server):
             path: The directory.
             sortBy: By name, or the largest first.
         """
-        entries = [(name, 0 if folder else self.desk.files.size(full), folder) for name, full, folder in self._entries(path)]
+        entries = [(name, 0 if folder else self.context.files.size(full), folder) for name, full, folder in self._entries(path)]
         if sortBy == "size":
             entries.sort(key=lambda entry: -entry[1])
         lines = [f"{'[DIR]' if d else '[FILE]'} {name:<30} {'' if d else _size(size):>10}".rstrip() for name, size, d in entries]
@@ -165,8 +165,8 @@ class Filesystem(Server):
     @tool
     def move_file(self, source: str, destination: str) -> str:
         """Move or rename a file or directory; nothing may be at the new path."""
-        self._check_folder(self.desk.files.resolve(destination))
-        return f"Successfully moved {source} to {self.desk.files.move(source, destination)}"
+        self._check_folder(self.context.files.resolve(destination))
+        return f"Successfully moved {source} to {self.context.files.move(source, destination)}"
 
     @tool
     def search_files(self, path: str, pattern: str, excludePatterns: list[str] | None = None) -> str:
@@ -184,7 +184,7 @@ class Filesystem(Server):
     @tool
     def get_file_info(self, path: str) -> str:
         """Show size, times, type and permissions of a file or directory."""
-        files = self.desk.files
+        files = self.context.files
         modified = files.modified(path)
         folder = files.is_dir(path)
         created = modified if folder else files.file(path).created
@@ -205,16 +205,16 @@ class Filesystem(Server):
         return f"Allowed directories:\n{ROOT}"
 
     def _text(self, path: str) -> str:
-        return self.desk.files.read(path).decode("utf-8", "replace")
+        return self.context.files.read(path).decode("utf-8", "replace")
 
     def _check_folder(self, full: str) -> None:
         folder = full.rpartition("/")[0]
-        if full != ROOT and not self.desk.files.is_dir(folder):
+        if full != ROOT and not self.context.files.is_dir(folder):
             raise ToolError(f"not found: there is no directory {echo(folder)}")
 
     def _entries(self, path: str) -> list[tuple[str, str, bool]]:
         """Name, canonical path and whether it is a directory, of all that is in a directory."""
-        full, files = self.desk.files.resolve(path), self.desk.files
+        full, files = self.context.files.resolve(path), self.context.files
         return [(name, f"{full}/{name}", files.is_dir(f"{full}/{name}")) for name in files.names(path)]
 
     def _tree(self, path: str, above: str, excluded: Patterns) -> list[dict[str, Any]]:

@@ -103,7 +103,7 @@ class PdfTools(Server):
         size = page_size if 10 <= page_size <= 50 else 10
         warning = "" if size == page_size else f"Warning: Page size {page_size} is out of range (10-50). Using default value 10.\n"
         searches = self.session.setdefault("searches", {})
-        identity = self.desk.new_id("search", 8)
+        identity = self.context.new_id("search", 8)
         searches[identity] = {"path": pdf_file_path, "pattern": pattern, "size": size, "page": 1, "found": found}
         while len(searches) > MAX_SEARCHES:
             del searches[next(iter(searches))]
@@ -152,7 +152,7 @@ class PdfTools(Server):
     def _bytes(self, path: str) -> bytes:
         if path.startswith(("http://", "https://")):
             raise ToolError("permission denied: there is no network; give the path of a file in the workspace")
-        return self.desk.files.read(path)
+        return self.context.files.read(path)
 
     def _write(self, sources: Sequence[tuple[str, Sequence[int] | None]], target: str) -> int:
         """Write pages of files, all or those of these numbers, as one file; how many there were."""
@@ -167,8 +167,8 @@ class PdfTools(Server):
                 for number in wanted:
                     writer.add_page(reader.pages[number - 1])
             writer.write(buffer)
-        self.desk.clock.tick()
-        self.desk.files.write(target, buffer.getvalue())
+        self.context.clock.tick()
+        self.context.files.write(target, buffer.getvalue())
         return count
 
     def _search(self, identity: str) -> dict[str, Any]:

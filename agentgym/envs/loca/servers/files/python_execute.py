@@ -35,9 +35,9 @@ class PythonExecute(Server):
             timeout: Seconds that it may run: 30 by default, at most 120 (more counts as 120).
         """
         seconds = check_seconds(30 if timeout is None else min(timeout, 120))
-        name = filename or f"{self.desk.new_id('program', 32)}.py"
-        path = self.desk.files.write(f"{FOLDER}/{name}{'' if name.endswith('.py') else '.py'}", code)
-        outcome, lost = run_on(self.desk, [PYTHON, path], ROOT, seconds)
+        name = filename or f"{self.context.new_id('program', 32)}.py"
+        path = self.context.files.write(f"{FOLDER}/{name}{'' if name.endswith('.py') else '.py'}", code)
+        outcome, lost = run_on(self.context, [PYTHON, path], ROOT, seconds)
         printed = {"STDOUT": outcome.stdout.rstrip(), "STDERR": outcome.stderr.rstrip()}
         shown = [f"=== {title} ===\n{text}\n" for title, text in printed.items() if text] or ["No console output produced.\n"]
         end = f"The program was {outcome.stopped}." if outcome.stopped else f"Return code: {outcome.code}"

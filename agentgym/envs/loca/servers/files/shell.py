@@ -7,18 +7,18 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from agentgym.envs.loca.servers.context import Desk
+from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.files.workspace import ROOT
 from agentgym.sandboxes.namespaces import REMEDY
 from agentgym.tools import ToolError, echo
 
 if TYPE_CHECKING:
-    from agentgym.sandboxes.workbench import Outcome
+    from agentgym.sandboxes.workbench import ProgramResult
 
 MAX_SECONDS = 120
 
 
-def run_on(desk: Desk, arguments: Sequence[str], cwd: str, seconds: int) -> tuple[Outcome, str]:
+def run_on(context: OfficeContext, arguments: Sequence[str], cwd: str, seconds: int) -> tuple[ProgramResult, str]:
     """Run a program on the files of a desk, which are afterwards what the program has left.
 
     Returns:
@@ -28,12 +28,12 @@ def run_on(desk: Desk, arguments: Sequence[str], cwd: str, seconds: int) -> tupl
         RuntimeError: Programs cannot run on this host.
     """
     bench = _workbench()
-    files, start = desk.files, len(ROOT) + 1
+    files, start = context.files, len(ROOT) + 1
     folders = {path[start:]: bench.File(None, files.modified(path).timestamp()) for path in files.folders() if path != ROOT}
     held = {path[start:]: bench.File(files.read(path), files.modified(path).timestamp()) for path in files.walk()}
     limits = replace(bench.DEFAULT_LIMITS, seconds=float(seconds))
-    outcome: Outcome = bench.run(arguments, {**folders, **held}, cwd, limits)
-    desk.clock.tick()
+    outcome: ProgramResult = bench.run(arguments, {**folders, **held}, cwd, limits)
+    context.clock.tick()
     if outcome.files is None:
         return outcome, "The files are as they were before."
     lost = sorted({*outcome.left_out, *files.become(outcome.files)})

@@ -40,9 +40,9 @@ class Terminal(Server):
             timeout: Seconds that it may run, at most 120.
         """
         check_seconds(timeout)
-        outcome, lost = run_on(self.desk, [BASH, "-c", command], self._directory(), timeout)
+        outcome, lost = run_on(self.context, [BASH, "-c", command], self._directory(), timeout)
         success = outcome.code == 0
-        entry = {"time": self.desk.clock.now().isoformat(), "command": command, "success": success}
+        entry = {"time": self.context.clock.now().isoformat(), "command": command, "success": success}
         self.session["history"] = [*self.session.get("history", []), entry][-MAX_HISTORY:]
         parts = [f"Command {'executed successfully' if success else 'execution failed'}\n"]
         parts += [f"Output:\n{outcome.stdout}"] if outcome.stdout else ["Command had no output."] if success else []
@@ -76,7 +76,7 @@ class Terminal(Server):
     def change_directory(self, path: str) -> str:
         """Make another directory the current one."""
         full = self._path(path)
-        self.desk.files.names(full)
+        self.context.files.names(full)
         self.session["directory"] = full
         return f"Switched to directory: {full}"
 
@@ -87,7 +87,7 @@ class Terminal(Server):
         Args:
             path: The directory; the current one by default.
         """
-        full, files = self._path(path or ""), self.desk.files
+        full, files = self._path(path or ""), self.context.files
         names = files.names(full)
         folders = [f"📁 {name}/" for name in names if files.is_dir(f"{full}/{name}")]
         others = [f"📄 {name}" for name in names if files.is_file(f"{full}/{name}")]
@@ -108,9 +108,9 @@ class Terminal(Server):
         if mode not in ("overwrite", "append"):
             raise ToolError(f"invalid argument: mode must be overwrite or append, got {echo(mode)}")
         full = self._path(path)
-        before = self.desk.files.read(full) if mode == "append" and self.desk.files.is_file(full) else b""
+        before = self.context.files.read(full) if mode == "append" and self.context.files.is_file(full) else b""
         self._write(full, before + _ended(content).encode())
-        return f"Successfully wrote {self.desk.files.size(full)} bytes to '{path}' in {mode} mode."
+        return f"Successfully wrote {self.context.files.size(full)} bytes to '{path}' in {mode} mode."
 
     @tool
     def read_file(self, path: str, start_row: int | None = None, end_row: int | None = None, as_json: bool = False) -> str:
@@ -122,7 +122,7 @@ class Terminal(Server):
             end_row: The last row.
             as_json: Whether to check that the file is JSON, and to show it with indentation.
         """
-        lines = _split(self.desk.files.read(self._path(path)).decode("utf-8", "replace"))
+        lines = _split(self.context.files.read(self._path(path)).decode("utf-8", "replace"))
         if start_row is None:
             text = "".join(lines)
             if as_json:
@@ -150,7 +150,7 @@ class Terminal(Server):
             rows: Several rows as they are before, to insert them at each.
         """
         full = self._path(path)
-        lines = [_ended(line) for line in self._lines(path)] if self.desk.files.exists(full) else []
+        lines = [_ended(line) for line in self._lines(path)] if self.context.files.exists(full) else []
         wanted = _rows(row, rows)
         where = sorted([len(lines)] if wanted is None else wanted, reverse=True)
         _check_room(len(_ended(content)) * len(where))
@@ -217,23 +217,23 @@ class Terminal(Server):
 
     def _directory(self) -> str:
         directory: str = self.session.get("directory", ROOT)
-        if not self.desk.files.is_dir(directory):
+        if not self.context.files.is_dir(directory):
             raise ToolError(f"not found: the current directory {echo(directory)} is gone; change to another")
         return directory
 
     def _path(self, path: str) -> str:
         """The canonical path of one that may be relative to the current directory."""
-        return self.desk.files.resolve(posixpath.join(self._directory(), path) if not path.startswith("/") else path)
+        return self.context.files.resolve(posixpath.join(self._directory(), path) if not path.startswith("/") else path)
 
     def _lines(self, path: str) -> list[str]:
-        lines = _split(self.desk.files.read_text(self._path(path)))
+        lines = _split(self.context.files.read_text(self._path(path)))
         if len(lines) > MAX_LINES:
             raise ToolError(f"limit exceeded: the file has {len(lines)} rows, at most {MAX_LINES} can be edited so")
         return lines
 
     def _write(self, full: str, content: str | bytes) -> None:
-        self.desk.clock.tick()
-        self.desk.files.write(full, content)
+        self.context.clock.tick()
+        self.context.files.write(full, content)
 
     def _replace(self, path: str, lines: list[str], rows: Sequence[int] | None, old: str, new: str) -> list[int]:
         """Put a text in place of another in some rows, or in all; the rows that had it."""

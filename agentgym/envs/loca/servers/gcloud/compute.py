@@ -58,7 +58,7 @@ class Compute(Server):
             >= MAX_INSTANCES
         ):
             raise ToolError(f"limit exceeded: a project has at most {MAX_INSTANCES} instances")
-        when = self.desk.clock.tick()
+        when = self.context.clock.tick()
         with self.store.change():
             row = self._new_instance(instance_name, zone, machine_type, when)
             return self._operate(row, "insert", "STAGING", "RUNNING", when)
@@ -91,7 +91,7 @@ class Compute(Server):
         """Get state, machine type and addresses of an instance. While an operation on it is under way, looking takes a second."""
         row = self._instance(instance_name, zone)
         if row["until"] > self._present():
-            self.desk.clock.tick()
+            self.context.clock.tick()
         return self._show_instance(row)
 
     @tool
@@ -115,7 +115,7 @@ class Compute(Server):
         for _ in range(60 * timeout_minutes):
             if found[0]["until"] <= self._present():
                 break
-            self.desk.clock.tick()
+            self.context.clock.tick()
         return self._show_operation(found[0])
 
     # For authors of tasks.
@@ -125,7 +125,7 @@ class Compute(Server):
     ) -> None:
         """Make an instance that is there from the beginning: RUNNING or TERMINATED."""
         self._check_new(name, zone, machine_type)
-        row = self._new_instance(name, zone, machine_type, created or self.desk.clock.now())
+        row = self._new_instance(name, zone, machine_type, created or self.context.clock.now())
         state = check_one_of("status", status, ("RUNNING", "TERMINATED"))
         self.store.update("instances", row["id"], status=state, meanwhile=state)
 
@@ -137,7 +137,7 @@ class Compute(Server):
     # Shared by the tools.
 
     def _present(self) -> str:
-        return iso(self.desk.clock.now())
+        return iso(self.context.clock.now())
 
     def _status_of(self, row: Row) -> str:
         return str(row["meanwhile"] if row["until"] > self._present() else row["status"])
@@ -171,20 +171,20 @@ class Compute(Server):
 
     def _operate(self, row: Row, kind: str, meanwhile: str, status: str, when: datetime | None = None) -> Row:
         """Begin an operation on an instance. Starting what runs and stopping what is stopped does nothing, and is no error."""
-        when = when or self.desk.clock.tick()
+        when = when or self.context.clock.tick()
         idle = kind in ("start", "stop") and row["status"] == status
         until = iso(when + timedelta(seconds=1 if idle else SECONDS[kind]))
         changes: Row = {"start": {"started": iso(when), "nat_ip": self._address()}, "stop": {"stopped": until}}.get(kind, {})
         with self.store.change():
             if not idle:
                 self.store.update("instances", row["id"], status=status, meanwhile=meanwhile, until=until, **changes)
-            name = f"operation-{self.desk.new_id('operation')}"
+            name = f"operation-{self.context.new_id('operation')}"
             record = {"name": name, "zone": row["zone"], "kind": kind, "instance": row["id"], "begun": iso(when), "until": until}
             made = self.store.insert("operations", **record)
         return self._show_operation(self.store.get("operations", made))
 
     def _address(self) -> str:
-        digits = self.desk.new_id("address", 6)
+        digits = self.context.new_id("address", 6)
         return ".".join(["34", *(str(int(digits[k : k + 2], 16)) for k in (0, 2, 4))])
 
     def _show_instance(self, row: Row) -> Row:

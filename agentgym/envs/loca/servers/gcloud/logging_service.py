@@ -57,8 +57,8 @@ class Logging(Storage):
             severity: DEFAULT, DEBUG, INFO, NOTICE, WARNING, ERROR, CRITICAL, ALERT or EMERGENCY.
         """
         level = check_one_of("severity", severity, tuple(SEVERITIES))
-        record = _record(log_name, message, level, iso(self.desk.clock.now()))
-        when = iso(self.desk.clock.tick())
+        record = _record(log_name, message, level, iso(self.context.clock.now()))
+        when = iso(self.context.clock.tick())
         record |= {"timestamp": when, "received": when}
         with self.store.change():
             self._add_entries([record])
@@ -113,7 +113,7 @@ class Logging(Storage):
                 self.store.delete("log_routes", entry=entry, log_bucket=2)
                 if not self.store.value("SELECT 1 FROM log_routes WHERE entry = ?", entry):
                     self.store.delete("log_entries", id=entry)
-        self.desk.clock.tick()
+        self.context.clock.tick()
         return {"deleted": log, "entries": len(gone)}
 
     @tool
@@ -132,7 +132,7 @@ class Logging(Storage):
             raise ToolError(f"conflict: there is a log bucket {echo(bucket_id)} in {place} already")
         if self.store.value("SELECT count(*) FROM log_buckets") >= MAX_BUCKETS:
             raise ToolError(f"limit exceeded: a project has at most {MAX_BUCKETS} log buckets")
-        when = iso(self.desk.clock.tick())
+        when = iso(self.context.clock.tick())
         self.store.insert("log_buckets", name=bucket_id, location=place, retention_days=retention_days, created=when)
         return _show_bucket(self._log_bucket(f"{place}/{bucket_id}"))
 
@@ -157,7 +157,7 @@ class Logging(Storage):
             raise ToolError(f"conflict: there is a sink {echo(sink_name)} already")
         if self.store.value("SELECT count(*) FROM log_sinks") >= MAX_SINKS:
             raise ToolError(f"limit exceeded: a project has at most {MAX_SINKS} sinks")
-        when = iso(self.desk.clock.tick())
+        when = iso(self.context.clock.tick())
         made = self.store.insert("log_sinks", name=sink_name, destination=target, filter=log_filter, created=when)
         return _show_sink(self.store.get("log_sinks", made))
 
@@ -173,14 +173,14 @@ class Logging(Storage):
             raise ToolError(f"permission denied: the sink {sink_name} cannot be deleted")
         if not self.store.delete("log_sinks", name=sink_name):
             raise ToolError(f"not found: there is no sink {echo(sink_name)}")
-        self.desk.clock.tick()
+        self.context.clock.tick()
         return {"deleted": sink_name}
 
     # For authors of tasks.
 
     def log(self, name: str, payload: Payload, severity: str = "DEFAULT", when: datetime | None = None) -> None:
         """Write an entry to a log, as of now unless another date is given."""
-        self.log_all(name, [(when or self.desk.clock.now(), severity, payload)])
+        self.log_all(name, [(when or self.context.clock.now(), severity, payload)])
 
     def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
         """Write entries (time, severity, payload) to a log; sinks route them as if they were written now."""
@@ -201,7 +201,7 @@ class Logging(Storage):
         """Keep entries where the sinks route them to."""
         start = 1 + (self.store.value("SELECT max(id) FROM log_entries") or 0)
         for record in records:
-            record["insert_id"] = self.desk.new_id("log entry")
+            record["insert_id"] = self.context.new_id("log entry")
         self.store.insert_all("log_entries", [{"id": start + k, **record} for k, record in enumerate(records)])
         shown = [_show(record) for record in records]
         routes: dict[tuple[int, int], None] = {}
@@ -236,7 +236,7 @@ class Logging(Storage):
         """A condition on the entries that log buckets hold and still keep."""
         values: list[Any] = []
         for bucket in buckets:
-            values += [iso(self.desk.clock.now() - timedelta(days=bucket["retention_days"])), bucket["id"]]
+            values += [iso(self.context.clock.now() - timedelta(days=bucket["retention_days"])), bucket["id"]]
         one = "(timestamp >= ? AND EXISTS (SELECT 1 FROM log_routes WHERE log_bucket = ? AND entry = log_entries.id))"
         return f"({' OR '.join([one] * len(buckets))})", values
 

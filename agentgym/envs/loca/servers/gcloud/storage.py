@@ -54,7 +54,7 @@ class Storage(Server):
             location: A region such as europe-west1, or US, EU or ASIA.
         """
         self._check_bucket(bucket_name, location)
-        self.add_bucket(bucket_name, location, created=self.desk.clock.tick())
+        self.add_bucket(bucket_name, location, created=self.context.clock.tick())
         return _show_bucket(self._bucket(bucket_name))
 
     @tool
@@ -83,7 +83,7 @@ class Storage(Server):
     @tool
     def storage_upload_file(self, bucket_name: str, source_file_path: str, destination_blob_name: str) -> Row:
         """Upload a file of the workspace as an object; an object of that name is replaced."""
-        data = self.desk.files.read(source_file_path)
+        data = self.context.files.read(source_file_path)
         return _show(self._write_object(bucket_name, destination_blob_name, data))
 
     @tool
@@ -99,7 +99,7 @@ class Storage(Server):
             generation: The version of the object; the live one by default.
         """
         found = self._object(bucket_name, source_blob_name, generation)
-        path = self.desk.files.write(destination_file_path, self._object_data(found))
+        path = self.context.files.write(destination_file_path, self._object_data(found))
         return _show(found) | {"path": path}
 
     @tool
@@ -112,7 +112,7 @@ class Storage(Server):
             generation: The version to delete for good.
         """
         found = self._object(bucket_name, blob_name, generation)
-        kept = self._delete_object(found, self.desk.clock.tick(), for_good=generation is not None)
+        kept = self._delete_object(found, self.context.clock.tick(), for_good=generation is not None)
         return {"deleted": blob_name, "bucket": bucket_name, "generation": str(found["generation"]), "keptAsNoncurrent": kept}
 
     @tool
@@ -140,8 +140,8 @@ class Storage(Server):
         else:
             self._object(bucket_name, blob_name)
         if "signing_key" not in self.session:
-            self.session["signing_key"] = self.desk.new_id("signing key", 40)
-        now, seconds = self.desk.clock.now(), 60 * expiration_minutes
+            self.session["signing_key"] = self.context.new_id("signing key", 40)
+        now, seconds = self.context.clock.now(), 60 * expiration_minutes
         url = sign_url(self.session["signing_key"], verb, bucket_name, blob_name, now, seconds)
         return {"url": url, "method": verb, "expiration": iso(now + timedelta(seconds=seconds))}
 
@@ -159,7 +159,7 @@ class Storage(Server):
             raise ToolError("invalid argument: source and destination are the same object")
         with self.store.change():
             moved = self._write_object(dest_bucket, dest_blob, self._object_data(found), found["content_type"])
-            self._delete_object(found, self.desk.clock.now())
+            self._delete_object(found, self.context.clock.now())
         return _show(moved)
 
     @tool
@@ -203,7 +203,7 @@ class Storage(Server):
     def add_bucket(self, name: str, location: str = "US", *, versioning: bool = False, created: datetime | None = None) -> None:
         """Make a bucket, as of now unless another date is given."""
         self._check_bucket(name, location)
-        when = iso(created or self.desk.clock.now())
+        when = iso(created or self.context.clock.now())
         place = check_one_of("location", location, LOCATIONS)
         self.store.insert("buckets", name=name, location=place, created=when, updated=when, versioning=versioning, lifecycle=[])
 
@@ -216,7 +216,7 @@ class Storage(Server):
     ) -> None:
         """Put an object into a bucket, as of now unless another date is given."""
         content = data.encode() if isinstance(data, str) else data
-        self._put_object(self._bucket(bucket), _check_object_name(name), content, content_type, created or self.desk.clock.now())
+        self._put_object(self._bucket(bucket), _check_object_name(name), content, content_type, created or self.context.clock.now())
 
     def objects(self, bucket: str, prefix: str = "") -> list[str]:
         """The names of the live objects of a bucket, in order."""
@@ -234,7 +234,7 @@ class Storage(Server):
         Raises:
             ToolError: It is not signed with this office's key for the method, or its time is over.
         """
-        bucket, name = read_url(self.session.get("signing_key"), method, url, self.desk.clock.now())
+        bucket, name = read_url(self.session.get("signing_key"), method, url, self.context.clock.now())
         return self.read_object(bucket, name)
 
     # Shared by the tools and with the other services.
@@ -269,7 +269,7 @@ class Storage(Server):
 
     def _apply_rule(self, bucket: Row, rule: Row) -> None:
         """Apply a rule. Rules run once a day, so a version that one run makes noncurrent is deleted by a run of the next day."""
-        now = self.desk.clock.now()
+        now = self.context.clock.now()
         old = (bucket["name"], iso(now - timedelta(days=rule["condition"]["age"])))
         if rule["action"]["type"] == "SetStorageClass":
             colder = CLASSES.index(rule["action"]["storageClass"])
@@ -284,7 +284,7 @@ class Storage(Server):
 
     def _set_bucket(self, name: str, **changes: object) -> Row:
         found = self._bucket(name)
-        when = iso(self.desk.clock.tick())
+        when = iso(self.context.clock.tick())
         self.store.update("buckets", found["id"], **changes, updated=when, metageneration=found["metageneration"] + 1)
         return _show_bucket(self._bucket(name))
 
@@ -307,7 +307,7 @@ class Storage(Server):
         _check_object_name(name)
         if len(data) > self.room():
             raise ToolError(f"limit exceeded: the objects of a project have at most {MAX_BYTES} bytes together")
-        made = self._put_object(into, name, data, content_type, self.desk.clock.tick())
+        made = self._put_object(into, name, data, content_type, self.context.clock.tick())
         self._bucket(bucket)
         return made
 

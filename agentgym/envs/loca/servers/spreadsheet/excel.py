@@ -214,7 +214,7 @@ class Excel(Workbooks):
             for cell in made[1]:
                 cell.font = library().styles.Font(bold=True)
             whole = Area(1, 1, len(summary), len(summary[0]))
-            parts.table(made, whole, f"PivotTable_{self.desk.new_id('table', 8)}", "TableStyleMedium9")
+            parts.table(made, whole, f"PivotTable_{self.context.new_id('table', 8)}", "TableStyleMedium9")
         return f"Summary table created successfully in sheet {target}"
 
     @tool
@@ -228,7 +228,7 @@ class Excel(Workbooks):
     ) -> str:
         """Make a range, with titles in its first row, a native table."""
         with self._edit_sheet(filepath, sheet_name) as sheet:
-            made = table_name or f"Table_{self.desk.new_id('table', 8)}"
+            made = table_name or f"Table_{self.context.new_id('table', 8)}"
             parts.table(sheet, area_of(*data_range.split(":", 1)), made, table_style)
         return f"Successfully created table '{made}' in sheet '{sheet_name}'."
 
@@ -265,7 +265,7 @@ class Excel(Workbooks):
     @tool
     def get_workbook_metadata(self, filepath: str, include_ranges: bool = False) -> Any:
         """Sheets, size and time of a workbook; with `include_ranges` the range that each sheet fills."""
-        book, file = self._open(filepath), self.desk.files.file(filepath)
+        book, file = self._open(filepath), self.context.files.file(filepath)
         told: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
         told |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
         if include_ranges:

@@ -40,21 +40,21 @@ class Workbooks(Server):
 
     def _open(self, path: str) -> Any:
         check_path(path)
-        if not self.desk.files.is_file(path):
+        if not self.context.files.is_file(path):
             raise ToolError(f"not found: there is no workbook {echo(path)}")
-        return open_workbook(self.desk.files.read(path))
+        return open_workbook(self.context.files.read(path))
 
     def _read(self, path: str, title: str) -> Any:
         """A sheet to be looked at only: who reads the same file next gets the same one."""
         check_path(path)
-        data = self.desk.files.read(path) if self.desk.files.is_file(path) else b""
+        data = self.context.files.read(path) if self.context.files.is_file(path) else b""
         return sheet_of(_opened(data) if 0 < len(data) <= _CACHED_BYTES else self._open(path), title)
 
     def _save(self, path: str, book: Any, *, new: bool = False) -> None:
-        now = self.desk.clock.now()
+        now = self.context.clock.now()
         data = save_workbook(book, now, created=now if new else None)
         check_workbook(data)
-        self.desk.files.write(path, data)
+        self.context.files.write(path, data)
 
     @contextmanager
     def _edit(self, path: str) -> Iterator[Any]:

@@ -51,7 +51,7 @@ class Spreadsheets(Server):
     def _add(self, title: str) -> str:
         if not title.strip() or len(title) > 255:
             raise ToolError("invalid argument: a spreadsheet needs a title of 1 to 255 characters")
-        made, now = self.desk.new_id("spreadsheet", 44), iso(self.desk.clock.tick())
+        made, now = self.context.new_id("spreadsheet", 44), iso(self.context.clock.tick())
         self.store.insert("spreadsheets", id=made, title=title, created=now, modified=now)
         return made
 
@@ -87,7 +87,7 @@ class Spreadsheets(Server):
             raise ToolError(f"limit exceeded: a spreadsheet has at most {MAX_CELLS} cells")
 
     def _touch(self, spreadsheet: str) -> None:
-        self.store.update("spreadsheets", spreadsheet, modified=iso(self.desk.clock.tick()))
+        self.store.update("spreadsheets", spreadsheet, modified=iso(self.context.clock.tick()))
 
     def _lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> dict[int, dict[int, Any]]:
         """The filled cells of some rows, by row and column."""
@@ -123,7 +123,7 @@ class Spreadsheets(Server):
             found = self.store.row("SELECT * FROM sheets WHERE spreadsheet = ? AND title = ?", spreadsheet, title)
             return None if found is None else self._lines(found)
 
-        return Calculator(load, self.desk.clock.now())
+        return Calculator(load, self.context.clock.now())
 
     def _values(self, sheet: Row, text: str | None, show: Any, *, whole: bool = False) -> list[list[Any]]:
         """Rows of an area without what is empty at the end; `show` tells how to give a cell, None asks for what was entered."""
@@ -236,7 +236,7 @@ class Spreadsheets(Server):
             error = f"invalid argument: role must be one of {', '.join(ROLES)}, got {echo(role)}"
             return {"email_address": address, "error": error}
         held = self.store.find("permissions", spreadsheet=spreadsheet, email_address=address)
-        made = held[0]["id"] if held else self.desk.new_id("permission", 20)
+        made = held[0]["id"] if held else self.context.new_id("permission", 20)
         if held:
             self.store.update("permissions", made, role=role, notified=notified)
         else:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from agentgym.envs.loca.servers.warehouse.tables import Column, Table, TableName, path, quote
 from agentgym.envs.loca.servers.warehouse.trees import said, without_last
-from agentgym.envs.loca.servers.warehouse.values import Outcome
+from agentgym.envs.loca.servers.warehouse.values import ConversionResult
 from agentgym.tools import ToolError
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ _KINDS: dict[type, Callable[[Alteration, Any], None]] = {
 }
 
 
-def alter(house: Warehouse, tree: exp.Alter) -> Outcome:
+def alter(house: Warehouse, tree: exp.Alter) -> ConversionResult:
     """Carry out an ALTER TABLE, all of it or nothing.
 
     Raises:
@@ -140,7 +140,7 @@ def alter(house: Warehouse, tree: exp.Alter) -> Outcome:
         raise ToolError(f"invalid argument: ALTER {kind} is not supported; ALTER TABLE is")
     name = house.locate(tree.this)
     if tree.args.get("exists") and name not in house.engine.tables:
-        return Outcome("ALTER_TABLE")
+        return ConversionResult("ALTER_TABLE")
     name = house.find(tree.this)
     work = Alteration(house, name)
     for action in tree.args["actions"]:
@@ -153,7 +153,7 @@ def alter(house: Warehouse, tree: exp.Alter) -> Outcome:
             raise ToolError(f"invalid argument: {'.'.join(name)} is a view; make it anew with CREATE OR REPLACE VIEW")
         engine.write(work.statements, [name], [], house.now)
     _note(work, before)
-    return Outcome("ALTER_TABLE", target=work.new_name)
+    return ConversionResult("ALTER_TABLE", target=work.new_name)
 
 
 def _note(work: Alteration, before: Table) -> None:
@@ -166,7 +166,7 @@ def _note(work: Alteration, before: Table) -> None:
     engine.define(work.new_name, replace(table, columns=engine.columns_of(work.new_name, work.columns)))
 
 
-def comment(house: Warehouse, tree: exp.Comment) -> Outcome:
+def comment(house: Warehouse, tree: exp.Comment) -> ConversionResult:
     """Carry out a COMMENT ON a table, view or column.
 
     Raises:
@@ -179,7 +179,7 @@ def comment(house: Warehouse, tree: exp.Comment) -> Outcome:
     table = exp.Table(**without_last(tree.this)) if column else tree.this
     name = house.locate(table)
     if tree.args.get("exists") and name not in house.engine.tables:
-        return Outcome("COMMENT")
+        return ConversionResult("COMMENT")
     name = house.find(table)
     house.say(name, column, text)
-    return Outcome("COMMENT", target=name)
+    return ConversionResult("COMMENT", target=name)

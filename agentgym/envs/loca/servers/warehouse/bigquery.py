@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from agentgym.envs.loca.servers.warehouse.bigquery_files import as_csv, as_lines, load_csv
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
-from agentgym.envs.loca.servers.context import Desk, iso
+from agentgym.envs.loca.servers.context import OfficeContext, iso
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.warehouse.engine import Engine, named_remedy
+from agentgym.envs.loca.servers.warehouse.engine import Engine, install_hint
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.types import bigquery_field, from_bigquery
-from agentgym.envs.loca.servers.warehouse.values import Outcome, Rows, fit
+from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, fit
 from agentgym.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ class BigQuery(Server):
 
     name: ClassVar[str] = "google_cloud"
     schema: ClassVar[str] = BIGQUERY_SCHEMA
-    episode_state: ClassVar[tuple[str, ...]] = ("desk", "store", "session", "engine")
+    episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session", "engine")
 
-    def __init__(self, desk: Desk | None = None) -> None:
-        super().__init__(desk)
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
         self.engine = Engine(dialect="bigquery")
 
     @tool
@@ -82,7 +82,7 @@ class BigQuery(Server):
         name = self._house().check_dataset(dataset_id)
         if name in self.engine.schemas:
             raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{name}")
-        self.engine.schemas[name] = Schema(description, self.desk.clock.tick().isoformat(), location)
+        self.engine.schemas[name] = Schema(description, self.context.clock.tick().isoformat(), location)
         return self._dataset(name)
 
     @tool
@@ -179,7 +179,7 @@ class BigQuery(Server):
             columns: The BigQuery type of each column, such as STRING, INT64, FLOAT64, NUMERIC, DATE, DATETIME, TIMESTAMP.
             rows: The records, their values in the order of the columns.
         """
-        now = self.desk.clock.now()
+        now = self.context.clock.now()
         self.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
         self.engine.load((dataset, table), [Column(name, from_bigquery(kind)) for name, kind in columns.items()], rows, now)
 
@@ -201,27 +201,27 @@ class BigQuery(Server):
 
     def read_uri(self, uri: str) -> bytes:
         """The bytes of a file in the workspace; Cloud Storage adds what `gs://` names."""
-        return self.desk.files.read(_local(uri))
+        return self.context.files.read(_local(uri))
 
     def write_uri(self, uri: str, data: bytes) -> None:
         """Write a file in the workspace; Cloud Storage adds what `gs://` names."""
-        self.desk.files.write(_local(uri), data)
+        self.context.files.write(_local(uri), data)
 
     def close(self) -> None:
         """Let go of the engine's memory outside of Python."""
         self.engine.close()
 
     def _house(self) -> GoogleSQL:
-        with named_remedy():
+        with install_hint():
             from agentgym.envs.loca.servers.warehouse.bigquery_dialect import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
-        return GoogleSQL(self.engine, self.desk.clock.now(), PROJECT)
+        return GoogleSQL(self.engine, self.context.clock.now(), PROJECT)
 
     def _tables(self, dataset: str) -> list[TableName]:
         return sorted(name for name in self.engine.tables if name[0] == dataset)
 
     def _all(self, name: TableName) -> Rows:
-        return self.engine.read(f"SELECT * FROM {path(name)}", [name], self.desk.clock.now(), _ALL)
+        return self.engine.read(f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), _ALL)
 
     def _check_dataset(self, dataset: str) -> None:
         if dataset not in self.engine.schemas:
@@ -251,10 +251,10 @@ class BigQuery(Server):
         }  # fmt: skip
 
     def _job(self, kind: str, statement: str, query: str, target: str, affected: int | None) -> dict[str, Any]:
-        created = iso(self.desk.clock.tick())
+        created = iso(self.context.clock.tick())
         place = int(self.store.value("SELECT count(*) FROM bigquery_jobs"))
         job = {
-            "id": f"job_{self.desk.new_id('job')}",
+            "id": f"job_{self.context.new_id('job')}",
             "kind": kind,
             "statement": statement,
             "query": query[:2000],
@@ -263,7 +263,7 @@ class BigQuery(Server):
         self.store.insert("bigquery_jobs", **job, affected=affected, created=created, place=place)
         return _job_shown(job | {"affected": affected, "created": created})
 
-    def _shown(self, outcome: Outcome, job: Mapping[str, Any]) -> dict[str, Any]:
+    def _shown(self, outcome: ConversionResult, job: Mapping[str, Any]) -> dict[str, Any]:
         shown = {"jobReference": job["jobReference"], "jobComplete": True, "statementType": outcome.kind}
         if outcome.rows is None:
             return shown | _counts(outcome) | ({"message": outcome.message} if outcome.message else {})
@@ -287,7 +287,7 @@ def _local(uri: str) -> str:
     return uri
 
 
-def _counts(outcome: Outcome) -> dict[str, Any]:
+def _counts(outcome: ConversionResult) -> dict[str, Any]:
     """What a statement changed, as the statistics of its job say it."""
     shown: dict[str, Any] = {}
     if outcome.counts:

@@ -45,7 +45,7 @@ def load_csv(server: BigQuery, name: TableName, data: bytes, skip: int, disposit
         [None if value == "" and column.type != "VARCHAR" else value for value, column in zip(row, columns, strict=True)]
         for row in rows
     ]
-    server.engine.fill(name, columns, values, server.desk.clock.now(), replace_rows=disposition == "WRITE_TRUNCATE")
+    server.engine.fill(name, columns, values, server.context.clock.now(), replace_rows=disposition == "WRITE_TRUNCATE")
     return len(rows)
 
 

@@ -10,14 +10,14 @@ from sqlglot import exp
 
 from agentgym.envs.loca.servers.warehouse.tables import Column, Table, TableName, declare, path, quote
 from agentgym.envs.loca.servers.warehouse.trees import said, source
-from agentgym.envs.loca.servers.warehouse.values import Outcome
+from agentgym.envs.loca.servers.warehouse.values import ConversionResult
 from agentgym.tools import ToolError
 
 if TYPE_CHECKING:
     from agentgym.envs.loca.servers.warehouse.statements import Warehouse
 
 
-def create(house: Warehouse, tree: exp.Create) -> Outcome:
+def create(house: Warehouse, tree: exp.Create) -> ConversionResult:
     """Carry out a CREATE of a table, view, schema or database.
 
     Raises:
@@ -35,13 +35,13 @@ def create(house: Warehouse, tree: exp.Create) -> Outcome:
     old = house.engine.tables.get(name)
     if old and not tree.args.get("replace"):
         if tree.args.get("exists"):
-            return Outcome(f"CREATE_{kind}", target=name, message=f"{'.'.join(name)} already exists, statement succeeded.")
+            return ConversionResult(f"CREATE_{kind}", target=name, message=f"{'.'.join(name)} already exists, statement succeeded.")
         raise ToolError(f"conflict: {'.'.join(name)} already exists")
     columns = _declared(house, named.expressions if named else [])
     made = _make_view(house, tree, name, columns) if kind == "VIEW" else _make_table(house, tree, name, columns)
     comment = said(tree.args.get("properties"))
     house.engine.define(name, replace(made, comment=comment or made.comment, created=house.now.isoformat()))
-    return Outcome(f"CREATE_{kind}", target=name)
+    return ConversionResult(f"CREATE_{kind}", target=name)
 
 
 def _make_table(house: Warehouse, tree: exp.Create, name: TableName, columns: list[Column]) -> Table:

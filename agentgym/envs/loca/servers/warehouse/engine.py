@@ -322,7 +322,7 @@ class Engine:
 
 
 @contextmanager
-def named_remedy() -> Iterator[None]:
+def install_hint() -> Iterator[None]:
     """Say of a library that is missing how to get it."""
     try:
         yield
@@ -331,7 +331,7 @@ def named_remedy() -> Iterator[None]:
 
 
 def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
-    with named_remedy():
+    with install_hint():
         import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
 
         macros = import_module(f"agentgym.envs.loca.servers.warehouse.{dialect}_rewrites").MACROS

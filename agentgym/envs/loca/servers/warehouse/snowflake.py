@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from agentgym.envs.loca.servers.context import Desk
+from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.warehouse.engine import Engine, named_remedy
+from agentgym.envs.loca.servers.warehouse.engine import Engine, install_hint
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.types import from_snowflake, snowflake_type
-from agentgym.envs.loca.servers.warehouse.values import Outcome, fit
+from agentgym.envs.loca.servers.warehouse.values import ConversionResult, fit
 from agentgym.tools import ToolError, echo, tool
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ class Snowflake(Server):
 
     name: ClassVar[str] = "snowflake"
     schema: ClassVar[str] = "CREATE TABLE insights (id INTEGER PRIMARY KEY, insight TEXT);"
-    episode_state: ClassVar[tuple[str, ...]] = ("desk", "store", "session", "engine")
+    episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session", "engine")
 
-    def __init__(self, desk: Desk | None = None) -> None:
-        super().__init__(desk)
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
         self.engine = Engine("snowflake")
 
     @tool
@@ -141,7 +141,7 @@ class Snowflake(Server):
             keys: The columns of its primary key.
         """
         database, schema, name = table.split(".")
-        now = self.desk.clock.now()
+        now = self.context.clock.now()
         for held in (database, f"{database}.PUBLIC", f"{database}.{schema}"):
             self.engine.schemas.setdefault(held, Schema("", now.isoformat()))
         made = [
@@ -158,7 +158,7 @@ class Snowflake(Server):
             ToolError: There is no such table.
         """
         name = self._table(table)
-        return self.engine.read(f"SELECT * FROM {path(name)}", [name], self.desk.clock.now(), _ALL).objects()
+        return self.engine.read(f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), _ALL).objects()
 
     def comments(self, table: str) -> dict[str, str]:
         """The comment on each column of a table `DATABASE.SCHEMA.TABLE`."""
@@ -177,10 +177,10 @@ class Snowflake(Server):
         self.engine.close()
 
     def _house(self) -> SnowSQL:
-        with named_remedy():
+        with install_hint():
             from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
-        return SnowSQL(self.engine, self.desk.clock.now(), self.session)
+        return SnowSQL(self.engine, self.context.clock.now(), self.session)
 
     def _known(self, name: str, kind: str) -> str:
         """A database or schema, in capitals where there is none of just that name."""
@@ -195,7 +195,7 @@ class Snowflake(Server):
             return f"{parts[0]}.{parts[1]}", parts[2]
         return self._house().named(name)
 
-    def _shown(self, outcome: Outcome) -> dict[str, Any]:
+    def _shown(self, outcome: ConversionResult) -> dict[str, Any]:
         if outcome.rows is not None:
             rows, note = fit(outcome.rows)
             return {"data": rows, "total_rows": outcome.rows.total} | note

@@ -20,7 +20,7 @@ from agentgym.envs.loca.servers.warehouse.snowflake_rewrites import FUNCTIONS, R
 from agentgym.envs.loca.servers.warehouse.statements import Warehouse
 from agentgym.envs.loca.servers.warehouse.tables import Schema, Table, TableName
 from agentgym.envs.loca.servers.warehouse.types import snowflake_bare, snowflake_type
-from agentgym.envs.loca.servers.warehouse.values import Outcome, Rows, View
+from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, View
 from agentgym.tools import ToolError, echo
 
 
@@ -61,7 +61,7 @@ class SnowSQL(Warehouse):
             return parts[-1]
         return self._schema(parts[-2] if len(parts) > 1 else "", parts[-1])
 
-    def create_schema(self, name: str, tree: exp.Create, kind: str) -> Outcome:
+    def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:
         """See the class above; a database has the schema PUBLIC from the start, and is in use at once."""
         database = name.partition(".")[0]
         if kind == "SCHEMA" and database not in self.engine.schemas:
@@ -72,7 +72,7 @@ class SnowSQL(Warehouse):
         self.session.update(database=database, schema=name.partition(".")[2] or "PUBLIC")
         return outcome
 
-    def use(self, tree: exp.Use) -> Outcome:
+    def use(self, tree: exp.Use) -> ConversionResult:
         """USE DATABASE, USE SCHEMA.
 
         Raises:
@@ -81,7 +81,7 @@ class SnowSQL(Warehouse):
         kind = tree.args["kind"].name.upper() if tree.args.get("kind") else ""
         database, name = tree.this.db, tree.this.name
         if kind in ("WAREHOUSE", "ROLE"):
-            return Outcome("USE", message="Statement executed successfully.")
+            return ConversionResult("USE", message="Statement executed successfully.")
         if kind == "DATABASE" or (not kind and not database):
             if name not in self.engine.schemas:
                 raise ToolError(f"not found: database {name} does not exist or not authorized")
@@ -91,9 +91,9 @@ class SnowSQL(Warehouse):
             if schema not in self.engine.schemas:
                 raise ToolError(f"not found: schema {schema} does not exist or not authorized")
             self.session.update(database=schema.partition(".")[0], schema=name)
-        return Outcome("USE", message="Statement executed successfully.")
+        return ConversionResult("USE", message="Statement executed successfully.")
 
-    def run(self, tree: exp.Expression, writes: bool, limit: int) -> Outcome:
+    def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
         """See the class above."""
         return self.use(tree) if writes and isinstance(tree, exp.Use) else super().run(tree, writes, limit)
 

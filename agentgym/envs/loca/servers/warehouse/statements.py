@@ -21,7 +21,7 @@ from agentgym.envs.loca.servers.warehouse.alter import alter, comment
 from agentgym.envs.loca.servers.warehouse.create import create
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.trees import READS, check_length, is_cte, is_reading, kind_of, point, said
-from agentgym.envs.loca.servers.warehouse.values import Outcome, Rows, View
+from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, View
 from agentgym.tools import ToolError, echo
 
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # it warns on standard error otherwise
@@ -136,7 +136,7 @@ class Warehouse:
         tree: exp.Expression = trees[0]
         return (self.command(text) or tree) if isinstance(tree, exp.Command) else tree
 
-    def run(self, tree: exp.Expression, writes: bool, limit: int) -> Outcome:
+    def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
         """Carry out a statement.
 
         Args:
@@ -154,7 +154,7 @@ class Warehouse:
                 raise ToolError("permission denied: a query cannot hold a statement that changes something")
             if not writes:
                 raise ToolError(f"permission denied: only SELECT, SHOW and DESCRIBE can be run here, not {kind_of(tree)}")
-            actions: dict[type, Callable[[Any], Outcome]] = {
+            actions: dict[type, Callable[[Any], ConversionResult]] = {
                 exp.Insert: self._change, exp.Update: self._change, exp.Delete: self._change, exp.Merge: self._change,
                 exp.TruncateTable: self._truncate, exp.Create: partial(create, self), exp.Drop: self._drop,
                 exp.Alter: partial(alter, self), exp.Comment: partial(comment, self),
@@ -178,13 +178,13 @@ class Warehouse:
             raise ToolError(f"not found: there is no table {'.'.join(name)}")
         return name
 
-    def _read(self, tree: exp.Expression, limit: int) -> Outcome:
+    def _read(self, tree: exp.Expression, limit: int) -> ConversionResult:
         if isinstance(tree, (exp.Show, exp.Describe)):
             rows = self.list_things(tree)
             rows.records = rows.records[:limit]
-            return Outcome(tree.key.upper(), rows)
+            return ConversionResult(tree.key.upper(), rows)
         sql, needed, seed = self.translate(tree)
-        return Outcome("SELECT", self.engine.read(sql, needed, self.now, limit, seed))
+        return ConversionResult("SELECT", self.engine.read(sql, needed, self.now, limit, seed))
 
     def translate(self, tree: exp.Expression) -> tuple[str, list[TableName], str]:
         """A statement in the SQL of DuckDB, the tables that it needs, and what its random functions depend on."""
@@ -247,7 +247,7 @@ class Warehouse:
             column.set("catalog", None)
         return list(needed)
 
-    def _change(self, tree: Any) -> Outcome:
+    def _change(self, tree: Any) -> ConversionResult:
         if isinstance(tree, exp.Delete) and not tree.this:
             tree.set("this", tree.args["tables"][0])
             tree.set("tables", None)
@@ -273,26 +273,26 @@ class Warehouse:
             }
         else:
             counts = {{"insert": "inserted", "update": "updated", "delete": "deleted"}[tree.key]: int(answer[0][0])}
-        return Outcome(tree.key.upper(), counts=counts, target=target)
+        return ConversionResult(tree.key.upper(), counts=counts, target=target)
 
-    def _truncate(self, tree: exp.TruncateTable) -> Outcome:
+    def _truncate(self, tree: exp.TruncateTable) -> ConversionResult:
         if not isinstance(tree.expressions[0], exp.Table):
             raise ToolError("invalid argument: TRUNCATE needs the name of a table")
         name = self.locate(tree.expressions[0])
         if tree.args.get("exists") and name not in self.engine.tables:
-            return Outcome("TRUNCATE_TABLE")
+            return ConversionResult("TRUNCATE_TABLE")
         name = self.find(tree.expressions[0])
         answer = self.engine.write([f"DELETE FROM {path(name)}"], [name], [name], self.now)
-        return Outcome("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
+        return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
-    def create_schema(self, name: str, tree: exp.Create, kind: str) -> Outcome:
+    def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:
         """Make a schema."""
         if name in self.engine.schemas:
             if tree.args.get("exists"):
-                return Outcome(f"CREATE_{kind}", message=f"{name} already exists, statement succeeded.")
+                return ConversionResult(f"CREATE_{kind}", message=f"{name} already exists, statement succeeded.")
             raise ToolError(f"conflict: {name} already exists")
         self.engine.schemas[name] = Schema(said(tree.args.get("properties")), self.now.isoformat())
-        return Outcome(f"CREATE_{kind}", message=f"{kind.capitalize()} {name} successfully created.")
+        return ConversionResult(f"CREATE_{kind}", message=f"{kind.capitalize()} {name} successfully created.")
 
     def check_schema(self, name: str) -> None:
         """Refuse a schema that there is not."""
@@ -335,7 +335,7 @@ class Warehouse:
         self.adapt(holder)
         return self.write_out(holder.this)
 
-    def _drop(self, tree: exp.Drop) -> Outcome:
+    def _drop(self, tree: exp.Drop) -> ConversionResult:
         kind = str(tree.args["kind"]).upper()
         for table in tree.args["tables"]:
             if kind in ("SCHEMA", "DATABASE"):
@@ -344,7 +344,7 @@ class Warehouse:
                 self._drop_table(self.locate(table), tree, kind)
             else:
                 raise ToolError(f"invalid argument: DROP {kind} is not supported; TABLE, VIEW and SCHEMA are")
-        return Outcome(
+        return ConversionResult(
             f"DROP_{kind}", message=f"{', '.join(t.sql(self.dialect) for t in tree.args['tables'])} successfully dropped."
         )
 

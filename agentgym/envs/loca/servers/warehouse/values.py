@@ -38,7 +38,7 @@ class Rows:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ConversionResult:
     """What a statement did.
 
     Attributes:

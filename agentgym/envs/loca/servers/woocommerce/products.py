@@ -265,7 +265,7 @@ class Products(Shop):
         else:
             new["stock_quantity"] = new["stock_quantity"] or 0
             new["stock_status"] = self._stock_status(new)
-        new["on_sale"] = _is_on_sale(new, details, stamp(self.desk.clock.now()))
+        new["on_sale"] = _is_on_sale(new, details, stamp(self.context.clock.now()))
         new["price"] = new["sale_price"] if new["on_sale"] else new["regular_price"]
         return {**new, "details": details, "meta_data": merge_meta(row["meta_data"], data.get("meta_data", []))}
 

@@ -144,7 +144,7 @@ class Reports(People):
 
     def _range(self, period: Period | None, first: str | None, last: str | None) -> tuple[date, date]:
         """The first and the last day of a report."""
-        today = (self.desk.clock.now() + self._offset()).date()
+        today = (self.context.clock.now() + self._offset()).date()
         if period == "week":
             return today - 6 * _DAY, today
         if period == "month":

@@ -173,7 +173,7 @@ class Settings(Reports):
                 "site_url": SITE,
                 "store_id": "loca",
                 "default_timezone": f"UTC{float(self._setting('gmt_offset')):+g}",
-                "date": self._dates({"now": stamp(self.desk.clock.now())}, "now"),
+                "date": self._dates({"now": stamp(self.context.clock.now())}, "now"),
             },
             "database": {"database_tables": {name: self.store.value(f"SELECT count(*) FROM {name}") for name in tables}},
             "settings": {

@@ -139,11 +139,11 @@ class Shop(Server):
 
     def _now(self) -> str:
         """The time of something that happens now."""
-        return stamp(self.desk.clock.tick())
+        return stamp(self.context.clock.tick())
 
     def _date(self, record: Mapping[str, Any], name: str = "date_created") -> str:
         """A date that a filled record gives, or now."""
-        return stamp(record.get(name) or self.desk.clock.now())
+        return stamp(record.get(name) or self.context.clock.now())
 
     def _offset(self) -> timedelta:
         return timedelta(hours=float(self.session.get("gmt_offset", 0)))
@@ -208,7 +208,7 @@ class Shop(Server):
     def _fire(self, topic: str, id: int) -> None:
         """Tell the active webhooks of a topic that something happened to a record."""
         for hook in self.store.find("webhooks", topic=topic, status="active"):
-            stamped = stamp(self.desk.clock.now())
+            stamped = stamp(self.context.clock.now())
             self.store.insert("deliveries", webhook_id=hook["id"], topic=topic, resource_id=id, date_created=stamped)
 
     def _discard(self, table: str, kind: str, id: int, force: bool, show: Callable[[int], Row]) -> Row:

@@ -9,13 +9,13 @@ import gymnasium
 
 from agentgym.env import ToolEnv
 from agentgym.messages import Chat, Content, Message, ToolCall
-from agentgym.multi.team import Formation, Team
-from agentgym.step_info import Detail
+from agentgym.multi.team import Team, TeamProtocol
+from agentgym.step_info import StepInfo
 from agentgym.tools import BoundTool, ToolError, tools_of
 from agentgym.world import World
 
 
-class Seat(ToolEnv):
+class AgentEnv(ToolEnv):
     """What one agent of a team sees and does.
 
     It is a `ToolEnv` whose world is that of the team, with a chat of its own, some of the world's tools and those of the team. It
@@ -33,10 +33,10 @@ class Seat(ToolEnv):
         took_turn: Whether the last reply took a turn of the world's budget.
     """
 
-    def __init__(self, world: type[World[Any]] | str, agent: str, team: Team, formation: Formation, **options: Any) -> None:
-        self.agent, self.team, self._formation = agent, team, formation
+    def __init__(self, world: type[World[Any]] | str, agent: str, team: Team, protocol: TeamProtocol, **options: Any) -> None:
+        self.agent, self.team, self._formation = agent, team, protocol
         self.took_turn = False
-        self._desk = formation.desk(agent, team)
+        self._desk = protocol.toolset_for(agent, team)
         self._desk_tools = frozenset(tools_of(self._desk))
         self._replies = self._deliveries = 0
         super().__init__(world, **options)
@@ -86,7 +86,7 @@ class Seat(ToolEnv):
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         """End the episode of the whole team with the cycle."""
         self.team.end(reason)
-        info = {**self._info(self.world, 0, 0), "detail": Detail(failed_rounds=self._failed_rounds, ended=reason)}
+        info = {**self._info(self.world, 0, 0), "detail": StepInfo(failed_rounds=self._failed_rounds, ended=reason)}
         return self.chat, 0.0, False, False, info
 
     def receive(self, text: str) -> None:
