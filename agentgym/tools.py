@@ -11,7 +11,7 @@ import inspect
 import json
 import keyword
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
@@ -88,10 +88,16 @@ class Toolset:
 
     Attributes:
         episode_state: Names of the attributes that belong to the episode, and so to a snapshot of the env.
+        tool_order: Names of all tools in the order in which they are listed; if empty, the order of definition, the tools of the
+            parts after those of the toolset itself.
+        parts: Objects whose `@tool` methods are offered too, so that a large toolset is composed of several classes. What a part
+            keeps for an episode belongs to the toolset (`episode_state`); a part only refers to it.
         renamed: Names that some tools are offered under in place of their own.
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ()
+    tool_order: ClassVar[tuple[str, ...]] = ()
+    parts: Sequence[object] = ()
     renamed: Mapping[str, str] = MappingProxyType({})
 
     def begin(self) -> None:
@@ -191,22 +197,47 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
 
 
 def tools_of(owner: Any) -> dict[str, BoundTool]:
-    """The tools of an object by name, in the order of definition, each bound to the object."""
-    kind: Any = owner.__class__
-    renamed = owner.renamed if isinstance(owner, Toolset) else {}
-    tools = _rename(kind, tuple(renamed.items())) if renamed else _class_tools(kind)
+    """The tools of an object and of its parts by name, in the order of listing, each bound to the object that has it.
+
+    Raises:
+        TypeError: Two parts have a tool of one name, or `tool_order` does not name exactly the tools.
+    """
+    if not isinstance(owner, Toolset):
+        return _bind(owner, _class_tools(owner.__class__))
+    owners = (owner, *owner.parts)
+    listed_tools = _composed_tools(tuple(part.__class__ for part in owners), owner.tool_order, tuple(owner.renamed.items()))
+    return {schema.name: BoundTool(schema, checks, getattr(owners[k], name)) for k, name, schema, checks in listed_tools}
+
+
+def _bind(owner: Any, tools: Iterable[tuple[str, Tool, _ArgumentCheck]]) -> dict[str, BoundTool]:
     return {schema.name: BoundTool(schema, checks, getattr(owner, attribute)) for attribute, schema, checks in tools}
 
 
 @functools.cache
-def _rename(owner: Any, names: tuple[tuple[str, str], ...]) -> tuple[tuple[str, Tool, _ArgumentCheck], ...]:
-    """The tools of a class under other names; cached, so that the same tool is the same object in all envs."""
-    new = dict(names)
-    renamed = []
-    for attribute, schema, checks in _class_tools(owner):
-        name = new.get(schema.name, schema.name)
-        renamed.append((attribute, replace(schema, name=name), checks.under(name)))
-    return tuple(renamed)
+def _composed_tools(
+    owners: tuple[type, ...], order: tuple[str, ...], renamed: tuple[tuple[str, str], ...]
+) -> tuple[tuple[int, str, Tool, _ArgumentCheck], ...]:
+    """The tools of a toolset and its parts, each with the place of its owner.
+
+    Cached, so that a tool that is renamed is the same object in all envs.
+    """
+    tools: dict[str, tuple[int, str, Tool, _ArgumentCheck]] = {}
+    for k, part in enumerate(owners):
+        for attribute, schema, checks in _class_tools(part):
+            if schema.name in tools:
+                raise TypeError(f"{owners[0].__qualname__} has two tools called {schema.name}; remove or rename one")
+            tools[schema.name] = (k, attribute, schema, checks)
+    if order and set(order) != tools.keys():
+        raise TypeError(f"tool_order of {owners[0].__qualname__} must name exactly its tools: {sorted(set(order) ^ tools.keys())}")
+    new = dict(renamed)
+    return tuple(_renamed(tools[name], new.get(name, name)) for name in order or tools)
+
+
+def _renamed(entry: tuple[int, str, Tool, _ArgumentCheck], name: str) -> tuple[int, str, Tool, _ArgumentCheck]:
+    place, attribute, schema, checks = entry
+    if name == schema.name:
+        return entry
+    return place, attribute, replace(schema, name=name), checks.under(name)
 
 
 @functools.cache
