@@ -17,8 +17,12 @@ import pytest
 
 from agentgym import ToolError
 from agentgym.sandbox import SANDBOXES, Execution, Limits, Sandbox, make_sandbox
+from tests.helpers import PATIENCE
 
 QUICK = Limits(seconds=0.7, memory_mb=64, output_chars=2_000, calls=50)
+"""For what does not end by itself."""
+AMPLE = Limits(seconds=300, memory_mb=64, output_chars=2_000, calls=50)
+"""For what ends by itself or at another limit, on a busy machine too."""
 SECRET = "hunter2-hunter2"
 
 
@@ -86,7 +90,7 @@ def test_what_takes_for_ever_is_stopped(sandbox: Sandbox, code: str) -> None:
     ],
 )
 def test_memory_is_limited(sandbox: Sandbox, code: str) -> None:
-    execution = sandbox.run(code, {}, Limits(seconds=5, memory_mb=64))
+    execution = sandbox.run(code, {}, AMPLE)
     assert execution.kind == "memory"
     assert "MemoryError" in execution.error
     assert sandbox.run("print(1+1)", {}) == Execution("2\n")
@@ -96,13 +100,13 @@ def test_memory_is_limited(sandbox: Sandbox, code: str) -> None:
     "code", ["print('x' * 10**9)", "while True: print('y' * 1000)", "print('z' * 2001)", "while True: print()"]
 )
 def test_output_is_limited(sandbox: Sandbox, code: str) -> None:
-    execution = sandbox.run(code, {}, Limits(seconds=20, memory_mb=64, output_chars=2_000))
+    execution = sandbox.run(code, {}, AMPLE)
     assert execution.kind in ("output", "memory")
     assert len(execution.stdout) <= 2_000
     if execution.kind == "output":
         assert len(execution.stdout) == 2_000
         assert execution.error == "the code printed more than 2000 characters and was stopped"
-    assert sandbox.run("print('w' * 1999)", {}, QUICK).stdout == "w" * 1999 + "\n"
+    assert sandbox.run("print('w' * 1999)", {}, AMPLE).stdout == "w" * 1999 + "\n"
 
 
 STRAYS = {
@@ -126,9 +130,7 @@ STRAYS = {
 
 @pytest.mark.parametrize("code", STRAYS.values(), ids=STRAYS.keys())
 def test_code_that_goes_astray_harms_nobody(sandbox: Sandbox, code: str) -> None:
-    began = time.monotonic()
     execution = sandbox.run(code, {}, Limits(seconds=5, memory_mb=64))
-    assert time.monotonic() - began < 60
     assert execution.error or execution.stdout.strip() in ("-1", "32512"), "it failed, or was told that it did"
     assert str(Path(sys.base_prefix)) not in execution.error + execution.stdout
     assert sandbox.run("print(1+1)", {}) == Execution("2\n")
@@ -170,9 +172,8 @@ def test_there_is_no_network(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("code", ["import time\ntime.sleep(3000)", "import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')"])
 def test_waiting_does_not_outlast_the_limit(sandbox: Sandbox, code: str) -> None:
-    began = time.monotonic()
+    """If it did, this test would not end: the match alone takes years."""
     assert sandbox.run(code, {}, QUICK).kind == ("timeout" if of_python(sandbox) else "")
-    assert time.monotonic() - began < 60
     assert sandbox.run("print(1+1)", {}) == Execution("2\n")
 
 
@@ -319,7 +320,7 @@ os._exit(0)
 def test_a_forked_process_gets_its_own_workers_or_is_told_why_not() -> None:
     def fork(*args: str) -> list[str]:
         command = [sys.executable, "-W", "ignore", "-c", FORKED, *args]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.splitlines()
 
     assert fork() == ["2", "2"]
     child, parent = fork("first")
@@ -357,7 +358,7 @@ CHANNEL = "import os\nfor fd in range(3, 5_000):\n    try: os.write(fd, MESSAGE)
 )
 def test_writing_to_the_channel_gains_nothing(bubblewrap: Sandbox, message: str, kind: str) -> None:
     counter = Counter()
-    execution = bubblewrap.run("add(1)\n" + CHANNEL.replace("MESSAGE", message) + "while True: pass", counter.functions, QUICK)
+    execution = bubblewrap.run("add(1)\n" + CHANNEL.replace("MESSAGE", message) + "while True: pass", counter.functions, AMPLE)
     assert execution.kind == kind
     assert counter.seen == [([1], {})]
 
