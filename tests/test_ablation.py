@@ -77,13 +77,13 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
 def running(pid: int) -> bool:
     """Whether a process is there and not a zombie."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except FileNotFoundError:
         return False
 
 
 def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()]
 
 
 def _whole(log: Path) -> TrajectoryLog:

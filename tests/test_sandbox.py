@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import socket
 import subprocess
@@ -150,11 +151,12 @@ def test_secrets_stay_out_of_reach(sandbox: Sandbox, tmp_path: Path, monkeypatch
 
 
 def test_nothing_can_be_written(sandbox: Sandbox, tmp_path: Path) -> None:
-    before = sorted(Path.cwd().parent.iterdir())
-    for name in ("../../x", "/x", "/python/x", f"{tmp_path}/x", "/etc/x", "/dev/shm/x", "/usr/x"):
+    mark = f"agentgym-{tmp_path.name}-{os.getpid()}"
+    for folder in ("../..", "", "/python", f"{tmp_path}", "/etc", "/dev/shm", "/usr"):
+        name = f"{folder}/{mark}"
         assert sandbox.run(f"open({name!r}, 'w').write('x')", {}).kind == "exception", name
+        assert not Path(name).exists()
     assert not list(tmp_path.iterdir())
-    assert sorted(Path.cwd().parent.iterdir()) == before
 
 
 def test_there_is_no_network(sandbox: Sandbox) -> None:

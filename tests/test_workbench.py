@@ -206,15 +206,15 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=PATIENCE).stdout
     assert shown == "interrupted\n"
     assert list(tmp_path.iterdir()) == []
-    alive = [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark in _text(path)]
+    alive = [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _content(path)]
     assert alive == []
 
 
-def _text(path: Path) -> str:
+def _content(path: Path) -> bytes:
     try:
-        return path.read_text()
-    except OSError:
-        return ""
+        return path.read_bytes()
+    except OSError:  # the process has ended, or is not ours to look at
+        return b""
 
 
 def test_a_host_that_cannot_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
