@@ -17,9 +17,9 @@ def main():
     errors = list(missing(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0))
     if not errors:
         for text in limits():
-            print("note: " + text, file=sys.stderr)
+            sys.stderr.write("note: " + text + "\n")
     for text in errors:
-        print("error: " + text, file=sys.stderr)
+        sys.stderr.write("error: " + text + "\n")
     sys.exit(1 if errors else 0)
 
 
