@@ -288,6 +288,8 @@ ROWS = {
         options=("-W", "ignore:.*NPY_DISABLE_CPU_FEATURES.*"),
     ),
     "threads": Row("four threads in every process", {"OMP_NUM_THREADS": "4"}, numeric=True),
+    "rounding-1": Row("gradients that round otherwise, seed 1", {"AGENTGYM_ROUNDING": "1"}, numeric=True),
+    "rounding-2": Row("gradients that round otherwise, seed 2", {"AGENTGYM_ROUNDING": "2"}, numeric=True),
     "one-core": Row("one core", prefix=("taskset", "-c", "0"), check=needs("taskset")),
     "two-cores": Row("two cores", prefix=("taskset", "-c", "0,1"), check=needs("taskset")),
     "load": Row("two busy loops beside", around=busy),
