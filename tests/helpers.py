@@ -5,19 +5,50 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 
 import agentgym
 from agentgym import ToolCall, ToolEnv, worlds
+from agentgym.envs.loca.servers.store import Store
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.registry import resolve
 
 OFFICE = frozenset(entry.id for entry in worlds(presets=True) if issubclass(entry.world, OfficeTask))
 """The office tasks, whose episodes are long; the laws over all worlds take a sample of them, and all with `-m exhaustive`."""
+
+
+PATIENCE = 600.0
+"""Seconds after which a test gives up what hangs: far more than anything takes, on one busy core too."""
+
+
+def calls_of(function: Callable[..., object], *arguments: Any, database: Store | None = None) -> int:
+    """The work of a call, in a measure that is the same on every machine: functions called, and steps of a database of SQLite."""
+    count = 0
+
+    def profile(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    def progress() -> None:
+        nonlocal count
+        count += 1
+
+    if database is not None:
+        database._db.set_progress_handler(progress, 10)
+    previous = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(previous)
+        if database is not None:
+            database._db.set_progress_handler(None, 10)
+    return count
 
 
 def is_office(env_id: str) -> bool:
