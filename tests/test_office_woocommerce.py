@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from shop_checks import PAID, make_shop, order, refused
 
 from agentgym.envs.loca.servers.context import START, OfficeContext
+from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.woocommerce.context import MAX_BATCH
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.tools import tools_of
@@ -229,6 +231,19 @@ def test_the_shop_itself(shop: WooCommerce) -> None:
     ]
     assert [row["id"] for row in shop.webhooks.woo_webhooks_list(status="active")] == [1]
     refused("must begin with http", lambda: shop.webhooks.woo_webhooks_create("w", "order.created", "ftp://x"))
+
+
+def test_parts_follow_the_server_to_other_records(shop: WooCommerce) -> None:
+    """The server replaces its store when an episode begins, and has another one in a copy."""
+    for _ in range(2):
+        shop.begin()
+        assert (len(shop.products.all()), shop.settings.woo_system_status()["settings"]["currency"]) == (3, "USD")
+        shop.products.add("Bowl")
+        shop.settings.update("woocommerce_currency", "EUR")
+    copied = copy.deepcopy(shop)
+    copied.products.add("Plate")
+    assert (len(shop.products.all()), len(copied.products.all())) == (4, 5)
+    assert WooCommerce.__mro__[1:] == Server.__mro__
 
 
 def test_filling_is_checked() -> None:

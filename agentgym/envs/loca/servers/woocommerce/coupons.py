@@ -18,7 +18,7 @@ from agentgym.envs.loca.servers.woocommerce.shapes import (
 from agentgym.tools import ToolError, echo, tool
 
 _USING = ("pending", "processing", "on-hold", "completed", "refunded")
-"""An order in one of these statuses counts as a use of its coupons; one that failed is tried again."""
+"""An order in one of these statuses is a use of its coupons; a failed one may be paid once more."""
 
 _COUPON: Row = {
     "code": "",
@@ -47,12 +47,11 @@ _COUPON: Row = {
     },
     "meta_data": [],
 }
-
 """A new coupon."""
 
 
 class Coupons:
-    """Coupons.
+    """Coupons, and the discounts that they give on orders.
 
     Args:
         shop: Context of the shop.
@@ -224,19 +223,19 @@ class Coupons:
         """
         email = order["details"]["billing"].get("email", "").lower()
         patterns = [pattern.lower() for pattern in coupon["email_restrictions"]]
+        expires, minimum, maximum = (
+            coupon[name] for name in ("date_expires", "minimum_amount", "maximum_amount")
+        )
         limit, user_limit = coupon["usage_limit"], coupon["usage_limit_per_user"]
         uses = coupon["usage_count"] + self._orders_using(coupon["code"], order["id"])
         user = (order["customer_id"], email)
         user_uses = self._orders_using(coupon["code"], order["id"], user)
-        highest = cents(coupon["maximum_amount"])
         reasons = {
-            "it has expired": coupon["date_expires"]
-            and coupon["date_expires"] <= order["date_modified"],
+            "it has expired": expires and expires <= order["date_modified"],
             "its limit of uses is reached": limit and uses >= limit,
             "its limit of uses by one customer is reached": user_limit and user_uses >= user_limit,
-            f"the order must be worth {coupon['minimum_amount']}": worth
-            < cents(coupon["minimum_amount"]),
-            f"the order must be worth {coupon['maximum_amount']} at most": 0 < highest < worth,
+            f"the order must be worth {minimum}": worth < cents(minimum),
+            f"the order must be worth {maximum} at most": 0 < cents(maximum) < worth,
             "it is for other customers": patterns
             and not any(fnmatchcase(email, pattern) for pattern in patterns),
             "it cannot be used together with others": coupon["individual_use"] and together > 1,
@@ -268,9 +267,8 @@ class Coupons:
             return False
         if coupon["product_categories"] and not categories & set(coupon["product_categories"]):
             return False
-        if ids & set(coupon["excluded_product_ids"]):
-            return False
-        if categories & set(coupon["excluded_product_categories"]):
+        excluded = set(coupon["excluded_product_categories"])
+        if ids & set(coupon["excluded_product_ids"]) or categories & excluded:
             return False
         sold = line["variation_id"] or line["product_id"]
         sql = "SELECT on_sale FROM products WHERE id = ?"

@@ -15,7 +15,7 @@ from agentgym.envs.loca.servers.woocommerce.shapes import (
 )
 from agentgym.tools import ToolError, echo, tool
 
-_NAMES = ("email", "username", "first_name", "last_name")
+_NAMES = ("email", "username", "first_name", "last_name")  # columns that a caller may set
 _CUSTOMER: Row = {
     "email": "",
     "username": "",

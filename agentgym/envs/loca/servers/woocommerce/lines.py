@@ -16,7 +16,7 @@ UNTAXED = "untaxed"
 """Stands for the tax class of a product that is not taxed; no rate can have it."""
 
 _TYPES = {"line_items": "line_item", "shipping_lines": "shipping", "fee_lines": "fee"}
-"""Types of items by the field of an order that gives them; coupons come after them, to reduce them."""
+"""Types of items by the field of an order; coupons, which reduce the others, come after them."""
 
 _NEW: Row = {
     "id": 0,

@@ -47,7 +47,7 @@ def discounts(coupon: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> 
 
     Args:
         coupon: Coupon with `discount_type`, `amount` and `limit_usage_to_x_items`.
-        lines: Lines with `quantity`, `subtotal` (before discounts) and `total` (after earlier ones).
+        lines: Lines with `quantity`, `subtotal` (before discounts) and `total` (so far).
     """
     limit = coupon["limit_usage_to_x_items"]
     items = []  # of each line, the number that is discounted

@@ -17,6 +17,7 @@ _SUMS = (
     "total",
     "total_tax",
 )
+"""Sums of an order, in the order of the API."""
 
 
 def show_orders(shop: ShopContext, ids: list[int]) -> list[Row]:

@@ -23,11 +23,11 @@ from agentgym.envs.loca.servers.woocommerce.shapes import (
 from agentgym.envs.loca.servers.woocommerce.stock import Stock
 from agentgym.tools import ToolError, echo, tool
 
-BOOKING = ("processing", "completed", "on-hold")
+_BOOKING = ("processing", "completed", "on-hold")
 """An order that comes to one of these statuses takes its products from the stock, once."""
 
-RELEASING = ("pending", "cancelled")
-"""An order that comes to one of these statuses gives back what it took; others change no stock."""
+_RELEASING = ("pending", "cancelled")
+"""An order that comes to one of these statuses gives back what it took."""
 
 _NEW: Row = {
     "status": "pending",
@@ -50,8 +50,8 @@ _NEW: Row = {
 }
 """A new order."""
 
-_DETAILS = tuple(_NEW["details"])
-_DATES = ("date_created", "date_paid", "date_completed")
+_DETAILS = tuple(_NEW["details"])  # fields in the column `details`
+_DATES = ("date_created", "date_paid", "date_completed")  # those that an author may give
 _PRICING = {"line_items", "shipping_lines", "fee_lines", "coupon_lines", "billing", "shipping"}
 """Fields that change the prices of an order; the addresses do by their taxes."""
 
@@ -60,7 +60,7 @@ _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?1 OR vari
 
 
 class Orders:
-    """Orders.
+    """Orders, which move the stock and the sales of products.
 
     An order takes its products from the stock when it comes to processing, completed or on-hold,
     once, below zero if need be, and counts them as sold; it gives them back when it comes to
@@ -282,7 +282,7 @@ class Orders:
             new["customer_id"] = data["customer_id"] or None
             if data["customer_id"]:
                 self._shop.store.get("customers", data["customer_id"])
-        new["booked"] = status in BOOKING or (order["booked"] and status not in RELEASING)
+        new["booked"] = status in _BOOKING or (order["booked"] and status not in _RELEASING)
         details = {**order["details"], **{name: data[name] for name in _DETAILS if name in data}}
         for name in ("billing", "shipping"):
             details[name] = {**order["details"][name], **data.get(name, {})}

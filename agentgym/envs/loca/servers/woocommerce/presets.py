@@ -97,7 +97,7 @@ _RECORDS: tuple[tuple[str, dict[str, object]], ...] = (
     ("tax_classes", {"slug": "reduced-rate", "name": "Reduced rate"}),
     ("tax_classes", {"slug": "zero-rate", "name": "Zero rate"}),
 )
-"""The first records, with their tables."""
+"""First records with their tables. Zone 0 is there because orders may come from anywhere."""
 
 
 def _literal(value: object) -> str:

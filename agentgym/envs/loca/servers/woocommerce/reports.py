@@ -49,7 +49,7 @@ _LONGEST = 3660 * _DAY  # ten years; each day costs a row
 
 
 class Reports:
-    """Reports.
+    """Reports on sales, customers, orders, products and stock.
 
     Args:
         shop: Context of the shop.

@@ -171,7 +171,7 @@ class Address(TypedDict, total=False):
 
 
 class LineItem(TypedDict, total=False):
-    """A product in an order; with the `id` of a line a change of it, which a quantity of 0 removes."""
+    """A product in an order; with an `id` it changes that line, and a quantity of 0 removes it."""
 
     id: Id
     product_id: Id | None
