@@ -1,4 +1,4 @@
-"""A shop for tests, and what is asked of each."""
+"""A shop for tests, and the laws that hold for each."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PAID = {"status": "processing"}
 
 def make_shop() -> WooCommerce:
     """Three products of 10.00, 4.50 and 20.00 (on sale for 15.00) with 100 of each in stock, two customers."""
-    made = WooCommerce()
-    made.products.add_all([
+    shop = WooCommerce()
+    shop.products.add_all([
         {"name": "Red Mug", "sku": "M1", "regular_price": "10.00", "stock_quantity": 100, "categories": ["Mugs"]},
         {"name": "Blue Mug", "sku": "M2", "regular_price": "4.50", "stock_quantity": 100, "categories": ["Mugs"], "tags": ["new"]},
         {"name": "Oak Table", "sku": "T1", "regular_price": "20", "sale_price": "15.00", "stock_quantity": 100},
     ])  # fmt: skip
-    made.customers.add_all([{"email": "ann@x.org", "first_name": "Ann"}, {"email": "bob@x.org", "first_name": "Bob"}])
-    return made
+    shop.customers.add_all([{"email": "ann@x.org", "first_name": "Ann"}, {"email": "bob@x.org", "first_name": "Bob"}])
+    return shop
 
 
 def order(shop: WooCommerce, *lines: tuple[int, int], **more: Any) -> dict[str, Any]:

@@ -36,16 +36,16 @@ def test_products_as_the_api_shows_them(shop: WooCommerce) -> None:
 
 
 def test_products_are_made_changed_and_deleted(shop: WooCommerce) -> None:
-    made = shop.products.woo_products_create(
+    product = shop.products.woo_products_create(
         {"name": "Red Mug", "regular_price": 3, "meta_data": [{"key": "a", "value": 1}, {"key": "b", "value": [2]}]}
     )
-    assert (made["id"], made["slug"], made["price"], made["stock_quantity"]) == (4, "red-mug-2", "3", None)
+    assert (product["id"], product["slug"], product["price"], product["stock_quantity"]) == (4, "red-mug-2", "3", None)
     changes = [{"key": "a", "value": 5}, {"id": 2, "value": None}, {"key": "c", "value": {"d": None}}]
-    made = shop.products.woo_products_update(
+    product = shop.products.woo_products_update(
         4, {"meta_data": changes, "manage_stock": True, "stock_quantity": "0", "categories": [{"id": 2}]}
     )
-    assert made["meta_data"] == [{"id": 1, "key": "a", "value": 5}, {"id": 2, "key": "c", "value": {"d": None}}]
-    assert (made["stock_quantity"], made["stock_status"], made["categories"][0]["name"]) == (0, "outofstock", "Mugs")
+    assert product["meta_data"] == [{"id": 1, "key": "a", "value": 5}, {"id": 2, "key": "c", "value": {"d": None}}]
+    assert (product["stock_quantity"], product["stock_status"], product["categories"][0]["name"]) == (0, "outofstock", "Mugs")
     assert shop.products.woo_products_update(4, {"backorders": "notify"})["stock_status"] == "onbackorder"
     assert shop.products.woo_products_delete(4)["status"] == "trash"
     assert [row["id"] for row in shop.products.woo_products_list()] == [3, 2, 1]
@@ -131,8 +131,8 @@ def test_variations_and_reviews(shop: WooCommerce) -> None:
 
 
 def test_coupons_and_customers_are_unique(shop: WooCommerce) -> None:
-    made = shop.coupons.woo_coupons_create({"code": "a b", "amount": 5, "description": "spring"})
-    assert (made["code"], made["amount"], made["discount_type"], made["usage_limit"]) == ("a b", "5", "fixed_cart", None)
+    coupon = shop.coupons.woo_coupons_create({"code": "a b", "amount": 5, "description": "spring"})
+    assert (coupon["code"], coupon["amount"], coupon["discount_type"], coupon["usage_limit"]) == ("a b", "5", "fixed_cart", None)
     refused("conflict: coupon 1 has the code", lambda: shop.coupons.woo_coupons_create({"code": "A B", "amount": "1"}))
     refused("a code that is not blank", lambda: shop.coupons.woo_coupons_create({}))
     refused(
@@ -173,8 +173,8 @@ def test_batches_carry_out_what_they_can(shop: WooCommerce) -> None:
         "woocommerce_rest_product_invalid_id",
     ]
     assert [row["name"] for row in shop.products.all()] == ["B", "Oak Table", "A"]
-    made = shop.orders.woo_orders_batch_update(create=[{"line_items": [{"product_id": 2}]}] * 2, delete=[5])
-    assert ([row["id"] for row in made["create"]], made["delete"][0]["error"]["data"]) == ([1, 2], {"status": 404})
+    batch = shop.orders.woo_orders_batch_update(create=[{"line_items": [{"product_id": 2}]}] * 2, delete=[5])
+    assert ([row["id"] for row in batch["create"]], batch["delete"][0]["error"]["data"]) == ([1, 2], {"status": 404})
     refused("limit exceeded: a batch has at most 100", lambda: shop.orders.woo_orders_batch_update(delete=[1] * (MAX_BATCH + 1)))
 
 
@@ -197,9 +197,9 @@ def test_the_shop_itself(shop: WooCommerce) -> None:
     assert shop.shipping.woo_shipping_zones_create("Europe", order=2) == {"id": 1, "name": "Europe", "order": 2}
     assert shop.shipping.woo_shipping_zones_update(1, name="EU") == {"id": 1, "name": "EU", "order": 2}
     refused("permission denied", lambda: shop.shipping.woo_shipping_zones_update(0, name="x"))
-    made = shop.shipping.woo_shipping_zone_methods_create(1, "flat_rate", settings={"cost": 5})
-    assert shop.shipping.woo_shipping_zone_methods_list(1) == [made]
-    assert (made["settings"]["cost"]["value"], made["title"]) == ("5", "Flat rate")
+    method = shop.shipping.woo_shipping_zone_methods_create(1, "flat_rate", settings={"cost": 5})
+    assert shop.shipping.woo_shipping_zone_methods_list(1) == [method]
+    assert (method["settings"]["cost"]["value"], method["title"]) == ("5", "Flat rate")
     refused("methodId must be one of", lambda: shop.shipping.woo_shipping_zone_methods_create(1, "drone"))
     refused("no setting is called", lambda: shop.shipping.woo_shipping_zone_methods_create(1, "flat_rate", settings={"x": 1}))
     rate = tools_of(shop)["woo_tax_rates_create"]({"country": "us", "rate": "7.25", "class": "reduced-rate"})

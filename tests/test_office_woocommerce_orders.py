@@ -29,30 +29,35 @@ def test_an_order_with_coupon_taxes_shipping_and_fee(shop: WooCommerce) -> None:
     shop.taxes.woo_tax_rates_create(country="", rate="99", name="else")
     shop.taxes.woo_tax_rates_create(country="DE", rate="5.0", name="Eco", priority=2, compound=True, shipping=False)
     shop.coupons.woo_coupons_create({"code": "Ten", "amount": "10", "discount_type": "percent"})
-    made = order(
+    first = order(
         shop, (1, 3), (2, 1), billing={"country": "DE"}, coupon_lines=[{"code": "TEN"}], customer_id=2,
         shipping_lines=[{"method_id": "flat_rate", "total": "5.00"}], fee_lines=[{"name": "Gift", "total": "2"}],
     )  # fmt: skip
-    assert [(line["subtotal"], line["total"]) for line in made["line_items"]] == [("30.00", "27.00"), ("4.50", "4.05")]
+    assert [(line["subtotal"], line["total"]) for line in first["line_items"]] == [("30.00", "27.00"), ("4.50", "4.05")]
     # 27.00 → 5.40 + 1.62; 4.05 → 0.81 + 0.24 (0.243); fee 2.00 → 0.40 + 0.12; shipping 5.00 → 1.00
-    assert [line["total_tax"] for line in made["line_items"]] == ["7.02", "1.05"]
-    assert (made["shipping_total"], made["shipping_tax"], made["cart_tax"], made["total_tax"]) == ("5.00", "1.00", "8.59", "9.59")
-    assert (made["discount_total"], made["total"], made["status"]) == ("3.45", "47.64", "pending")
-    assert [(tax["label"], tax["tax_total"], tax["shipping_tax_total"]) for tax in made["tax_lines"]] == [
+    assert [line["total_tax"] for line in first["line_items"]] == ["7.02", "1.05"]
+    assert (first["shipping_total"], first["shipping_tax"], first["cart_tax"], first["total_tax"]) == (
+        "5.00",
+        "1.00",
+        "8.59",
+        "9.59",
+    )
+    assert (first["discount_total"], first["total"], first["status"]) == ("3.45", "47.64", "pending")
+    assert [(tax["label"], tax["tax_total"], tax["shipping_tax_total"]) for tax in first["tax_lines"]] == [
         ("VAT", "6.61", "1.00"),
         ("Eco", "1.98", "0.00"),
     ]
-    assert made["coupon_lines"][0]["discount"] == "3.45"
+    assert first["coupon_lines"][0]["discount"] == "3.45"
     assert shop.coupons.woo_coupons_list(code="ten")[0]["usage_count"] == 1
     again = shop.orders.woo_orders_update(
-        made["id"], {"coupon_lines": [], "line_items": [{"id": 2, "quantity": 0}, {"id": 1, "quantity": 1}]}
+        first["id"], {"coupon_lines": [], "line_items": [{"id": 2, "quantity": 0}, {"id": 1, "quantity": 1}]}
     )
     assert [(line["quantity"], line["total"]) for line in again["line_items"]] == [(1, "10.00")]
     assert (again["total"], again["discount_total"]) == ("21.12", "0.00")  # 10 + 2 + 5, taxes 2.60 + 0.52 + 1.00, rounded by line
     assert shop.coupons.woo_coupons_get(1)["usage_count"] == 0
-    shown = shop.orders.woo_orders_get(made["id"])
-    kept = shop.orders.woo_orders_update(made["id"], shown)
-    assert {**kept, "date_modified": 0, "date_modified_gmt": 0} == {**shown, "date_modified": 0, "date_modified_gmt": 0}
+    before = shop.orders.woo_orders_get(first["id"])
+    after = shop.orders.woo_orders_update(first["id"], before)
+    assert {**after, "date_modified": 0, "date_modified_gmt": 0} == {**before, "date_modified": 0, "date_modified_gmt": 0}
 
 
 @pytest.mark.parametrize(("coupon", "why"), [
@@ -81,7 +86,7 @@ def test_coupons_that_cannot_be_used(shop: WooCommerce, coupon: dict[str, Any], 
 
 
 def test_orders_take_from_the_stock_once_and_give_back(shop: WooCommerce) -> None:
-    made = order(shop, (1, 3), (3, 1))
+    first = order(shop, (1, 3), (3, 1))
     assert stock(shop) == [100, 100, 100]
     for status, left, sold in (
         ("on-hold", 97, 3),
@@ -91,15 +96,15 @@ def test_orders_take_from_the_stock_once_and_give_back(shop: WooCommerce) -> Non
         ("processing", 97, 3),
         ("failed", 97, 3),
     ):
-        shop.orders.woo_orders_update(made["id"], {"status": status})
+        shop.orders.woo_orders_update(first["id"], {"status": status})
         assert (stock(shop)[0], shop.products.woo_products_get(1)["total_sales"]) == (left, sold), status
     shop.orders.woo_orders_update(
-        made["id"], {"status": "processing", "line_items": [{"id": 1, "quantity": 5}, {"product_id": 2, "quantity": 1}]}
+        first["id"], {"status": "processing", "line_items": [{"id": 1, "quantity": 5}, {"product_id": 2, "quantity": 1}]}
     )
     assert stock(shop) == [95, 99, 99]
-    shop.orders.woo_orders_update(made["id"], {"line_items": [{"id": 1, "quantity": 0}]})
+    shop.orders.woo_orders_update(first["id"], {"line_items": [{"id": 1, "quantity": 0}]})
     assert stock(shop) == [100, 99, 99]
-    notes = [note["note"] for note in shop.notes.of_order(made["id"])]
+    notes = [note["note"] for note in shop.notes.of_order(first["id"])]
     assert notes[0] == "Order status changed from pending to on-hold."
     assert order(shop, (2, 200), set_paid=True)["status"] == "processing"
     assert (stock(shop)[1], shop.products.woo_products_get(2)["stock_status"]) == (-101, "outofstock")
@@ -108,7 +113,7 @@ def test_orders_take_from_the_stock_once_and_give_back(shop: WooCommerce) -> Non
 
 
 def test_refunds_are_bounded(shop: WooCommerce) -> None:
-    made = order(shop, (1, 3), (2, 2), payment_method="cod", **PAID)
+    whole = order(shop, (1, 3), (2, 2), payment_method="cod", **PAID)
     give = shop.refunds.woo_orders_refunds_create
     refused("cannot pay back", lambda: give(1, amount="1.00", refundPayment=True))
     for amount in ("39.01", "0", None):
@@ -128,7 +133,7 @@ def test_refunds_are_bounded(shop: WooCommerce) -> None:
     refused("more than what is left to refund of line 1", lambda: give(1, lineItems=[{"id": 1, "quantity": 2}], amount="1"))
     assert shop.orders.woo_orders_get(1)["refunds"] == [{"id": 1, "reason": "broken", "total": "-20.00"}]
     give(1, amount="19.00")
-    assert (shop.orders.woo_orders_get(1)["status"], shop.orders.woo_orders_get(1)["total"]) == ("refunded", made["total"])
+    assert (shop.orders.woo_orders_get(1)["status"], shop.orders.woo_orders_get(1)["total"]) == ("refunded", whole["total"])
     refused("can be refunded", lambda: give(1, amount="0.01"))
     order(shop, (1, 1), payment_method="paypal", **PAID)
     assert give(2, amount="1", refundPayment=True)["refunded_payment"] is True
@@ -191,9 +196,9 @@ def test_orders_that_cannot_be(shop: WooCommerce) -> None:
         refused(why, lambda data=data: shop.orders.woo_orders_create(data))
     assert shop.orders.all() == []
     assert shop.orders.woo_orders_create({"line_items": [{"sku": "T1"}]})["total"] == "15.00"
-    made = shop.orders.woo_orders_create({"line_items": [{"product_id": 1, "quantity": 2, "total": "12.50"}]})
-    assert (made["total"], made["discount_total"]) == ("12.50", "7.50")
-    assert shop.orders.woo_orders_update(2, made)["total"] == "12.50", "a price by hand stays when the order is sent back"
+    second = shop.orders.woo_orders_create({"line_items": [{"product_id": 1, "quantity": 2, "total": "12.50"}]})
+    assert (second["total"], second["discount_total"]) == ("12.50", "7.50")
+    assert shop.orders.woo_orders_update(2, second)["total"] == "12.50", "a price by hand stays when the order is sent back"
     refused("the product of a line stays", lambda: shop.orders.woo_orders_update(1, {"line_items": [{"id": 1, "product_id": 2}]}))
     shop.products.woo_products_delete(3, force=True)
     assert shop.orders.woo_orders_get(1)["line_items"][0]["product_id"] == 0
@@ -305,7 +310,7 @@ def test_whatever_is_done_sums_and_stock_are_right(seed: int) -> None:
         shop.taxes.woo_tax_rates_create(country="DE", rate="19.5")
         shop.taxes.woo_tax_rates_create(country="", rate="3", priority=2, compound=True)
         shop.coupons.add("c", "12.5", discount_type="percent")
-        held: dict[int, dict[int, int]] = {}  # the model: what each order holds of each product
+        booked: dict[int, dict[int, int]] = {}  # the model: what each order holds of each product
         for _ in range(25):
             try:
                 legal_call(shop, rng)
@@ -313,15 +318,15 @@ def test_whatever_is_done_sums_and_stock_are_right(seed: int) -> None:
                 assert str(error).startswith(("invalid argument", "conflict"))  # noqa: PT017
             for row in shop.orders.all():
                 if row["status"] in ("processing", "completed", "on-hold") or (
-                    row["id"] in held and row["status"] not in ("pending", "cancelled")
+                    row["id"] in booked and row["status"] not in ("pending", "cancelled")
                 ):
                     sold: dict[int, int] = {}
                     for line in row["line_items"]:
                         sold[line["product_id"]] = sold.get(line["product_id"], 0) + line["quantity"]
-                    held[row["id"]] = sold
+                    booked[row["id"]] = sold
                 elif row["status"] in ("pending", "cancelled"):
-                    held.pop(row["id"], None)
-            assert stock(shop) == [50 - sum(sold.get(product, 0) for sold in held.values()) for product in (1, 2, 3)]
+                    booked.pop(row["id"], None)
+            assert stock(shop) == [50 - sum(sold.get(product, 0) for sold in booked.values()) for product in (1, 2, 3)]
             check_laws(shop)
         shops.append(json.dumps([shop.orders.all(), shop.products.all(), shop.coupons.all()]))
     assert shops[0] == shops[1]

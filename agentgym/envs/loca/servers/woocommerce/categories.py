@@ -39,23 +39,23 @@ class Categories:
 
     # -- for other parts -----------------------------------------------------------------------
 
-    def find_or_add(self, table: str, term: int | str, known: dict[str, int]) -> int:
+    def find_or_add(self, table: str, term: int | str, ids: dict[str, int]) -> int:
         """Return the id of a term that is given by name or id; a name that is new is added.
 
         Args:
             table: `categories` or `tags`.
             term: Name or id.
-            known: Ids of the terms of this table by name; a new one is added here too.
+            ids: Ids of the terms of this table by name; a new one is added here too.
         """
         if isinstance(term, int):
             return term
-        if term not in known:
+        if term not in ids:
             slug = slug_of(term, self._shop.column_values(table, "slug"))
             fields: Row = {"name": term, "slug": slug, "description": ""}
             if table == "categories":
                 fields |= {"parent": 0, "display": "default", "menu_order": 0}
-            known[term] = self._shop.store.insert(table, **fields)
-        return known[term]
+            ids[term] = self._shop.store.insert(table, **fields)
+        return ids[term]
 
     def assign(self, product_id: int, data: Row, kind: str) -> None:
         """Put a product into the categories and tags that are given; a variation has none.

@@ -48,5 +48,5 @@ class OrderNotes:
             store.get("orders", orderId)
             new_id = self.add(orderId, note, customer_note=customerNote, author="admin")
         row = store.get("notes", new_id)
-        shown = {name: row[name] for name in ("id", "author", "note", "customer_note")}
-        return {**shown, **self._shop.show_dates(row, "date_created")}
+        fields = {name: row[name] for name in ("id", "author", "note", "customer_note")}
+        return {**fields, **self._shop.show_dates(row, "date_created")}

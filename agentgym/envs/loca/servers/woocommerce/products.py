@@ -137,13 +137,13 @@ class Products:
             ToolError: A value is wrong, or a SKU is taken.
         """
         store, products = self._shop.store, []
-        known = {table: {row["name"]: row["id"] for row in store.find(table)} for table in TERMS}
+        ids = {table: {row["name"]: row["id"] for row in store.find(table)} for table in TERMS}
         with store.change():
             for given in records:
                 record = dict(given)
                 for table in TERMS.keys() & record.keys():
                     record[table] = [
-                        {"id": self._categories.find_or_add(table, term, known[table])}
+                        {"id": self._categories.find_or_add(table, term, ids[table])}
                         for term in record[table]
                     ]
                 if isinstance(record.get("meta_data"), Mapping):

@@ -212,11 +212,11 @@ def _show_gateway(row: Row) -> Row:
 
 def show_settings(settings: Row) -> Row:
     """Return settings of a gateway or a way of shipping as the API shows them."""
-    shown = {}
+    fields = {}
     for name, value in settings.items():
         label = name.replace("_", " ").capitalize()
-        shown[name] = {"id": name, "label": label, "type": "text", "value": value}
-    return shown
+        fields[name] = {"id": name, "label": label, "type": "text", "value": value}
+    return fields
 
 
 def merge_settings(settings: Row, changes: Row) -> Row:
