@@ -75,17 +75,16 @@ class Quizzes:
         question_count: int = 0,
         **extra: Any,
     ) -> int:
-        """Add a quiz; the id. `extra` are fields that it shows besides.
+        """Add a quiz; the id. The time limit is in minutes, and -1 attempts are unlimited.
 
-        Its count and points are those given until it gets questions. The time limit is in minutes; -1 attempts are unlimited.
+        Count and points are those given until it gets questions; `extra` are fields it shows besides.
         """
-        fields = _quiz_fields(
-            title, description, quiz_type, time_limit, due_at, allowed_attempts, scoring_policy,
-            access_code,
-        )  # fmt: skip
         return self._records.add(
             "quizzes",
-            **fields,
+            **_quiz_fields(
+                title, description, quiz_type, time_limit, due_at, allowed_attempts,
+                scoring_policy, access_code,
+            ),
             course_id=course_id,
             published=published,
             shuffle_answers=shuffle_answers,
@@ -95,7 +94,7 @@ class Quizzes:
             question_count=question_count,
             points_possible=points("points_possible", points_possible),
             extra=extra,
-        )
+        )  # fmt: skip
 
     def add_question(
         self,
