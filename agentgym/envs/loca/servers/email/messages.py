@@ -31,7 +31,9 @@ MAX_NAME = 200
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
-_ENTRY = re.compile(rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({_ADDRESS.pattern})>|({_ADDRESS.pattern}))\s*(?:,\s*|\Z)')
+_ENTRY = re.compile(
+    rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({_ADDRESS.pattern})>|({_ADDRESS.pattern}))\s*(?:,\s*|\Z)'
+)
 """An entry of an address list. The library reads such lists recursively and in quadratic time, this in linear time."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
@@ -88,12 +90,18 @@ class Mail:
     @property
     def text(self) -> str:
         """The text; that of the HTML where there is no other."""
-        return self.body or _plain(self.html or "")
+        return self.body or _html_to_text(self.html or "")
 
     @property
     def recipients(self) -> list[str]:
         """The addresses in to, cc and bcc in small letters, none twice."""
-        return list(dict.fromkeys(address.lower() for part in (self.to, self.cc, self.bcc) for _, address in addresses(part)))
+        return list(
+            dict.fromkeys(
+                address.lower()
+                for part in (self.to, self.cc, self.bcc)
+                for _, address in addresses(part)
+            )
+        )
 
 
 def addresses(text: str) -> list[tuple[str, str]]:
@@ -108,23 +116,33 @@ def addresses(text: str) -> list[tuple[str, str]]:
     while place < len(rest):
         entry = _ENTRY.match(rest, place)
         if odd or entry is None or entry.end() - place > MAX_NAME + _MAX_ADDRESS:
-            raise ToolError(f"invalid argument: {echo(text)} is no list of e-mail addresses; write a@x.org, Ada <b@y.org>")
-        name = (entry[2] or "").strip() if entry[1] is None else re.sub(r"\\(.)", r"\1", entry[1]).strip()
+            raise ToolError(
+                f"invalid argument: {echo(text)} is no list of e-mail addresses; write a@x.org, Ada <b@y.org>"
+            )
+        name = (
+            (entry[2] or "").strip()
+            if entry[1] is None
+            else re.sub(r"\\(.)", r"\1", entry[1]).strip()
+        )
         address = entry[3] or entry[4]
         found.setdefault(address.casefold(), (name, address))
         place = entry.end()
     return list(found.values())
 
 
-def spell(name: str, address: str) -> str:
+def format_address(name: str, address: str) -> str:
     """An entry of an address list, its name as it is read rather than as ASCII."""
     if not name:
         return address
-    quoted = name if re.fullmatch(r"[\w !#$%&'*+/=?^`{|}~-]+", name) else '"{}"'.format(re.sub(r'(["\\])', r"\\\1", name))
+    quoted = (
+        name
+        if re.fullmatch(r"[\w !#$%&'*+/=?^`{|}~-]+", name)
+        else '"{}"'.format(re.sub(r'(["\\])', r"\\\1", name))
+    )
     return f"{quoted} <{address}>"
 
 
-def checked(mail: Mail) -> Mail:
+def normalize(mail: Mail) -> Mail:
     """A mail in the form that it is kept in.
 
     Raises:
@@ -134,22 +152,29 @@ def checked(mail: Mail) -> Mail:
     if len(senders) != 1:
         raise ToolError(f"invalid argument: a mail has one sender, got {echo(mail.sender)}")
     if _CONTROL.search(mail.subject) or len(mail.subject) > MAX_SUBJECT:
-        raise ToolError(f"invalid argument: a subject is one line of at most {MAX_SUBJECT} characters, got {echo(mail.subject)}")
-    if len(mail.attachments) > MAX_ATTACHMENTS or sum(map(len, mail.attachments.values())) > MAX_ATTACHMENTS_BYTES:
+        raise ToolError(
+            f"invalid argument: a subject is one line of at most {MAX_SUBJECT} characters, got {echo(mail.subject)}"
+        )
+    if (
+        len(mail.attachments) > MAX_ATTACHMENTS
+        or sum(map(len, mail.attachments.values())) > MAX_ATTACHMENTS_BYTES
+    ):
         raise ToolError(
             f"limit exceeded: a mail has at most {MAX_ATTACHMENTS} attachments of {MAX_ATTACHMENTS_BYTES} bytes together"
         )
     if mail.date.tzinfo is None or not 1900 <= mail.date.year <= 9998:
-        raise ToolError(f"invalid argument: the date of a mail has a time zone and a year from 1900 to 9998, got {mail.date}")
+        raise ToolError(
+            f"invalid argument: the date of a mail has a time zone and a year from 1900 to 9998, got {mail.date}"
+        )
     references = _MESSAGE_ID.findall(mail.references)
     if len(references) > _MAX_REFERENCES:
         references = [references[0], *references[1 - _MAX_REFERENCES :]]
     return replace(
         mail,
-        sender=spell(*senders[0]),
-        to=_spell_all(mail.to),
-        cc=_spell_all(mail.cc),
-        bcc=_spell_all(mail.bcc),
+        sender=format_address(*senders[0]),
+        to=_format_all(mail.to),
+        cc=_format_all(mail.cc),
+        bcc=_format_all(mail.bcc),
         subject=mail.subject.strip(),
         body=_lines(mail.body),
         html=None if mail.html is None else _lines(mail.html),
@@ -169,7 +194,11 @@ def render(mail: Mail) -> bytes:
     seed = f"{mail.message_id}\n{mail.body}\n{mail.html}"
     root: Any = texts[0] if len(texts) == 1 else _multipart("alternative", texts, seed)
     if mail.attachments:
-        root = _multipart("mixed", [root, *(_attachment(name, data) for name, data in mail.attachments.items())], seed)
+        root = _multipart(
+            "mixed",
+            [root, *(_attachment(name, data) for name, data in mail.attachments.items())],
+            seed,
+        )
     del root["MIME-Version"]
     for name, value in _headers(mail).items():
         if value or name == "Subject":
@@ -193,7 +222,9 @@ def parse(data: bytes, fallback: Mail) -> Mail:
     try:
         return _read(message_from_bytes(data), fallback)
     except RecursionError:
-        raise ToolError("invalid argument: the parts of the message are nested too deeply") from None
+        raise ToolError(
+            "invalid argument: the parts of the message are nested too deeply"
+        ) from None
 
 
 def _read(message: Message, fallback: Mail) -> Mail:
@@ -205,11 +236,15 @@ def _read(message: Message, fallback: Mail) -> Mail:
             continue
         payload, kind = part.get_payload(decode=True), part.get_content_type()
         content = payload if isinstance(payload, bytes) else b""
-        if part.get_filename() or part.get_content_disposition() == "attachment" or kind not in ("text/plain", "text/html"):
+        if (
+            part.get_filename()
+            or part.get_content_disposition() == "attachment"
+            or kind not in ("text/plain", "text/html")
+        ):
             files[_free_name(files, _readable(part.get_filename() or "attachment"))] = content
         else:
             texts.setdefault(kind, _decode(content, part.get_content_charset("utf-8")))
-    return checked(
+    return normalize(
         replace(
             fallback,
             sender=next(_people(message["From"]), fallback.sender),
@@ -236,13 +271,13 @@ def file_name(name: str) -> str:
     return plain if plain.strip(".") else "attachment"
 
 
-def moment(date: datetime) -> str:
+def iso_date(date: datetime) -> str:
     """A date as it is shown: ISO 8601 with its own offset."""
     return date.isoformat().replace("+00:00", "Z")
 
 
-def _spell_all(text: str) -> str:
-    return ", ".join(spell(*entry) for entry in addresses(text))
+def _format_all(text: str) -> str:
+    return ", ".join(format_address(*entry) for entry in addresses(text))
 
 
 def _lines(text: str) -> str:
@@ -250,7 +285,7 @@ def _lines(text: str) -> str:
     return re.sub("[\0\ud800-\udfff]", "\ufffd", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _plain(html: str) -> str:
+def _html_to_text(html: str) -> str:
     """The text of HTML. No pattern here can run over more than one tag, so their time is linear."""
     text = re.sub(r"(?i)<(style|script|title)\b[^<>]*>[^<]*</\1\s*>", "", html)
     text = re.sub(r"(?i)<(?:br|/p|/div|/li|/tr|/h[1-6])\b[^<>]*>", "\n", text)
@@ -289,7 +324,9 @@ def _headers(mail: Mail) -> dict[str, str | Header]:
         "To": _encoded(mail.to),
         "Cc": _encoded(mail.cc),
         "Bcc": _encoded(mail.bcc),
-        "Subject": subject if subject.isascii() and _ENCODED not in subject else Header(subject, "utf-8", header_name="Subject"),
+        "Subject": subject
+        if subject.isascii() and _ENCODED not in subject
+        else Header(subject, "utf-8", header_name="Subject"),
         "In-Reply-To": mail.in_reply_to,
         "References": mail.references,
     }
@@ -298,7 +335,9 @@ def _headers(mail: Mail) -> dict[str, str | Header]:
 def _encoded(entries: str) -> str:
     """An address list in ASCII."""
     return ", ".join(
-        f"{_UTF8.header_encode(name)} <{address}>" if _ENCODED in name else formataddr((name, address))
+        f"{_UTF8.header_encode(name)} <{address}>"
+        if _ENCODED in name
+        else formataddr((name, address))
         for name, address in addresses(entries)
     )
 
@@ -306,7 +345,8 @@ def _encoded(entries: str) -> str:
 def _text(text: str, kind: str) -> Message:
     """A part of text: as it is where that is a legal message, in base64 otherwise."""
     plain = text.isascii() and all(
-        len(line) < MAX_SUBJECT and not _CONTROL.search(line.replace("\t", "")) for line in text.split("\n")
+        len(line) < MAX_SUBJECT and not _CONTROL.search(line.replace("\t", ""))
+        for line in text.split("\n")
     )
     return MIMEText(text, kind, "us-ascii" if plain else "utf-8")
 
@@ -315,7 +355,11 @@ def _attachment(name: str, data: bytes) -> Message:
     part = MIMEApplication(data)
     del part["MIME-Version"]
     part.set_type(content_type(name))
-    part.add_header("Content-Disposition", "attachment", filename=name if name.isascii() else ("utf-8", "", name))
+    part.add_header(
+        "Content-Disposition",
+        "attachment",
+        filename=name if name.isascii() else ("utf-8", "", name),
+    )
     return part
 
 
@@ -351,7 +395,7 @@ def _people(header: str | None) -> Iterator[str]:
     except ToolError:
         entries = [("", found[0]) for found in _ADDRESS.finditer(text[:1_000])]
     for name, address in entries:
-        yield spell(_readable(name)[:MAX_NAME].strip(), address)
+        yield format_address(_readable(name)[:MAX_NAME].strip(), address)
 
 
 def _decode(content: bytes, charset: str) -> str:
