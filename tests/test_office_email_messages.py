@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentgym.envs.loca.servers.email.exports import read_mbox, write_mbox
-from agentgym.envs.loca.servers.email.messages import Mail, format_address, normalize, parse, render
+from agentgym.envs.loca.servers.email.messages import Mail, format_address, normalize
+from agentgym.envs.loca.servers.email.rfc5322 import parse, render
 from tests.test_office_email import ADA, BOB, CYD, DAY, call, office, refused
 from tests.test_office_laws import run
 

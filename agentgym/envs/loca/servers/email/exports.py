@@ -14,14 +14,8 @@ from pydantic import AwareDatetime, Base64Bytes, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.email.mailboxes import Mailboxes
-from agentgym.envs.loca.servers.email.messages import (
-    Mail,
-    addresses,
-    format_address,
-    iso_date,
-    parse,
-    render,
-)
+from agentgym.envs.loca.servers.email.messages import Mail, addresses, format_address, iso_date
+from agentgym.envs.loca.servers.email.rfc5322 import parse, render
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, tool
 
@@ -163,7 +157,8 @@ def write_mbox(mails: Sequence[Mail]) -> bytes:
     """Return mails as an mbox file (RFC 4155), in which lines that begin with From are quoted."""
     parts = []
     for mail in mails:
-        head = f"From {addresses(mail.sender)[0][1]} {mail.date.astimezone(UTC):%a %b %d %H:%M:%S %Y}\n"
+        date = f"{mail.date.astimezone(UTC):%a %b %d %H:%M:%S %Y}"
+        head = f"From {addresses(mail.sender)[0][1]} {date}\n"
         message = re.sub(rb"(?m)^(>*From )", rb">\1", render(mail).replace(b"\r\n", b"\n"))
         parts.append(head.encode() + message + b"\n\n")
     return b"".join(parts)
@@ -185,7 +180,8 @@ def read_mbox(data: bytes, blank: Mail) -> list[Mail]:
 def _check_count(count: int) -> None:
     if count > MAX_IMPORTED:
         raise ToolError(
-            f"limit exceeded: a file of emails holds at most {MAX_IMPORTED}, got {count}; import them in parts"
+            f"limit exceeded: a file of emails holds at most {MAX_IMPORTED}, got {count}; "
+            "import them in parts"
         )
 
 

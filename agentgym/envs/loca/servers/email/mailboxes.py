@@ -18,7 +18,7 @@ SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")
 """The folders that every mailbox has, in the order of listings."""
 
 MAX_RECIPIENTS = 500
-"""Recipients of a mail, as many as large providers allow."""
+"""Recipients of a mail, as many as Gmail allows."""
 
 MAX_FOLDERS = 200
 """Folders of a mailbox: so few that all of them can be listed in one tool result."""
@@ -155,10 +155,11 @@ class Mailboxes:
     def places(self, mail: Mail, author: int | None) -> list[tuple[int, str]]:
         """Return the folders that a mail comes into, each with its user.
 
-        They are the Sent folder of the author and the INBOX of each recipient who has a mailbox here.
+        They are the Sent folder of the author and the INBOX of each recipient with a mailbox here.
 
         Raises:
-            ToolError: An address of a domain that has mailboxes here has none, or there are too many.
+            ToolError: An address of a domain that has mailboxes here has none, or there are too
+                many recipients.
         """
         places = [] if author is None else [(author, "Sent")]
         recipients = mail.recipients

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from agentgym.envs.loca.servers.email.mailboxes import Mailboxes
-from agentgym.envs.loca.servers.email.messages import content_type, headers_of
+from agentgym.envs.loca.servers.email.rfc5322 import content_type, headers_of
 from agentgym.envs.loca.servers.server import page_of
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
@@ -103,7 +103,7 @@ class Reading:
         return {"filename": attachment_filename, "size": len(data), "path": path}
 
     def _search(self, query: str, folder: str) -> list[int]:
-        """Return the ids of the mails in a folder that contain all terms of a query, newest first."""
+        """Return the ids of the mails in a folder that match a query, newest first."""
         terms = [
             (field.lower(), (phrase or word).casefold())
             for field, phrase, word in _TERM.findall(query)

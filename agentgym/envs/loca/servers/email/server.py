@@ -1,4 +1,4 @@
-"""The mail server: mailboxes, as the users who are logged in see them and as a task fills and reads them."""
+"""The mail server: its users and their mailboxes, which a task fills and reads."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ class Email(Server):
                     )
                 if not re.fullmatch(rf"[^\x00-\x1f\x7f]{{0,{MAX_NAME}}}", name):
                     raise ToolError(
-                        f"invalid argument: name must be one line of at most {MAX_NAME} characters, "
-                        f"got {echo(name)}"
+                        "invalid argument: name must be one line of at most "
+                        f"{MAX_NAME} characters, got {echo(name)}"
                     )
                 if self._mailboxes.user_id(email) is not None:
                     raise ToolError(f"conflict: there is a user {echo(email)} already")
@@ -148,7 +148,7 @@ class Email(Server):
         return [self._mailboxes.to_mail(row) for row in self.store.rows(sql, author, author)]
 
     def users(self) -> list[Row]:
-        """Return all users with `email`, `name` and `password`, in the order in which they were added."""
+        """Return all users with `email`, `name` and `password`, in the order of their creation."""
         return self.store.rows("SELECT email, name, password FROM users ORDER BY id")
 
     def folders(self, user: str) -> list[str]:

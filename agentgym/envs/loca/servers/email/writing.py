@@ -170,7 +170,7 @@ class Writing:
         return Mail(sender, to or "", subject, body, now, html or None, cc or "", bcc or "")
 
     def _read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """Return the files of the workspace at some paths, by the names that they have as attachments.
+        """Return files of the workspace by the names that they have as attachments.
 
         Raises:
             ToolError: One is missing, or two have the same name.
