@@ -48,11 +48,11 @@ _SUBMISSION_TYPES = (
 _NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")
 """A grade in digits; twelve of them are more than the most points have, and none is an exponent."""
 
+_GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
+"""The fields of a submission that a grade sets; without a grade all of them are None."""
+
 _NO_SUBMISSION: Row = {
-    **dict.fromkeys(
-        ("submission_type", "body", "url", "submitted_at")
-        + ("score", "grade", "grader_id", "graded_at", "graded_attempt")
-    ),
+    **dict.fromkeys(("submission_type", "body", "url", "submitted_at", *_GRADING)),
     "file_ids": [],
     "attempt": 0,
 }
@@ -256,9 +256,7 @@ class Assignments:
         text = line("comment", comment, MAX_TEXT)
         with self._records.store.change():
             submission, now = self._get_or_add(assignment_id, user_id), self._records.tick()
-            grading: Row = dict.fromkeys(
-                ("score", "grade", "grader_id", "graded_at", "graded_attempt")
-            )
+            grading: Row = dict.fromkeys(_GRADING)
             if score is not None:
                 grading = {"score": score, "grade": _grade_text(score), "grader_id": me}
                 grading |= {"graded_at": now, "graded_attempt": submission["attempt"]}
@@ -313,8 +311,8 @@ class Assignments:
         existing = self._records.store.find("submissions", **key)
         if existing:
             return existing[0]
-        id = self._records.add("submissions", **key, attempt=0, file_ids=[])
-        return self._records.store.get("submissions", id)
+        new_id = self._records.add("submissions", **key, attempt=0, file_ids=[])
+        return self._records.store.get("submissions", new_id)
 
     def _content(
         self,

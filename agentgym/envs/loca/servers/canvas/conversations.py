@@ -71,12 +71,14 @@ class Conversations:
         with self._records.store.change():
             now = self._records.tick()
             for user in users:
-                id = add("conversations", subject=title, created_at=now)
+                new_id = add("conversations", subject=title, created_at=now)
                 for member, state in ((me, "read"), (user, "unread")):
-                    add("participants", conversation_id=id, user_id=member, workflow_state=state)
-                add("messages", conversation_id=id, author_id=me, body=body, created_at=now)
-                ids.append(id)
-        return [self._show_conversation(id) for id in ids]
+                    add(
+                        "participants", conversation_id=new_id, user_id=member, workflow_state=state
+                    )
+                add("messages", conversation_id=new_id, author_id=me, body=body, created_at=now)
+                ids.append(new_id)
+        return [self._show_conversation(new_id) for new_id in ids]
 
     def _recipients(self, recipients: list[str]) -> list[int]:
         """Return the ids of the users that recipients mean, each once.

@@ -20,7 +20,7 @@ MAX_ATTACHMENTS = 100
 """Attachments of a mail; a message of thousands of parts would take long to parse."""
 
 MAX_NAME = 200
-"""Characters of a person's or a file's name; bytes of the latter, of which file systems take 255."""
+"""Characters of a person's or a file's name, and bytes of the latter: file systems take 255."""
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
@@ -40,7 +40,6 @@ _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 
 _MAX_REFERENCES = 20
 """Message-IDs in References; RFC 5537, section 3.4.4, keeps the first and the last ones of more."""
-
 
 _MAX_ADDRESS = 254
 """Characters of an address; RFC 5321, section 4.5.3.1.3, allows no longer path."""
@@ -164,9 +163,6 @@ def normalize(mail: Mail) -> Mail:
             "invalid argument: the date of a mail has a time zone and a year from 1900 to 9998, "
             f"got {mail.date}"
         )
-    references = _MESSAGE_ID.findall(mail.references)
-    if len(references) > _MAX_REFERENCES:
-        references = [references[0], *references[1 - _MAX_REFERENCES :]]
     return replace(
         mail,
         sender=format_address(*senders[0]),
@@ -180,7 +176,7 @@ def normalize(mail: Mail) -> Mail:
         attachments=_with_free_names(mail.attachments),
         message_id="".join(_MESSAGE_ID.findall(mail.message_id)[:1]),
         in_reply_to="".join(_MESSAGE_ID.findall(mail.in_reply_to)[:1]),
-        references=" ".join(references),
+        references=_trim_references(mail.references),
     )
 
 
@@ -195,6 +191,14 @@ def file_name(name: str) -> str:
 def iso_date(date: datetime) -> str:
     """Return a date as it is shown: ISO 8601 with its own offset."""
     return date.isoformat().replace("+00:00", "Z")
+
+
+def _trim_references(references: str) -> str:
+    """Return the Message-IDs of a thread without the middle of a long one."""
+    ids = _MESSAGE_ID.findall(references)
+    if len(ids) > _MAX_REFERENCES:
+        ids = [ids[0], *ids[1 - _MAX_REFERENCES :]]
+    return " ".join(ids)
 
 
 def _format_all(text: str) -> str:
