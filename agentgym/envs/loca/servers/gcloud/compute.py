@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, REGIONS, ZONES, check_name, check_one_of, check_range
 from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, REGIONS, ZONES, check_name, check_one_of, check_range
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
@@ -29,15 +29,22 @@ _SHARED = r"f1-micro|g1-small|e2-(?:micro|small|medium)"
 _SIZED = r"(?:c2|c3|c4|e2|n1|n2|n2d|n4|t2d)-(?:standard|highmem|highcpu)-(?:1|2|4|8|16|32|48|64|80|96)"
 
 
-class Compute(Server):
-    """Virtual machines of one project; every zone has the same machine types."""
+class Compute:
+    """Virtual machines of one project; every zone has the same machine types.
+
+    Args:
+        server: The server that this is a part of.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
 
     @tool
     def compute_list_instances(self, zone: str = "") -> Row:
         """List the instances of a zone, or of all zones."""
         if zone:
             _region(zone)
-        rows = self.store.find("instances", order="zone, name, id", **({"zone": zone} if zone else {}))
+        rows = self._server.store.find("instances", order="zone, name, id", **({"zone": zone} if zone else {}))
         return {
             "kind": "compute#instanceList",
             "items": [self._show_instance(row) for row in rows if self._status_of(row) != _GONE],
@@ -54,12 +61,12 @@ class Compute(Server):
         """
         self._check_new(instance_name, zone, machine_type)
         if (
-            self.store.value("SELECT count(*) FROM instances WHERE status <> ? OR until > ?", _GONE, self._present())
+            self._server.store.value("SELECT count(*) FROM instances WHERE status <> ? OR until > ?", _GONE, self._present())
             >= MAX_INSTANCES
         ):
             raise ToolError(f"limit exceeded: a project has at most {MAX_INSTANCES} instances")
-        when = self.context.clock.tick()
-        with self.store.change():
+        when = self._server.context.clock.tick()
+        with self._server.store.change():
             row = self._new_instance(instance_name, zone, machine_type, when)
             return self._operate(row, "insert", "STAGING", "RUNNING", when)
 
@@ -91,7 +98,7 @@ class Compute(Server):
         """Get state, machine type and addresses of an instance. While an operation on it is under way, looking takes a second."""
         row = self._instance(instance_name, zone)
         if row["until"] > self._present():
-            self.context.clock.tick()
+            self._server.context.clock.tick()
         return self._show_instance(row)
 
     @tool
@@ -109,13 +116,13 @@ class Compute(Server):
             timeout_minutes: The most minutes to wait, at most 60.
         """
         check_range("timeout_minutes", timeout_minutes, 1, 60)
-        found = self.store.find("operations", name=operation_name, zone=zone)
+        found = self._server.store.find("operations", name=operation_name, zone=zone)
         if not found:
             raise ToolError(f"not found: there is no operation {echo(operation_name)} in zone {echo(zone)}")
         for _ in range(60 * timeout_minutes):
             if found[0]["until"] <= self._present():
                 break
-            self.context.clock.tick()
+            self._server.context.clock.tick()
         return self._show_operation(found[0])
 
     # For authors of tasks.
@@ -125,19 +132,21 @@ class Compute(Server):
     ) -> None:
         """Make an instance that is there from the beginning: RUNNING or TERMINATED."""
         self._check_new(name, zone, machine_type)
-        row = self._new_instance(name, zone, machine_type, created or self.context.clock.now())
+        row = self._new_instance(name, zone, machine_type, created or self._server.context.clock.now())
         state = check_one_of("status", status, ("RUNNING", "TERMINATED"))
-        self.store.update("instances", row["id"], status=state, meanwhile=state)
+        self._server.store.update("instances", row["id"], status=state, meanwhile=state)
 
     def instances(self) -> dict[tuple[str, str], str]:
         """The status of each instance, by (zone, name)."""
-        shown = [(row["zone"], row["name"], self._status_of(row)) for row in self.store.find("instances", order="zone, name, id")]
+        shown = [
+            (row["zone"], row["name"], self._status_of(row)) for row in self._server.store.find("instances", order="zone, name, id")
+        ]
         return {(zone, name): status for zone, name, status in shown if status != _GONE}
 
     # Shared by the tools.
 
     def _present(self) -> str:
-        return iso(self.context.clock.now())
+        return iso(self._server.context.clock.now())
 
     def _status_of(self, row: Row) -> str:
         return str(row["meanwhile"] if row["until"] > self._present() else row["status"])
@@ -147,17 +156,20 @@ class Compute(Server):
         check_name("instance", name, r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?", rule)
         _region(zone)
         check_name("machine type", machine_type, f"{_SHARED}|{_SIZED}", "one is e2-micro, another n2-standard-4")
-        if any(self._status_of(row) != _GONE for row in self.store.find("instances", name=name, zone=zone)):
+        if any(self._status_of(row) != _GONE for row in self._server.store.find("instances", name=name, zone=zone)):
             raise ToolError(f"conflict: there is an instance {echo(name)} in {zone} already")
 
     def _new_instance(self, name: str, zone: str, machine_type: str, when: datetime) -> Row:
-        made = self.store.insert("instances", name=name, zone=zone, machine_type=machine_type, created=iso(when), started=iso(when),
-                                 nat_ip=self._address(), status="RUNNING", meanwhile="RUNNING", until="")  # fmt: skip
-        return self.store.get("instances", made)
+        store, at = self._server.store, iso(when)
+        record = {
+            "name": name, "zone": zone, "machine_type": machine_type, "created": at, "started": at, "nat_ip": self._address(),
+            "status": "RUNNING", "meanwhile": "RUNNING", "until": "",
+        }  # fmt: skip
+        return store.get("instances", store.insert("instances", **record))
 
     def _instance(self, name: str, zone: str) -> Row:
         _region(zone)
-        for row in self.store.find("instances", name=name, zone=zone):
+        for row in self._server.store.find("instances", name=name, zone=zone):
             if self._status_of(row) != _GONE:
                 return row
         raise ToolError(f"not found: there is no instance {echo(name)} in zone {zone}")
@@ -171,20 +183,20 @@ class Compute(Server):
 
     def _operate(self, row: Row, kind: str, meanwhile: str, status: str, when: datetime | None = None) -> Row:
         """Begin an operation on an instance. Starting what runs and stopping what is stopped does nothing, and is no error."""
-        when = when or self.context.clock.tick()
+        when = when or self._server.context.clock.tick()
         idle = kind in ("start", "stop") and row["status"] == status
         until = iso(when + timedelta(seconds=1 if idle else SECONDS[kind]))
         changes: Row = {"start": {"started": iso(when), "nat_ip": self._address()}, "stop": {"stopped": until}}.get(kind, {})
-        with self.store.change():
+        with self._server.store.change():
             if not idle:
-                self.store.update("instances", row["id"], status=status, meanwhile=meanwhile, until=until, **changes)
-            name = f"operation-{self.context.new_id('operation')}"
+                self._server.store.update("instances", row["id"], status=status, meanwhile=meanwhile, until=until, **changes)
+            name = f"operation-{self._server.context.new_id('operation')}"
             record = {"name": name, "zone": row["zone"], "kind": kind, "instance": row["id"], "begun": iso(when), "until": until}
-            made = self.store.insert("operations", **record)
-        return self._show_operation(self.store.get("operations", made))
+            made = self._server.store.insert("operations", **record)
+        return self._show_operation(self._server.store.get("operations", made))
 
     def _address(self) -> str:
-        digits = self.context.new_id("address", 6)
+        digits = self._server.context.new_id("address", 6)
         return ".".join(["34", *(str(int(digits[k : k + 2], 16)) for k in (0, 2, 4))])
 
     def _show_instance(self, row: Row) -> Row:
@@ -201,7 +213,7 @@ class Compute(Server):
 
     def _show_operation(self, row: Row) -> Row:
         done = row["until"] <= self._present()
-        instance = self.store.get("instances", row["instance"])["name"]
+        instance = self._server.store.get("instances", row["instance"])["name"]
         shown = {
             "kind": "compute#operation", "id": str(row["id"]), "name": row["name"], "zone": row["zone"],
             "operationType": row["kind"], "status": "DONE" if done else "RUNNING", "progress": 100 if done else 0,

@@ -22,7 +22,7 @@ _AMERICAN = re.compile(rf"([0-9]{{1,2}})/([0-9]{{1,2}})/([0-9]{{4}})(?:\s+{_TIME
 _CLOCK = re.compile(_TIME)
 
 
-def typed(value: Any) -> Any:
+def parse(value: Any) -> Any:
     """The cell that a value of a call makes, as if it was typed in; `None` for an empty one.
 
     Raises:
@@ -31,23 +31,23 @@ def typed(value: Any) -> Any:
     if isinstance(value, (dict, list)):
         raise ToolError(f"invalid argument: a cell holds a text, a number, true, false or null, got {echo(value)}")
     if not isinstance(value, str):
-        return fitting(value)
+        return validate(value)
     if len(value) > MAX_TEXT:
         raise ToolError(f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}")
     if value.startswith("'"):
         return value[1:]
     if value.startswith("=") and len(value) > 1:
         return {"f": value}
-    plain = value.strip()
-    if plain.upper() in ("TRUE", "FALSE"):
-        return plain.upper() == "TRUE"
-    if _NUMBER.fullmatch(plain):
-        number = float(plain)
-        return value if math.isinf(number) else fitting(number)
-    return _dressed(plain) or _dated(plain) or value or None
+    text = value.strip()
+    if text.upper() in ("TRUE", "FALSE"):
+        return text.upper() == "TRUE"
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        return value if math.isinf(number) else validate(number)
+    return _dressed(text) or _dated(text) or value or None
 
 
-def raw(value: Any) -> Any:
+def from_python(value: Any) -> Any:
     """The cell that a Python value makes: texts stay texts, dates and times become such."""
     if isinstance(value, datetime):
         return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
@@ -55,20 +55,20 @@ def raw(value: Any) -> Any:
         return {"v": serial(datetime(value.year, value.month, value.day)), "s": value.isoformat(), "k": "date"}
     if isinstance(value, time):
         return {"v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400, "s": value.isoformat()}
-    return fitting(value)
+    return validate(value)
 
 
-def shown(cell: Any) -> str:
+def display(cell: Any) -> str:
     """A cell without a formula as it is shown."""
     return str(cell["s"]) if isinstance(cell, dict) else text_of(cell)
 
 
-def plain(cell: Any) -> Any:
+def raw(cell: Any) -> Any:
     """A cell without a formula as a bare value; a date is the number of its day."""
     return cell["v"] if isinstance(cell, dict) else cell
 
 
-def fitting(value: Any) -> Any:
+def validate(value: Any) -> Any:
     """A value as the service keeps it: numbers with the precision of a double, whole ones without a point."""
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -86,7 +86,7 @@ def _dressed(text: str) -> Any:
         return None
     sign, _, whole, part, percent = found.groups()
     number = float(sign + whole.replace(",", "") + (part or ""))
-    return {"v": fitting(number / 100 if percent else number), "s": text}
+    return {"v": validate(number / 100 if percent else number), "s": text}
 
 
 def _dated(text: str) -> Any:

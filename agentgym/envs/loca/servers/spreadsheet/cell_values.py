@@ -1,7 +1,7 @@
 """The values of cells, as formulas work on them.
 
-A value is a number, a text, a truth value, `None` for an empty cell, a `Fault`, a `Moment` (a date as a number of days) or a
-`Grid`.
+A value is a number, a text, a truth value, `None` for an empty cell, a `CellError`, a `SerialDate` (a date as a number of
+days) or a `Grid`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ DAY_ZERO = datetime(1899, 12, 30)
 MAX_TEXT = 50_000
 
 
-class Fault(str):
+class CellError(str):
     """An error as the value of a cell, such as `#DIV/0!`."""
 
     __slots__ = ()
 
 
-class Moment(float):
+class SerialDate(float):
     """A date and time: days since 30 December 1899."""
 
     __slots__ = ()
 
 
-DIVISION, VALUE, NAME, NUMBER = Fault("#DIV/0!"), Fault("#VALUE!"), Fault("#NAME?"), Fault("#NUM!")
-NOT_AVAILABLE, NO_REFERENCE, SYNTAX = Fault("#N/A"), Fault("#REF!"), Fault("#ERROR!")
+DIVISION, VALUE, NAME, NUMBER = CellError("#DIV/0!"), CellError("#VALUE!"), CellError("#NAME?"), CellError("#NUM!")
+NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), CellError("#ERROR!")
 CYCLE = NO_REFERENCE
 """What a formula that depends on itself gives."""
 
@@ -65,7 +65,7 @@ def number(value: Any) -> Any:
     value = scalar(value)
     if value is None:
         return 0.0
-    if isinstance(value, Fault):
+    if isinstance(value, CellError):
         return value
     if isinstance(value, (bool, int, float)):
         return float(value)
@@ -78,7 +78,7 @@ def number(value: Any) -> Any:
 def text_of(value: Any) -> str:
     """A value as a cell shows it."""
     value = scalar(value)
-    if isinstance(value, Moment):
+    if isinstance(value, SerialDate):
         return _date_text(value)
     if isinstance(value, str):
         return str(value)

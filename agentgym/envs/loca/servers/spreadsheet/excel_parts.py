@@ -253,7 +253,7 @@ def told(sheet: Any, row: int, column: int) -> dict[str, Any]:
 def held(sheet: Any, row: int, column: int) -> Any:
     """What a cell holds; unlike `sheet.cell` this does not make one that is missing."""
     cell = sheet._cells.get((row, column))
-    return None if cell is None else plain(cell.value)
+    return None if cell is None else to_jsonable(cell.value)
 
 
 def validation(rule: Any, sheet: Any) -> dict[str, Any]:
@@ -283,7 +283,7 @@ def _allowed(formula: str, sheet: Any) -> list[str]:
     return [str(value) for value in found if value is not None][:1000]
 
 
-def plain(value: Any) -> Any:
+def to_jsonable(value: Any) -> Any:
     """The value of a cell as JSON has it; dates as text, formulas as they are written."""
     value = getattr(value, "text", value)
     if isinstance(value, float) and not math.isfinite(value):

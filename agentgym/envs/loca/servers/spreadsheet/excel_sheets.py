@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet import excel_parts as parts
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, parse_cell
 from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift, with_sheet
-from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet.workbooks import (
     MAX_COLUMNS,
     MAX_ROWS,
@@ -35,43 +35,56 @@ _SET = re.compile(r"\{([^{}]*)\}")
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 
 
-class Workbooks(Server):
-    """The workbooks (.xlsx) of the workspace. A file is written only when all of a call succeeded."""
+class Workbooks:
+    """The workbooks (.xlsx) of the workspace. A file is written only when all of a call succeeded.
 
-    def _open(self, path: str) -> Any:
+    Args:
+        server: The server that this is a part of.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def open(self, path: str) -> Any:
+        """Return a workbook to be changed.
+
+        Raises:
+            ToolError: There is none, or it cannot be read.
+        """
         check_path(path)
-        if not self.context.files.is_file(path):
+        if not self._server.context.files.is_file(path):
             raise ToolError(f"not found: there is no workbook {echo(path)}")
-        return open_workbook(self.context.files.read(path))
+        return open_workbook(self._server.context.files.read(path))
 
-    def _read(self, path: str, title: str) -> Any:
-        """A sheet to be looked at only: who reads the same file next gets the same one."""
+    def read_sheet(self, path: str, title: str) -> Any:
+        """Return a sheet to be looked at only: who reads the same file next gets the same one."""
         check_path(path)
-        data = self.context.files.read(path) if self.context.files.is_file(path) else b""
-        return sheet_of(_opened(data) if 0 < len(data) <= _CACHED_BYTES else self._open(path), title)
+        data = self._server.context.files.read(path) if self._server.context.files.is_file(path) else b""
+        return sheet_of(_opened(data) if 0 < len(data) <= _CACHED_BYTES else self.open(path), title)
 
-    def _save(self, path: str, book: Any, *, new: bool = False) -> None:
-        now = self.context.clock.now()
+    def save(self, path: str, book: Any, *, new: bool = False) -> None:
+        """Write a workbook; a new one says that it was made now."""
+        now = self._server.context.clock.now()
         data = save_workbook(book, now, created=now if new else None)
         check_workbook(data)
-        self.context.files.write(path, data)
+        self._server.context.files.write(path, data)
 
     @contextmanager
-    def _edit(self, path: str) -> Iterator[Any]:
-        """A workbook to be changed, which is written at the end if nothing was raised."""
-        book = self._open(path)
+    def edit(self, path: str) -> Iterator[Any]:
+        """Open a workbook to be changed, which is written at the end if nothing was raised."""
+        book = self.open(path)
         try:
             yield book
-            self._save(path, book)
+            self.save(path, book)
         except failures() as error:
             # The library names the values that it allows as a set, whose order is another in each process.
             text = _SET.sub(lambda found: ", ".join(sorted(found[1].split(", "))), str(error))
             raise ToolError(f"invalid argument: the workbook cannot hold this: {text[:300]}") from None
 
     @contextmanager
-    def _edit_sheet(self, path: str, title: str) -> Iterator[Any]:
-        """A sheet to be changed."""
-        with self._edit(path) as book:
+    def edit_sheet(self, path: str, title: str) -> Iterator[Any]:
+        """Open a workbook to change one of its sheets."""
+        with self.edit(path) as book:
             yield sheet_of(book, title)
 
 

@@ -23,9 +23,9 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     NUMBER,
     SYNTAX,
     VALUE,
-    Fault,
+    CellError,
     Grid,
-    Moment,
+    SerialDate,
     number,
     ordering,
     scalar,
@@ -123,7 +123,7 @@ class _Parser:
         if kind == "text":
             return ("value", text[1:-1].replace('""', '"'))
         if kind == "fault":
-            return ("fault", Fault(text))
+            return ("fault", CellError(text))
         if kind == "reference":
             title, rest = split_sheet(text)
             return ("reference", title, parse_area(rest))
@@ -156,7 +156,7 @@ def references(node: Node) -> Iterator[tuple[str | None, Area]]:
             yield from references(part)
 
 
-class Calculator:
+class Evaluator:
     """The values of cells with formulas, each computed once.
 
     Args:
@@ -228,7 +228,7 @@ class Calculator:
             return self._known[spot]
         cell = (self._load(spot[0]) or {}).get(spot[1], {}).get(spot[2])
         if isinstance(cell, dict):
-            return Moment(cell["v"]) if cell.get("k") == "date" else cell.get("v", CYCLE)
+            return SerialDate(cell["v"]) if cell.get("k") == "date" else cell.get("v", CYCLE)
         return cell
 
     def _cell_result(self, sheet: str, node: Node) -> Any:
@@ -247,10 +247,10 @@ class Calculator:
         if kind == "call":
             return call(node[1], [functools.partial(self._compute, sheet, part) for part in node[2]], self._now)
         operands = [scalar(self._compute(sheet, part)) for part in node[2:]]
-        faults = [operand for operand in operands if isinstance(operand, Fault)]
+        faults = [operand for operand in operands if isinstance(operand, CellError)]
         return faults[0] if faults else _operate(node[1], *operands)
 
-    def _area(self, sheet: str, area: Area) -> Grid | Fault:
+    def _area(self, sheet: str, area: Area) -> Grid | CellError:
         if (sheet, area) in self._grids:
             self._steps += len(self._grids[sheet, area].cells) // 4
             return self._grids[sheet, area]
@@ -275,13 +275,13 @@ def _operate(sign: str, *operands: Any) -> Any:
         left, right = operands
         return _COMPARE[sign](ordering(left, right), ordering(right, left))
     numbers = [number(operand) for operand in operands]
-    faults = [value for value in numbers if isinstance(value, Fault)]
+    faults = [value for value in numbers if isinstance(value, CellError)]
     if faults:
         return faults[0]
     result = _arithmetic(sign, *numbers)
-    dates = [isinstance(operand, Moment) for operand in operands]
+    dates = [isinstance(operand, SerialDate) for operand in operands]
     is_date = sign in "+-" and (dates == [True, False] or (dates == [False, True] and sign == "+")) and isinstance(result, float)
-    return Moment(result) if is_date else result
+    return SerialDate(result) if is_date else result
 
 
 def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:

@@ -21,9 +21,9 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     NOT_AVAILABLE,
     NUMBER,
     VALUE,
-    Fault,
+    CellError,
     Grid,
-    Moment,
+    SerialDate,
     number,
     ordering,
     scalar,
@@ -36,7 +36,7 @@ Part: TypeAlias = Callable[[], Any]
 
 
 class _Stop(Exception):
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: CellError) -> None:
         self.fault = fault
 
 
@@ -48,7 +48,7 @@ def call(name: str, parts: Sequence[Part], now: datetime) -> Any:
         parts: Its arguments, computed when they are needed.
         now: The time that TODAY and NOW tell.
     """
-    clock = {"TODAY": lambda: Moment(math.floor(serial(now))), "NOW": lambda: Moment(serial(now))}
+    clock = {"TODAY": lambda: SerialDate(math.floor(serial(now))), "NOW": lambda: SerialDate(serial(now))}
     try:
         if name in clock:
             return VALUE if parts else clock[name]()
@@ -58,7 +58,7 @@ def call(name: str, parts: Sequence[Part], now: datetime) -> Any:
             return NAME
         arguments = [part() for part in parts]
         for argument in arguments:
-            if isinstance(argument, Fault):
+            if isinstance(argument, CellError):
                 return argument
         return FUNCTIONS[name](*arguments)
     except _Stop as stop:
@@ -95,7 +95,7 @@ def _numbers(arguments: Sequence[Any]) -> list[float]:
 
 
 def _check(value: Any) -> Any:
-    if isinstance(value, Fault):
+    if isinstance(value, CellError):
         raise _Stop(value)
     return value
 
@@ -153,7 +153,7 @@ def _condition(wanted: Any) -> Callable[[Any], bool]:
         return lambda value: value is not None and not isinstance(value, str) and value == wanted
     sign, rest = _CONDITION.fullmatch(wanted).groups()  # type: ignore[union-attr]  # it matches anything
     as_number = number(rest) if rest.strip() else VALUE
-    if not isinstance(as_number, Fault):
+    if not isinstance(as_number, CellError):
         relation = _RELATIONS.get(sign, operator.ne if sign == "<>" else operator.eq)
         return lambda value: (
             relation(float(value), as_number) if isinstance(value, (int, float)) and not isinstance(value, bool) else sign == "<>"
@@ -184,7 +184,7 @@ def _chosen(pairs: Sequence[Any]) -> list[tuple[int, int]]:
 def _of_chosen(pairs: Sequence[Any], summed: Any) -> list[float]:
     chosen = _chosen(pairs)
     values = (summed.cells.get(spot) for spot in chosen) if isinstance(summed, Grid) else ()
-    return [float(_check(value)) for value in values if isinstance(value, (int, float, Fault)) and not isinstance(value, bool)]
+    return [float(_check(value)) for value in values if isinstance(value, (int, float, CellError)) and not isinstance(value, bool)]
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -205,10 +205,10 @@ def _ifs(parts: Sequence[Part]) -> Any:
     return NOT_AVAILABLE
 
 
-def _if_fault(*kinds: str) -> Callable[[Sequence[Part]], Any]:
+def _if_error(*kinds: str) -> Callable[[Sequence[Part]], Any]:
     def chosen(parts: Sequence[Part]) -> Any:
         value = scalar(parts[0]())
-        if isinstance(value, Fault) and (not kinds or value in kinds):
+        if isinstance(value, CellError) and (not kinds or value in kinds):
             return parts[1]() if len(parts) > 1 else ""
         return value
 
@@ -279,14 +279,14 @@ def _sum_product(*grids: Grid) -> float:
     return math.fsum(total)
 
 
-def _date(year: Any, month: Any, day: Any) -> Moment:
+def _date(year: Any, month: Any, day: Any) -> SerialDate:
     months = int(_number(year)) * 12 + int(_number(month)) - 1
-    return Moment(serial(datetime(months // 12, months % 12 + 1, 1) + timedelta(days=int(_number(day)) - 1)))
+    return SerialDate(serial(datetime(months // 12, months % 12 + 1, 1) + timedelta(days=int(_number(day)) - 1)))
 
 
 def _moment(value: Any) -> datetime:
     value = scalar(value)
-    if isinstance(value, str) and not isinstance(value, Fault):
+    if isinstance(value, str) and not isinstance(value, CellError):
         return datetime.fromisoformat(value).replace(tzinfo=None)
     return DAY_ZERO + timedelta(days=_number(value))
 
@@ -328,12 +328,12 @@ def _cut(text: Any, start: int | None, length: Any) -> str:
 _LAZY: dict[str, Callable[[Sequence[Part]], Any]] = {
     "IF": _if,
     "IFS": _ifs,
-    "IFERROR": _if_fault(),
-    "IFNA": _if_fault(NOT_AVAILABLE),
+    "IFERROR": _if_error(),
+    "IFNA": _if_error(NOT_AVAILABLE),
     "ISBLANK": _is(lambda value: value is None),
     "ISNUMBER": _is(lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)),
-    "ISTEXT": _is(lambda value: isinstance(value, str) and not isinstance(value, Fault)),
-    "ISERROR": _is(lambda value: isinstance(value, Fault)),
+    "ISTEXT": _is(lambda value: isinstance(value, str) and not isinstance(value, CellError)),
+    "ISERROR": _is(lambda value: isinstance(value, CellError)),
 }
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

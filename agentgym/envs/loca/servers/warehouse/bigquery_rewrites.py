@@ -6,32 +6,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import COMMON_MACROS, COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, NOW, Node, duck, library
 from agentgym.envs.loca.servers.warehouse.tables import quote
-
-MACROS = (
-    "div(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a / b END",
-    "modulo(a, b) AS CASE WHEN b = 0 THEN error('division by zero: MOD') ELSE a % b END",
-    "quotient(a, b) AS CASE WHEN b = 0 THEN error('division by zero: DIV') ELSE CAST(trunc(a / b) AS BIGINT) END",
-    (
-        "text(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') "
-        "WHEN typeof(a) LIKE 'DECIMAL%' "
-        "THEN regexp_replace(regexp_replace(CAST(a AS VARCHAR), '(\\.\\d*?)0+$', '\\1'), '\\.$', '') "
-        "ELSE CAST(a AS VARCHAR) END"
-    ),
-    (
-        "whole(a) AS CASE WHEN a IS NULL THEN NULL WHEN typeof(a) = 'DOUBLE' THEN CAST(round(CAST(a AS DOUBLE)) AS BIGINT) "
-        "WHEN typeof(a) = 'VARCHAR' AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), '[+-]?\\d+') "
-        "THEN error('Bad int64 value: ' || CAST(a AS VARCHAR)) ELSE CAST(a AS BIGINT) END"
-    ),
-    (
-        "try_whole(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN TRY_CAST(round(TRY_CAST(a AS DOUBLE)) AS BIGINT) "
-        "WHEN typeof(a) = 'VARCHAR' AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), '[+-]?\\d+') "
-        "THEN NULL ELSE TRY_CAST(a AS BIGINT) END"
-    ),
-    *COMMON_MACROS,
-)
-"""Functions of `lib`: division and casts as GoogleSQL defines them, by the type of the argument where that matters."""
 
 FUNCTIONS = frozenset({"error", "bit_count", "ascii", "chr", "array_reverse", "array_first", "array_last", "unicode", "cbrt"})
 """Functions that SQLGlot does not know but that DuckDB has with the same meaning."""

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from agentgym.envs.loca.servers.warehouse.macros import MACROS
 from agentgym.envs.loca.servers.warehouse.tables import (
     Column,
     Schema,
@@ -63,7 +63,7 @@ class Engine:
 
     Attributes:
         schemas: What there is of schemas.
-        tables: What there is of tables. Only `load`, `write` and `define` change it.
+        tables: What there is of tables. Only `load`, `write` and `set_schema` change it.
     """
 
     dialect: str
@@ -72,8 +72,8 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._live: duckdb.DuckDBPyConnection | None = None
-        self._held: set[TableName] = set()  # are in DuckDB
-        self._stale: set[TableName] = set()  # have other rows there than in `tables`
+        self._loaded: set[TableName] = set()  # are in DuckDB
+        self._dirty: set[TableName] = set()  # have other rows there than in `tables`
         self._merged: dict[tuple[TableName, ...], TableName] = {}
 
     def load(self, name: TableName, columns: Sequence[Column], rows: Sequence[Sequence[Any]], created: datetime) -> None:
@@ -86,10 +86,10 @@ class Engine:
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
         values = zip(*rows, strict=True) if rows else ([] for _ in columns)
         data = tuple(map(packed, values))
-        self.forget(name)
+        self.drop(name)
         self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
 
-    def fill(
+    def append_rows(
         self, name: TableName, columns: Sequence[Column], rows: Sequence[Sequence[Any]], now: datetime, replace_rows: bool = False
     ) -> None:
         """Add records to a table, or make one with them.
@@ -104,7 +104,7 @@ class Engine:
         insert = f"INSERT INTO {path(name)} SELECT {unpacked(columns)}"
         self.write([*start, insert], [name], [] if made else [name], now, schema=name[0], values=data)
         if made:
-            self.define(name, Table(tuple(columns), created=now.isoformat()))
+            self.set_schema(name, Table(tuple(columns), created=now.isoformat()))
 
     def merge(self, names: Sequence[TableName], start: int) -> TableName:
         """Have DuckDB hold several tables as one, with the names from a place on in the column `_TABLE_SUFFIX`."""
@@ -124,21 +124,21 @@ class Engine:
             self._put(self._merged[key], [Column(label, kind) for label, kind in kinds.items()], list(map(packed, values.values())))
         return self._merged[key]
 
-    def define(self, name: TableName, table: Table | None) -> None:
+    def set_schema(self, name: TableName, table: Table | None) -> None:
         """Note what DuckDB was made to hold under a name, or that it holds nothing."""
         self._merged.clear()
         if table is None:
             self.tables.pop(name, None)
-            self._held.discard(name)
-            self._stale.discard(name)
+            self._loaded.discard(name)
+            self._dirty.discard(name)
         else:
             self.tables[name] = table
-            self._held.add(name)
-            self._stale.add(name)
+            self._loaded.add(name)
+            self._dirty.add(name)
 
     def table(self, name: TableName) -> Table:
         """A table with its present rows."""
-        if name in self._stale:
+        if name in self._dirty:
             self._save(name)
         return self.tables[name]
 
@@ -207,11 +207,11 @@ class Engine:
             except BaseException:
                 live.execute("ROLLBACK")
                 raise
-        self._stale.update(targets)
+        self._dirty.update(targets)
         self._merged.clear()
         return answer
 
-    def lend(self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def add_virtual_table(self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Have DuckDB hold a table that is none of the catalogue, such as a view of the information schema."""
         data = [packed([row[k] for row in rows]) for k in range(len(columns))]
         kinds = ["BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR" for k in range(len(columns))]
@@ -242,7 +242,7 @@ class Engine:
         self._save_all()
         if self._live is not None:
             self._live.close()
-        self._live, self._held, self._merged = None, set(), {}
+        self._live, self._loaded, self._merged = None, set(), {}
 
     def __getstate__(self) -> dict[str, Any]:
         self._save_all()
@@ -260,7 +260,7 @@ class Engine:
         return Engine(self.dialect, dict(self.schemas), dict(self.tables))
 
     def _save_all(self) -> None:
-        for name in sorted(self._stale):
+        for name in sorted(self._dirty):
             self._save(name)
 
     def _save(self, name: TableName) -> None:
@@ -269,32 +269,32 @@ class Engine:
             parts = [f"to_json(list(CAST({quote(column.name)} AS VARCHAR)))::VARCHAR" for column in table.columns]
             *data, rows = self._open().execute(f"SELECT {', '.join([*parts, 'count(*)'])} FROM {path(name)}").fetchall()[0]
             self.tables[name] = replace(table, data=tuple(text or "[]" for text in data), rows=rows)
-        self._stale.discard(name)
+        self._dirty.discard(name)
 
-    def forget(self, name: TableName) -> None:
+    def drop(self, name: TableName) -> None:
         """Drop a table or a view, if there is one."""
-        if name in self._held:
+        if name in self._loaded:
             self._open().execute(f"DROP {'VIEW' if self.tables[name].view else 'TABLE'} {path(name)}")
-        self.define(name, None)
+        self.set_schema(name, None)
 
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._live is None:
             self._live = _connect(self.dialect)
         return self._live
 
-    def _hold(self, name: TableName) -> None:
+    def _ensure_loaded(self, name: TableName) -> None:
         """See to it that DuckDB has a table with its rows."""
-        if name in self._held or name not in self.tables:
+        if name in self._loaded or name not in self.tables:
             return
         live, table = self._open(), self.tables[name]
         live.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(name[0])}")
         for needed in table.needs:
-            self._hold(needed)
+            self._ensure_loaded(needed)
         if table.view:
             live.execute(f"CREATE OR REPLACE VIEW {path(name)} AS {table.view}")
         else:
             self._put(name, table.columns, table.data)
-        self._held.add(name)
+        self._loaded.add(name)
 
     @contextmanager
     def _running(self, now: datetime, tables: Sequence[TableName], seed: str) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -305,7 +305,7 @@ class Engine:
         timer = threading.Timer(SECONDS, live.interrupt)
         try:
             for name in tables:
-                self._hold(name)
+                self._ensure_loaded(name)
             timer.start()
             live.execute(f"SET VARIABLE now = TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'")
             if seed:
@@ -323,20 +323,20 @@ class Engine:
 
 @contextmanager
 def install_hint() -> Iterator[None]:
-    """Say of a library that is missing how to get it."""
+    """Tell how to get DuckDB or SQLGlot where one of them is missing; any other error passes as it is."""
     try:
         yield
     except ImportError as error:
+        if error.name not in ("duckdb", "sqlglot"):
+            raise
         raise ImportError("SQL needs DuckDB and SQLGlot: pip install 'agentgym[office]'") from error
 
 
 def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
     with install_hint():
         import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
-
-        macros = import_module(f"agentgym.envs.loca.servers.warehouse.{dialect}_rewrites").MACROS
     live = duckdb.connect(":memory:", config=_CONFIG)
-    for statement in (*_OPENING, "CREATE SCHEMA lib", *(f"CREATE MACRO lib.{macro}" for macro in macros)):
+    for statement in (*_OPENING, "CREATE SCHEMA lib", *(f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect])):
         live.execute(statement)
     live.execute("SET lock_configuration = true")
     return live

@@ -88,8 +88,8 @@ class Snowflake(Server):
         Args:
             query: One statement in Snowflake's SQL.
         """
-        house = self._house()
-        return self._shown(house.run(house.parse(query), writes=False, limit=MAX_ROWS))
+        warehouse = self._warehouse()
+        return self._shown(warehouse.run(warehouse.parse(query), writes=False, limit=MAX_ROWS))
 
     @tool
     def write_query(self, query: str) -> dict[str, Any]:
@@ -98,11 +98,11 @@ class Snowflake(Server):
         Args:
             query: One statement in Snowflake's SQL.
         """
-        house = self._house()
-        tree = house.parse(query)
-        if house.reads(tree):
+        warehouse = self._warehouse()
+        tree = warehouse.parse(query)
+        if warehouse.reads(tree):
             raise ToolError("invalid argument: this statement changes nothing; run it with read_query")
-        return self._shown(house.run(tree, writes=True, limit=MAX_ROWS))
+        return self._shown(warehouse.run(tree, writes=True, limit=MAX_ROWS))
 
     @tool
     def create_table(self, query: str) -> dict[str, Any]:
@@ -111,11 +111,11 @@ class Snowflake(Server):
         Args:
             query: A CREATE TABLE statement in Snowflake's SQL.
         """
-        house = self._house()
-        tree = house.parse(query)
-        if house.kind(tree) != "CREATE TABLE":
-            raise ToolError(f"invalid argument: only CREATE TABLE can be run here, not {house.kind(tree)}")
-        return self._shown(house.run(tree, writes=True, limit=MAX_ROWS))
+        warehouse = self._warehouse()
+        tree = warehouse.parse(query)
+        if warehouse.kind(tree) != "CREATE TABLE":
+            raise ToolError(f"invalid argument: only CREATE TABLE can be run here, not {warehouse.kind(tree)}")
+        return self._shown(warehouse.run(tree, writes=True, limit=MAX_ROWS))
 
     @tool
     def append_insight(self, insight: str) -> str:
@@ -166,7 +166,7 @@ class Snowflake(Server):
 
     def set_comment(self, table: str, column: str, text: str) -> None:
         """Put a comment on a column of a table `DATABASE.SCHEMA.TABLE`."""
-        self._house().say(self._table(table), column, text)
+        self._warehouse().set_comment(self._table(table), column, text)
 
     def insights(self) -> list[str]:
         """The memo."""
@@ -176,7 +176,7 @@ class Snowflake(Server):
         """Let go of the engine's memory outside of Python."""
         self.engine.close()
 
-    def _house(self) -> SnowSQL:
+    def _warehouse(self) -> SnowSQL:
         with install_hint():
             from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
@@ -193,7 +193,7 @@ class Snowflake(Server):
         parts = name.split(".")
         if len(parts) == 3 and (f"{parts[0]}.{parts[1]}", parts[2]) in self.engine.tables:
             return f"{parts[0]}.{parts[1]}", parts[2]
-        return self._house().named(name)
+        return self._warehouse().find_by_name(name)
 
     def _shown(self, outcome: ConversionResult) -> dict[str, Any]:
         if outcome.rows is not None:

@@ -14,11 +14,12 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
-from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.dialects import default_name
+from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.snowflake_rewrites import FUNCTIONS, REWRITES
-from agentgym.envs.loca.servers.warehouse.statements import Warehouse
+from agentgym.envs.loca.servers.warehouse.statements import run
 from agentgym.envs.loca.servers.warehouse.tables import Schema, Table, TableName
+from agentgym.envs.loca.servers.warehouse.translation import Warehouse
 from agentgym.envs.loca.servers.warehouse.types import snowflake_bare, snowflake_type
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, View
 from agentgym.tools import ToolError, echo
@@ -45,14 +46,14 @@ class SnowSQL(Warehouse):
         """See the class above."""
         return normalize_identifiers(super().parse(sql), dialect="snowflake")
 
-    def locate(self, table: exp.Table) -> TableName:
+    def resolve_table(self, table: exp.Table) -> TableName:
         """See the class above."""
         schema = self._schema(table.catalog, table.db)
         if schema not in self.engine.schemas:
             raise ToolError(f"not found: schema {schema} does not exist or not authorized")
         return schema, table.name
 
-    def locate_schema(self, table: exp.Table, kind: str) -> str:
+    def resolve_schema(self, table: exp.Table, kind: str) -> str:
         """See the class above."""
         parts = [part for part in (table.catalog, table.db, table.name) if part]
         if any(not re.fullmatch(r"[\w$ -]{1,255}", part) for part in parts):
@@ -95,9 +96,9 @@ class SnowSQL(Warehouse):
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
         """See the class above."""
-        return self.use(tree) if writes and isinstance(tree, exp.Use) else super().run(tree, writes, limit)
+        return self.use(tree) if writes and isinstance(tree, exp.Use) else run(self, tree, writes, limit)
 
-    def named(self, name: str) -> TableName:
+    def find_by_name(self, name: str) -> TableName:
         """The table that a text names.
 
         Raises:
@@ -109,13 +110,13 @@ class SnowSQL(Warehouse):
             parsed = exp.Table()
         if not isinstance(parsed.this, exp.Identifier):
             raise ToolError(f"invalid argument: {echo(name)} is no name of a table; write database.schema.table")
-        return self.find(normalize_identifiers(parsed, dialect="snowflake"))
+        return self.find_table(normalize_identifiers(parsed, dialect="snowflake"))
 
-    def unnamed(self, item: exp.Expression, number: int) -> str:
+    def default_column_name(self, item: exp.Expression, number: int) -> str:
         """See the class above."""
         return item.sql("snowflake").upper()
 
-    def command(self, text: str) -> exp.Expression | None:
+    def parse_command(self, text: str) -> exp.Expression | None:
         """See the class above."""
         head = r"(ALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?\S+)\s+(?:MODIFY|ALTER)\s+"
         found = re.fullmatch(head + r"(?:COLUMN\s+)?(\S+)\s+UNSET\s+COMMENT", text, re.S | re.I)
@@ -130,7 +131,7 @@ class SnowSQL(Warehouse):
             trees[0].args["actions"].extend(tree.args["actions"])
         return trees[0]
 
-    def information(self, table: exp.Table) -> View | None:
+    def information_schema(self, table: exp.Table) -> View | None:
         """See the class above."""
         if table.db.upper() != "INFORMATION_SCHEMA":
             return None
@@ -145,14 +146,14 @@ class SnowSQL(Warehouse):
             raise ToolError(f"not found: INFORMATION_SCHEMA.{table.name}; there are {', '.join(views)}")
         return views[table.name.upper()](database)
 
-    def list_things(self, tree: exp.Expression) -> Rows:
+    def show(self, tree: exp.Expression) -> Rows:
         """See the class above."""
         if isinstance(tree, exp.Describe):
             if not isinstance(tree.this, exp.Table):
                 raise ToolError("invalid argument: DESCRIBE needs the name of a table")
             return _listing(("name", "type", "kind", "null?", "default", "primary key", "comment"), [
                 (c.name, snowflake_type(c.type), "COLUMN", "Y" if c.nullable else "N", default_name(c), "NY"[c.key], c.comment)
-                for c in self.engine.tables[self.find(tree.this)].columns
+                for c in self.engine.tables[self.find_table(tree.this)].columns
             ])  # fmt: skip
         what = str(tree.this).upper()
         shows: dict[str, Callable[[Any], Rows]] = {
@@ -183,7 +184,7 @@ class SnowSQL(Warehouse):
         """Which tables a SHOW is about."""
         scope, kind = tree.args.get("scope"), str(tree.args.get("scope_kind") or "").upper()
         if kind == "TABLE" and scope:
-            name = self.find(scope)
+            name = self.find_table(scope)
             return lambda table: table == name
         if kind == "ACCOUNT" or (not scope and not self.session.get("database")):
             return lambda table: True

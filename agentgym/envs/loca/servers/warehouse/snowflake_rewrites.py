@@ -7,32 +7,8 @@ from collections.abc import Callable
 
 from sqlglot import Dialect, exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import COMMON_MACROS, COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, NOW, Node, duck, library
 from agentgym.tools import ToolError, echo
-
-_SCALE = "CAST(coalesce(nullif(regexp_extract(typeof(a), 'DECIMAL.*,(\\d+)', 1), ''), '0') AS INTEGER)"
-
-MACROS = (
-    # A NUMBER by a NUMBER has six more digits after the point than the first has, up to 12; with a FLOAT it is a FLOAT.
-    (
-        "div(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') WHEN typeof(a) = 'DOUBLE' OR typeof(b) = 'DOUBLE' THEN a / b "
-        f"ELSE round(a / b, greatest({_SCALE}, least({_SCALE} + 6, 12))) END"
-    ),
-    "modulo(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') ELSE a % b END",
-    (
-        "text(a) AS CASE WHEN typeof(a) = 'JSON' THEN TRY_CAST(CAST(a AS VARCHAR) AS JSON) ->> '$' "
-        "WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') ELSE CAST(a AS VARCHAR) END"
-    ),
-    "whole(a DOUBLE) AS CAST(round(a) AS BIGINT), (a BIGINT) AS a, (a) AS CAST(a AS BIGINT)",
-    (
-        "later(a DATE, i) AS CAST(a + i AS DATE), (a TIMESTAMP, i) AS a + i, (a TIMESTAMPTZ, i) AS a + i, "
-        "(a VARCHAR, i) AS CAST(a AS TIMESTAMP) + i"
-    ),
-    "moment(a BIGINT) AS CAST(to_timestamp(a) AS TIMESTAMP), (a) AS CAST(a AS TIMESTAMP)",
-    "texts(a) AS from_json(a, '[\"VARCHAR\"]')",
-    *COMMON_MACROS,
-)
-"""Functions of `lib`: division, casts and dates as Snowflake defines them, by the type of the argument where that matters."""
 
 FUNCTIONS = frozenset(
     {"bit_count", "ascii", "chr", "contains", "degrees", "radians", "cbrt", "soundex", "factorial", "object_keys"}

@@ -101,10 +101,10 @@ def converter(kind: Any) -> Callable[[Any], Any]:
         fields = {name: converter(child) for name, child in kind.children}
         return lambda value: None if value is None else {name: convert(value[name]) for name, convert in fields.items()}
     zone = "Z" if "time zone" in kind.id else ""
-    return lambda value: _plain(value, zone)
+    return lambda value: _to_jsonable(value, zone)
 
 
-def _plain(value: Any, zone: str) -> Any:
+def _to_jsonable(value: Any, zone: str) -> Any:
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -114,7 +114,7 @@ def _plain(value: Any, zone: str) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
-        return {str(key): _plain(item, "") for key, item in value.items()}
+        return {str(key): _to_jsonable(item, "") for key, item in value.items()}
     return _number(value)
 
 

@@ -8,26 +8,24 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import Column, TableName
 from agentgym.envs.loca.servers.warehouse.values import Rows
 from agentgym.tools import ToolError, echo
 
-if TYPE_CHECKING:
-    from agentgym.envs.loca.servers.warehouse.bigquery import BigQuery
-
 _MAX_COLUMNS = 1000
 
 
-def load_csv(server: BigQuery, name: TableName, data: bytes, skip: int, disposition: str) -> int:
+def load_csv(engine: Engine, name: TableName, data: bytes, skip: int, disposition: str, now: datetime) -> int:
     """Load the rows of a CSV file into a table; how many there were.
 
     Raises:
         ToolError: The file or a value of it does not fit; the table is as it was.
     """
     head, rows = _parse(data, skip)
-    held = server.engine.tables.get(name)
+    held = engine.tables.get(name)
     if held is None:
         if not re.fullmatch(r"[\w\- ]{1,1024}", name[1]):
             raise ToolError(f"invalid argument: {echo(name[1])} is no name of a table: letters, digits, '_', '-' and spaces")
@@ -36,7 +34,7 @@ def load_csv(server: BigQuery, name: TableName, data: bytes, skip: int, disposit
         raise ToolError(f"invalid argument: {'.'.join(name)} is a view")
     else:
         columns = list(held.columns)
-    if disposition == "WRITE_EMPTY" and held and server.engine.count(name):
+    if disposition == "WRITE_EMPTY" and held and engine.count(name):
         raise ToolError(f"conflict: Already Exists: table {'.'.join(name)} has rows, and write_mode is WRITE_EMPTY")
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(columns)), None)
     if wrong is not None:
@@ -45,7 +43,7 @@ def load_csv(server: BigQuery, name: TableName, data: bytes, skip: int, disposit
         [None if value == "" and column.type != "VARCHAR" else value for value, column in zip(row, columns, strict=True)]
         for row in rows
     ]
-    server.engine.fill(name, columns, values, server.context.clock.now(), replace_rows=disposition == "WRITE_TRUNCATE")
+    engine.append_rows(name, columns, values, now, replace_rows=disposition == "WRITE_TRUNCATE")
     return len(rows)
 
 

@@ -1,14 +1,15 @@
-"""BigQuery: datasets, tables, queries and jobs. It is the first part of the server `google_cloud`."""
+"""BigQuery: datasets, tables, queries and jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from agentgym.envs.loca.servers.warehouse.bigquery_files import as_csv, as_lines, load_csv
-from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
 from agentgym.envs.loca.servers.context import OfficeContext, iso
-from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.gcloud.bigquery_files import as_csv, as_lines, load_csv
+from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
+from agentgym.envs.loca.servers.gcloud.storage import Storage
+from agentgym.envs.loca.servers.store import Store
 from agentgym.envs.loca.servers.warehouse.engine import Engine, install_hint
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.types import bigquery_field, from_bigquery
@@ -28,20 +29,25 @@ CREATE TABLE bigquery_jobs (
 """
 
 
-class BigQuery(Server):
+class EngineServer(Protocol):
+    """A server whose episode has an SQL engine."""
+
+    context: OfficeContext
+    store: Store
+    engine: Engine
+
+
+class BigQuery:
     """The eight `bigquery_*` tools, and what tasks fill and read datasets with.
 
-    Attributes:
-        engine: The tables.
+    Args:
+        server: The server that this is a part of.
+        storage: Holds what is called `gs://bucket/object`.
     """
 
-    name: ClassVar[str] = "google_cloud"
-    schema: ClassVar[str] = BIGQUERY_SCHEMA
-    episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session", "engine")
-
-    def __init__(self, context: OfficeContext | None = None) -> None:
-        super().__init__(context)
-        self.engine = Engine(dialect="bigquery")
+    def __init__(self, server: EngineServer, storage: Storage) -> None:
+        self._server = server
+        self._storage = storage
 
     @tool
     def bigquery_run_query(self, query: str, dry_run: bool = False, max_results: int = 1000) -> dict[str, Any]:
@@ -56,11 +62,11 @@ class BigQuery(Server):
         """
         if not 1 <= max_results <= MAX_ROWS:
             raise ToolError(f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}")
-        house = self._house()
-        tree = house.parse(query)
+        warehouse = self._warehouse()
+        tree = warehouse.parse(query)
         if dry_run:
-            return {"dryRun": True, "statementType": house.kind(tree).replace(" ", "_")}
-        outcome = house.run(tree, writes=True, limit=max_results)
+            return {"dryRun": True, "statementType": warehouse.kind(tree).replace(" ", "_")}
+        outcome = warehouse.run(tree, writes=True, limit=max_results)
         affected = sum(outcome.counts.values()) if outcome.counts else None
         job = self._job("QUERY", outcome.kind, query, ".".join(outcome.target or ()), affected)
         return self._shown(outcome, job)
@@ -68,7 +74,7 @@ class BigQuery(Server):
     @tool
     def bigquery_list_datasets(self) -> list[dict[str, Any]]:
         """List the datasets of the project."""
-        return [self._dataset(name) for name in sorted(self.engine.schemas)]
+        return [self._dataset(name) for name in sorted(self._server.engine.schemas)]
 
     @tool
     def bigquery_create_dataset(self, dataset_id: str, description: str = "", location: str = "US") -> dict[str, Any]:
@@ -79,10 +85,10 @@ class BigQuery(Server):
             description: What is said of it.
             location: Where its data are kept.
         """
-        name = self._house().check_dataset(dataset_id)
-        if name in self.engine.schemas:
+        name = self._warehouse().check_dataset(dataset_id)
+        if name in self._server.engine.schemas:
             raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{name}")
-        self.engine.schemas[name] = Schema(description, self.context.clock.tick().isoformat(), location)
+        self._server.engine.schemas[name] = Schema(description, self._server.context.clock.tick().isoformat(), location)
         return self._dataset(name)
 
     @tool
@@ -111,7 +117,14 @@ class BigQuery(Server):
             write_mode: Replace the rows of the table, add to them, or refuse if it has any.
         """
         self._check_dataset(dataset_id)
-        rows = load_csv(self, (dataset_id, table_id), self.read_uri(csv_file_path), int(skip_header), write_mode)
+        rows = load_csv(
+            self._server.engine,
+            (dataset_id, table_id),
+            self.read_uri(csv_file_path),
+            int(skip_header),
+            write_mode,
+            self._server.context.clock.now(),
+        )
         job = self._job("LOAD", "LOAD", csv_file_path, f"{dataset_id}.{table_id}", rows)
         return {
             "jobReference": job["jobReference"],
@@ -159,13 +172,13 @@ class BigQuery(Server):
             raise ToolError(f"invalid argument: max_results must be between 1 and 1000, got {max_results}")
         if state_filter in ("pending", "running"):
             return []
-        found = self.store.rows("SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results)
+        found = self._server.store.rows("SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results)
         return [_job_shown(job) for job in found]
 
     @tool
     def bigquery_cancel_job(self, job_id: str) -> dict[str, Any]:
         """Ask to cancel a job; one that is done stays as it is."""
-        job = _job_shown(self.store.get("bigquery_jobs", job_id, "job"))
+        job = _job_shown(self._server.store.get("bigquery_jobs", job_id, "job"))
         return {"kind": "bigquery#jobCancelResponse", "job": job}
 
     # For tasks.
@@ -179,9 +192,9 @@ class BigQuery(Server):
             columns: The BigQuery type of each column, such as STRING, INT64, FLOAT64, NUMERIC, DATE, DATETIME, TIMESTAMP.
             rows: The records, their values in the order of the columns.
         """
-        now = self.context.clock.now()
-        self.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
-        self.engine.load((dataset, table), [Column(name, from_bigquery(kind)) for name, kind in columns.items()], rows, now)
+        now = self._server.context.clock.now()
+        self._server.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
+        self._server.engine.load((dataset, table), [Column(name, from_bigquery(kind)) for name, kind in columns.items()], rows, now)
 
     def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
         """All records of a table, in the order in which they were put in.
@@ -197,44 +210,43 @@ class BigQuery(Server):
 
     def comments(self, dataset: str, table: str) -> dict[str, str]:
         """The description of each column of a table."""
-        return {column.name: column.comment for column in self.engine.tables[self._check_table(dataset, table)].columns}
+        return {column.name: column.comment for column in self._server.engine.tables[self._check_table(dataset, table)].columns}
 
     def read_uri(self, uri: str) -> bytes:
-        """The bytes of a file in the workspace; Cloud Storage adds what `gs://` names."""
-        return self.context.files.read(_local(uri))
+        """Return the bytes of gs://bucket/object, or of a file in the workspace."""
+        return self._storage.read_gs(uri) if uri.startswith("gs://") else self._server.context.files.read(_local(uri))
 
     def write_uri(self, uri: str, data: bytes) -> None:
-        """Write a file in the workspace; Cloud Storage adds what `gs://` names."""
-        self.context.files.write(_local(uri), data)
+        """Write gs://bucket/object, or a file in the workspace."""
+        if uri.startswith("gs://"):
+            self._storage.write_gs(uri, data)
+        else:
+            self._server.context.files.write(_local(uri), data)
 
-    def close(self) -> None:
-        """Let go of the engine's memory outside of Python."""
-        self.engine.close()
-
-    def _house(self) -> GoogleSQL:
+    def _warehouse(self) -> GoogleSQL:
         with install_hint():
             from agentgym.envs.loca.servers.warehouse.bigquery_dialect import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
-        return GoogleSQL(self.engine, self.context.clock.now(), PROJECT)
+        return GoogleSQL(self._server.engine, self._server.context.clock.now(), PROJECT)
 
     def _tables(self, dataset: str) -> list[TableName]:
-        return sorted(name for name in self.engine.tables if name[0] == dataset)
+        return sorted(name for name in self._server.engine.tables if name[0] == dataset)
 
     def _all(self, name: TableName) -> Rows:
-        return self.engine.read(f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), _ALL)
+        return self._server.engine.read(f"SELECT * FROM {path(name)}", [name], self._server.context.clock.now(), _ALL)
 
     def _check_dataset(self, dataset: str) -> None:
-        if dataset not in self.engine.schemas:
+        if dataset not in self._server.engine.schemas:
             raise ToolError(f"not found: Not found: Dataset {PROJECT}:{echo(dataset)[1:-1]}")
 
     def _check_table(self, dataset: str, table: str) -> TableName:
         self._check_dataset(dataset)
-        if (dataset, table) not in self.engine.tables:
+        if (dataset, table) not in self._server.engine.tables:
             raise ToolError(f"not found: Not found: Table {PROJECT}:{dataset}.{echo(table)[1:-1]}")
         return dataset, table
 
     def _dataset(self, name: str) -> dict[str, Any]:
-        held = self.engine.schemas[name]
+        held = self._server.engine.schemas[name]
         reference = {"projectId": PROJECT, "datasetId": name}
         return {
             "kind": "bigquery#dataset", "id": f"{PROJECT}:{name}", "datasetReference": reference, "location": held.notes or "US",
@@ -242,7 +254,7 @@ class BigQuery(Server):
         }  # fmt: skip
 
     def _table(self, name: TableName) -> dict[str, Any]:
-        held = self.engine.table(name)
+        held = self._server.engine.table(name)
         reference = {"projectId": PROJECT, "datasetId": name[0], "tableId": name[1]}
         return {
             "tableReference": reference, "type": "VIEW" if held.view else "TABLE", "description": held.comment,
@@ -251,16 +263,16 @@ class BigQuery(Server):
         }  # fmt: skip
 
     def _job(self, kind: str, statement: str, query: str, target: str, affected: int | None) -> dict[str, Any]:
-        created = iso(self.context.clock.tick())
-        place = int(self.store.value("SELECT count(*) FROM bigquery_jobs"))
+        created = iso(self._server.context.clock.tick())
+        place = int(self._server.store.value("SELECT count(*) FROM bigquery_jobs"))
         job = {
-            "id": f"job_{self.context.new_id('job')}",
+            "id": f"job_{self._server.context.new_id('job')}",
             "kind": kind,
             "statement": statement,
             "query": query[:2000],
             "target": target,
         }
-        self.store.insert("bigquery_jobs", **job, affected=affected, created=created, place=place)
+        self._server.store.insert("bigquery_jobs", **job, affected=affected, created=created, place=place)
         return _job_shown(job | {"affected": affected, "created": created})
 
     def _shown(self, outcome: ConversionResult, job: Mapping[str, Any]) -> dict[str, Any]:
