@@ -54,7 +54,7 @@ class KnowledgeGraph(Server):
     """What is remembered of the world, as a graph.
 
     Args:
-        desk: Clock, identifiers and files. A desk of its own by default.
+        context: Clock, identifiers and files. One of its own by default.
 
     Attributes:
         path: The file of the graph; a task may set another before the episode.
