@@ -57,13 +57,13 @@ class Office:
         self.context = OfficeContext(start)
         self._servers: dict[type[Server], Server] = {}
         self._tools: dict[str, BoundTool] = {}
-        taken: set[str] = set()
+        used: set[str] = set()
         for name in servers:
             kind = server_class(name)
             server = self._servers[kind] = kind(self.context)
             names = tools_of(server)
-            server.renamed = {tool: f"{name}_{tool}" for tool in names if tool in taken}
-            taken |= names.keys()
+            server.renamed = {tool: f"{name}_{tool}" for tool in names if tool in used}
+            used |= names.keys()
 
     def get(self, kind: type[ServerT]) -> ServerT:
         """Return the server of a class.

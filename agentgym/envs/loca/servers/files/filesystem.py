@@ -12,9 +12,9 @@ from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.files.media_types import media_type
 from agentgym.envs.loca.servers.files.patterns import Patterns
-from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.files.textedit import Edit, apply_edits, show_diff
 from agentgym.envs.loca.servers.files.workspace import ROOT
+from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import ToolError, echo, tool
 
 MAX_READ_CHARS = 2_000_000
@@ -118,11 +118,11 @@ class Filesystem(Server):
         """
         old = self.context.files.read_text(path).replace("\r\n", "\n")
         new = apply_edits(old, [Edit(edit["oldText"], edit["newText"]) for edit in edits])
-        shown = show_diff(old, new, self.context.files.resolve(path))
+        diff = show_diff(old, new, self.context.files.resolve(path))
         if not dryRun:
             self.context.clock.tick()
             self.context.files.write(path, new)
-        return shown
+        return diff
 
     @tool
     def create_directory(self, path: str) -> str:
@@ -177,9 +177,9 @@ class Filesystem(Server):
             pattern: Matched against paths relative to there.
             excludePatterns: Glob patterns of what to leave out.
         """
-        wanted, excluded = Patterns([pattern]), Patterns(excludePatterns or [])
-        found = [full for relative, full in self._below(path, "", excluded) if wanted.match(relative)]
-        return "\n".join(found) or "No matches found"
+        included, excluded = Patterns([pattern]), Patterns(excludePatterns or [])
+        paths = [full for relative, full in self._below(path, "", excluded) if included.match(relative)]
+        return "\n".join(paths) or "No matches found"
 
     @tool
     def get_file_info(self, path: str) -> str:

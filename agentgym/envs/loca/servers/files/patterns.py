@@ -39,16 +39,16 @@ def _spell_out(pattern: str) -> list[str]:
     """The patterns without braces that a pattern stands for."""
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ToolError(f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} are allowed")
-    spelled = [pattern]
-    while any(found := [_CHOICE.search(each) for each in spelled]):
-        spelled = [
+    spellings = [pattern]
+    while any(choices := [_CHOICE.search(each) for each in spellings]):
+        spellings = [
             each if choice is None else each[: choice.start()] + option + each[choice.end() :]
-            for each, choice in zip(spelled, found, strict=True)
+            for each, choice in zip(spellings, choices, strict=True)
             for option in ([""] if choice is None else choice[1].split(","))
         ]
-        if len(spelled) > MAX_PATTERNS:
+        if len(spellings) > MAX_PATTERNS:
             raise ToolError(f"limit exceeded: the pattern has more than {MAX_PATTERNS} spellings")
-    return spelled
+    return spellings
 
 
 def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:

@@ -50,9 +50,9 @@ class PdfTools(Server):
         with guarded():
             reader = open_pdf(data)
             facts = {"Total pages": str(len(reader.pages))}
-            if held := reader.metadata:
+            if metadata := reader.metadata:
                 names = {"Title": "/Title", "Author": "/Author", "Creator": "/Creator", "Creation date": "/CreationDate"}
-                facts |= {name: str(held.get(key, "Unknown")) for name, key in names.items()}
+                facts |= {name: str(metadata.get(key, "Unknown")) for name, key in names.items()}
         text = "\n".join(["PDF file information:", *(f"{name}: {fact[:1_000]}" for name, fact in facts.items())])
         return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -97,14 +97,14 @@ class PdfTools(Server):
             pattern: The regular expression.
             page_size: Results a page, 10 to 50; 10 if it is something else.
         """
-        found = _find(read_pdf(self._bytes(pdf_file_path)), pattern)
-        if not found:
+        matches = _find(read_pdf(self._bytes(pdf_file_path)), pattern)
+        if not matches:
             return f"No matches found for pattern: {pattern}"
         size = page_size if 10 <= page_size <= 50 else 10
         warning = "" if size == page_size else f"Warning: Page size {page_size} is out of range (10-50). Using default value 10.\n"
         searches = self.session.setdefault("searches", {})
         identity = self.context.new_id("search", 8)
-        searches[identity] = {"path": pdf_file_path, "pattern": pattern, "size": size, "page": 1, "found": found}
+        searches[identity] = {"path": pdf_file_path, "pattern": pattern, "size": size, "page": 1, "found": matches}
         while len(searches) > MAX_SEARCHES:
             del searches[next(iter(searches))]
         return f"{warning}{self._show(identity, 1)}"
@@ -160,11 +160,11 @@ class PdfTools(Server):
         with guarded():
             for path, numbers in sources:
                 reader = open_pdf(self._bytes(path))
-                wanted = range(1, len(reader.pages) + 1) if numbers is None else numbers
-                count += len(wanted)
+                pages = range(1, len(reader.pages) + 1) if numbers is None else numbers
+                count += len(pages)
                 if count > MAX_PAGES:
                     raise ToolError(f"limit exceeded: a PDF file may have at most {MAX_PAGES} pages")
-                for number in wanted:
+                for number in pages:
                     writer.add_page(reader.pages[number - 1])
             writer.write(buffer)
         self.context.clock.tick()
@@ -180,11 +180,11 @@ class PdfTools(Server):
     def _show(self, identity: str, page: int) -> str:
         search = self._search(identity)
         search["page"] = page
-        found, size, more = search["found"], search["size"], len(search["found"]) > search["size"]
-        total = f"{len(found)}{' (the search stopped there)' if len(found) == MAX_MATCHES else ''}"
+        matches, size, more = search["found"], search["size"], len(search["found"]) > search["size"]
+        total = f"{len(matches)}{' (the search stopped there)' if len(matches) == MAX_MATCHES else ''}"
         lines = [f"Search ID: {identity}", f"Pattern: {search['pattern']}", f"Total matches: {total}"]
         lines += [f"Page: {page}/{_pages(search)}", f"Results per page: {size}", ""]
-        for k, (number, text, before, after) in list(enumerate(found, 1))[(page - 1) * size : page * size]:
+        for k, (number, text, before, after) in list(enumerate(matches, 1))[(page - 1) * size : page * size]:
             lines += [f"Match {k}:", f"  Page: {number}", f'  Text: "{text}"', f"  Context: ...{before}[{text}]{after}...", ""]
         turn = "Use search_pdf_next_page, search_pdf_prev_page or search_pdf_go_page with this search_id for the other pages."
         return "\n".join([*lines, turn] if more else lines)
@@ -203,21 +203,21 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ToolError(f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} are allowed")
     regex = _regex()
-    found = []
+    matches = []
     try:
         compiled = regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
         for number, text in enumerate(pages, 1):
             for match in compiled.finditer(text, timeout=_SECONDS):
                 start, end = match.span()
                 before, after = text[max(0, start - _CONTEXT_CHARS) : start], text[end : end + _CONTEXT_CHARS]
-                found.append((number, match[0][:1_000], before, after))
-                if len(found) == MAX_MATCHES:
-                    return found
+                matches.append((number, match[0][:1_000], before, after))
+                if len(matches) == MAX_MATCHES:
+                    return matches
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise ToolError(f"invalid argument: {echo(pattern)} is no regular expression: {error}") from None
     except TimeoutError:
         raise ToolError(f"limit exceeded: the search for {echo(pattern)} takes too long") from None
-    return found
+    return matches
 
 
 def _regex() -> Any:

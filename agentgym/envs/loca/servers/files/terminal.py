@@ -8,9 +8,9 @@ import posixpath
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.files.shell import check_seconds, run_on
 from agentgym.envs.loca.servers.files.workspace import MAX_FILE_BYTES, ROOT
+from agentgym.envs.loca.servers.server import Server
 from agentgym.sandboxes.namespaces import BASH
 from agentgym.tools import ToolError, echo, tool
 
@@ -151,16 +151,16 @@ class Terminal(Server):
         """
         full = self._path(path)
         lines = [_ended(line) for line in self._lines(path)] if self.context.files.exists(full) else []
-        wanted = _rows(row, rows)
-        where = sorted([len(lines)] if wanted is None else wanted, reverse=True)
-        _check_room(len(_ended(content)) * len(where))
-        for k in where:
+        targets = _rows(row, rows)
+        places = sorted([len(lines)] if targets is None else targets, reverse=True)
+        _check_room(len(_ended(content)) * len(places))
+        for k in places:
             lines += ["\n"] * (k - len(lines))
             lines[k:k] = [_ended(content)]
         self._write(full, "".join(lines))
-        if wanted is None:
+        if targets is None:
             return f"Successfully appended content to '{path}'."
-        return f"Successfully inserted content at rows {where} in '{path}'."
+        return f"Successfully inserted content at rows {places} in '{path}'."
 
     @tool
     def delete_file_content(
@@ -178,11 +178,11 @@ class Terminal(Server):
         if substring is not None:
             changed = self._replace(path, lines, _rows(row, rows), substring, "")
             return f"Successfully removed '{substring}' from {len(changed)} rows ({changed}) in '{path}'."
-        wanted = _rows(row, rows)
-        if wanted is None:
+        targets = _rows(row, rows)
+        if targets is None:
             self._write(self._path(path), "")
             return f"Successfully cleared all content from '{path}'."
-        deleted = _present(wanted, lines)
+        deleted = _present(targets, lines)
         self._write(self._path(path), "".join(line for k, line in enumerate(lines) if k not in deleted))
         return f"Successfully deleted {len(deleted)} rows ({deleted}) from '{path}'."
 
@@ -200,14 +200,14 @@ class Terminal(Server):
             substring: Replace only this text, in the rows or else in the whole file.
         """
         lines = self._lines(path)
-        wanted = _rows(row, rows)
+        targets = _rows(row, rows)
         if substring is not None:
-            changed = self._replace(path, lines, wanted, substring, content)
+            changed = self._replace(path, lines, targets, substring, content)
             return f"Successfully updated substring in {len(changed)} rows ({changed}) in '{path}'."
-        if wanted is None:
+        if targets is None:
             self._write(self._path(path), _ended(content))
             return f"Successfully updated all content in '{path}'."
-        present = _present(wanted, lines)
+        present = _present(targets, lines)
         new = _split(_ended(content)) if len(present) > 1 else [_ended(content)]
         _check_room(max(map(len, new), default=0) * len(present))
         for k, number in enumerate(present):
@@ -268,10 +268,10 @@ def _indented(text: str) -> str:
 
 def _rows(row: int | None, rows: list[Any] | None) -> list[int] | None:
     """The rows that a call names, None if it names none."""
-    wanted = rows if rows is not None else None if row is None else [row]
-    if wanted is not None and not all(type(number) is int and 0 <= number < MAX_LINES for number in wanted):
-        raise ToolError(f"invalid argument: rows are whole numbers from 0 to {MAX_LINES - 1}, got {echo(wanted)}")
-    return wanted
+    numbers = rows if rows is not None else None if row is None else [row]
+    if numbers is not None and not all(type(number) is int and 0 <= number < MAX_LINES for number in numbers):
+        raise ToolError(f"invalid argument: rows are whole numbers from 0 to {MAX_LINES - 1}, got {echo(numbers)}")
+    return numbers
 
 
 def _present(rows: Sequence[int], lines: Sequence[str]) -> list[int]:

@@ -40,24 +40,24 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
 
 
 def _replace_lines(text: str, old: str, new: str) -> str:
-    lines, wanted = text.split("\n"), [line.strip() for line in old.split("\n")]
+    lines, passage = text.split("\n"), [line.strip() for line in old.split("\n")]
     bare = "\n".join(["", *(line.strip() for line in lines), ""])
-    at = bare.find("\n".join(["", *wanted, ""]))
+    at = bare.find("\n".join(["", *passage, ""]))
     if at < 0:
         raise ToolError(f"not found: the file has no passage {echo(old)}; nothing was changed")
     first = bare.count("\n", 0, at)
-    lines[first : first + len(wanted)] = _indent(new.split("\n"), old.split("\n"), _space(lines[first]))
+    lines[first : first + len(passage)] = _indent(new.split("\n"), old.split("\n"), _space(lines[first]))
     return "\n".join(lines)
 
 
 def _indent(new: Sequence[str], old: Sequence[str], space: str) -> list[str]:
     """New lines as deep as what they replace: the first like the line found, the others by what they are deeper than the old."""
-    made = [space + new[0].lstrip()]
+    lines = [space + new[0].lstrip()]
     for k, line in enumerate(new[1:], 1):
         before = len(_space(old[k])) if k < len(old) else 0
         deeper = len(_space(line)) - before
-        made.append(space + " " * max(0, deeper) + line.lstrip() if before and _space(line) else line)
-    return made
+        lines.append(space + " " * max(0, deeper) + line.lstrip() if before and _space(line) else line)
+    return lines
 
 
 def _space(line: str) -> str:

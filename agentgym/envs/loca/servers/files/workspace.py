@@ -122,16 +122,16 @@ class Workspace:
         content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
         if full in self._folders:
             raise ToolError(f"conflict: {echo(path)} is a directory; it cannot be written as a file")
-        held = self._files.get(full)
-        total = self._bytes + len(content) - (len(held.data) if held else 0)
+        old = self._files.get(full)
+        total = self._bytes + len(content) - (len(old.data) if old else 0)
         if len(content) > MAX_FILE_BYTES or total > MAX_TOTAL_BYTES:
             most = f"{MAX_FILE_BYTES} a file and {MAX_TOTAL_BYTES} in all are allowed"
             raise ToolError(f"limit exceeded: no room for {len(content)} bytes: {most}")
         above = self._missing_above(full)
-        self._check_count(len(above) + (held is None))
+        self._check_count(len(above) + (old is None))
         now = self.clock()
         self._folders.update(dict.fromkeys(above, now))
-        self._files[full] = File(content, held.created if held else now, now)
+        self._files[full] = File(content, old.created if old else now, now)
         self._bytes = total
         return full
 
@@ -140,9 +140,9 @@ class Workspace:
         full = self.resolve(path)
         if full in self._files:
             raise ToolError(f"conflict: {echo(path)} is a file; it cannot be made a directory")
-        made = [*self._missing_above(full), *([] if full in self._folders else [full])]
-        self._check_count(len(made))
-        self._folders.update(dict.fromkeys(made, self.clock()))
+        new = [*self._missing_above(full), *([] if full in self._folders else [full])]
+        self._check_count(len(new))
+        self._folders.update(dict.fromkeys(new, self.clock()))
         return full
 
     def remove(self, path: str) -> None:
@@ -184,7 +184,7 @@ class Workspace:
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
         start = len(full) + 1
-        below = (name for held in (self._files, self._folders) for name in held if name.startswith(f"{full}/"))
+        below = (name for table in (self._files, self._folders) for name in table if name.startswith(f"{full}/"))
         return sorted(name[start:] for name in below if "/" not in name[start:])
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
@@ -224,11 +224,11 @@ class Workspace:
             except (ToolError, UnicodeError):
                 skipped.append(name)
                 continue
-            held = self._files.get(full)
-            if held is not None and data is not None:
-                fresh._files[full] = held if data == held.data else File(data, held.created, self.clock())
+            old = self._files.get(full)
+            if old is not None and data is not None:
+                fresh._files[full] = old if data == old.data else File(data, old.created, self.clock())
         self._files, self._bytes = fresh._files, fresh._bytes
-        self._folders = {name: self._folders.get(name, made) for name, made in fresh._folders.items()}
+        self._folders = {name: self._folders.get(name, created) for name, created in fresh._folders.items()}
         return skipped
 
     def _there(self, path: str) -> str:

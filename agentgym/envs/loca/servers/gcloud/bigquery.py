@@ -152,11 +152,11 @@ class BigQuery:
             file_format: What kind of file.
         """
         name, destination = self._check_table(dataset_id, table_id), f"gs://{destination_bucket}/{destination_path}"
-        found = self._all(name)
-        self.write_uri(destination, as_csv(found) if file_format == "CSV" else as_lines(found))
-        job = self._job("EXTRACT", "EXTRACT", destination, f"{dataset_id}.{table_id}", found.total)
-        shown = {"destinationUri": destination, "exportedRows": found.total}
-        return {"jobReference": job["jobReference"], "status": job["status"], **shown}
+        rows = self._all(name)
+        self.write_uri(destination, as_csv(rows) if file_format == "CSV" else as_lines(rows))
+        job = self._job("EXTRACT", "EXTRACT", destination, f"{dataset_id}.{table_id}", rows.total)
+        summary = {"destinationUri": destination, "exportedRows": rows.total}
+        return {"jobReference": job["jobReference"], "status": job["status"], **summary}
 
     @tool
     def bigquery_list_jobs(
@@ -172,8 +172,8 @@ class BigQuery:
             raise ToolError(f"invalid argument: max_results must be between 1 and 1000, got {max_results}")
         if state_filter in ("pending", "running"):
             return []
-        found = self._server.store.rows("SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results)
-        return [_job_shown(job) for job in found]
+        jobs = self._server.store.rows("SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results)
+        return [_job_shown(job) for job in jobs]
 
     @tool
     def bigquery_cancel_job(self, job_id: str) -> dict[str, Any]:
@@ -246,20 +246,20 @@ class BigQuery:
         return dataset, table
 
     def _dataset(self, name: str) -> dict[str, Any]:
-        held = self._server.engine.schemas[name]
+        schema = self._server.engine.schemas[name]
         reference = {"projectId": PROJECT, "datasetId": name}
         return {
-            "kind": "bigquery#dataset", "id": f"{PROJECT}:{name}", "datasetReference": reference, "location": held.notes or "US",
-            "description": held.comment, "creationTime": held.created,
+            "kind": "bigquery#dataset", "id": f"{PROJECT}:{name}", "datasetReference": reference, "location": schema.notes or "US",
+            "description": schema.comment, "creationTime": schema.created,
         }  # fmt: skip
 
     def _table(self, name: TableName) -> dict[str, Any]:
-        held = self._server.engine.table(name)
+        table = self._server.engine.table(name)
         reference = {"projectId": PROJECT, "datasetId": name[0], "tableId": name[1]}
         return {
-            "tableReference": reference, "type": "VIEW" if held.view else "TABLE", "description": held.comment,
-            "numRows": held.rows,
-            "schema": {"fields": [bigquery_field(column) for column in held.columns]}, "creationTime": held.created,
+            "tableReference": reference, "type": "VIEW" if table.view else "TABLE", "description": table.comment,
+            "numRows": table.rows,
+            "schema": {"fields": [bigquery_field(column) for column in table.columns]}, "creationTime": table.created,
         }  # fmt: skip
 
     def _job(self, kind: str, statement: str, query: str, target: str, affected: int | None) -> dict[str, Any]:
@@ -276,13 +276,13 @@ class BigQuery:
         return _job_shown(job | {"affected": affected, "created": created})
 
     def _shown(self, outcome: ConversionResult, job: Mapping[str, Any]) -> dict[str, Any]:
-        shown = {"jobReference": job["jobReference"], "jobComplete": True, "statementType": outcome.kind}
+        response = {"jobReference": job["jobReference"], "jobComplete": True, "statementType": outcome.kind}
         if outcome.rows is None:
-            return shown | _counts(outcome) | ({"message": outcome.message} if outcome.message else {})
+            return response | _counts(outcome) | ({"message": outcome.message} if outcome.message else {})
         rows, note = fit(outcome.rows)
         fields = [bigquery_field(Column(name, kind)) for name, kind in zip(outcome.rows.names, outcome.rows.types, strict=True)]
-        shown |= {"schema": {"fields": fields}, "totalRows": outcome.rows.total, "rows": rows}
-        return shown | note
+        response |= {"schema": {"fields": fields}, "totalRows": outcome.rows.total, "rows": rows}
+        return response | note
 
 
 def _job_shown(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -301,10 +301,10 @@ def _local(uri: str) -> str:
 
 def _counts(outcome: ConversionResult) -> dict[str, Any]:
     """What a statement changed, as the statistics of its job say it."""
-    shown: dict[str, Any] = {}
+    statistics: dict[str, Any] = {}
     if outcome.counts:
-        shown["numDmlAffectedRows"] = sum(outcome.counts.values())
-        shown["dmlStats"] = {f"{done}RowCount": count for done, count in outcome.counts.items()}
+        statistics["numDmlAffectedRows"] = sum(outcome.counts.values())
+        statistics["dmlStats"] = {f"{action}RowCount": count for action, count in outcome.counts.items()}
     if outcome.target:
-        shown["ddlTargetTable" if not outcome.counts else "destinationTable"] = ".".join(outcome.target)
-    return shown
+        statistics["ddlTargetTable" if not outcome.counts else "destinationTable"] = ".".join(outcome.target)
+    return statistics

@@ -25,16 +25,16 @@ def load_csv(engine: Engine, name: TableName, data: bytes, skip: int, dispositio
         ToolError: The file or a value of it does not fit; the table is as it was.
     """
     head, rows = _parse(data, skip)
-    held = engine.tables.get(name)
-    if held is None:
+    table = engine.tables.get(name)
+    if table is None:
         if not re.fullmatch(r"[\w\- ]{1,1024}", name[1]):
             raise ToolError(f"invalid argument: {echo(name[1])} is no name of a table: letters, digits, '_', '-' and spaces")
         columns = _found(head, rows)
-    elif held.view:
+    elif table.view:
         raise ToolError(f"invalid argument: {'.'.join(name)} is a view")
     else:
-        columns = list(held.columns)
-    if disposition == "WRITE_EMPTY" and held and engine.count(name):
+        columns = list(table.columns)
+    if disposition == "WRITE_EMPTY" and table and engine.count(name):
         raise ToolError(f"conflict: Already Exists: table {'.'.join(name)} has rows, and write_mode is WRITE_EMPTY")
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(columns)), None)
     if wrong is not None:
@@ -99,12 +99,12 @@ def _is_moment(text: str) -> bool:
         return False
 
 
-def as_csv(found: Rows) -> bytes:
+def as_csv(rows: Rows) -> bytes:
     """Records as CSV with a header."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(found.names)
-    for record in found.records:
+    writer.writerow(rows.names)
+    for record in rows.records:
         writer.writerow([json.dumps(v, ensure_ascii=False) if isinstance(v, (dict, list)) else _cell(v) for v in record])
     return text.getvalue().encode()
 
@@ -113,6 +113,6 @@ def _cell(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def as_lines(found: Rows) -> bytes:
+def as_lines(rows: Rows) -> bytes:
     """Records as JSON, one a line."""
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.objects()).encode()
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.objects()).encode()

@@ -116,14 +116,14 @@ class Compute:
             timeout_minutes: The most minutes to wait, at most 60.
         """
         check_range("timeout_minutes", timeout_minutes, 1, 60)
-        found = self._server.store.find("operations", name=operation_name, zone=zone)
-        if not found:
+        operations = self._server.store.find("operations", name=operation_name, zone=zone)
+        if not operations:
             raise ToolError(f"not found: there is no operation {echo(operation_name)} in zone {echo(zone)}")
         for _ in range(60 * timeout_minutes):
-            if found[0]["until"] <= self._present():
+            if operations[0]["until"] <= self._present():
                 break
             self._server.context.clock.tick()
-        return self._show_operation(found[0])
+        return self._show_operation(operations[0])
 
     # For authors of tasks.
 
@@ -138,10 +138,10 @@ class Compute:
 
     def instances(self) -> dict[tuple[str, str], str]:
         """The status of each instance, by (zone, name)."""
-        shown = [
+        rows = [
             (row["zone"], row["name"], self._status_of(row)) for row in self._server.store.find("instances", order="zone, name, id")
         ]
-        return {(zone, name): status for zone, name, status in shown if status != _GONE}
+        return {(zone, name): status for zone, name, status in rows if status != _GONE}
 
     # Shared by the tools.
 
@@ -192,8 +192,8 @@ class Compute:
                 self._server.store.update("instances", row["id"], status=status, meanwhile=meanwhile, until=until, **changes)
             name = f"operation-{self._server.context.new_id('operation')}"
             record = {"name": name, "zone": row["zone"], "kind": kind, "instance": row["id"], "begun": iso(when), "until": until}
-            made = self._server.store.insert("operations", **record)
-        return self._show_operation(self._server.store.get("operations", made))
+            operation = self._server.store.insert("operations", **record)
+        return self._show_operation(self._server.store.get("operations", operation))
 
     def _address(self) -> str:
         digits = self._server.context.new_id("address", 6)
@@ -204,23 +204,23 @@ class Compute:
         place = 128 + 2 * list(REGIONS).index(ZONES[row["zone"]])
         address = f"10.{place}.{(row['id'] + 1) // 256}.{(row['id'] + 1) % 256}"
         access = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT", **({"natIP": row["nat_ip"]} if status == "RUNNING" else {})}]
-        shown = {
+        resource = {
             "kind": "compute#instance", "id": str(row["id"]), "name": row["name"], "zone": row["zone"], "status": status,
             "machineType": row["machine_type"], "creationTimestamp": row["created"], "lastStartTimestamp": row["started"],
             "networkInterfaces": [{"name": "nic0", "network": "default", "networkIP": address, "accessConfigs": access}],
         }  # fmt: skip
-        return shown | ({"lastStopTimestamp": row["stopped"]} if row["stopped"] else {})
+        return resource | ({"lastStopTimestamp": row["stopped"]} if row["stopped"] else {})
 
     def _show_operation(self, row: Row) -> Row:
-        done = row["until"] <= self._present()
+        is_done = row["until"] <= self._present()
         instance = self._server.store.get("instances", row["instance"])["name"]
-        shown = {
+        resource = {
             "kind": "compute#operation", "id": str(row["id"]), "name": row["name"], "zone": row["zone"],
-            "operationType": row["kind"], "status": "DONE" if done else "RUNNING", "progress": 100 if done else 0,
+            "operationType": row["kind"], "status": "DONE" if is_done else "RUNNING", "progress": 100 if is_done else 0,
             "insertTime": row["begun"], "startTime": row["begun"],
             "targetLink": f"projects/{PROJECT}/zones/{row['zone']}/instances/{instance}",
         }  # fmt: skip
-        return shown | ({"endTime": row["until"]} if done else {})
+        return resource | ({"endTime": row["until"]} if is_done else {})
 
 
 def _region(zone: str) -> str:

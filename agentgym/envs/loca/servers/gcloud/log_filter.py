@@ -68,12 +68,12 @@ class _Reader:
         self._tokens: list[str] = []
         place = 0
         while place < len(text):
-            found = _TOKEN.match(text, place)
-            if found is None:
+            match = _TOKEN.match(text, place)
+            if match is None:
                 raise _bad(f"cannot read {echo(text[place : place + 20])}; put text with such signs in double quotes")
-            place = found.end()
-            if found[1]:
-                self._tokens.append(found[1])
+            place = match.end()
+            if match[1]:
+                self._tokens.append(match[1])
         self._next = 0
         self._depth = 0
         self._terms = 0
@@ -110,10 +110,10 @@ class _Reader:
         return tests[0] if len(tests) == 1 else lambda entries: list(map(any, zip(*(t(entries) for t in tests), strict=True)))
 
     def _not(self, leaf: Callable[[], Test]) -> Test:
-        turned = False
+        negated = False
         while self._peek() in ("NOT", "-"):
             self._take()
-            turned = not turned
+            negated = not negated
         if self._peek() == "(":
             test = self._group(leaf)
         else:
@@ -121,7 +121,7 @@ class _Reader:
             if self._terms > MAX_TERMS:
                 raise ToolError(f"limit exceeded: a filter has at most {MAX_TERMS} comparisons")
             test = leaf()
-        return (lambda entries: [not passed for passed in test(entries)]) if turned else test
+        return (lambda entries: [not passed for passed in test(entries)]) if negated else test
 
     def _group(self, leaf: Callable[[], Test]) -> Test:
         self._take()
@@ -137,15 +137,15 @@ class _Reader:
     def _term(self) -> Test:
         """A comparison, a function or text that any field may hold."""
         token = self._take()
-        turned = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
-        word = token[1:] if turned else token
+        negated = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
+        word = token[1:] if negated else token
         if word.endswith("("):
             test = self._function(word[:-1])
         elif self._peek() in (*_ORDERS, ":", "=~", "!~"):
             test = self._comparison(_path(word), self._take())
         else:
             test = _anywhere(_value(word))
-        return (lambda entries: [not passed for passed in test(entries)]) if turned else test
+        return (lambda entries: [not passed for passed in test(entries)]) if negated else test
 
     def _comparison(self, path: tuple[str, ...], sign: str) -> Test:
         def leaf() -> Test:
@@ -173,12 +173,12 @@ def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
     for test in tests:
         passed = test([entries[k] for k in left])
         left = [k for k, well in zip(left, passed, strict=True) if well]
-    kept = set(left)
-    return [k in kept for k in range(len(entries))]
+    passing = set(left)
+    return [k in passing for k in range(len(entries))]
 
 
 def _unquote(token: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), token[1:-1], flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), token[1:-1], flags=re.DOTALL)
 
 
 def _value(token: str) -> str:
@@ -190,7 +190,7 @@ def _value(token: str) -> str:
 
 
 def _path(word: str) -> tuple[str, ...]:
-    path = tuple(_unquote(found[1]) if found[1] else found[2] for found in _SEGMENT.finditer(word))
+    path = tuple(_unquote(match[1]) if match[1] else match[2] for match in _SEGMENT.finditer(word))
     if not path or path[0] not in FIELDS:
         raise _bad(f"an entry has no field {echo(word)}; its fields are {', '.join(FIELDS)}")
     return path
@@ -200,11 +200,11 @@ def _at(value: Any, path: Sequence[str]) -> list[Any]:
     """What stands at a path; of a list, what stands there in each of its items."""
     for place, name in enumerate(path):
         if isinstance(value, list):
-            return [found for item in value for found in _at(item, path[place:])]
+            return [leaf for item in value for leaf in _at(item, path[place:])]
         if not isinstance(value, dict) or name not in value:
             return []
         value = value[name]
-    return [found for item in value for found in _at(item, ())] if isinstance(value, list) else [value]
+    return [leaf for item in value for leaf in _at(item, ())] if isinstance(value, list) else [value]
 
 
 def _texts(value: Any) -> list[str]:
@@ -224,17 +224,19 @@ def _anywhere(text: str) -> Test:
     part = text.lower()
 
     def holds(value: Any) -> bool:
-        return part in value.lower() if isinstance(value, str) else any(part in held.lower() for held in _texts(value))
+        return part in value.lower() if isinstance(value, str) else any(part in candidate.lower() for candidate in _texts(value))
 
     return lambda entries: [any(map(holds, entry.values())) for entry in entries]
 
 
 def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
     if sign in ("=~", "!~"):
-        return _matches(path, text, turned=sign == "!~")
+        return _matches(path, text, negated=sign == "!~")
     part = text.lower()
     if sign == ":":
-        return lambda entries: [any(part in held.lower() for found in _at(e, path) for held in _texts(found)) for e in entries]
+        return lambda entries: [
+            any(part in candidate.lower() for leaf in _at(e, path) for candidate in _texts(leaf)) for e in entries
+        ]
     order, holds = _ORDERS[sign], _comparable(path, text)
     return lambda entries: [any(holds(order, value) for value in _at(entry, path)) for entry in entries]
 
@@ -254,13 +256,13 @@ def _comparable(path: tuple[str, ...], text: str) -> Callable[[Callable[[Any, An
     def holds(order: Callable[[Any, Any], bool], value: Any) -> bool:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return number is not None and order(value, number)
-        held = value if isinstance(value, str) else json.dumps(value)
-        return not isinstance(value, dict) and order(held.lower(), lower)
+        candidate = value if isinstance(value, str) else json.dumps(value)
+        return not isinstance(value, dict) and order(candidate.lower(), lower)
 
     return holds
 
 
-def _matches(path: tuple[str, ...], pattern: str, turned: bool) -> Test:
+def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
     """RE2 as DuckDB has it: it takes time in proportion to the text, whatever the pattern, which Python's own `re` does not."""
     engine = _engine()
 
@@ -269,16 +271,16 @@ def _matches(path: tuple[str, ...], pattern: str, turned: bool) -> Test:
             return set()
         sql = "SELECT text FROM (SELECT unnest($texts) AS text) WHERE regexp_matches(text, $pattern)"
         try:
-            return {found[0] for found in engine.cursor().execute(sql, {"texts": list(texts), "pattern": pattern}).fetchall()}
+            return {row[0] for row in engine.cursor().execute(sql, {"texts": list(texts), "pattern": pattern}).fetchall()}
         except _errors() as error:
             raise _bad(f"{echo(pattern)} is no regular expression of RE2: {str(error).splitlines()[0]}") from None
 
     matching([""])
 
     def test(entries: Sequence[Entry]) -> list[bool]:
-        held = [[text for found in _at(entry, path) for text in _texts(found)] for entry in entries]
-        found = matching(sorted(set(chain.from_iterable(held))))
-        return [any((text in found) != turned for text in texts) for texts in held]
+        groups = [[text for leaf in _at(entry, path) for text in _texts(leaf)] for entry in entries]
+        matches = matching(sorted(set(chain.from_iterable(groups))))
+        return [any((text in matches) != negated for text in texts) for texts in groups]
 
     return test
 

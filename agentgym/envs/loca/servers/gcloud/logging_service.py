@@ -92,16 +92,16 @@ class Logging:
         buckets = [self._log_bucket(log_bucket)] if log_bucket else [self._server.store.get("log_buckets", k) for k in (1, 2)]
         where, values = self._kept_in(buckets)
         sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
-        found: list[Row] = []
+        matches: list[Row] = []
         size = max_entries + 1
-        while len(found) <= max_entries:
+        while len(matches) <= max_entries:
             rows = self._server.store.rows(sql, *values, *place, size)
-            found += [row for row, passed in zip(rows, test([_show(row) for row in rows]), strict=True) if passed]
+            matches += [row for row, passed in zip(rows, test([_show(row) for row in rows]), strict=True) if passed]
             if len(rows) < size:
                 break
             place, size = (rows[-1]["timestamp"], rows[-1]["id"]), min(4 * size, _CHUNK)
-        entries: Row = {"entries": [_show(row) for row in found[:max_entries]]}
-        return entries | ({"nextPageToken": _token(found[max_entries - 1])} if len(found) > max_entries else {})
+        entries: Row = {"entries": [_show(row) for row in matches[:max_entries]]}
+        return entries | ({"nextPageToken": _token(matches[max_entries - 1])} if len(matches) > max_entries else {})
 
     @tool
     def logging_list_logs(self) -> Row:
@@ -115,16 +115,16 @@ class Logging:
         """Delete all entries of a log in the log bucket _Default; it comes back with the next entry."""
         log = _log(log_name)
         where = "entry IN (SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2"
-        gone = [row["entry"] for row in self._server.store.rows(f"SELECT entry FROM log_routes WHERE {where}", log)]
-        if not gone:
+        entries = [row["entry"] for row in self._server.store.rows(f"SELECT entry FROM log_routes WHERE {where}", log)]
+        if not entries:
             raise ToolError(f"not found: the log {echo(log_name)} has no entries in _Default")
         with self._server.store.change():
-            for entry in gone:
+            for entry in entries:
                 self._server.store.delete("log_routes", entry=entry, log_bucket=2)
                 if not self._server.store.value("SELECT 1 FROM log_routes WHERE entry = ?", entry):
                     self._server.store.delete("log_entries", id=entry)
         self._server.context.clock.tick()
-        return {"deleted": log, "entries": len(gone)}
+        return {"deleted": log, "entries": len(entries)}
 
     @tool
     def logging_create_log_bucket(self, bucket_id: str, location: str = "global", retention_days: int = 30) -> Row:
@@ -168,8 +168,8 @@ class Logging:
         if self._server.store.value("SELECT count(*) FROM log_sinks") >= MAX_SINKS:
             raise ToolError(f"limit exceeded: a project has at most {MAX_SINKS} sinks")
         when = iso(self._server.context.clock.tick())
-        made = self._server.store.insert("log_sinks", name=sink_name, destination=target, filter=log_filter, created=when)
-        return _show_sink(self._server.store.get("log_sinks", made))
+        new_id = self._server.store.insert("log_sinks", name=sink_name, destination=target, filter=log_filter, created=when)
+        return _show_sink(self._server.store.get("log_sinks", new_id))
 
     @tool
     def logging_list_log_sinks(self) -> Row:
@@ -213,20 +213,20 @@ class Logging:
         for record in records:
             record["insert_id"] = self._server.context.new_id("log entry")
         self._server.store.insert_all("log_entries", [{"id": start + k, **record} for k, record in enumerate(records)])
-        shown = [_show(record) for record in records]
+        entries = [_show(record) for record in records]
         routes: dict[tuple[int, int], None] = {}
         for sink in self._server.store.find("log_sinks"):
-            taken = [k for k, passed in enumerate(read_filter(sink["filter"])(shown)) if passed]
+            places = [k for k, passed in enumerate(read_filter(sink["filter"])(entries)) if passed]
             service, _, place = sink["destination"].partition("/")
             if service == _STORAGE:
-                self._write_lines(place, [shown[k] for k in taken])
+                self._write_lines(place, [entries[k] for k in places])
             else:
                 bucket = self._log_bucket(place)["id"]
-                routes |= dict.fromkeys((start + k, bucket) for k in taken)
+                routes |= dict.fromkeys((start + k, bucket) for k in places)
         self._server.store.insert_all("log_routes", [{"entry": entry, "log_bucket": into} for entry, into in routes])
-        kept = {entry for entry, _ in routes}
+        routed = {entry for entry, _ in routes}
         for entry in range(start, start + len(records)):
-            if entry not in kept:
+            if entry not in routed:
                 self._server.store.delete("log_entries", id=entry)
 
     def _write_lines(self, bucket: str, entries: Sequence[Row]) -> None:
@@ -237,8 +237,8 @@ class Logging:
             name = f"{entry['logName'].rpartition('/')[2]}/{day}/{hour}:00:00_{hour}:59:59_S0.json"
             lines[name] = f"{lines.get(name, '')}{json.dumps(entry, ensure_ascii=False)}\n"
         for name, text in lines.items():
-            held = self._storage.read_object(bucket, name) if name in self._storage.objects(bucket, name) else b""
-            data = held + text.encode()
+            old = self._storage.read_object(bucket, name) if name in self._storage.objects(bucket, name) else b""
+            data = old + text.encode()
             if self._storage.room() >= len(data):
                 self._storage.put_object(bucket, name, data, "application/json")
 
@@ -254,10 +254,10 @@ class Logging:
         """A log bucket by its name (a global one), by location/name or by its full name."""
         parts = name.removeprefix(f"projects/{PROJECT}/").removeprefix("locations/").replace("/buckets/", "/").split("/")
         location, bucket = ("global", *parts)[-2:]
-        found = self._server.store.find("log_buckets", name=bucket, location=location) if len(parts) <= 2 else []
-        if not found:
+        rows = self._server.store.find("log_buckets", name=bucket, location=location) if len(parts) <= 2 else []
+        if not rows:
             raise ToolError(f"not found: there is no log bucket {echo(name)}")
-        return found[0]
+        return rows[0]
 
     def _sink_destination(self, text: str) -> str:
         """The full name of the destination of a sink."""
@@ -265,8 +265,8 @@ class Logging:
         if service == _STORAGE:
             return f"{_STORAGE}/{self._storage.storage_get_bucket_info(place)['name']}"
         if service == "logging.googleapis.com":
-            found = self._log_bucket(place)
-            return _BUCKET.format(PROJECT, found["location"], found["name"])
+            bucket = self._log_bucket(place)
+            return _BUCKET.format(PROJECT, bucket["location"], bucket["name"])
         raise ToolError(f"invalid argument: {echo(text)}: entries go to logging.googleapis.com/… or {_STORAGE}/…, nowhere else")
 
 
@@ -281,8 +281,8 @@ def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
     """The record of an entry, without its id."""
     if _nesting(payload) > _MAX_NESTING or len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
         raise ToolError(f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes in at most {_MAX_NESTING} levels")
-    held = {"textPayload" if isinstance(payload, str) else "jsonPayload": payload}
-    return {"log": _log(log), "timestamp": when, "received": when, "severity": severity, "payload": held}
+    content = {"textPayload" if isinstance(payload, str) else "jsonPayload": payload}
+    return {"log": _log(log), "timestamp": when, "received": when, "severity": severity, "payload": content}
 
 
 def _nesting(value: Any) -> int:
@@ -307,16 +307,16 @@ def _show(row: Row) -> Row:
 
 
 def _show_bucket(row: Row) -> Row:
-    shown = {
+    resource = {
         "name": f"projects/{PROJECT}/locations/{row['location']}/buckets/{row['name']}", "retentionDays": row["retention_days"],
         "lifecycleState": "ACTIVE", "locked": row["name"] == "_Required",
     }  # fmt: skip
-    return shown | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})
+    return resource | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})
 
 
 def _show_sink(row: Row) -> Row:
-    shown = {
+    resource = {
         "name": row["name"], "destination": row["destination"], "filter": row["filter"],
         "writerIdentity": f"serviceAccount:cloud-logs@{PROJECT}.iam.gserviceaccount.com",
     }  # fmt: skip
-    return shown | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})
+    return resource | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})

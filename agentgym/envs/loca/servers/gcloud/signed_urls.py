@@ -25,13 +25,13 @@ def sign_url(key: str, method: str, bucket: str, name: str, now: datetime, secon
         "X-Goog-SignedHeaders": "host",
     }
     path = f"/{bucket}/{quote(name)}"
-    written = "&".join(f"{part}={quote(value, safe='')}" for part, value in query.items())
-    request = f"{method}\n{path}\n{written}\nhost:{HOST}\n\nhost\nUNSIGNED-PAYLOAD"
+    query_text = "&".join(f"{part}={quote(value, safe='')}" for part, value in query.items())
+    request = f"{method}\n{path}\n{query_text}\nhost:{HOST}\n\nhost\nUNSIGNED-PAYLOAD"
     text = f"{_ALGORITHM}\n{date}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     secret = f"GOOG4{key}".encode()
     for step in scope.split("/"):
         secret = hmac.digest(secret, step.encode(), "sha256")
-    return f"https://{HOST}{path}?{written}&X-Goog-Signature={hmac.digest(secret, text.encode(), 'sha256').hex()}"
+    return f"https://{HOST}{path}?{query_text}&X-Goog-Signature={hmac.digest(secret, text.encode(), 'sha256').hex()}"
 
 
 def read_url(key: str | None, method: str, url: str, now: datetime) -> tuple[str, str]:

@@ -83,9 +83,9 @@ class Storage:
         where = "bucket = ? AND substr(name, 1, length(?)) = ? AND (name, generation) > (?, ?)"
         where += "" if versions else " AND deleted IS NULL"
         sql = f"SELECT {_PLAIN} FROM objects WHERE {where} ORDER BY name, generation LIMIT ?"
-        found = self._server.store.rows(sql, bucket_name, prefix, prefix, *after, max_results + 1)
-        shown: Row = {"kind": "storage#objects", "items": [_show(row) for row in found[:max_results]]}
-        return shown | _next(found, max_results)
+        rows = self._server.store.rows(sql, bucket_name, prefix, prefix, *after, max_results + 1)
+        page: Row = {"kind": "storage#objects", "items": [_show(row) for row in rows[:max_results]]}
+        return page | _next(rows, max_results)
 
     @tool
     def storage_upload_file(self, bucket_name: str, source_file_path: str, destination_blob_name: str) -> Row:
@@ -105,9 +105,9 @@ class Storage:
             destination_file_path: Where to write it.
             generation: The version of the object; the live one by default.
         """
-        found = self._object(bucket_name, source_blob_name, generation)
-        path = self._server.context.files.write(destination_file_path, self._object_data(found))
-        return _show(found) | {"path": path}
+        row = self._object(bucket_name, source_blob_name, generation)
+        path = self._server.context.files.write(destination_file_path, self._object_data(row))
+        return _show(row) | {"path": path}
 
     @tool
     def storage_delete_object(self, bucket_name: str, blob_name: str, generation: int | None = None) -> Row:
@@ -118,9 +118,9 @@ class Storage:
             blob_name: The object.
             generation: The version to delete for good.
         """
-        found = self._object(bucket_name, blob_name, generation)
-        kept = self._delete_object(found, self._server.context.clock.tick(), for_good=generation is not None)
-        return {"deleted": blob_name, "bucket": bucket_name, "generation": str(found["generation"]), "keptAsNoncurrent": kept}
+        row = self._object(bucket_name, blob_name, generation)
+        is_kept = self._delete_object(row, self._server.context.clock.tick(), for_good=generation is not None)
+        return {"deleted": blob_name, "bucket": bucket_name, "generation": str(row["generation"]), "keptAsNoncurrent": is_kept}
 
     @tool
     def storage_get_bucket_info(self, bucket_name: str) -> Row:
@@ -155,19 +155,19 @@ class Storage:
     @tool
     def storage_copy_object(self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str) -> Row:
         """Copy an object; one at the destination is replaced."""
-        found = self._object(source_bucket, source_blob)
-        return _show(self._write_object(dest_bucket, dest_blob, self._object_data(found), found["content_type"]))
+        row = self._object(source_bucket, source_blob)
+        return _show(self._write_object(dest_bucket, dest_blob, self._object_data(row), row["content_type"]))
 
     @tool
     def storage_move_object(self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str) -> Row:
         """Move an object to another bucket or name; one at the destination is replaced."""
-        found = self._object(source_bucket, source_blob)
+        row = self._object(source_bucket, source_blob)
         if (source_bucket, source_blob) == (dest_bucket, dest_blob):
             raise ToolError("invalid argument: source and destination are the same object")
         with self._server.store.change():
-            moved = self._write_object(dest_bucket, dest_blob, self._object_data(found), found["content_type"])
-            self._delete_object(found, self._server.context.clock.now())
-        return _show(moved)
+            target = self._write_object(dest_bucket, dest_blob, self._object_data(row), row["content_type"])
+            self._delete_object(row, self._server.context.clock.now())
+        return _show(target)
 
     @tool
     def storage_enable_versioning(self, bucket_name: str, enabled: bool = True) -> Row:
@@ -271,12 +271,12 @@ class Storage:
 
     def _bucket(self, name: str) -> Row:
         """A bucket to whose objects its lifecycle rules have been applied."""
-        found = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)
-        if found is None:
+        bucket = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)
+        if bucket is None:
             raise ToolError(f"not found: there is no bucket {echo(name)}")
-        for rule in found["lifecycle"]:
-            self._apply_rule(found, rule)
-        return found
+        for rule in bucket["lifecycle"]:
+            self._apply_rule(bucket, rule)
+        return bucket
 
     def _apply_rule(self, bucket: Row, rule: Row) -> None:
         """Apply a rule. Rules run once a day, so a version that one run makes noncurrent is deleted by a run of the next day."""
@@ -294,25 +294,25 @@ class Storage:
             self._delete_object(row, now)
 
     def _set_bucket(self, name: str, **changes: object) -> Row:
-        found = self._bucket(name)
+        bucket = self._bucket(name)
         when = iso(self._server.context.clock.tick())
-        self._server.store.update("buckets", found["id"], **changes, updated=when, metageneration=found["metageneration"] + 1)
+        self._server.store.update("buckets", bucket["id"], **changes, updated=when, metageneration=bucket["metageneration"] + 1)
         return _show_bucket(self._bucket(name))
 
     def _object(self, bucket: str, name: str, generation: int | None = None) -> Row:
         self._bucket(bucket)
         text = None if generation is None else str(generation)
         which = "CASE WHEN ? IS NULL THEN deleted IS NULL ELSE CAST(generation AS TEXT) = ? END"
-        found = self._server.store.row(
+        row = self._server.store.row(
             f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND {which}", bucket, name, text, text
         )
-        if found is None:
+        if row is None:
             version = "" if generation is None else f" with generation {generation}"
             raise ToolError(f"not found: there is no object {echo(name)}{version} in bucket {echo(bucket)}")
-        return found
+        return row
 
-    def _object_data(self, found: Row) -> bytes:
-        return bytes(self._server.store.value("SELECT data FROM objects WHERE id = ?", found["id"]))
+    def _object_data(self, row: Row) -> bytes:
+        return bytes(self._server.store.value("SELECT data FROM objects WHERE id = ?", row["id"]))
 
     def _write_object(self, bucket: str, name: str, data: bytes, content_type: str | None = None) -> Row:
         """Write an object as something that happens now."""
@@ -320,9 +320,9 @@ class Storage:
         _check_object_name(name)
         if len(data) > self.room():
             raise ToolError(f"limit exceeded: the objects of a project have at most {MAX_BYTES} bytes together")
-        made = self._put_object(into, name, data, content_type, self._server.context.clock.tick())
+        row = self._put_object(into, name, data, content_type, self._server.context.clock.tick())
         self._bucket(bucket)
-        return made
+        return row
 
     def _put_object(self, bucket: Row, name: str, data: bytes, content_type: str | None, when: datetime) -> Row:
         at, key = iso(when), (bucket["name"], name)
@@ -340,13 +340,13 @@ class Storage:
             self._server.store.insert("objects", **record, data=data)
         return record
 
-    def _delete_object(self, found: Row, when: datetime, for_good: bool = False) -> bool:
+    def _delete_object(self, row: Row, when: datetime, for_good: bool = False) -> bool:
         """Delete an object; whether it stays as a noncurrent version."""
-        kept = not for_good and found["deleted"] is None
-        if kept and self._server.store.value("SELECT versioning FROM buckets WHERE name = ?", found["bucket"]):
-            self._server.store.update("objects", found["id"], deleted=iso(when))
+        keep = not for_good and row["deleted"] is None
+        if keep and self._server.store.value("SELECT versioning FROM buckets WHERE name = ?", row["bucket"]):
+            self._server.store.update("objects", row["id"], deleted=iso(when))
             return True
-        self._server.store.delete("objects", id=found["id"])
+        self._server.store.delete("objects", id=row["id"])
         return False
 
 
@@ -355,10 +355,10 @@ def _parts(uri: str) -> tuple[str, str]:
     return bucket, name
 
 
-def _next(found: list[Row], size: int) -> Row:
-    if len(found) <= size:
+def _next(rows: list[Row], size: int) -> Row:
+    if len(rows) <= size:
         return {}
-    return {"nextPageToken": page_token(found[size - 1]["name"], found[size - 1]["generation"])}
+    return {"nextPageToken": page_token(rows[size - 1]["name"], rows[size - 1]["generation"])}
 
 
 def _check_object_name(name: str) -> str:
@@ -368,13 +368,13 @@ def _check_object_name(name: str) -> str:
 
 
 def _show_bucket(row: Row) -> Row:
-    shown = {
+    resource = {
         "kind": "storage#bucket", "id": row["name"], "name": row["name"], "location": row["location"],
         "locationType": _location_type(row["location"]), "storageClass": CLASSES[0],
         "timeCreated": row["created"], "updated": row["updated"], "metageneration": str(row["metageneration"]),
         "versioning": {"enabled": row["versioning"]},
     }  # fmt: skip
-    return shown | ({"lifecycle": {"rule": row["lifecycle"]}} if row["lifecycle"] else {})
+    return resource | ({"lifecycle": {"rule": row["lifecycle"]}} if row["lifecycle"] else {})
 
 
 def _location_type(location: str) -> str:
@@ -384,12 +384,12 @@ def _location_type(location: str) -> str:
 
 
 def _show(row: Row) -> Row:
-    shown = {
+    resource = {
         "kind": "storage#object", "name": row["name"], "bucket": row["bucket"], "generation": str(row["generation"]),
         "size": str(row["size"]), "contentType": row["content_type"], "storageClass": row["storage_class"],
         "timeCreated": row["created"], "updated": row["updated"], "md5Hash": row["md5"], "crc32c": row["crc32c"],
     }  # fmt: skip
-    return shown | ({"timeDeleted": row["deleted"]} if row["deleted"] else {})
+    return resource | ({"timeDeleted": row["deleted"]} if row["deleted"] else {})
 
 
 def _base64(digest: bytes) -> str:

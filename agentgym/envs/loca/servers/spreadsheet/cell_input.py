@@ -73,18 +73,18 @@ def validate(value: Any) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     try:
-        kept = float(value)
+        number = float(value)
     except OverflowError:
         raise ToolError("invalid argument: a number is too large for a cell") from None
-    return int(kept) if kept.is_integer() and abs(kept) < 2**53 else kept
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def _dressed(text: str) -> Any:
     """A number with a currency, groups of thousands or a percent sign."""
-    found = _DRESSED.fullmatch(text)
-    if not found or len(text) > 40:
+    match = _DRESSED.fullmatch(text)
+    if not match or len(text) > 40:
         return None
-    sign, _, whole, part, percent = found.groups()
+    sign, _, whole, part, percent = match.groups()
     number = float(sign + whole.replace(",", "") + (part or ""))
     return {"v": validate(number / 100 if percent else number), "s": text}
 

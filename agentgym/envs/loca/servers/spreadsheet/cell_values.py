@@ -87,8 +87,8 @@ def text_of(value: Any) -> str:
     whole = float(value)
     if whole.is_integer() and abs(whole) < 1e15:
         return str(int(whole))
-    shown = f"{whole:.10g}"
-    return shown if "e" not in shown else re.sub(r"e([+-])0*", r"E\1", shown)
+    text = f"{whole:.10g}"
+    return text if "e" not in text else re.sub(r"e([+-])0*", r"E\1", text)
 
 
 def _date_text(value: float) -> str:
@@ -96,8 +96,8 @@ def _date_text(value: float) -> str:
         moment = DAY_ZERO + timedelta(days=float(value))
     except OverflowError:
         return str(float(value))
-    shown = f"{moment.month}/{moment.day}/{moment.year}"
-    return shown if float(value).is_integer() else f"{shown} {moment.hour}:{moment:%M:%S}"
+    day = f"{moment.month}/{moment.day}/{moment.year}"
+    return day if float(value).is_integer() else f"{day} {moment.hour}:{moment:%M:%S}"
 
 
 def ordering(value: Any, other: Any) -> tuple[int, Any]:

@@ -35,11 +35,11 @@ class Excel(Server):
     @tool
     def validate_formula_syntax(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
         """Check a formula without writing it, and compare it with what the cell holds."""
-        held = parts.held(self._books.read_sheet(filepath, sheet_name), *spot(cell))
+        content = parts.value_at(self._books.read_sheet(filepath, sheet_name), *spot(cell))
         parts.check_formula(formula)
-        if not isinstance(held, str) or not held.startswith("="):
+        if not isinstance(content, str) or not content.startswith("="):
             return "Formula is valid but cell contains no formula"
-        return f"Formula is valid {'and matches' if held == formula else 'but does not match'} cell content"
+        return f"Formula is valid {'and matches' if content == formula else 'but does not match'} cell content"
 
     @tool
     def format_range(
@@ -71,11 +71,11 @@ class Excel(Server):
             protection: locked and hidden.
             conditional_format: type (color_scale, data_bar, icon_set, formula or cell_is) and params, named as in openpyxl.
         """
-        wanted = {name: value for name, value in locals().items() if name != "self"}
+        changes = {name: value for name, value in locals().items() if name != "self"}
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             area = area_of(start_cell, end_cell)
             for place in spots(area):
-                parts.style(sheet.cell(*place), wanted)
+                parts.style(sheet.cell(*place), changes)
             if merge_cells and end_cell:
                 sheets.merge(sheet, area)
             if conditional_format is not None:
@@ -105,7 +105,7 @@ class Excel(Server):
         if top > sheet.max_row or left > sheet.max_column or bottom < top or right < left:
             return "No data found in specified range"
         area = area_of(parts.spot_name(top, left), parts.spot_name(bottom, right))
-        cells = [parts.told(sheet, *place) for place in spots(area)]
+        cells = [parts.describe_cell(sheet, *place) for place in spots(area)]
         return {"range": str(area), "sheet_name": sheet_name, "cells": cells}
 
     @tool
@@ -214,13 +214,13 @@ class Excel(Server):
             book, target = sheet.parent, f"{sheet_name[:25]}_pivot"
             if target in book.sheetnames:
                 book.remove(book[target])
-            made = book.create_sheet(target)
+            pivot = book.create_sheet(target)
             for row in summary:
-                made.append(row)
-            for cell in made[1]:
+                pivot.append(row)
+            for cell in pivot[1]:
                 cell.font = library().styles.Font(bold=True)
             whole = Area(1, 1, len(summary), len(summary[0]))
-            parts.table(made, whole, f"PivotTable_{self.context.new_id('table', 8)}", "TableStyleMedium9")
+            parts.table(pivot, whole, f"PivotTable_{self.context.new_id('table', 8)}", "TableStyleMedium9")
         return f"Summary table created successfully in sheet {target}"
 
     @tool
@@ -234,9 +234,9 @@ class Excel(Server):
     ) -> str:
         """Make a range, with titles in its first row, a native table."""
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
-            made = table_name or f"Table_{self.context.new_id('table', 8)}"
-            parts.table(sheet, area_of(*data_range.split(":", 1)), made, table_style)
-        return f"Successfully created table '{made}' in sheet '{sheet_name}'."
+            title = table_name or f"Table_{self.context.new_id('table', 8)}"
+            parts.table(sheet, area_of(*data_range.split(":", 1)), title, table_style)
+        return f"Successfully created table '{title}' in sheet '{sheet_name}'."
 
     @tool
     def copy_worksheet(self, filepath: str, source_sheet: str, target_sheet: str) -> str:
@@ -272,11 +272,11 @@ class Excel(Server):
     def get_workbook_metadata(self, filepath: str, include_ranges: bool = False) -> Any:
         """Sheets, size and time of a workbook; with `include_ranges` the range that each sheet fills."""
         book, file = self._books.open(filepath), self.context.files.file(filepath)
-        told: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
-        told |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
+        facts: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
+        facts |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
         if include_ranges:
-            told["used_ranges"] = {each.title: str(sheets.filled(each)) for each in book.worksheets}
-        return told
+            facts["used_ranges"] = {each.title: str(sheets.filled(each)) for each in book.worksheets}
+        return facts
 
     @tool
     def merge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
@@ -338,10 +338,10 @@ class Excel(Server):
     @tool
     def validate_excel_range(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None) -> str:
         """Check that a range lies within what a sheet fills."""
-        area, held = area_of(start_cell, end_cell), sheets.filled(self._books.read_sheet(filepath, sheet_name))
-        if (area.bottom or 0) > (held.bottom or 0) or (area.right or 0) > (held.right or 0):
-            raise ToolError(f"invalid argument: range {area} is out of bounds; the sheet contains data in range {held}")
-        return f"Range '{area}' is valid. Sheet contains data in range '{held}'"
+        area, data_area = area_of(start_cell, end_cell), sheets.filled(self._books.read_sheet(filepath, sheet_name))
+        if (area.bottom or 0) > (data_area.bottom or 0) or (area.right or 0) > (data_area.right or 0):
+            raise ToolError(f"invalid argument: range {area} is out of bounds; the sheet contains data in range {data_area}")
+        return f"Range '{area}' is valid. Sheet contains data in range '{data_area}'"
 
     @tool
     def get_data_validation_info(self, filepath: str, sheet_name: str) -> Any:
@@ -350,8 +350,8 @@ class Excel(Server):
         rules = sheet.data_validations.dataValidation
         if not rules:
             return "No data validation rules found in this worksheet"
-        told = [{"ranges": str(rule.sqref), **parts.validation(rule, sheet)} for rule in rules]
-        return {"sheet_name": sheet_name, "validation_rules": told}
+        shown_rules = [{"ranges": str(rule.sqref), **parts.validation(rule, sheet)} for rule in rules]
+        return {"sheet_name": sheet_name, "validation_rules": shown_rules}
 
     @tool
     def insert_rows(self, filepath: str, sheet_name: str, start_row: int, count: int = 1) -> str:

@@ -78,7 +78,7 @@ class Workbooks:
             self.save(path, book)
         except failures() as error:
             # The library names the values that it allows as a set, whose order is another in each process.
-            text = _SET.sub(lambda found: ", ".join(sorted(found[1].split(", "))), str(error))
+            text = _SET.sub(lambda match: ", ".join(sorted(match[1].split(", "))), str(error))
             raise ToolError(f"invalid argument: the workbook cannot hold this: {text[:300]}") from None
 
     @contextmanager
@@ -183,8 +183,8 @@ def merge(sheet: Any, area: Area) -> None:
 
 def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> None:
     """Copy values, formulas (as they are) and styles."""
-    held = [(source.cell(*place).value, copy.copy(source.cell(*place)._style)) for place in spots(area)]
-    for (row, column), (value, style) in zip(spots(area), held, strict=True):
+    copies = [(source.cell(*place).value, copy.copy(source.cell(*place)._style)) for place in spots(area)]
+    for (row, column), (value, style) in zip(spots(area), copies, strict=True):
         place = row - area.top + top, column - area.left + left
         put(target, *place, value)
         target.cell(*place)._style = style
@@ -227,22 +227,22 @@ def resize(sheet: Any, axis: str, start: int, count: int) -> None:
         sheet.unmerge_cells(each)
     what = "rows" if axis == "row" else "cols"
     getattr(sheet, f"{'insert' if count > 0 else 'delete'}_{what}")(start, abs(count))
-    for moved in (shift(each, axis, start, count) for each in merged):
-        if ":" in moved:
-            sheet.merge_cells(moved)
+    for reference in (shift(each, axis, start, count) for each in merged):
+        if ":" in reference:
+            sheet.merge_cells(reference)
     _follow(sheet, axis, start, count)
 
 
 def _follow(sheet: Any, axis: str, start: int, count: int) -> None:
     for table in list(sheet.tables.values()):
-        moved = shift(table.ref, axis, start, count)
+        reference = shift(table.ref, axis, start, count)
         first = spot(table.ref.split(":")[0])[0]
-        if ":" not in moved or (axis == "row" and count < 0 and start <= first < start - count):
+        if ":" not in reference or (axis == "row" and count < 0 and start <= first < start - count):
             del sheet.tables[table.displayName]
         else:
-            table.ref = moved
+            table.ref = reference
             if table.autoFilter is not None:
-                table.autoFilter.ref = moved
+                table.autoFilter.ref = reference
 
     def change(own: str, named: str | None, rest: str) -> str:
         hit = (named or own).lower() == sheet.title.lower()

@@ -64,9 +64,9 @@ def tokens(formula: str) -> Iterator[tuple[str, str]]:
     """Kind and text of each token of a formula without its `=`; what is none has the kind `bad`."""
     at = 0
     while at < len(formula):
-        found = _TOKEN.match(formula, at)
-        yield (found.lastgroup or "", found.group()) if found else ("bad", formula[at])
-        at = found.end() if found else at + 1
+        match = _TOKEN.match(formula, at)
+        yield (match.lastgroup or "", match.group()) if match else ("bad", formula[at])
+        at = match.end() if match else at + 1
 
 
 @functools.lru_cache(maxsize=4096)
@@ -79,8 +79,8 @@ def parse(formula: str) -> Node:
 
 
 class _Parser:
-    def __init__(self, found: list[tuple[str, str]]) -> None:
-        self._left = [*found, ("end", "")][::-1]
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
+        self._left = [*tokens, ("end", "")][::-1]
         self._depth = 0
 
     def whole(self) -> Node:
@@ -202,26 +202,28 @@ class Evaluator:
         for title, area in references(node):
             if (title or sheet, area) in self._grids:
                 continue
-            held = self._load(title or sheet) or {}
-            for row, column, cell in self._cells(held, area):
+            lines = self._load(title or sheet) or {}
+            for row, column, cell in self._cells(lines, area):
                 spot = (title or sheet, row, column)
                 if isinstance(cell, dict) and "f" in cell and spot not in self._known:
                     yield spot
 
-    def _cells(self, held: Mapping[int, Mapping[int, Any]], area: Area) -> Iterator[tuple[int, int, Any]]:
+    def _cells(self, lines: Mapping[int, Mapping[int, Any]], area: Area) -> Iterator[tuple[int, int, Any]]:
         """The filled cells of an area, by row and column."""
-        near = area.bottom is not None and area.bottom - area.top < len(held)
-        rows = range(area.top, (area.bottom or 0) + 1) if near else sorted(held)
+        near = area.bottom is not None and area.bottom - area.top < len(lines)
+        rows = range(area.top, (area.bottom or 0) + 1) if near else sorted(lines)
         self._steps += len(rows)
         for row in rows:
             if self._steps > MAX_STEPS:
                 return
-            if row not in held or row < area.top or (area.bottom is not None and row > area.bottom):
+            if row not in lines or row < area.top or (area.bottom is not None and row > area.bottom):
                 continue
-            columns = sorted(column for column in held[row] if column >= area.left and (area.right is None or column <= area.right))
+            columns = sorted(
+                column for column in lines[row] if column >= area.left and (area.right is None or column <= area.right)
+            )
             self._steps += len(columns)
             for column in columns:
-                yield row, column, held[row][column]
+                yield row, column, lines[row][column]
 
     def _read(self, spot: tuple[str, int, int]) -> Any:
         if spot in self._known:
@@ -254,14 +256,14 @@ class Evaluator:
         if (sheet, area) in self._grids:
             self._steps += len(self._grids[sheet, area].cells) // 4
             return self._grids[sheet, area]
-        held = self._load(sheet)
-        if held is None:
+        lines = self._load(sheet)
+        if lines is None:
             return NO_REFERENCE
-        bottom = max(held, default=area.top) if area.bottom is None else area.bottom
-        widest = max((max(cells) for cells in held.values() if cells), default=area.left)
+        bottom = max(lines, default=area.top) if area.bottom is None else area.bottom
+        widest = max((max(cells) for cells in lines.values() if cells), default=area.left)
         right = widest if area.right is None else area.right
         grid = Grid(max(1, bottom - area.top + 1), max(1, right - area.left + 1))
-        for row, column, _ in self._cells(held, area):
+        for row, column, _ in self._cells(lines, area):
             grid.cells[row - area.top, column - area.left] = self._read((sheet, row, column))
         self._grids[sheet, area] = grid
         return grid

@@ -82,16 +82,16 @@ def flat(arguments: Sequence[Any]) -> Iterator[Any]:
 
 def _numbers(arguments: Sequence[Any]) -> list[float]:
     """The numbers of arguments; texts and truth values in ranges do not count, an argument itself must be a number."""
-    found: list[float] = []
+    numbers: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
             for value in argument.cells.values():
                 _check(value)
                 if isinstance(value, (int, float)) and not isinstance(value, bool):
-                    found.append(float(value))
+                    numbers.append(float(value))
         else:
-            found.append(_number(argument))
-    return found
+            numbers.append(_number(argument))
+    return numbers
 
 
 def _check(value: Any) -> Any:
@@ -146,12 +146,12 @@ _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
 _RELATIONS: dict[str, Any] = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
 
 
-def _condition(wanted: Any) -> Callable[[Any], bool]:
+def _condition(criterion: Any) -> Callable[[Any], bool]:
     """The test that a criterion such as `">5"`, `"a*"` or `7` makes."""
-    wanted = _check(scalar(wanted))
-    if not isinstance(wanted, str):
-        return lambda value: value is not None and not isinstance(value, str) and value == wanted
-    sign, rest = _CONDITION.fullmatch(wanted).groups()  # type: ignore[union-attr]  # it matches anything
+    criterion = _check(scalar(criterion))
+    if not isinstance(criterion, str):
+        return lambda value: value is not None and not isinstance(value, str) and value == criterion
+    sign, rest = _CONDITION.fullmatch(criterion).groups()  # type: ignore[union-attr]  # it matches anything
     as_number = number(rest) if rest.strip() else VALUE
     if not isinstance(as_number, CellError):
         relation = _RELATIONS.get(sign, operator.ne if sign == "<>" else operator.eq)
@@ -172,7 +172,7 @@ def _chosen(pairs: Sequence[Any]) -> list[tuple[int, int]]:
     first: Grid = pairs[0]
     if any((grid.height, grid.width) != (first.height, first.width) for grid in pairs[::2]):
         raise _Stop(VALUE)
-    tests = [(grid, _condition(wanted)) for grid, wanted in zip(pairs[::2], pairs[1::2], strict=True)]
+    tests = [(grid, _condition(criterion)) for grid, criterion in zip(pairs[::2], pairs[1::2], strict=True)]
     places: Any = ((row, column) for row in range(first.height) for column in range(first.width))
     if any(not test(None) for _, test in tests):  # only what is filled can be chosen, and far less is filled than open
         places = sorted({spot for grid, _ in tests for spot in grid.cells})
@@ -219,42 +219,42 @@ def _is(test: Callable[[Any], bool]) -> Callable[[Sequence[Part]], Any]:
     return lambda parts: test(scalar(parts[0]())) if len(parts) == 1 else VALUE
 
 
-def _position(wanted: Any, line: Sequence[Any], *, exact: bool, falling: bool = False) -> int:
+def _position(target: Any, line: Sequence[Any], *, exact: bool, falling: bool = False) -> int:
     """Where a value is in a line, from 0; if not `exact`, the last one that is not beyond it in a sorted line."""
-    wanted = _check(scalar(wanted))
+    target = _check(scalar(target))
     if exact:
-        test = _condition(f"={wanted}" if isinstance(wanted, str) else wanted)
+        test = _condition(f"={target}" if isinstance(target, str) else target)
         for k, value in enumerate(line):
-            if value is not None and isinstance(value, str) == isinstance(wanted, str) and test(value):
+            if value is not None and isinstance(value, str) == isinstance(target, str) and test(value):
                 return k
         raise _Stop(NOT_AVAILABLE)
-    key, found = ordering(wanted, wanted), -1
+    key, last = ordering(target, target), -1
     for k, value in enumerate(line):
-        own = ordering(value, wanted)
+        own = ordering(value, target)
         if value is not None and own[0] == key[0] and (own >= key if falling else own <= key):
-            found = k
+            last = k
         elif value is not None and own[0] == key[0]:
             break
-    if found < 0:
+    if last < 0:
         raise _Stop(NOT_AVAILABLE)
-    return found
+    return last
 
 
 def _lookup(*, down: bool) -> Callable[..., Any]:
-    def look(wanted: Any, grid: Grid, index: Any, near: Any = True) -> Any:
+    def look(target: Any, grid: Grid, index: Any, near: Any = True) -> Any:
         at = int(_number(index)) - 1
         if at < 0 or at >= (grid.width if down else grid.height):
             raise _Stop(NO_REFERENCE)
-        place = _position(wanted, grid.line(down=down), exact=not _truth(near))
+        place = _position(target, grid.line(down=down), exact=not _truth(near))
         return grid.cells.get((place, at) if down else (at, place))
 
     return look
 
 
-def _match(wanted: Any, grid: Grid, kind: Any = 1.0) -> float:
+def _match(target: Any, grid: Grid, kind: Any = 1.0) -> float:
     way = _number(kind)
     line = grid.line(down=grid.width == 1)
-    return float(_position(wanted, line, exact=way == 0, falling=way < 0) + 1)
+    return float(_position(target, line, exact=way == 0, falling=way < 0) + 1)
 
 
 def _index(grid: Grid, row: Any = 0.0, column: Any = 0.0) -> Any:
@@ -314,8 +314,8 @@ def _concatenate(*values: Any) -> str:
     return _limited("".join(_text(value) for value in flat(values)))
 
 
-def _find(wanted: Any, text: Any, start: Any = 1.0) -> float:
-    return _text(text).index(_text(wanted), int(_number(start)) - 1) + 1.0
+def _find(part: Any, text: Any, start: Any = 1.0) -> float:
+    return _text(text).index(_text(part), int(_number(start)) - 1) + 1.0
 
 
 def _cut(text: Any, start: int | None, length: Any) -> str:

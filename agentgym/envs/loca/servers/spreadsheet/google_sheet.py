@@ -42,8 +42,10 @@ class GoogleSheet(Server):
 
     def spreadsheet(self, title: str) -> str | None:
         """The id of the first made spreadsheet with a title, capitals aside, or None."""
-        found: str | None = self.store.value("SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title)
-        return found
+        spreadsheet_id: str | None = self.store.value(
+            "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
+        )
+        return spreadsheet_id
 
     def titles(self) -> dict[str, str]:
         """The title of each spreadsheet by its id, first made first."""
@@ -54,8 +56,8 @@ class GoogleSheet(Server):
 
         Rows end with their last filled cell; an empty cell is None; a date that was typed in is the text that was typed.
         """
-        found = self._books.sheet(spreadsheet, sheet) if sheet is not None else self._books.sheets(spreadsheet)[0]
-        values = self._books.values(found, None, lambda cell: cell["s"] if cell.get("k") else cell["v"], whole=True)
+        sheet_row = self._books.sheet(spreadsheet, sheet) if sheet is not None else self._books.sheets(spreadsheet)[0]
+        values = self._books.values(sheet_row, None, lambda cell: cell["s"] if cell.get("k") else cell["v"], whole=True)
         return [[value if value != "" else None for value in row] for row in values]
 
     def permissions(self, spreadsheet: str) -> dict[str, str]:
@@ -74,12 +76,12 @@ class GoogleSheet(Server):
             range: Cells in A1 notation, such as A1:C10, A:F or 2:5; the whole sheet by default.
             include_grid_data: Give of each cell what was entered and what it comes to besides.
         """
-        found = self._books.sheet(spreadsheet_id, sheet)
+        row = self._books.sheet(spreadsheet_id, sheet)
         if include_grid_data:
-            return self._grid_data(found, range)
+            return self._grid_data(row, range)
         value_range = {
-            "range": self._books.range_name(found, range),
-            "values": self._books.values(found, range, cell_input.display),
+            "range": self._books.range_name(row, range),
+            "values": self._books.values(row, range, cell_input.display),
         }
         return {"spreadsheetId": spreadsheet_id, "valueRanges": [value_range]}
 
@@ -117,10 +119,10 @@ class GoogleSheet(Server):
             ranges: Rows of values by range in A1 notation.
         """
         with self.store.change():
-            found = self._books.sheet(spreadsheet_id, sheet)
-            made = [self._books.enter(found, area, data) for area, data in ranges.items()]
-        total = {f"totalUpdated{what}": sum(each[f"updated{what}"] for each in made) for what in ("Rows", "Columns", "Cells")}
-        return {"spreadsheetId": spreadsheet_id, **total, "totalUpdatedSheets": int(bool(made)), "responses": made}
+            row = self._books.sheet(spreadsheet_id, sheet)
+            responses = [self._books.enter(row, area, data) for area, data in ranges.items()]
+        total = {f"totalUpdated{what}": sum(each[f"updated{what}"] for each in responses) for what in ("Rows", "Columns", "Cells")}
+        return {"spreadsheetId": spreadsheet_id, **total, "totalUpdatedSheets": int(bool(responses)), "responses": responses}
 
     @tool
     def add_rows(self, spreadsheet_id: str, sheet: str, count: int, start_row: int | None = None) -> Any:
@@ -164,10 +166,10 @@ class GoogleSheet(Server):
         with self.store.change():
             source = self._books.sheet(src_spreadsheet, src_sheet)
             self._books.sheets(dst_spreadsheet)
-            made = self._books.add_sheet(dst_spreadsheet, dst_sheet, source["row_count"], source["column_count"])
-            self._books.put(made, self._books.lines(source))
+            target = self._books.add_sheet(dst_spreadsheet, dst_sheet, source["row_count"], source["column_count"])
+            self._books.put(target, self._books.lines(source))
             self._books.touch(dst_spreadsheet)
-        return {"copy": properties_of(made), "rename": {"spreadsheetId": dst_spreadsheet, "replies": [{}]}}
+        return {"copy": properties_of(target), "rename": {"spreadsheetId": dst_spreadsheet, "replies": [{}]}}
 
     @tool
     def rename_sheet(self, spreadsheet: str, sheet: str, new_name: str) -> Any:
@@ -179,11 +181,11 @@ class GoogleSheet(Server):
             new_name: Its new title.
         """
         with self.store.change():
-            found = self._books.sheet(spreadsheet, sheet)
-            if new_name.lower() != found["title"].lower():
+            row = self._books.sheet(spreadsheet, sheet)
+            if new_name.lower() != row["title"].lower():
                 self._books.check_title(spreadsheet, new_name)
-            self.store.update("sheets", found["id"], title=new_name)
-            same = found["title"].lower()
+            self.store.update("sheets", row["id"], title=new_name)
+            same = row["title"].lower()
             self._books.rewrite_references(
                 spreadsheet, lambda _, title, rest: with_sheet(new_name if title and title.lower() == same else title, rest)
             )
@@ -200,8 +202,8 @@ class GoogleSheet(Server):
         results: list[dict[str, Any]] = []
         for query in queries:
             try:
-                found = self._books.sheet(query.get("spreadsheet_id", ""), query.get("sheet", ""))
-                results.append({**query, "data": self._books.values(found, query.get("range"), cell_input.display)})
+                row = self._books.sheet(query.get("spreadsheet_id", ""), query.get("sheet", ""))
+                results.append({**query, "data": self._books.values(row, query.get("range"), cell_input.display)})
             except ToolError as error:
                 results.append({**query, "error": str(error)})
         return results
@@ -239,9 +241,9 @@ class GoogleSheet(Server):
         """Add an empty sheet to a spreadsheet."""
         with self.store.change():
             self._books.sheets(spreadsheet_id)
-            made = self._books.add_sheet(spreadsheet_id, title, *GRID)
+            row = self._books.add_sheet(spreadsheet_id, title, *GRID)
             self._books.touch(spreadsheet_id)
-        return {"sheetId": made["number"], "title": title, "index": made["number"], "spreadsheetId": spreadsheet_id}
+        return {"sheetId": row["number"], "title": title, "index": row["number"], "spreadsheetId": spreadsheet_id}
 
     @tool
     def list_spreadsheets(self) -> list[dict[str, str]]:
@@ -259,8 +261,11 @@ class GoogleSheet(Server):
         """
         with self.store.change():
             self._books.sheets(spreadsheet_id)
-            done = [self._share(spreadsheet_id, recipient, notified=send_notification) for recipient in recipients]
-        return {"successes": [each for each in done if "error" not in each], "failures": [each for each in done if "error" in each]}
+            outcomes = [self._share(spreadsheet_id, recipient, notified=send_notification) for recipient in recipients]
+        return {
+            "successes": [each for each in outcomes if "error" not in each],
+            "failures": [each for each in outcomes if "error" in each],
+        }
 
     # Shared by the tools.
 
@@ -286,19 +291,19 @@ class GoogleSheet(Server):
         if role not in ROLES:
             error = f"invalid argument: role must be one of {', '.join(ROLES)}, got {echo(role)}"
             return {"email_address": address, "error": error}
-        held = self.store.find("permissions", spreadsheet=spreadsheet, email_address=address)
-        made = held[0]["id"] if held else self.context.new_id("permission", 20)
-        if held:
-            self.store.update("permissions", made, role=role, notified=notified)
+        permissions = self.store.find("permissions", spreadsheet=spreadsheet, email_address=address)
+        permission_id = permissions[0]["id"] if permissions else self.context.new_id("permission", 20)
+        if permissions:
+            self.store.update("permissions", permission_id, role=role, notified=notified)
         else:
             shared = {"email_address": address, "role": role, "notified": notified}
-            self.store.insert("permissions", id=made, spreadsheet=spreadsheet, **shared)
-        return {"email_address": address, "role": role, "permissionId": made}
+            self.store.insert("permissions", id=permission_id, spreadsheet=spreadsheet, **shared)
+        return {"email_address": address, "role": role, "permissionId": permission_id}
 
 
-def _cell_data(entered: Any, value: Any, formatted: str) -> dict[str, Any]:
-    given = {"formulaValue": entered} if isinstance(entered, str) and entered.startswith("=") else {_kind(entered): entered}
-    return {"userEnteredValue": given, "effectiveValue": {_kind(value): value}, "formattedValue": formatted}
+def _cell_data(content: Any, value: Any, formatted: str) -> dict[str, Any]:
+    entry = {"formulaValue": content} if isinstance(content, str) and content.startswith("=") else {_kind(content): content}
+    return {"userEnteredValue": entry, "effectiveValue": {_kind(value): value}, "formattedValue": formatted}
 
 
 def _kind(value: Any) -> str:

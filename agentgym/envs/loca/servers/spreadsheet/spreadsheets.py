@@ -251,8 +251,8 @@ class Spreadsheets:
             own_title = sheet["title"].lower()
 
             def follow(own: str, named: str | None, rest: str) -> str:
-                moved = shift(rest, axis, start + 1, count) if (named or own).lower() == own_title else rest
-                return with_sheet(named, moved)
+                reference = shift(rest, axis, start + 1, count) if (named or own).lower() == own_title else rest
+                return with_sheet(named, reference)
 
             self.rewrite_references(spreadsheet, follow)
             self.touch(spreadsheet)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from agentgym.envs.loca.servers.spreadsheet.cells import column_number
 from agentgym.envs.loca.servers.context import START
+from agentgym.envs.loca.servers.spreadsheet.cells import column_number
 from agentgym.tools import ToolError
 
 MAX_BYTES = 64 * 2**20
@@ -61,19 +61,19 @@ def failures() -> tuple[type[Exception], ...]:
     return *UNREADABLE, *(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception))
 
 
-def write_workbook(sheets: Mapping[str, Iterable[Sequence[Any]]], made: datetime = START) -> bytes:
+def write_workbook(sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START) -> bytes:
     """A workbook of rows of Python values: texts (formulas if they begin with `=`), numbers, truth values, dates, times, None.
 
     Args:
         sheets: Rows by title of the sheet; the first sheet is the active one.
-        made: When the workbook says that it was made.
+        created: The time at which the workbook says that it was made.
     """
     book = library().Workbook(write_only=True)
     for title, rows in sheets.items():
         sheet = book.create_sheet(title)
         for row in rows:
             sheet.append(row)
-    return save_workbook(book, made, created=made)
+    return save_workbook(book, created, created=created)
 
 
 def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:

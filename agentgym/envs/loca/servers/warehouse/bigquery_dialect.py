@@ -81,23 +81,23 @@ class GoogleSQL(Warehouse):
         if not table.name.endswith("*"):
             return []
         dataset, pattern = self.resolve_table(table)
-        held = self.engine.tables
-        found = sorted(n for n in held if n[0] == dataset and n[1].startswith(pattern[:-1]) and not held[n].view)
-        if not found:
+        tables = self.engine.tables
+        matches = sorted(n for n in tables if n[0] == dataset and n[1].startswith(pattern[:-1]) and not tables[n].view)
+        if not matches:
             raise ToolError(f"not found: {dataset}.{pattern} does not match any table")
-        return found
+        return matches
 
     def parse_command(self, text: str) -> exp.Expression | None:
         """See the class above."""
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"(ALTER\s+TABLE\s+.+?)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))", text, re.S | re.I
         )
-        if not found:
+        if not match:
             return None
-        tree = self.parse(f"{found[1]} SET OPTIONS {found[3]}")
-        said = [item for item in tree.find_all(exp.Property) if item.name.lower() == "description"]
+        tree = self.parse(f"{match[1]} SET OPTIONS {match[3]}")
+        descriptions = [item for item in tree.find_all(exp.Property) if item.name.lower() == "description"]
         column = exp.AlterColumn(
-            this=exp.to_identifier(found[2]), comment=said[-1].args["value"] if said else exp.Literal.string("")
+            this=exp.to_identifier(match[2]), comment=descriptions[-1].args["value"] if descriptions else exp.Literal.string("")
         )
         tree.set("actions", [column])
         return tree
@@ -170,6 +170,6 @@ class GoogleSQL(Warehouse):
             raise ToolError(f"invalid argument: {tree.key.upper()} must have a WHERE clause; write WHERE true for all rows")
         for node in list(tree.walk())[::-1]:
             change = REWRITES.get(type(node))
-            made = change(node) if change else node
-            if made is not node:
-                node.replace(made)
+            new = change(node) if change else node
+            if new is not node:
+                node.replace(new)

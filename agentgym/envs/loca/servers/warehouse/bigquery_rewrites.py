@@ -62,10 +62,12 @@ def _ignore_nulls(node: Node) -> Node:
     if not isinstance(inner, exp.ArrayAgg):
         return node
     item = inner.this.this if isinstance(inner.this, exp.Order) else inner.this
-    kept = exp.Filter(this=inner.copy(), expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))))
+    filtered = exp.Filter(
+        this=inner.copy(), expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null())))
+    )
     if inner is call:
-        return kept
-    inner.replace(kept)
+        return filtered
+    inner.replace(filtered)
     return call
 
 
@@ -79,9 +81,9 @@ def _string_agg(node: Node) -> Node:
         return node
     agg = exp.ArrayAgg(this=limit.this)
     item = limit.this.this if isinstance(limit.this, exp.Order) else limit.this
-    kept = exp.Filter(this=agg, expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))))
+    filtered = exp.Filter(this=agg, expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))))
     separator = node.args.get("separator") or exp.Literal.string(",")
-    return duck(f"array_to_string(({{0}})[1:{int(limit.expression.name)}], {{1}})", kept, separator)
+    return duck(f"array_to_string(({{0}})[1:{int(limit.expression.name)}], {{1}})", filtered, separator)
 
 
 def _array(node: Node) -> Node:
@@ -117,9 +119,9 @@ def _unnest(node: Node) -> Node:
     label = columns[0].name if columns else alias.name if alias and alias.this else "unnested"
     item = "unnest({0}, max_depth := 2)" if structs else f"unnest({{0}}) AS {quote(label)}"
     number = f", generate_subscripts({{0}}, 1) - 1 AS {quote(offset.name)}" if offset else ""
-    made = duck(f"(SELECT {item}{number})", array).find(exp.Select)
+    select = duck(f"(SELECT {item}{number})", array).find(exp.Select)
     outer = label if structs else f"{label} and its place"  # x alone is to mean the item, not the record
-    return exp.Subquery(this=made, alias=exp.TableAlias(this=exp.to_identifier(outer, quoted=True)))
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(outer, quoted=True)))
 
 
 def _pivot(node: Node) -> Node:

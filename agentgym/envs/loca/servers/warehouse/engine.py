@@ -97,13 +97,13 @@ class Engine:
         Raises:
             ToolError: A value does not fit the type of its column; nothing has changed.
         """
-        made = name not in self.tables
+        is_new = name not in self.tables
         data = [packed([row[k] for row in rows]) for k in range(len(columns))]
-        start = [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"] if made else []
-        start += [f"DELETE FROM {path(name)}"] if replace_rows and not made else []
+        start = [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"] if is_new else []
+        start += [f"DELETE FROM {path(name)}"] if replace_rows and not is_new else []
         insert = f"INSERT INTO {path(name)} SELECT {unpacked(columns)}"
-        self.write([*start, insert], [name], [] if made else [name], now, schema=name[0], values=data)
-        if made:
+        self.write([*start, insert], [name], [] if is_new else [name], now, schema=name[0], values=data)
+        if is_new:
             self.set_schema(name, Table(tuple(columns), created=now.isoformat()))
 
     def merge(self, names: Sequence[TableName], start: int) -> TableName:
@@ -114,9 +114,9 @@ class Engine:
             kinds = {column.name: column.type for table in reversed(tables) for column in table.columns}
             values: dict[str, list[Any]] = {label: [] for label in kinds}
             for table in tables:
-                given = dict(zip((column.name for column in table.columns), table.data, strict=True))
+                columns = dict(zip((column.name for column in table.columns), table.data, strict=True))
                 for label in kinds:
-                    values[label] += json.loads(given[label]) if given.get(label) else [None] * table.rows
+                    values[label] += json.loads(columns[label]) if columns.get(label) else [None] * table.rows
             kinds["_TABLE_SUFFIX"] = "VARCHAR"
             ends = ([name[1][start:]] * table.rows for name, table in zip(names, tables, strict=True))
             values["_TABLE_SUFFIX"] = [end for group in ends for end in group]
@@ -160,16 +160,16 @@ class Engine:
             ToolError: It is wrong, or needs too much time or memory.
         """
         with self._running(now, tables, seed) as live:
-            found = live.execute(sql)
-            names, kinds = [item[0] for item in found.description], [item[1] for item in found.description]
+            cursor = live.execute(sql)
+            names, kinds = [item[0] for item in cursor.description], [item[1] for item in cursor.description]
             _check_names(names)
             if any("WITH TIME ZONE" in str(kind) for kind in kinds):
                 # DuckDB gives such values by a library that is not needed for the same moment without a zone.
                 parts = ", ".join(
                     f"CAST({quote(n)} AS {_without_zone(str(k))}) AS {quote(n)}" for n, k in zip(names, kinds, strict=True)
                 )
-                found = live.execute(f"SELECT {parts} FROM ({sql})")
-            records = found.fetchmany(limit + 1)
+                cursor = live.execute(f"SELECT {parts} FROM ({sql})")
+            records = cursor.fetchmany(limit + 1)
             total = len(records)
             if total > limit:
                 total = live.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
@@ -231,11 +231,13 @@ class Engine:
             "WHERE schema_name = $1 AND table_name = $2 ORDER BY column_index"
         )
         old = {column.name.lower(): column for column in before}
-        found = []
+        columns = []
         for label, kind, nullable, default in self._open().execute(sql, list(name)).fetchall():
-            held = old.get(label.lower(), Column(label, kind))
-            found.append(replace(held, name=label, type=kind, nullable=nullable, default=None if default == "NULL" else default))
-        return tuple(found)
+            old_column = old.get(label.lower(), Column(label, kind))
+            columns.append(
+                replace(old_column, name=label, type=kind, nullable=nullable, default=None if default == "NULL" else default)
+            )
+        return tuple(columns)
 
     def close(self) -> None:
         """Let go of DuckDB; the tables stay."""
@@ -246,8 +248,8 @@ class Engine:
 
     def __getstate__(self) -> dict[str, Any]:
         self._save_all()
-        held = [self.dialect, list(self.schemas.items()), sorted(self.tables.items())]
-        return {"image": json.dumps(held, default=fields_of, ensure_ascii=False)}
+        state = [self.dialect, list(self.schemas.items()), sorted(self.tables.items())]
+        return {"image": json.dumps(state, default=fields_of, ensure_ascii=False)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.dialect, schemas, tables = json.loads(state["image"])

@@ -58,9 +58,9 @@ class Snowflake(Server):
             database: The database.
             schema: The schema, such as `PUBLIC`.
         """
-        held = self._known(f"{self._known(database, 'database')}.{schema}", "schema")
-        names = sorted(name for name in self.engine.tables if name[0] == held)
-        catalog, _, place = held.partition(".")
+        within = self._known(f"{self._known(database, 'database')}.{schema}", "schema")
+        names = sorted(name for name in self.engine.tables if name[0] == within)
+        catalog, _, place = within.partition(".")
         return [
             {"TABLE_CATALOG": catalog, "TABLE_SCHEMA": place, "TABLE_NAME": name[1], "COMMENT": self.engine.tables[name].comment}
             for name in names
@@ -142,12 +142,12 @@ class Snowflake(Server):
         """
         database, schema, name = table.split(".")
         now = self.context.clock.now()
-        for held in (database, f"{database}.PUBLIC", f"{database}.{schema}"):
-            self.engine.schemas.setdefault(held, Schema("", now.isoformat()))
-        made = [
+        for each in (database, f"{database}.PUBLIC", f"{database}.{schema}"):
+            self.engine.schemas.setdefault(each, Schema("", now.isoformat()))
+        definitions = [
             Column(label, from_snowflake(kind), key=label in keys, nullable=label not in keys) for label, kind in columns.items()
         ]
-        self.engine.load((f"{database}.{schema}", name), made, rows, now)
+        self.engine.load((f"{database}.{schema}", name), definitions, rows, now)
         self.session.setdefault("database", database)
         self.session.setdefault("schema", schema)
 
@@ -200,8 +200,8 @@ class Snowflake(Server):
             rows, note = fit(outcome.rows)
             return {"data": rows, "total_rows": outcome.rows.total} | note
         if outcome.counts:
-            return {"data": [{f"number of rows {done}": count for done, count in outcome.counts.items()}]}
-        said = outcome.message or "Statement executed successfully."
+            return {"data": [{f"number of rows {action}": count for action, count in outcome.counts.items()}]}
+        status = outcome.message or "Statement executed successfully."
         if outcome.kind.startswith("CREATE_") and outcome.target and not outcome.message:
-            said = f"{outcome.kind[7:].capitalize()} {outcome.target[1]} successfully created."
-        return {"data": [{"status": said}]}
+            status = f"{outcome.kind[7:].capitalize()} {outcome.target[1]} successfully created."
+        return {"data": [{"status": status}]}

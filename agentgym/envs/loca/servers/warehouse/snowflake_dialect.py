@@ -119,14 +119,16 @@ class SnowSQL(Warehouse):
     def parse_command(self, text: str) -> exp.Expression | None:
         """See the class above."""
         head = r"(ALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?\S+)\s+(?:MODIFY|ALTER)\s+"
-        found = re.fullmatch(head + r"(?:COLUMN\s+)?(\S+)\s+UNSET\s+COMMENT", text, re.S | re.I)
-        if found:
-            return self.parse(f"{found[1]} ALTER COLUMN {found[2]} COMMENT ''")
+        match = re.fullmatch(head + r"(?:COLUMN\s+)?(\S+)\s+UNSET\s+COMMENT", text, re.S | re.I)
+        if match:
+            return self.parse(f"{match[1]} ALTER COLUMN {match[2]} COMMENT ''")
         item = r"(?:COLUMN\s+)?(\"[^\"]+\"|\w+)\s+COMMENT\s+('(?:[^']|'')*')"
-        found = re.fullmatch(head + rf"\(?\s*({item}(?:\s*,\s*{item})*)\s*\)?", text, re.S | re.I)
-        if not found:
+        match = re.fullmatch(head + rf"\(?\s*({item}(?:\s*,\s*{item})*)\s*\)?", text, re.S | re.I)
+        if not match:
             return None
-        trees = [self.parse(f"{found[1]} ALTER COLUMN {name} COMMENT {said}") for name, said in re.findall(item, found[2], re.I)]
+        trees = [
+            self.parse(f"{match[1]} ALTER COLUMN {name} COMMENT {comment}") for name, comment in re.findall(item, match[2], re.I)
+        ]
         for tree in trees[1:]:
             trees[0].args["actions"].extend(tree.args["actions"])
         return trees[0]
@@ -225,24 +227,22 @@ class SnowSQL(Warehouse):
 
     def _show_schemas(self, tree: exp.Show) -> Rows:
         if str(tree.this).upper() == "DATABASES":
-            held = [
-                (schema.created, name, schema.comment) for name, schema in sorted(self.engine.schemas.items()) if "." not in name
-            ]
-            return _listing(("created_on", "name", "comment"), held)
+            databases = [(name, schema) for name, schema in sorted(self.engine.schemas.items()) if "." not in name]
+            records = [(schema.created, name, schema.comment) for name, schema in databases]
+            return _listing(("created_on", "name", "comment"), records)
         scope = tree.args.get("scope")
         database = scope.name if scope else self.session.get("database", "")
-        found = [
+        return _listing(("created_on", "name", "database_name", "comment"), [
             (schema.created, name.split(".", 1)[1], name.split(".", 1)[0], schema.comment)
             for name, schema in sorted(self.engine.schemas.items())
             if "." in name and (not database or name.startswith(f"{database}."))
-        ]
-        return _listing(("created_on", "name", "database_name", "comment"), found)
+        ])  # fmt: skip
 
     def _tables(self, database: str) -> View:
         names = ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ROW_COUNT", "CREATED", "COMMENT")
         return names, [
             (
-                held,
+                catalog,
                 schema,
                 name[1],
                 "VIEW" if table.view else "BASE TABLE",
@@ -250,8 +250,8 @@ class SnowSQL(Warehouse):
                 table.created,
                 table.comment or None,
             )
-            for name, held, schema, table in self._named()
-            if held == database
+            for name, catalog, schema, table in self._named()
+            if catalog == database
         ]
 
     def _columns(self, database: str) -> View:
@@ -262,7 +262,7 @@ class SnowSQL(Warehouse):
         return names, [
             (
                 k,
-                held,
+                catalog,
                 schema,
                 name[1],
                 c.name,
@@ -271,43 +271,45 @@ class SnowSQL(Warehouse):
                 snowflake_bare(c.type),
                 c.comment or None,
             )
-            for name, held, schema, table in self._named()
-            if held == database
+            for name, catalog, schema, table in self._named()
+            if catalog == database
             for k, c in enumerate(table.columns, 1)
         ]
 
     def _schemata(self, database: str) -> View:
-        found = [
+        records = [
             (database, name.split(".", 1)[1], schema.created, schema.comment or None)
             for name, schema in sorted(self.engine.schemas.items())
             if name.startswith(f"{database}.")
         ]
-        return ("CATALOG_NAME", "SCHEMA_NAME", "CREATED", "COMMENT"), found
+        return ("CATALOG_NAME", "SCHEMA_NAME", "CREATED", "COMMENT"), records
 
     def _databases(self, database: str) -> View:
-        found = [
+        records = [
             (name, schema.created, schema.comment or None)
             for name, schema in sorted(self.engine.schemas.items())
             if "." not in name
         ]
-        return ("DATABASE_NAME", "CREATED", "COMMENT"), found
+        return ("DATABASE_NAME", "CREATED", "COMMENT"), records
 
     def _views(self, database: str) -> View:
-        found = [
-            (held, schema, name[1], table.view) for name, held, schema, table in self._named() if table.view and held == database
+        records = [
+            (catalog, schema, name[1], table.view)
+            for name, catalog, schema, table in self._named()
+            if table.view and catalog == database
         ]
-        return ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"), found
+        return ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"), records
 
     def rewrite(self, tree: exp.Expression) -> None:
         """See the class above."""
-        said: dict[type, str] = {exp.CurrentDatabase: "database", exp.CurrentSchema: "schema"}
+        session_keys: dict[type, str] = {exp.CurrentDatabase: "database", exp.CurrentSchema: "schema"}
         for node in list(tree.walk())[::-1]:
-            if type(node) in said:
-                node.replace(exp.Literal.string(self.session.get(said[type(node)], "")))
+            if type(node) in session_keys:
+                node.replace(exp.Literal.string(self.session.get(session_keys[type(node)], "")))
             change = REWRITES.get(type(node))
-            made = change(node) if change else node
-            if made is not node:
-                node.replace(made)
+            new = change(node) if change else node
+            if new is not node:
+                node.replace(new)
 
 
 def _listing(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Rows:

@@ -51,8 +51,8 @@ def _part(node: Node) -> Node:
     """An item of an ARRAY by its number, counted from 0, or of an OBJECT by its name."""
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         return node
-    made = exp.Anonymous(this="json_extract", expressions=[node.this, node.expressions[0]])
-    return library("text", made) if isinstance(node.parent, _COMPARISONS) else made
+    expression = exp.Anonymous(this="json_extract", expressions=[node.this, node.expressions[0]])
+    return library("text", expression) if isinstance(node.parent, _COMPARISONS) else expression
 
 
 def _values(node: Node) -> Node:
@@ -70,8 +70,8 @@ def _object(node: Node) -> Node:
     parts = []
     for field in node.expressions:
         parts += [field.this if isinstance(field.this, exp.Literal) else exp.Literal.string(field.this.name), field.expression]
-    made = exp.Anonymous(this="json_object", expressions=parts)
-    return exp.Anonymous(this="json_merge_patch", expressions=[exp.Literal.string("{}"), made])
+    fields = exp.Anonymous(this="json_object", expressions=parts)
+    return exp.Anonymous(this="json_merge_patch", expressions=[exp.Literal.string("{}"), fields])
 
 
 def _array_agg(node: Node) -> Node:
@@ -93,18 +93,18 @@ _FLAT = (
 
 def _flatten(call: Node) -> tuple[Node, bool]:
     """The records of a FLATTEN as a query, and whether one without items gives a record too."""
-    given = {}
+    arguments = {}
     for item in (call.this, *call.expressions):
         if not isinstance(item, exp.Kwarg):
             raise ToolError("invalid argument: write FLATTEN(INPUT => …)")
-        given[item.this.name.lower()] = item.expression
-    if "input" not in given or given.keys() - {"input", "outer", "path"}:
+        arguments[item.this.name.lower()] = item.expression
+    if "input" not in arguments or arguments.keys() - {"input", "outer", "path"}:
         raise ToolError("invalid argument: FLATTEN has INPUT, PATH and OUTER here")
-    source = exp.Anonymous(this="to_json", expressions=[given["input"]])
-    if "path" in given:
-        path = exp.Literal.string(f"$.{given['path'].name}")
+    source = exp.Anonymous(this="to_json", expressions=[arguments["input"]])
+    if "path" in arguments:
+        path = exp.Literal.string(f"$.{arguments['path'].name}")
         source = exp.Anonymous(this="json_extract", expressions=[source, path])
-    outer = given.get("outer")
+    outer = arguments.get("outer")
     return duck(_FLAT, source).find(exp.Select), bool(outer is not None and outer.args.get("this"))
 
 
@@ -113,11 +113,11 @@ def _lateral(node: Node) -> Node:
         return node
     query, outer = _flatten(node.this)
     alias = exp.TableAlias(this=exp.to_identifier(node.alias or "F", quoted=True))
-    made = exp.Lateral(this=exp.Subquery(this=query), alias=alias)
+    subquery = exp.Lateral(this=exp.Subquery(this=query), alias=alias)
     if outer and isinstance(node.parent, exp.Join):
         node.parent.set("side", "LEFT")
         node.parent.set("on", exp.true())
-    return made
+    return subquery
 
 
 def _table_function(node: Node) -> Node:
@@ -139,8 +139,8 @@ def _to_char(node: Node) -> Node:
         return library("text", node.this)
     if not isinstance(style, exp.Literal) or not re.search("[YMDH]", style.name, re.I):
         raise ToolError(f"invalid argument: the format {echo(style.sql('snowflake'))} is not supported; those of dates are")
-    known: Node = Dialect.get_or_raise("snowflake").format_time(exp.Literal.string(style.name.lower()))
-    return exp.Anonymous(this="strftime", expressions=[_moment(node.this), exp.Literal.string(known.name)])
+    match: Node = Dialect.get_or_raise("snowflake").format_time(exp.Literal.string(style.name.lower()))
+    return exp.Anonymous(this="strftime", expressions=[_moment(node.this), exp.Literal.string(match.name)])
 
 
 def _moment(item: exp.Expression) -> Node:

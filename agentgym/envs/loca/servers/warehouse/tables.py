@@ -83,5 +83,5 @@ def fields_of(value: Any) -> list[Any]:
 def table_of(values: Sequence[Any]) -> Table:
     """The table whose fields these are."""
     columns, data, rows, comment, view, needs, created = values
-    held = tuple(Column(*column) for column in columns)
-    return Table(held, tuple(data), rows, comment, view, tuple(map(tuple, needs)), created)
+    column_list = tuple(Column(*column) for column in columns)
+    return Table(column_list, tuple(data), rows, comment, view, tuple(map(tuple, needs)), created)

@@ -193,11 +193,11 @@ class Warehouse(ABC):
                 continue
             if not isinstance(table.this, exp.Identifier):
                 raise ToolError(f"invalid argument: {echo(table.sql(self.dialect)[:60])} is not a table")
-            shown = self.information_schema(table)
-            many = [] if shown else self.wildcard_tables(table)
-            if shown:
+            view = self.information_schema(table)
+            many = [] if view else self.wildcard_tables(table)
+            if view:
                 name = ("lib", f"information {len(self.virtual_tables)}")
-                self.engine.add_virtual_table(name, *shown)
+                self.engine.add_virtual_table(name, *view)
                 self.virtual_tables.append(name[1])
                 set_name(table, name, alias=table.alias or table.name.rsplit(".", 1)[-1])
             elif many:
@@ -227,15 +227,15 @@ class Warehouse(ABC):
 
     def column_definition(self, item: exp.Expression, keys: set[str]) -> Column:
         """A column as a statement declares it."""
-        made = Column(item.name, "VARCHAR", key=item.name.lower() in keys)
+        column = Column(item.name, "VARCHAR", key=item.name.lower() in keys)
         if not isinstance(item, exp.ColumnDef) or not item.kind:
-            return made
+            return column
         kind = exp.Paren(this=item.kind.copy())
         self.transpile(kind)
-        made = replace(made, type=self.to_duckdb(kind.this))
+        column = replace(column, type=self.to_duckdb(kind.this))
         for constraint in item.constraints:
-            made = self._with_constraint(made, constraint.kind)
-        return made
+            column = self._with_constraint(column, constraint.kind)
+        return column
 
     def _with_constraint(self, column: Column, kind: Any) -> Column:
         if isinstance(kind, exp.NotNullColumnConstraint):
@@ -265,9 +265,9 @@ class Warehouse(ABC):
         """Set the comment of a table or, with its name, of a column."""
         table = self.engine.tables[name]
         if column:
-            held = self.column_of(name, column)
+            changed = self.column_of(name, column)
             self.engine.tables[name] = replace(
-                table, columns=tuple(replace(c, comment=text) if c is held else c for c in table.columns)
+                table, columns=tuple(replace(c, comment=text) if c is changed else c for c in table.columns)
             )
         else:
             self.engine.tables[name] = replace(table, comment=text)
@@ -278,7 +278,7 @@ class Warehouse(ABC):
         Raises:
             ToolError: There is none.
         """
-        for held in self.engine.tables[name].columns:
-            if held.name.lower() == column.lower():
-                return held
+        for candidate in self.engine.tables[name].columns:
+            if candidate.name.lower() == column.lower():
+                return candidate
         raise ToolError(f"not found: {'.'.join(name)} has no column {echo(column)}")

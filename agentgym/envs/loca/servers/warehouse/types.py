@@ -63,21 +63,21 @@ def bigquery_field(column: Column) -> dict[str, Any]:
     name = bigquery_type(column.type)
     repeated = name.startswith("ARRAY<")
     mode = "REPEATED" if repeated else "NULLABLE" if column.nullable else "REQUIRED"
-    shown = {"name": column.name, "type": name[6:-1] if repeated else name, "mode": mode}
-    return shown | ({"description": column.comment} if column.comment else {})
+    field = {"name": column.name, "type": name[6:-1] if repeated else name, "mode": mode}
+    return field | ({"description": column.comment} if column.comment else {})
 
 
 def _fields(text: str) -> list[tuple[str, str]]:
     """Names and types of the fields of a DuckDB STRUCT."""
-    found, depth, start = [], 0, 0
+    fields, depth, start = [], 0, 0
     for k, sign in enumerate(f"{text},"):
         depth += (sign == "(") - (sign == ")")
         if sign == "," and not depth:
             part = text[start:k].strip()
             name, _, kind = part[1:].partition('" ') if part.startswith('"') else part.partition(" ")
-            found.append((name, kind))
+            fields.append((name, kind))
             start = k + 1
-    return found
+    return fields
 
 
 def snowflake_type(duck_name: str) -> str:

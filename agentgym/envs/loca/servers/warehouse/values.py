@@ -58,17 +58,17 @@ class ConversionResult:
 
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The records that a result can hold, and what to say of those that it cannot."""
-    size, shown = 0, []
+    size, retained = 0, []
     for row in rows.objects():
         size += len(json.dumps(row, ensure_ascii=False).encode())
         if size > MAX_BYTES:
             break
-        shown.append(row)
-    if len(shown) == rows.total:
-        return shown, {}
-    why = f"a result holds at most {MAX_BYTES} bytes" if len(shown) < len(rows.records) else "of the limit on their number"
-    said = f"Only the first {len(shown)} of {rows.total} rows are shown, because {why}; use LIMIT and OFFSET."
-    return shown, {"truncated": True, "message": said}
+        retained.append(row)
+    if len(retained) == rows.total:
+        return retained, {}
+    why = f"a result holds at most {MAX_BYTES} bytes" if len(retained) < len(rows.records) else "of the limit on their number"
+    message = f"Only the first {len(retained)} of {rows.total} rows are shown, because {why}; use LIMIT and OFFSET."
+    return retained, {"truncated": True, "message": message}
 
 
 def packed(values: Sequence[Any]) -> str:
