@@ -16,14 +16,23 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 MAX_LISTED = 2_500
+"""Events of one listing, as in Google Calendar."""
 MAX_EVENTS = 20_000
+"""Events of a calendar: a year of fifty a day; it bounds what a policy can make."""
 _LISTED = 250
+"""Events of a listing by default, as in Google Calendar."""
 _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
+"""Characters of each text; those of summary and description are Google Calendar's."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+"""Signs that iCalendar cannot hold; tab and line feed are allowed."""
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII)
+"""A date-time of RFC 3339, its offset left out where a time zone is given beside it."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+"""A full-date of RFC 3339."""
 _OF_THE_MACHINE = ("localtime", "posixrules", "Factory")
+"""Names of zoneinfo that stand for what the machine is set to."""
 _YEARS = range(1900, 9999)
+"""Years that a moment in any time zone can be converted from and to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +157,13 @@ class Calendar(Server):
             ]
 
     def events(self) -> list[Event]:
-        """All events, in order of their starts."""
+        """Return all events, in order of their starts."""
         rows = self.store.rows("SELECT * FROM events ORDER BY starts, rowid")
         same = ("summary", "description", "location", "id")
         return [Event(**{name: row[name] for name in same}, start=_read(row["start"]), end=_read(row["end"])) for row in rows]
 
     def ics(self) -> str:
-        """The calendar as an iCalendar file (RFC 5545).
+        """Return the calendar as an iCalendar file (RFC 5545).
 
         Raises:
             ImportError: The library for it is not installed.
@@ -183,7 +192,7 @@ class Calendar(Server):
 
 
 def _resource(row: Row) -> Row:
-    """An event as the API gives it; texts that are empty are left out."""
+    """Return an event as the API gives it; texts that are empty are left out."""
     texts = {name: row[name] for name in _LIMITS if row[name]}
     head = {"kind": "calendar#event", "id": row["id"], "status": "confirmed", "created": row["created"], "updated": row["updated"]}
     tail = {"start": row["start"], "end": row["end"], "iCalUID": f"{row['id']}@calendar", "sequence": row["sequence"]}
@@ -191,7 +200,7 @@ def _resource(row: Row) -> Row:
 
 
 def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Row:
-    """The columns of an event.
+    """Return the columns of an event.
 
     Raises:
         ToolError: A text is too long, a time is none, or the event ends before it begins.
@@ -212,7 +221,7 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
 
 
 def _checked(name: str, spec: Mapping[str, Any]) -> dict[str, str]:
-    """A time as it is kept: a date, or a dateTime with its offset."""
+    """Return a time as it is kept: a date, or a dateTime with its offset."""
     fields = {key: value for key, value in spec.items() if value is not None}
     unknown = [key for key, value in fields.items() if key not in ("date", "dateTime", "timeZone") or not isinstance(value, str)]
     if unknown or ("date" in fields) == ("dateTime" in fields):
@@ -271,7 +280,7 @@ def _bound(name: str, text: str) -> int:
 
 
 def _read(value: Mapping[str, str]) -> datetime | date:
-    """A time that is kept, in its time zone if it names one."""
+    """Return a time that is kept, in its time zone if it names one."""
     if "date" in value:
         return date.fromisoformat(value["date"])
     moment = datetime.fromisoformat(value["dateTime"])
@@ -279,14 +288,14 @@ def _read(value: Mapping[str, str]) -> datetime | date:
 
 
 def _seconds(value: Mapping[str, str]) -> int:
-    """The seconds since 1970 at a time; a day begins in UTC."""
+    """Return the seconds since 1970 at a time; a day begins in UTC."""
     when = _read(value)
     moment = when if isinstance(when, datetime) else datetime.combine(when, time(), UTC)
     return int(moment.timestamp())
 
 
 def _time(when: datetime | date) -> dict[str, str]:
-    """A time as the API takes it."""
+    """Return a time as the API takes it."""
     if not isinstance(when, datetime):
         return {"date": when.isoformat()}
     if isinstance(when.tzinfo, ZoneInfo):
@@ -295,7 +304,7 @@ def _time(when: datetime | date) -> dict[str, str]:
 
 
 def _component(component: Any, row: Row) -> Any:
-    """A row as a VEVENT; what lasts no time has no DTEND (RFC 5545, section 3.6.1)."""
+    """Return a row as a VEVENT; what lasts no time has no DTEND (RFC 5545, section 3.6.1)."""
     component.add("uid", f"{row['id']}@calendar")
     component.add("dtstamp", datetime.fromisoformat(row["updated"]))
     component.add("created", datetime.fromisoformat(row["created"]))

@@ -1,4 +1,6 @@
-"""The context that all servers of an office share: the clock of the episode, its identifiers and its files."""
+"""The context that all servers of an office share: the clock of the episode, its identifiers and
+its files.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ START = datetime(2025, 1, 15, 9, tzinfo=UTC)
 
 
 class InitialState:
-    """Attributes of an object as they are when its first episode begins, to which each later one returns them.
+    """Attributes of an object as they are when its first episode begins, to which each later one
+    returns them.
 
     Args:
-        names: The names of the attributes; they are copied together, so that what they share stays shared.
+        names: The names of the attributes; they are copied together, so that what they share stays
+            shared.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -26,7 +30,9 @@ class InitialState:
         self._values: dict[str, Any] | None = None
 
     def begin(self, owner: object) -> None:
-        """Take the attributes of an object at the first call, and set them to what they were then at any later one."""
+        """Take the attributes of an object at the first call, and set them to what they were then
+        at any later one.
+        """
         if self._values is None:
             self._values = copy.deepcopy({name: getattr(owner, name) for name in self._names})
             return
@@ -78,7 +84,9 @@ class OfficeContext:
         self._initial = InitialState(("clock", "files", "_ids"))
 
     def new_id(self, kind: str, length: int = 16) -> str:
-        """Make an identifier that was not given before: `length` hexadecimal digits, the same in each run of the episode."""
+        """Make an identifier that was not given before: `length` hexadecimal digits, the same in
+        each run of the episode.
+        """
         self._ids += 1
         return hashlib.sha256(f"{kind}:{self._ids}".encode()).hexdigest()[:length]
 

@@ -155,7 +155,7 @@ class KnowledgeGraph(Server):
         return _around(graph, [entity for entity in graph["entities"] if entity["name"] in names])
 
     def load(self) -> Graph:
-        """The graph; an empty one where there is no file.
+        """Return the graph; an empty one where there is no file.
 
         Raises:
             ToolError: The file is something else.
@@ -202,5 +202,5 @@ class _RelationLine(Relation):
 
 @functools.cache
 def _line() -> TypeAdapter[Any]:
-    """What a line of the file may be."""
+    """Return the validator of a line of the file; made on first use, since it takes milliseconds."""
     return TypeAdapter(_EntityLine | _RelationLine)

@@ -31,7 +31,9 @@ SERVERS = {
     "woocommerce": "woocommerce.server:WooCommerce",
     "claim_done": "claim_done:ClaimDone",
 }
-"""Module and class of the server of each name, in this package; imported on first use, since some load large libraries."""
+"""Module and class of the server of each name, in this package; imported on first use, since some
+load large libraries.
+"""
 
 
 class Office:

@@ -20,11 +20,12 @@ class Server(Toolset):
     A server fills `schema` and offers `@tool` methods. They return text, `Content` or JSON-able data, take the time from
     `self.context.clock`, and refuse a call with `ToolError` before anything has changed (or inside `self.store.change()`).
 
-    A large server is composed of `parts`: plain classes that are handed the server, whose context, store and session they reach
-    through it, and the parts that they work with.
+    A large server is composed of `parts`: plain classes that are handed the server, whose context,
+    store and session they reach through it, and the parts that they work with.
 
     Args:
-        context: Clock, identifiers and files; servers of one office share it. One of its own by default.
+        context: Clock, identifiers and files; servers of one office share it. One of its own by
+            default.
 
     Attributes:
         name: Its name in the office; also the prefix of a tool whose name another server has too.

@@ -38,7 +38,7 @@ class Store:
         self._depth = 0
 
     def rows(self, sql: str, *values: Any) -> list[Row]:
-        """The records that a SELECT gives, each as a dict in the order of its columns."""
+        """Return the records that a SELECT gives, each as a dict in the order of its columns."""
         cursor = self._db.execute(sql, list(map(_encode, values)))
         names = [column[0] for column in cursor.description]
         kinds = [(k, self._kinds[name]) for k, name in enumerate(names) if name in self._kinds]
@@ -52,22 +52,22 @@ class Store:
         return records
 
     def row(self, sql: str, *values: Any) -> Row | None:
-        """The first record that a SELECT gives, or None."""
+        """Return the first record that a SELECT gives, or None."""
         records = self.rows(sql, *values)
         return records[0] if records else None
 
     def value(self, sql: str, *values: Any) -> Any:
-        """The first column of the first record that a SELECT gives, or None."""
+        """Return the first column of the first record that a SELECT gives, or None."""
         record = self._db.execute(sql, list(map(_encode, values))).fetchone()
         return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
-        """The records of a table whose columns have these values, in an order."""
+        """Return the records of a table whose columns have these values, in an order."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
         return self.rows(f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}', *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
-        """The record with an id.
+        """Return the record with an id.
 
         Args:
             table: Its table.
@@ -113,15 +113,15 @@ class Store:
         return self._db.execute(f'DELETE FROM "{table}" WHERE {where}', list(map(_encode, equal.values()))).rowcount
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """The names of the columns of a table."""
+        """Return the names of the columns of a table."""
         return self._columns[table]
 
     def tables(self) -> tuple[str, ...]:
-        """The names of all tables of the schema."""
+        """Return the names of all tables of the schema."""
         return tuple(name for name in self._columns if not name.startswith("sqlite_"))
 
     def fingerprint(self, table: str, without: Collection[str] = ()) -> str:
-        """A hash of all records of a table, but for some columns."""
+        """Return a hash of all records of a table, but for some columns."""
         names = ", ".join(f'"{name}"' for name in self.columns(table) if name not in without)
         hashed = hashlib.sha256()
         for record in self._db.execute(f'SELECT {names} FROM "{table}" ORDER BY 1, 2'):

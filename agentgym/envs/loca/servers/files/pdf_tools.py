@@ -12,12 +12,18 @@ from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import ToolError, echo, tool
 
 MAX_READ_CHARS = 2_000_000
+"""Characters of one reading: more than any context window holds."""
 MAX_MATCHES = 2_000
+"""Matches of a search: they are kept, and belong to each snapshot."""
 MAX_SEARCHES = 20
+"""Searches that are kept; the oldest is dropped."""
 MAX_PATTERN_CHARS = 1_000
+"""Characters of a pattern: compiling a regular expression has no limit of time."""
 
 _CONTEXT_CHARS = 100
+"""Characters shown on either side of a match: a line or two."""
 _SECONDS = 2.0
+"""Time of a search in one page: a pattern may backtrack without end."""
 
 
 class PdfTools(Server):
@@ -195,7 +201,7 @@ def _pages(search: dict[str, Any]) -> int:
 
 
 def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]:
-    """The matches of a pattern: page, text, and what stands before and after it.
+    """Return the matches of a pattern: page, text, and what stands before and after it.
 
     Raises:
         ToolError: It is no regular expression, or takes too long.

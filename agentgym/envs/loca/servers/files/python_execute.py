@@ -11,7 +11,7 @@ from agentgym.sandboxes.namespaces import PYTHON
 from agentgym.tools import tool
 
 FOLDER = ".python_tmp"
-"""Where the programs are kept, in the workspace."""
+"""The directory of the programs in the workspace."""
 
 
 class PythonExecute(Server):

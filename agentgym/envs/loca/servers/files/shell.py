@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from agentgym.sandboxes.workbench import ProgramResult
 
 MAX_SECONDS = 120
+"""Time of one program: a step of an episode must end."""
 
 
 def run_on(context: OfficeContext, arguments: Sequence[str], cwd: str, seconds: int) -> tuple[ProgramResult, str]:
-    """Run a program on the files of a desk, which are afterwards what the program has left.
+    """Run a program on the files of a context, which are afterwards what the program has left.
 
     Returns:
         What came of it, and in words for the policy what of its files could not be kept.

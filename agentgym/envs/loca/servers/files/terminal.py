@@ -15,8 +15,11 @@ from agentgym.sandboxes.namespaces import BASH
 from agentgym.tools import ToolError, echo, tool
 
 MAX_HISTORY = 50
+"""Commands that are remembered, as in the published server."""
 MAX_READ_CHARS = 2_000_000
+"""Characters of one reading: more than any context window holds."""
 MAX_LINES = 100_000
+"""Rows of a file that is edited by rows; it bounds the time of a call."""
 
 
 class Terminal(Server):
@@ -222,7 +225,7 @@ class Terminal(Server):
         return directory
 
     def _path(self, path: str) -> str:
-        """The canonical path of one that may be relative to the current directory."""
+        """Return the canonical path of one that may be relative to the current directory."""
         return self.context.files.resolve(posixpath.join(self._directory(), path) if not path.startswith("/") else path)
 
     def _lines(self, path: str) -> list[str]:
@@ -251,7 +254,7 @@ class Terminal(Server):
 
 
 def _split(text: str) -> list[str]:
-    """The lines of a text with their ends, which become newlines."""
+    """Return the lines of a text with their ends, which become newlines."""
     return io.StringIO(text, newline=None).readlines()
 
 
@@ -267,7 +270,7 @@ def _indented(text: str) -> str:
 
 
 def _rows(row: int | None, rows: list[Any] | None) -> list[int] | None:
-    """The rows that a call names, None if it names none."""
+    """Return the rows that a call names, None if it names none."""
     numbers = rows if rows is not None else None if row is None else [row]
     if numbers is not None and not all(type(number) is int and 0 <= number < MAX_LINES for number in numbers):
         raise ToolError(f"invalid argument: rows are whole numbers from 0 to {MAX_LINES - 1}, got {echo(numbers)}")
@@ -275,7 +278,7 @@ def _rows(row: int | None, rows: list[Any] | None) -> list[int] | None:
 
 
 def _present(rows: Sequence[int], lines: Sequence[str]) -> list[int]:
-    """Which of some rows there are, each once, in order."""
+    """Return those of some rows that there are, each once, in order."""
     present = sorted({number for number in rows if number < len(lines)})
     if not present:
         raise ToolError(f"invalid argument: none of the rows is there; the file has {len(lines)} rows")

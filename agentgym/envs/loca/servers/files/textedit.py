@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from agentgym.tools import ToolError, echo
 
 MAX_EDIT_CHARS = 2_000_000
+"""Characters of a text that is edited: each replacement copies it."""
 MAX_DIFF_LINES = 20_000
+"""Lines of a text that is compared: the time of a diff grows with their square at worst."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What to replace, and by what."""
+    """A text to replace, and its replacement."""
 
     old: str
     new: str
@@ -65,7 +67,7 @@ def _space(line: str) -> str:
 
 
 def show_diff(old: str, new: str, name: str) -> str:
-    """A unified diff in a fence of backticks long enough for what it holds.
+    """Return a unified diff in a fence of backticks long enough for what it holds.
 
     Raises:
         ToolError: There are too many lines to compare.
@@ -82,6 +84,7 @@ def show_diff(old: str, new: str, name: str) -> str:
 
 
 _CONTEXT = 4
+"""Lines around a change in a diff, as in the published server."""
 
 
 def _lines(text: str) -> list[str]:

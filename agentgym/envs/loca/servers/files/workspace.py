@@ -15,16 +15,23 @@ from typing import Any
 from agentgym.tools import ToolError, echo
 
 ROOT = "/workspace"
-"""Where the files are, as a policy sees it; relative paths start here."""
+"""The directory of the files, as a policy sees it; relative paths start here."""
 
 MAX_FILES = 5_000
+"""Files and directories: a listing looks at all of them."""
 MAX_FILE_BYTES = 32 * 2**20
+"""Bytes of one file."""
 MAX_TOTAL_BYTES = 128 * 2**20
+"""Bytes of all files: they are in memory, and each snapshot refers to them."""
 MAX_PATH_CHARS = 1_024
+"""Characters of a path, with room below the 4096 bytes of Linux for the sandbox's own directory."""
 MAX_NAME_BYTES = 255
+"""Bytes of a name, as on Linux."""
 MAX_DEPTH = 32
+"""Directories within each other: walks recurse."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""The time of files before a clock is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class Workspace:
     """Files by path. All methods take a path as a policy may write it, and refuse with `ToolError` before anything changes.
 
     Attributes:
-        clock: Tells the time that files are stamped with.
+        clock: Returns the time that files are stamped with.
     """
 
     def __init__(self) -> None:
@@ -57,7 +64,7 @@ class Workspace:
         self._bytes = 0
 
     def resolve(self, path: str) -> str:
-        """The canonical form of a path, which begins with `/workspace`.
+        """Return the canonical form of a path, which begins with `/workspace`.
 
         Raises:
             ToolError: It leads elsewhere, or no file can be called that.
@@ -76,20 +83,20 @@ class Workspace:
         return full
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a directory."""
+        """Tell if there is a file or a directory at a path."""
         full = self.resolve(path)
         return full in self._files or full in self._folders
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file."""
+        """Tell if there is a file at a path."""
         return self.resolve(path) in self._files
 
     def is_dir(self, path: str) -> bool:
-        """Whether there is a directory."""
+        """Tell if there is a directory at a path."""
         return self.resolve(path) in self._folders
 
     def file(self, path: str) -> File:
-        """A file with its times.
+        """Return a file with its times.
 
         Raises:
             ToolError: There is no file at the path.
@@ -102,11 +109,11 @@ class Workspace:
         raise ToolError(f"not found: there is no file {echo(path)}")
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         return self.file(path).data
 
     def read_text(self, path: str) -> str:
-        """The text of a file in UTF-8.
+        """Return the text of a file in UTF-8.
 
         Raises:
             ToolError: There is no file at the path, or it is not text.
@@ -175,7 +182,7 @@ class Workspace:
         return self.write(self._free(target), data)
 
     def names(self, path: str = ROOT) -> list[str]:
-        """The names in a directory, in order of their characters.
+        """Return the names in a directory, in order of their characters.
 
         Raises:
             ToolError: There is no directory at the path.
@@ -188,22 +195,24 @@ class Workspace:
         return sorted(name[start:] for name in below if "/" not in name[start:])
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
-        """The canonical paths of all files under a directory (or of the file itself), in order."""
+        """Return the canonical paths of all files under a directory (or of the file itself), in
+        order.
+        """
         full = self._there(path)
         return iter(sorted(name for name in self._files if _within(name, full)))
 
     def folders(self, path: str = ROOT) -> Iterator[str]:
-        """The canonical paths of a directory and of all directories under it, in order."""
+        """Return the canonical paths of a directory and of all directories under it, in order."""
         full = self._there(path)
         return iter(sorted(name for name in self._folders if _within(name, full)))
 
     def modified(self, path: str) -> datetime:
-        """When a file was last written, or a directory was made."""
+        """Return the time at which a file was last written, or a directory was made."""
         full = self._there(path)
         return self._files[full].modified if full in self._files else self._folders[full]
 
     def size(self, path: str = ROOT) -> int:
-        """The bytes of a file, or of all files under a directory."""
+        """Return the bytes of a file, or of all files under a directory."""
         full = self._there(path)
         return sum(len(self._files[name].data) for name in self._files if _within(name, full))
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from agentgym.envs.loca.servers.warehouse.bigquery_dialect import GoogleSQL
 
 MAX_ROWS = 10_000
+"""Rows of one result, as the tool says."""
 _ALL = 10_000_000
+"""A limit beyond the rows of any table, to read all of it."""
 
 BIGQUERY_SCHEMA = """
 CREATE TABLE bigquery_jobs (
@@ -197,7 +199,7 @@ class BigQuery:
         self._server.engine.load((dataset, table), [Column(name, from_bigquery(kind)) for name, kind in columns.items()], rows, now)
 
     def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
-        """All records of a table, in the order in which they were put in.
+        """Return all records of a table, in the order in which they were put in.
 
         Raises:
             ToolError: There is no such table.
@@ -205,11 +207,11 @@ class BigQuery:
         return self._all(self._check_table(dataset, table)).objects()
 
     def tables(self, dataset: str) -> list[str]:
-        """The names of the tables of a dataset."""
+        """Return the names of the tables of a dataset."""
         return [name for _, name in self._tables(dataset)]
 
     def comments(self, dataset: str, table: str) -> dict[str, str]:
-        """The description of each column of a table."""
+        """Return the description of each column of a table."""
         return {column.name: column.comment for column in self._server.engine.tables[self._check_table(dataset, table)].columns}
 
     def read_uri(self, uri: str) -> bytes:
@@ -300,7 +302,7 @@ def _local(uri: str) -> str:
 
 
 def _counts(outcome: ConversionResult) -> dict[str, Any]:
-    """What a statement changed, as the statistics of its job say it."""
+    """Return the changes of a statement as the statistics of its job say them."""
     statistics: dict[str, Any] = {}
     if outcome.counts:
         statistics["numDmlAffectedRows"] = sum(outcome.counts.values())

@@ -16,6 +16,7 @@ from agentgym.envs.loca.servers.warehouse.values import Rows
 from agentgym.tools import ToolError, echo
 
 _MAX_COLUMNS = 1000
+"""Columns of a table; BigQuery has ten times as many, which no task needs."""
 
 
 def load_csv(engine: Engine, name: TableName, data: bytes, skip: int, disposition: str, now: datetime) -> int:
@@ -61,7 +62,7 @@ def _parse(data: bytes, skip: int) -> tuple[list[str] | None, list[list[str]]]:
 
 
 def _found(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[Column]:
-    """Columns whose types fit all values."""
+    """Return columns whose types fit all values."""
     width = len(head) if head is not None else len(rows[0]) if rows else 0
     if not 1 <= width <= _MAX_COLUMNS:
         raise ToolError(f"invalid argument: a table has 1 to {_MAX_COLUMNS} columns, the file has {width}")
@@ -100,7 +101,7 @@ def _is_moment(text: str) -> bool:
 
 
 def as_csv(rows: Rows) -> bytes:
-    """Records as CSV with a header."""
+    """Return records as CSV with a header."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(rows.names)
@@ -114,5 +115,5 @@ def _cell(value: Any) -> Any:
 
 
 def as_lines(rows: Rows) -> bytes:
-    """Records as JSON, one a line."""
+    """Return records as JSON, one a line."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.objects()).encode()

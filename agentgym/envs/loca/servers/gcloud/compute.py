@@ -20,13 +20,19 @@ CREATE INDEX instance_names ON instances(zone, name);
 # An instance has its status from the moment `until` on, and the one of `meanwhile` before; so nothing has to happen at that moment.
 
 MAX_INSTANCES = 100
+"""Instances of a project; it bounds what a policy can make."""
 
 SECONDS = {"insert": 12, "delete": 15, "start": 8, "stop": 10, "reset": 3}
-"""How long each operation takes; one that finds nothing to do takes a second."""
+"""Duration of each operation: enough that a policy has to wait. One that finds nothing to do takes
+a second.
+"""
 
 _GONE = "DELETED"
+"""The status of an instance that is no longer shown."""
 _SHARED = r"f1-micro|g1-small|e2-(?:micro|small|medium)"
+"""Machine types with a shared core."""
 _SIZED = r"(?:c2|c3|c4|e2|n1|n2|n2d|n4|t2d)-(?:standard|highmem|highcpu)-(?:1|2|4|8|16|32|48|64|80|96)"
+"""Machine types by family, memory for each core, and cores."""
 
 
 class Compute:
@@ -137,7 +143,7 @@ class Compute:
         self._server.store.update("instances", row["id"], status=state, meanwhile=state)
 
     def instances(self) -> dict[tuple[str, str], str]:
-        """The status of each instance, by (zone, name)."""
+        """Return the status of each instance, by (zone, name)."""
         rows = [
             (row["zone"], row["name"], self._status_of(row)) for row in self._server.store.find("instances", order="zone, name, id")
         ]
@@ -175,7 +181,7 @@ class Compute:
         raise ToolError(f"not found: there is no instance {echo(name)} in zone {zone}")
 
     def _ready_instance(self, name: str, zone: str) -> Row:
-        """An instance on which no operation is under way."""
+        """Return an instance on which no operation is under way."""
         row = self._instance(name, zone)
         if row["until"] > self._present():
             raise ToolError(f"conflict: an operation on instance {echo(name)} is under way until {row['until']}; wait for it")
@@ -224,7 +230,7 @@ class Compute:
 
 
 def _region(zone: str) -> str:
-    """The region of a zone."""
+    """Return the region of a zone."""
     if zone not in ZONES:
         raise ToolError(f"invalid argument: there is no zone {echo(zone)}; compute_list_zones lists them")
     return ZONES[zone]

@@ -39,5 +39,5 @@ class GoogleCloud(Server):
         self.parts = (self.bigquery, self.storage, self.compute, self.logging)
 
     def close(self) -> None:
-        """Let go of the engine's memory outside of Python."""
+        """Release the engine's memory outside of Python."""
         self.engine.close()

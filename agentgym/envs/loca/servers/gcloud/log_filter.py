@@ -22,7 +22,9 @@ from agentgym.tools import ToolError, echo
 
 Entry: TypeAlias = Mapping[str, Any]
 Test: TypeAlias = Callable[[Sequence[Entry]], list[bool]]
-"""Says of each of some entries whether it passes; of many at once, since regular expressions are matched together."""
+"""A test of entries: true for each that passes. It gets many at once, since regular expressions are
+matched together.
+"""
 
 SEVERITIES = {
     "DEFAULT": 0, "DEBUG": 100, "INFO": 200, "NOTICE": 300, "WARNING": 400, "ERROR": 500, "CRITICAL": 600, "ALERT": 700,
@@ -35,8 +37,11 @@ FIELDS = (
 """The fields that our entries can have, out of those of a LogEntry."""
 
 MAX_CHARS = 20_000
+"""Characters of a filter, as in Cloud Logging."""
 MAX_TERMS = 100
+"""Comparisons of a filter: each looks at all entries."""
 MAX_DEPTH = 20
+"""Parentheses within each other: reading recurses."""
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
 _BARE = r"[^\s()=<>:!~,\"']"
@@ -44,6 +49,7 @@ _FUNCTION = r"-?(?!(?:AND|OR|NOT)\()[A-Za-z_][A-Za-z_0-9]*\("
 _TOKEN = re.compile(rf"\s+|--[^\n]*|({_FUNCTION}|{_BARE}+(?:(?:{_QUOTED}){_BARE}*)*|{_QUOTED}|=~|!~|!=|<=|>=|[=<>:(),])", re.DOTALL)
 _SEGMENT = re.compile(rf"({_QUOTED})|([^.\"']+)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+"""Signs after a backslash that stand for others."""
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -135,7 +141,7 @@ class _Reader:
         return test
 
     def _term(self) -> Test:
-        """A comparison, a function or text that any field may hold."""
+        """Return a comparison, a function or text that any field may hold."""
         token = self._take()
         negated = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
         word = token[1:] if negated else token
@@ -168,7 +174,7 @@ def _bad(problem: str) -> ToolError:
 
 
 def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
-    """Which entries pass all tests; each test sees those alone that passed the ones before."""
+    """Tell the entries that pass all tests; each test sees those alone that passed the ones before."""
     left = list(range(len(entries)))
     for test in tests:
         passed = test([entries[k] for k in left])
@@ -182,7 +188,7 @@ def _unquote(token: str) -> str:
 
 
 def _value(token: str) -> str:
-    """A value as text, quoted or not."""
+    """Return a value as text, quoted or not."""
     if token in ("", "AND", "OR", "NOT", ",", ":") or token[0] in "=<>!()":
         where = f"before {echo(token)} (text with such signs stands in double quotes)" if token else "at the end"
         raise _bad(f"a value is missing {where}")
@@ -197,7 +203,7 @@ def _path(word: str) -> tuple[str, ...]:
 
 
 def _at(value: Any, path: Sequence[str]) -> list[Any]:
-    """What stands at a path; of a list, what stands there in each of its items."""
+    """Return the values at a path; of a list, those in each of its items."""
     for place, name in enumerate(path):
         if isinstance(value, list):
             return [leaf for item in value for leaf in _at(item, path[place:])]
@@ -208,7 +214,7 @@ def _at(value: Any, path: Sequence[str]) -> list[Any]:
 
 
 def _texts(value: Any) -> list[str]:
-    """All values in a value, as text."""
+    """Return all values in a value, as text."""
     if isinstance(value, dict):
         return list(chain.from_iterable(map(_texts, value.values())))
     if isinstance(value, list):
@@ -242,7 +248,9 @@ def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
 
 
 def _comparable(path: tuple[str, ...], text: str) -> Callable[[Callable[[Any, Any], bool], Any], bool]:
-    """How a value at a path is compared with the text of a filter: as the type of the field asks."""
+    """Return the comparison of a value at a path with the text of a filter: as the type of the
+    field asks.
+    """
     if path == ("severity",):
         level = _level(text)
         return lambda order, value: order(SEVERITIES[value], level)
@@ -328,6 +336,8 @@ def _number(text: str) -> float | None:
 
 
 def log_path(name: str) -> str:
-    """The full name of a log from its full or short one: `projects/…/logs/name`, a slash within the name written `%2F`."""
+    """Return the full name of a log from its full or short one: `projects/…/logs/name`, a slash
+    within the name written `%2F`.
+    """
     short = name.removeprefix(f"projects/{PROJECT}/logs/")
     return short if short.startswith("projects/") else f"projects/{PROJECT}/logs/{short.replace('/', '%2F')}"

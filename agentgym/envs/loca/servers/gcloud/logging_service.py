@@ -18,6 +18,7 @@ from agentgym.tools import ToolError, echo, tool
 Payload: TypeAlias = str | dict[str, Any]
 
 _AUDIT = 'LOG_ID("cloudaudit.googleapis.com/activity") OR LOG_ID("cloudaudit.googleapis.com/system_event")'
+"""The filter of the sink `_Required`, as in Cloud Logging."""
 _STORAGE = "storage.googleapis.com"
 _BUCKET = "logging.googleapis.com/projects/{}/locations/{}/buckets/{}"
 
@@ -39,14 +40,20 @@ INSERT INTO log_sinks VALUES
 """
 
 MAX_ENTRY_BYTES = 256 * 1024
+"""Bytes of an entry, as in Cloud Logging."""
 MAX_SINKS = 200
+"""Sinks of a project, as in Cloud Logging."""
 MAX_BUCKETS = 100
+"""Log buckets of a project, as in Cloud Logging."""
 _MAX_NESTING = 50
+"""Levels of an entry: filters walk it recursively."""
 _CHUNK = 2_000
+"""Entries that are read at a time, for a filter that few pass: it bounds the memory."""
 
 
 class Logging:
-    """Logs. A text is a textPayload, an object a jsonPayload; an entry that no sink takes is not kept.
+    """Logs. A text is a textPayload, an object a jsonPayload; an entry that no sink takes is not
+    kept.
 
     Args:
         server: The server that this is a part of.
@@ -200,7 +207,7 @@ class Logging:
             )
 
     def log_entries(self, name: str, bucket: str = "_Default") -> list[Row]:
-        """The entries of a log in a log bucket, the oldest first, as the API shows them."""
+        """Return the entries of a log in a log bucket, the oldest first, as the API shows them."""
         route = "id IN (SELECT entry FROM log_routes WHERE log_bucket = ?)"
         sql = f"SELECT * FROM log_entries WHERE log = ? AND {route} ORDER BY timestamp, id"
         return [_show(row) for row in self._server.store.rows(sql, log_path(name), self._log_bucket(bucket)["id"])]
@@ -243,7 +250,7 @@ class Logging:
                 self._storage.put_object(bucket, name, data, "application/json")
 
     def _kept_in(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
-        """A condition on the entries that log buckets hold and still keep."""
+        """Return a condition on the entries that log buckets hold and still keep."""
         values: list[Any] = []
         for bucket in buckets:
             values += [iso(self._server.context.clock.now() - timedelta(days=bucket["retention_days"])), bucket["id"]]
@@ -251,7 +258,7 @@ class Logging:
         return f"({' OR '.join([one] * len(buckets))})", values
 
     def _log_bucket(self, name: str) -> Row:
-        """A log bucket by its name (a global one), by location/name or by its full name."""
+        """Return a log bucket by its name (a global one), by location/name or by its full name."""
         parts = name.removeprefix(f"projects/{PROJECT}/").removeprefix("locations/").replace("/buckets/", "/").split("/")
         location, bucket = ("global", *parts)[-2:]
         rows = self._server.store.find("log_buckets", name=bucket, location=location) if len(parts) <= 2 else []
@@ -260,7 +267,7 @@ class Logging:
         return rows[0]
 
     def _sink_destination(self, text: str) -> str:
-        """The full name of the destination of a sink."""
+        """Return the full name of the destination of a sink."""
         service, _, place = text.replace("storage://", f"{_STORAGE}/").partition("/")
         if service == _STORAGE:
             return f"{_STORAGE}/{self._storage.storage_get_bucket_info(place)['name']}"
@@ -271,14 +278,14 @@ class Logging:
 
 
 def _log(name: str) -> str:
-    """The full name of a log that may be written."""
+    """Return the full name of a log that may be written."""
     rule = f"1 to 512 letters, digits and / _ - . (after projects/{PROJECT}/logs/, if that is given)"
     check_name("log", name.removeprefix(f"projects/{PROJECT}/logs/"), r"(?!projects/)(?:[A-Za-z0-9/_.-]|%2F){1,512}", rule)
     return log_path(name)
 
 
 def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
-    """The record of an entry, without its id."""
+    """Return the record of an entry, without its id."""
     if _nesting(payload) > _MAX_NESTING or len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
         raise ToolError(f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes in at most {_MAX_NESTING} levels")
     content = {"textPayload" if isinstance(payload, str) else "jsonPayload": payload}
@@ -286,7 +293,7 @@ def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
 
 
 def _nesting(value: Any) -> int:
-    """How many levels a JSON value has."""
+    """Count the levels of a JSON value."""
     levels, below = 0, [value]
     while below:
         levels += 1

@@ -14,7 +14,7 @@ _ALGORITHM = "GOOG4-HMAC-SHA256"
 
 
 def sign_url(key: str, method: str, bucket: str, name: str, now: datetime, seconds: int) -> str:
-    """A URL to use an object by until `seconds` after `now`, signed with a secret key."""
+    """Return a URL to use an object by until `seconds` after `now`, signed with a secret key."""
     date = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     scope = f"{date[:8]}/auto/storage/goog4_request"
     query = {
@@ -35,7 +35,7 @@ def sign_url(key: str, method: str, bucket: str, name: str, now: datetime, secon
 
 
 def read_url(key: str | None, method: str, url: str, now: datetime) -> tuple[str, str]:
-    """The bucket and the name of the object of a signed URL.
+    """Return the bucket and the name of the object of a signed URL.
 
     Raises:
         ToolError: It is not signed with the key for the method, or its time is over.

@@ -29,10 +29,13 @@ MAX_BYTES = 256 * 2**20
 """The bytes that all objects together may have, noncurrent ones included."""
 
 CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")
+"""Storage classes from the warmest to the coldest."""
 # Three multi-regions, six dual regions, all regions.
 LOCATIONS = ("US", "EU", "ASIA", "NAM4", "EUR4", "EUR5", "EUR7", "EUR8", "ASIA1", *(region.upper() for region in REGIONS))
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
+"""Methods that a URL can be signed for."""
 _PLAIN = "id, bucket, name, generation, created, updated, deleted, content_type, storage_class, size, md5, crc32c"
+"""All columns of an object but its bytes, which are large."""
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
 _NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
 
@@ -217,7 +220,7 @@ class Storage:
         )
 
     def buckets(self) -> list[str]:
-        """The names of all buckets, in order."""
+        """Return the names of all buckets, in order."""
         return [row["name"] for row in self._server.store.find("buckets", order="name")]
 
     def put_object(
@@ -230,17 +233,17 @@ class Storage:
         )
 
     def objects(self, bucket: str, prefix: str = "") -> list[str]:
-        """The names of the live objects of a bucket, in order."""
+        """Return the names of the live objects of a bucket, in order."""
         self._bucket(bucket)
         rows = self._server.store.rows("SELECT name FROM objects WHERE bucket = ? AND deleted IS NULL ORDER BY name", bucket)
         return [row["name"] for row in rows if row["name"].startswith(prefix)]
 
     def read_object(self, bucket: str, name: str, generation: int | None = None) -> bytes:
-        """The bytes of an object, or of one version of it."""
+        """Return the bytes of an object, or of one version of it."""
         return self._object_data(self._object(bucket, name, generation))
 
     def open_url(self, url: str, method: str = "GET") -> bytes:
-        """What a signed URL gives now.
+        """Return the bytes that a signed URL gives now.
 
         Raises:
             ToolError: It is not signed with this office's key for the method, or its time is over.
@@ -251,7 +254,7 @@ class Storage:
     # Shared by the tools and with the other services.
 
     def read_gs(self, uri: str) -> bytes:
-        """The bytes of an object called gs://bucket/name."""
+        """Return the bytes of an object called gs://bucket/name."""
         return self.read_object(*_parts(uri))
 
     def write_gs(self, uri: str, data: bytes) -> None:
@@ -260,7 +263,7 @@ class Storage:
         self._write_object(bucket, name, data)
 
     def room(self) -> int:
-        """How many bytes more the objects may have."""
+        """Count the bytes that objects may still have."""
         return MAX_BYTES - int(self._server.store.value("SELECT sum(size) FROM objects") or 0)
 
     def _check_bucket(self, name: str, location: str) -> None:
@@ -270,7 +273,7 @@ class Storage:
             raise ToolError(f"conflict: there is a bucket {echo(name)} already")
 
     def _bucket(self, name: str) -> Row:
-        """A bucket to whose objects its lifecycle rules have been applied."""
+        """Return a bucket to whose objects its lifecycle rules have been applied."""
         bucket = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)
         if bucket is None:
             raise ToolError(f"not found: there is no bucket {echo(name)}")

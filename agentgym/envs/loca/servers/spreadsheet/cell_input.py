@@ -1,4 +1,4 @@
-"""What becomes of a value that is typed into a cell of a spreadsheet, and how a cell shows what it holds.
+"""Cells of a spreadsheet: parsed from what is typed in, and displayed.
 
 A cell is a JSON value: a text, a number, a truth value, `{"f": formula}`, or `{"v": number, "s": text as typed}` with
 `"k": "date"` where the number counts days.
@@ -16,14 +16,16 @@ from agentgym.tools import ToolError, echo
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _DRESSED = re.compile(r"([-+]?)(\$?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?(%?)")
+"""A number as people write it: with a currency, groups of thousands or a percent sign."""
 _TIME = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?"
 _ISO = re.compile(rf"([0-9]{{4}})-([0-9]{{1,2}})-([0-9]{{1,2}})(?:[ T]{_TIME})?")
 _AMERICAN = re.compile(rf"([0-9]{{1,2}})/([0-9]{{1,2}})/([0-9]{{4}})(?:\s+{_TIME})?")
+"""Dates are read as in the locale of the United States, which a new spreadsheet has."""
 _CLOCK = re.compile(_TIME)
 
 
 def parse(value: Any) -> Any:
-    """The cell that a value of a call makes, as if it was typed in; `None` for an empty one.
+    """Return the cell that a value of a call makes, as if it was typed in; `None` for an empty one.
 
     Raises:
         ToolError: No cell can hold it.
@@ -48,7 +50,7 @@ def parse(value: Any) -> Any:
 
 
 def from_python(value: Any) -> Any:
-    """The cell that a Python value makes: texts stay texts, dates and times become such."""
+    """Return the cell that a Python value makes: texts stay texts, dates and times become such."""
     if isinstance(value, datetime):
         return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
     if isinstance(value, date):
@@ -59,17 +61,19 @@ def from_python(value: Any) -> Any:
 
 
 def display(cell: Any) -> str:
-    """A cell without a formula as it is shown."""
+    """Return a cell without a formula as it is shown."""
     return str(cell["s"]) if isinstance(cell, dict) else text_of(cell)
 
 
 def raw(cell: Any) -> Any:
-    """A cell without a formula as a bare value; a date is the number of its day."""
+    """Return a cell without a formula as a bare value; a date is the number of its day."""
     return cell["v"] if isinstance(cell, dict) else cell
 
 
 def validate(value: Any) -> Any:
-    """A value as the service keeps it: numbers with the precision of a double, whole ones without a point."""
+    """Return a value as the service keeps it: numbers with the precision of a double, whole ones
+    without a point.
+    """
     if value is None or isinstance(value, (bool, str)):
         return value
     try:
@@ -80,7 +84,7 @@ def validate(value: Any) -> Any:
 
 
 def _dressed(text: str) -> Any:
-    """A number with a currency, groups of thousands or a percent sign."""
+    """Return a number with a currency, groups of thousands or a percent sign."""
     match = _DRESSED.fullmatch(text)
     if not match or len(text) > 40:
         return None

@@ -1,4 +1,4 @@
-"""What the tools of `excel` put into a sheet: styles, rules, charts, tables and summaries."""
+"""Contents of a sheet besides values: styles, rules, charts, tables and summaries."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from agentgym.envs.loca.servers.spreadsheet.workbooks import library
 from agentgym.tools import ToolError, echo
 
 CHARTS = {"line": "LineChart", "bar": "BarChart", "pie": "PieChart", "scatter": "ScatterChart", "area": "AreaChart"}
+"""The charts of the published server, with their classes in openpyxl."""
 UNSAFE = frozenset(("CALL", "DGET", "HYPERLINK", "INDIRECT", "REGISTER", "REGISTER.ID", "RTD", "WEBSERVICE"))
+"""Functions that reach out of the workbook, which the published server refuses too."""
 MAX_FORMULA = 8_192
+"""Characters of a formula, as in Excel."""
 
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})")
 _NAME = re.compile(r"[A-Za-z_\\][\w.\\]{0,254}")
 _CELL_LIKE = re.compile(r"[A-Za-z]{1,3}[0-9]+|[Rr][0-9]*[Cc]?[0-9]*")
+"""Names that Excel would read as cells."""
 _RULES = {
     "color_scale": ("ColorScaleRule", ("start_type", "start_color", "end_type", "end_color")),
     "data_bar": ("DataBarRule", ("start_type", "end_type", "color")),
@@ -39,7 +43,7 @@ _TOTALS: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def colour(text: str) -> str:
-    """A colour with its opacity, eight hexadecimal digits.
+    """Return a colour with its opacity, eight hexadecimal digits.
 
     Raises:
         ToolError: It is none.
@@ -99,7 +103,7 @@ def style(cell: Any, changes: Mapping[str, Any]) -> None:
 
 
 def _with(style: Any, changes: Mapping[str, Any]) -> Any:
-    """A font or alignment like another one, but for some of its parts."""
+    """Return a font or alignment like another one, but for some of its parts."""
     copied = copy.copy(style)
     for name, value in changes.items():
         setattr(copied, name, value)
@@ -107,7 +111,9 @@ def _with(style: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def rule(conditional_format: Mapping[str, Any]) -> Any:
-    """A conditional format out of its `type` and `params`; `fill` and `font` among these may be objects."""
+    """Return a conditional format out of its `type` and `params`; `fill` and `font` among these may
+    be objects.
+    """
     kind, params = conditional_format.get("type"), conditional_format.get("params", {})
     if not isinstance(kind, str) or kind not in _RULES or not isinstance(params, Mapping):
         raise ToolError(f"invalid argument: conditional_format needs params and a type, one of {', '.join(_RULES)}")
@@ -126,7 +132,8 @@ def rule(conditional_format: Mapping[str, Any]) -> Any:
 
 
 def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> Any:
-    """A chart of an area whose first row has the names of the series and whose first column the categories.
+    """Return a chart of an area whose first row has the names of the series and whose first column
+    the categories.
 
     Args:
         source: The sheet of the area.
@@ -179,7 +186,7 @@ def table(sheet: Any, area: Area, name: str, look: str) -> None:
 
 
 def overlap(area: Area, reference: str) -> bool:
-    """Whether a closed area and a reference such as `B2:C4` have cells in common."""
+    """Tell if a closed area and a reference such as `B2:C4` have cells in common."""
     left, top, right, bottom = library().utils.cell.range_boundaries(reference)
     return bool(area.left <= right and left <= (area.right or 0) and area.top <= bottom and top <= (area.bottom or 0))
 
@@ -187,7 +194,7 @@ def overlap(area: Area, reference: str) -> bool:
 def pivot(
     rows: Sequence[Sequence[Any]], by: Sequence[str], values: Sequence[str], across: Sequence[str], total: str
 ) -> list[list[Any]]:
-    """A summary of a table, its titles first.
+    """Return a summary of a table, its titles first.
 
     Args:
         rows: The table; its first row has the titles.
@@ -240,7 +247,7 @@ def _total(how: Callable[[Sequence[float]], float], rows: Sequence[Sequence[Any]
 
 
 def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
-    """A cell, as the tools tell of it."""
+    """Describe a cell as the published server does."""
     name = spot_name(row, column)
     cell: dict[str, Any] = {"address": name, "value": value_at(sheet, row, column), "row": row, "column": column}
     for rule in sheet.data_validations.dataValidation:
@@ -251,13 +258,13 @@ def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
 
 
 def value_at(sheet: Any, row: int, column: int) -> Any:
-    """What a cell holds; unlike `sheet.cell` this does not make one that is missing."""
+    """Return the value of a cell; unlike `sheet.cell` this does not make one that is missing."""
     cell = sheet._cells.get((row, column))
     return None if cell is None else to_jsonable(cell.value)
 
 
 def validation(rule: Any, sheet: Any) -> dict[str, Any]:
-    """A rule for what may be entered, as the tools tell of it."""
+    """Describe a rule for what may be entered as the published server does."""
     facts = {"validation_type": rule.type, "allow_blank": bool(rule.allowBlank), "operator": rule.operator}
     facts |= {"prompt": rule.prompt, "prompt_title": rule.promptTitle, "error_message": rule.error, "error_title": rule.errorTitle}
     if rule.type == "list":
@@ -268,7 +275,7 @@ def validation(rule: Any, sheet: Any) -> dict[str, Any]:
 
 
 def _allowed(formula: str, sheet: Any) -> list[str]:
-    """The values of a list: written out in quotes, or those of a range."""
+    """Return the values of a list: written out in quotes, or those of a range."""
     if formula.startswith('"'):
         return [value.strip() for value in formula.strip('"').split(",") if value.strip()]
     title, _, cells = formula.lstrip("=").rpartition("!")
@@ -284,7 +291,7 @@ def _allowed(formula: str, sheet: Any) -> list[str]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """The value of a cell as JSON has it; dates as text, formulas as they are written."""
+    """Return the value of a cell as JSON has it; dates as text, formulas as they are written."""
     value = getattr(value, "text", value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -292,10 +299,10 @@ def to_jsonable(value: Any) -> Any:
 
 
 def spot_name(row: int, column: int) -> str:
-    """The address of a cell."""
+    """Return the address of a cell."""
     return f"{column_name(column)}{row}"
 
 
 def seconds(moment: datetime) -> float:
-    """A moment as seconds since 1970."""
+    """Return a moment as seconds since 1970."""
     return moment.astimezone(UTC).timestamp()

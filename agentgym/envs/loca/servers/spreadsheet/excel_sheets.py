@@ -1,4 +1,4 @@
-"""How the tools of `excel` come at the sheets of a workbook, and what they do to their cells."""
+"""Access of the tools of `excel` to the sheets of a workbook, and their changes of cells."""
 
 from __future__ import annotations
 
@@ -26,13 +26,18 @@ from agentgym.envs.loca.servers.spreadsheet.workbooks import (
 from agentgym.tools import ToolError, echo
 
 MAX_AREA = 50_000
-"""Cells that one call reads or changes."""
+"""Cells that one call reads or changes: half of what a workbook may have."""
 MAX_SHEETS = 200
+"""Sheets of a workbook, as in Google Sheets; Excel is bounded by memory."""
 
 _CACHED_BYTES = 2**19
+"""A larger workbook is not cached: opened, it takes sixty times the memory."""
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""Signs that XML cannot hold."""
 _SET = re.compile(r"\{([^{}]*)\}")
+"""A set in an error message of the library."""
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
+"""Titles that Excel allows."""
 
 
 class Workbooks:
@@ -101,7 +106,7 @@ def check_path(path: str) -> None:
 
 
 def sheet_of(book: Any, title: str) -> Any:
-    """The sheet with a title.
+    """Return the sheet with a title.
 
     Raises:
         ToolError: There is none, or it is a chart.
@@ -123,7 +128,7 @@ def check_title(book: Any, title: str) -> None:
 
 
 def spot(text: str) -> tuple[int, int]:
-    """Row and column of a cell that a sheet can have."""
+    """Return row and column of a cell that a sheet can have."""
     row, column = parse_cell(text)
     if row > MAX_ROWS or column > MAX_COLUMNS:
         raise ToolError(f"limit exceeded: {echo(text)} is beyond {MAX_ROWS} rows or {MAX_COLUMNS} columns")
@@ -131,7 +136,9 @@ def spot(text: str) -> tuple[int, int]:
 
 
 def area_of(start: str, end: str | None = None) -> Area:
-    """The area between two cells, of which `start` may name both, and not more cells than a call may touch."""
+    """Return the area between two cells, of which `start` may name both, and not more cells than a
+    call may touch.
+    """
     area = parse_area(f"{start}:{end}" if end else start)
     if area.bottom is None or area.right is None:
         raise ToolError(f"invalid argument: {area} is open; name its last cell, as in A1:D9")
@@ -142,7 +149,7 @@ def area_of(start: str, end: str | None = None) -> Area:
 
 
 def spots(area: Area) -> Iterator[tuple[int, int]]:
-    """Rows and columns of the cells of a closed area, row by row."""
+    """Return rows and columns of the cells of a closed area, row by row."""
     for row in range(area.top, (area.bottom or 0) + 1):
         for column in range(area.left, (area.right or 0) + 1):
             yield row, column

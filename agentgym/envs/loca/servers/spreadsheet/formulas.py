@@ -2,6 +2,11 @@
 
 The language is that of cells: numbers, texts, truth values, errors, references, operators and the functions of the module
 `functions`; any other function is `#NAME?`, as in a spreadsheet. There are no array formulas.
+
+It is an evaluator of our own and not a spreadsheet engine such as IronCalc, for three reasons. The
+work of one reading is bounded in steps, so that no formula of a policy can stop an episode; TODAY
+and NOW tell the clock of the episode; and a result is the same on every machine and with every
+version of a library, as rewards need it.
 """
 
 from __future__ import annotations
@@ -38,8 +43,11 @@ Node: TypeAlias = tuple[Any, ...]
 """A parsed formula: what it is, then its parts."""
 
 MAX_DEPTH = 40
+"""Levels of a formula: parsing and computing recurse."""
 MAX_STEPS = 500_000
-"""So many cells are looked at for one reading of a sheet; formulas beyond are `#ERROR!`."""
+"""Cells that are looked at for one reading of a sheet, less than a second; formulas beyond are
+`#ERROR!`.
+"""
 
 _END = r"\$?[A-Za-z]{1,3}(?:\$?[1-9][0-9]{0,6})?"
 _REFERENCE = (
@@ -51,6 +59,7 @@ _TOKEN = re.compile(
     r"""|(?P<fault>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%])"""
 )
 _BINARY = {"=": 1, "<>": 1, "<": 1, ">": 1, "<=": 1, ">=": 1, "&": 2, "+": 3, "-": 3, "*": 4, "/": 4, "^": 6}
+"""The precedence of each operator; one of a higher number binds closer, and a sign closest."""
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
 }  # fmt: skip
@@ -61,7 +70,9 @@ class _Syntax(Exception):
 
 
 def tokens(formula: str) -> Iterator[tuple[str, str]]:
-    """Kind and text of each token of a formula without its `=`; what is none has the kind `bad`."""
+    """Return kind and text of each token of a formula without its `=`; what is none has the kind
+    `bad`.
+    """
     at = 0
     while at < len(formula):
         match = _TOKEN.match(formula, at)
@@ -148,7 +159,7 @@ class _Parser:
 
 
 def references(node: Node) -> Iterator[tuple[str | None, Area]]:
-    """The areas that a tree refers to."""
+    """Return the areas that a tree refers to."""
     if node[0] == "reference":
         yield node[1], node[2]
     for part in node[2:] if node[0] != "call" else node[2]:
@@ -161,7 +172,7 @@ class Evaluator:
 
     Args:
         load: Gives the cells of the sheet with a title, by row and column, or None where there is no such sheet.
-        now: The time that TODAY and NOW tell.
+        now: The time of TODAY and NOW.
     """
 
     def __init__(self, load: Callable[[str], Mapping[int, Mapping[int, Any]] | None], now: datetime) -> None:
@@ -172,7 +183,7 @@ class Evaluator:
         self._steps = 0
 
     def value(self, sheet: str, row: int, column: int) -> Any:
-        """The value of a cell."""
+        """Return the value of a cell."""
         start = (sheet, row, column)
         waiting = [start]
         open_cells: set[tuple[str, int, int]] = set()
@@ -198,7 +209,7 @@ class Evaluator:
         return cell["f"] if isinstance(cell, dict) and "f" in cell else None
 
     def _missing(self, sheet: str, node: Node) -> Iterator[tuple[str, int, int]]:
-        """The cells with formulas that a tree needs and whose values are not known yet."""
+        """Return the cells with formulas that a tree needs and whose values are not known yet."""
         for title, area in references(node):
             if (title or sheet, area) in self._grids:
                 continue
@@ -209,7 +220,7 @@ class Evaluator:
                     yield spot
 
     def _cells(self, lines: Mapping[int, Mapping[int, Any]], area: Area) -> Iterator[tuple[int, int, Any]]:
-        """The filled cells of an area, by row and column."""
+        """Return the filled cells of an area, by row and column."""
         near = area.bottom is not None and area.bottom - area.top < len(lines)
         rows = range(area.top, (area.bottom or 0) + 1) if near else sorted(lines)
         self._steps += len(rows)
@@ -302,13 +313,16 @@ def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
 
 
 def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
-    """A formula with each reference replaced by what `change` makes of its sheet and the rest of it; texts in it stay."""
+    """Return a formula with each reference replaced by what `change` makes of its sheet and the
+    rest of it; texts in it stay.
+    """
     parts = [change(*split_sheet(text)) if kind == "reference" else text for kind, text in tokens(formula[1:])]
     return "=" + "".join(parts)
 
 
 def shift(reference: str, axis: str, start: int, count: int) -> str:
-    """A reference after rows or columns were inserted before number `start`, or taken out from there on.
+    """Return a reference after rows or columns were inserted before number `start`, or taken out
+    from there on.
 
     Args:
         reference: Without its sheet.
@@ -338,5 +352,5 @@ _END_PARTS = re.compile(r"(\$?)([A-Za-z]*)(\$?)([0-9]*)")
 
 
 def with_sheet(title: str | None, rest: str) -> str:
-    """A reference with its sheet, if it names one."""
+    """Return a reference with its sheet, if it names one."""
     return rest if title is None else f"{quote_title(title)}!{rest}"

@@ -41,12 +41,12 @@ class _Stop(Exception):
 
 
 def call(name: str, parts: Sequence[Part], now: datetime) -> Any:
-    """What a function gives.
+    """Compute a function.
 
     Args:
         name: Its name in capitals.
         parts: Its arguments, computed when they are needed.
-        now: The time that TODAY and NOW tell.
+        now: The time of TODAY and NOW.
     """
     clock = {"TODAY": lambda: SerialDate(math.floor(serial(now))), "NOW": lambda: SerialDate(serial(now))}
     try:
@@ -72,7 +72,7 @@ def call(name: str, parts: Sequence[Part], now: datetime) -> Any:
 
 
 def flat(arguments: Sequence[Any]) -> Iterator[Any]:
-    """All filled values of arguments, ranges row by row."""
+    """Return all filled values of arguments, ranges row by row."""
     for argument in arguments:
         if isinstance(argument, Grid):
             yield from argument.cells.values()
@@ -81,7 +81,9 @@ def flat(arguments: Sequence[Any]) -> Iterator[Any]:
 
 
 def _numbers(arguments: Sequence[Any]) -> list[float]:
-    """The numbers of arguments; texts and truth values in ranges do not count, an argument itself must be a number."""
+    """Return the numbers of arguments; texts and truth values in ranges do not count, an argument
+    itself must be a number.
+    """
     numbers: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
@@ -147,7 +149,7 @@ _RELATIONS: dict[str, Any] = {"<": operator.lt, ">": operator.gt, "<=": operator
 
 
 def _condition(criterion: Any) -> Callable[[Any], bool]:
-    """The test that a criterion such as `">5"`, `"a*"` or `7` makes."""
+    """Return the test that a criterion such as `">5"`, `"a*"` or `7` makes."""
     criterion = _check(scalar(criterion))
     if not isinstance(criterion, str):
         return lambda value: value is not None and not isinstance(value, str) and value == criterion
@@ -166,7 +168,9 @@ def _condition(criterion: Any) -> Callable[[Any], bool]:
 
 
 def _chosen(pairs: Sequence[Any]) -> list[tuple[int, int]]:
-    """The places, row by row, at which all criteria hold; `pairs` are ranges and criteria in turn."""
+    """Return the places, row by row, at which all criteria hold; `pairs` are ranges and criteria in
+    turn.
+    """
     if not pairs or len(pairs) % 2 or not all(isinstance(grid, Grid) for grid in pairs[::2]):
         raise _Stop(VALUE)
     first: Grid = pairs[0]
@@ -220,7 +224,9 @@ def _is(test: Callable[[Any], bool]) -> Callable[[Sequence[Part]], Any]:
 
 
 def _position(target: Any, line: Sequence[Any], *, exact: bool, falling: bool = False) -> int:
-    """Where a value is in a line, from 0; if not `exact`, the last one that is not beyond it in a sorted line."""
+    """Return the place of a value in a line, from 0; if not `exact`, of the last one not beyond it
+    in a sorted line.
+    """
     target = _check(scalar(target))
     if exact:
         test = _condition(f"={target}" if isinstance(target, str) else target)
@@ -319,7 +325,7 @@ def _find(part: Any, text: Any, start: Any = 1.0) -> float:
 
 
 def _cut(text: Any, start: int | None, length: Any) -> str:
-    """So many characters from a place on; at the end without one."""
+    """Return `length` characters from a place on, at the end without one."""
     whole, size = _text(text), int(_number(length))
     first = max(0, len(whole) - size) if start is None else start
     return whole[first : first + size] if size >= 0 and first >= 0 else VALUE
@@ -335,6 +341,7 @@ _LAZY: dict[str, Callable[[Sequence[Part]], Any]] = {
     "ISTEXT": _is(lambda value: isinstance(value, str) and not isinstance(value, CellError)),
     "ISERROR": _is(lambda value: isinstance(value, CellError)),
 }
+"""Functions that compute an argument only where it is needed, or that take an error for a value."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(_numbers(a)),
@@ -395,4 +402,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "MONTH": lambda a: float(_moment(a).month),
     "DAY": lambda a: float(_moment(a).day),
 }
-"""Those that compute all their arguments first."""
+"""Functions that compute all their arguments first; a name here is one that spreadsheets have."""

@@ -14,7 +14,7 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 ROLES = ("reader", "commenter", "writer")
-"""What a permission may be, as in the Drive API."""
+"""Roles that can be granted, as in the published server."""
 
 
 class GoogleSheet(Server):
@@ -41,18 +41,19 @@ class GoogleSheet(Server):
         return spreadsheet
 
     def spreadsheet(self, title: str) -> str | None:
-        """The id of the first made spreadsheet with a title, capitals aside, or None."""
+        """Return the id of the first made spreadsheet with a title, capitals aside, or None."""
         spreadsheet_id: str | None = self.store.value(
             "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
         )
         return spreadsheet_id
 
     def titles(self) -> dict[str, str]:
-        """The title of each spreadsheet by its id, first made first."""
+        """Return the title of each spreadsheet by its id, first made first."""
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
     def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
-        """The computed values of a sheet, the first one by default, down to the last filled row.
+        """Return the computed values of a sheet, the first one by default, down to the last filled
+        row.
 
         Rows end with their last filled cell; an empty cell is None; a date that was typed in is the text that was typed.
         """
@@ -61,7 +62,7 @@ class GoogleSheet(Server):
         return [[value if value != "" else None for value in row] for row in values]
 
     def permissions(self, spreadsheet: str) -> dict[str, str]:
-        """The role of each address that a spreadsheet is shared with."""
+        """Return the role of each address that a spreadsheet is shared with."""
         return {row["email_address"]: row["role"] for row in self.store.find("permissions", order="rowid", spreadsheet=spreadsheet)}
 
     # The tools.

@@ -1,4 +1,6 @@
-"""The records of Google Sheets: spreadsheets, their sheets, the filled cells of each row, and with whom they are shared."""
+"""The records of Google Sheets: spreadsheets, their sheets, the filled cells of each row, and with
+whom they are shared.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +164,8 @@ class Spreadsheets:
         return Evaluator(load, self._server.context.clock.now())
 
     def values(self, sheet: Row, text: str | None, show: Any, *, whole: bool = False) -> list[list[Any]]:
-        """Return the rows of an area without empty ones at the end, each up to its last filled cell.
+        """Return the rows of an area without empty ones at the end, each up to its last filled
+        cell.
 
         Args:
             sheet: The sheet.

@@ -1,4 +1,4 @@
-"""GoogleSQL, the dialect of BigQuery, on DuckDB: what SQLGlot does not translate."""
+"""GoogleSQL, the dialect of BigQuery, on DuckDB."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class GoogleSQL(Warehouse):
         return self.check_dataset(name)
 
     def check_dataset(self, name: str) -> str:
-        """A name that a dataset can have.
+        """Return a name that a dataset can have.
 
         Raises:
             ToolError: It cannot.

@@ -1,4 +1,4 @@
-"""What SQLGlot does not translate of GoogleSQL into the SQL of DuckDB."""
+"""Rewrites of what SQLGlot does not translate of GoogleSQL into the SQL of DuckDB."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ def _array(node: Node) -> Node:
 
 
 def _struct(node: Node) -> Node:
-    """A struct without names, in the rows of an INSERT."""
+    """Make a struct without names, in the rows of an INSERT, a ROW."""
     plain = not any(isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in node.expressions)
     return exp.Anonymous(this="ROW", expressions=node.expressions) if plain and node.find_ancestor(exp.Insert) else node
 
 
 def _unnest(node: Node) -> Node:
-    """An array of structs gives a column for each field."""
+    """Unnest an array of structs into a column for each field."""
     array, offset = node.expressions[0], node.args.get("offset")
     structs = isinstance(array, exp.Array) and array.expressions and isinstance(array.expressions[0], exp.Struct)
     if not (structs or offset) or not isinstance(node.parent, (exp.From, exp.Join)):
@@ -125,7 +125,7 @@ def _unnest(node: Node) -> Node:
 
 
 def _pivot(node: Node) -> Node:
-    """The columns of a PIVOT are called `sum_x` where DuckDB calls them `x_sum`."""
+    """Rename the columns of a PIVOT: they are called `sum_x` where DuckDB calls them `x_sum`."""
     table = node.parent
     labels = [item.alias for item in node.expressions if item.alias]
     fields = node.args.get("fields") or []
@@ -141,7 +141,9 @@ def _pivot(node: Node) -> Node:
 
 
 def _literal(node: Node) -> Node:
-    """A number with a point is a FLOAT64 (a decimal in DuckDB), but for one that is a value of a row to insert."""
+    """Make a number with a point a FLOAT64 (a decimal in DuckDB), but for one that is a value of a
+    row to insert.
+    """
     holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
     if node.is_string or node.is_int or isinstance(holder, (exp.DataTypeParam, exp.Tuple, exp.Cast)):
         return node
@@ -149,7 +151,7 @@ def _literal(node: Node) -> Node:
 
 
 def _now(text: str) -> Callable[[Node], Node]:
-    """The present of the episode, in a time zone."""
+    """Return the present of the episode, in a time zone."""
 
     def change(node: Node) -> Node:
         zone = node.this if isinstance(node.this, exp.Expression) else exp.Literal.string("UTC")

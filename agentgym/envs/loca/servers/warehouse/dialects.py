@@ -1,4 +1,4 @@
-"""What the dialects of the warehouses have in common on their way to DuckDB."""
+"""Common parts of the rewrites of both dialects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"
 
 
 def library(name: str, *arguments: Any) -> exp.Anonymous:
-    """A call of a function of `lib`."""
+    """Return a call of a function of `lib`."""
     return exp.Anonymous(this=f"lib.{name}", expressions=[argument for argument in arguments if argument is not None])
 
 
@@ -33,7 +33,7 @@ def duck(text: str, *parts: Any) -> Node:
 
 
 def default_name(column: Column) -> str | None:
-    """The default value of a column as a statement would write it."""
+    """Return the default value of a column as a statement would write it."""
     return column.default and column.default.replace(NOW, "CURRENT_TIMESTAMP()")
 
 

@@ -34,16 +34,23 @@ if TYPE_CHECKING:
     import duckdb
 
 SECONDS = 10.0
-"""How long a statement may run."""
+"""Time that a statement may run; those of tasks take milliseconds."""
 
 MEMORY = "512MB"
-_OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"  # choose by statistics, which a copy does not share
+"""Memory of one DuckDB: many offices share a machine."""
+_OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
+"""Optimizers that choose by statistics, which a copy does not share: with them its rows could come
+in another order.
+"""
 _OPENING = (
     "SET TimeZone = 'UTC'",
     f"SET disabled_optimizers = '{_OPTIMIZERS}'",
     "SET python_enable_replacements = false",
     "SET enable_external_access = false",
 )
+"""Settings that DuckDB takes after it was opened only: times in UTC, and no way to files or to
+variables of Python.
+"""
 _CONFIG: dict[str, Any] = {
     "threads": 1,
     "async_threads": 0,
@@ -52,6 +59,7 @@ _CONFIG: dict[str, Any] = {
     "memory_limit": MEMORY,
     "temp_directory": "",
 }
+"""One thread, so that results have one order; nothing from the network and nothing on the disk."""
 
 
 @dataclass
@@ -62,8 +70,8 @@ class Engine:
         dialect: The dialect that it is asked in, `bigquery` or `snowflake`.
 
     Attributes:
-        schemas: What there is of schemas.
-        tables: What there is of tables. Only `load`, `write` and `set_schema` change it.
+        schemas: The schemas by name.
+        tables: The tables by name. Only `load`, `write` and `set_schema` change it.
     """
 
     dialect: str
@@ -77,7 +85,7 @@ class Engine:
         self._merged: dict[tuple[TableName, ...], TableName] = {}
 
     def load(self, name: TableName, columns: Sequence[Column], rows: Sequence[Sequence[Any]], created: datetime) -> None:
-        """Make or replace a table with records; fast for many.
+        """Make or replace a table with records, without DuckDB: fast for many.
 
         Raises:
             ValueError: A record has another number of values than there are columns.
@@ -107,7 +115,9 @@ class Engine:
             self.set_schema(name, Table(tuple(columns), created=now.isoformat()))
 
     def merge(self, names: Sequence[TableName], start: int) -> TableName:
-        """Have DuckDB hold several tables as one, with the names from a place on in the column `_TABLE_SUFFIX`."""
+        """Load several tables into DuckDB as one, with the names from a place on in the column
+        `_TABLE_SUFFIX`.
+        """
         key = tuple(names)
         if key not in self._merged:
             tables = [self.table(name) for name in names]
@@ -125,7 +135,7 @@ class Engine:
         return self._merged[key]
 
     def set_schema(self, name: TableName, table: Table | None) -> None:
-        """Note what DuckDB was made to hold under a name, or that it holds nothing."""
+        """Note in the catalogue what DuckDB holds under a name now; None if nothing."""
         self._merged.clear()
         if table is None:
             self.tables.pop(name, None)
@@ -137,24 +147,24 @@ class Engine:
             self._dirty.add(name)
 
     def table(self, name: TableName) -> Table:
-        """A table with its present rows."""
+        """Return a table with its present rows."""
         if name in self._dirty:
             self._save(name)
         return self.tables[name]
 
     def count(self, name: TableName) -> int:
-        """How many records a table has."""
+        """Count the records of a table."""
         return self.table(name).rows
 
     def read(self, sql: str, tables: Sequence[TableName], now: datetime, limit: int, seed: str = "") -> Rows:
-        """What a query gives.
+        """Run a query.
 
         Args:
             sql: A query in the SQL of DuckDB.
             tables: The tables that it reads.
             now: The moment that it takes for the present.
-            limit: The most records to give.
-            seed: What random functions depend on; none where it has no such.
+            limit: The most records to return.
+            seed: A text that random functions depend on; empty where there is none.
 
         Raises:
             ToolError: It is wrong, or needs too much time or memory.
@@ -212,7 +222,9 @@ class Engine:
         return answer
 
     def add_virtual_table(self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Have DuckDB hold a table that is none of the catalogue, such as a view of the information schema."""
+        """Load a table into DuckDB that is not in the catalogue, such as a view of the information
+        schema.
+        """
         data = [packed([row[k] for row in rows]) for k in range(len(columns))]
         kinds = ["BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR" for k in range(len(columns))]
         declared = [Column(column, kind) for column, kind in zip(columns, kinds, strict=True)]
@@ -225,7 +237,9 @@ class Engine:
             live.execute(f"INSERT INTO {path(name)} SELECT {unpacked(columns)}", list(data))
 
     def columns_of(self, name: TableName, before: Sequence[Column] = ()) -> tuple[Column, ...]:
-        """The columns of a table as DuckDB has them, with comments and keys of columns that it had before."""
+        """Return the columns of a table as DuckDB has them, with comments and keys of columns that
+        it had before.
+        """
         sql = (
             "SELECT column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
             "WHERE schema_name = $1 AND table_name = $2 ORDER BY column_index"
@@ -240,7 +254,7 @@ class Engine:
         return tuple(columns)
 
     def close(self) -> None:
-        """Let go of DuckDB; the tables stay."""
+        """Close DuckDB; the tables stay."""
         self._save_all()
         if self._live is not None:
             self._live.close()
@@ -285,7 +299,7 @@ class Engine:
         return self._live
 
     def _ensure_loaded(self, name: TableName) -> None:
-        """See to it that DuckDB has a table with its rows."""
+        """Load a table with its rows into DuckDB, unless it is there."""
         if name in self._loaded or name not in self.tables:
             return
         live, table = self._open(), self.tables[name]
@@ -325,7 +339,9 @@ class Engine:
 
 @contextmanager
 def install_hint() -> Iterator[None]:
-    """Tell how to get DuckDB or SQLGlot where one of them is missing; any other error passes as it is."""
+    """Tell how to get DuckDB or SQLGlot where one of them is missing; any other error passes as it
+    is.
+    """
     try:
         yield
     except ImportError as error:
@@ -355,7 +371,9 @@ def _without_zone(kind: str) -> str:
 
 
 def _explain(error: Exception) -> str:
-    """The first lines of what DuckDB says, without its kind of error and without its names for things."""
+    """Return the first lines of what DuckDB says, without its kind of error and without its names
+    for things.
+    """
     text = str(error).split("\n\n")[0].split("\nLINE ")[0].split("\nDid you mean")[0]
     kind, colon, rest = text.partition(": ")
     return (rest if colon and kind.endswith("Error") else text).replace("lib.", "").strip()[:600]

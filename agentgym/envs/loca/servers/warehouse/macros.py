@@ -1,4 +1,5 @@
-"""Functions that DuckDB lacks and the warehouses have: macros of its schema `lib`, which rewritten statements call.
+"""Functions that DuckDB lacks and the warehouses have: macros of its schema `lib`, which rewritten
+statements call.
 
 They are text, so that the engine can make them without loading SQLGlot.
 """
@@ -22,7 +23,7 @@ _COMMON = (
         "(part, a TIMESTAMPTZ) AS date_trunc(part, a), (part, a VARCHAR) AS date_trunc(part, CAST(a AS TIMESTAMP))"
     ),
 )
-"""Those of all dialects: texts and arrays of a bounded length, dates that stay dates."""
+"""Macros of all dialects: texts and arrays of a bounded length, dates that stay dates."""
 
 _BIGQUERY = (
     "div(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a / b END",
@@ -48,6 +49,7 @@ _BIGQUERY = (
 """Division and casts as GoogleSQL defines them, by the type of the argument where that matters."""
 
 _SCALE = "CAST(coalesce(nullif(regexp_extract(typeof(a), 'DECIMAL.*,(\\d+)', 1), ''), '0') AS INTEGER)"
+"""The digits after the point of a decimal `a`; 0 of anything else."""
 
 _SNOWFLAKE = (
     # A NUMBER by a NUMBER has six more digits after the point than the first has, up to 12; with a FLOAT it is a FLOAT.
@@ -68,7 +70,9 @@ _SNOWFLAKE = (
     "moment(a BIGINT) AS CAST(to_timestamp(a) AS TIMESTAMP), (a) AS CAST(a AS TIMESTAMP)",
     "texts(a) AS from_json(a, '[\"VARCHAR\"]')",
 )
-"""Division, casts and dates as Snowflake defines them, by the type of the argument where that matters."""
+"""Division, casts and dates as Snowflake defines them, by the type of the argument where that
+matters.
+"""
 
 MACROS: Mapping[str, tuple[str, ...]] = {"bigquery": (*_BIGQUERY, *_COMMON), "snowflake": (*_SNOWFLAKE, *_COMMON)}
 """The macros of each dialect; a later one may call those before it."""

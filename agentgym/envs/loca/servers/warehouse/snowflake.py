@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL
 
 MAX_ROWS = 1000
+"""Records of one result, as the tool says."""
 _ALL = 10_000_000
+"""A limit beyond the records of any table, to read all of it."""
 
 
 class Snowflake(Server):
@@ -152,7 +154,8 @@ class Snowflake(Server):
         self.session.setdefault("schema", schema)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """All records of a table `DATABASE.SCHEMA.TABLE`, in the order in which they were put in.
+        """Return all records of a table `DATABASE.SCHEMA.TABLE`, in the order in which they were
+        put in.
 
         Raises:
             ToolError: There is no such table.
@@ -161,7 +164,7 @@ class Snowflake(Server):
         return self.engine.read(f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), _ALL).objects()
 
     def comments(self, table: str) -> dict[str, str]:
-        """The comment on each column of a table `DATABASE.SCHEMA.TABLE`."""
+        """Return the comment on each column of a table `DATABASE.SCHEMA.TABLE`."""
         return {column.name: column.comment for column in self.engine.tables[self._table(table)].columns}
 
     def set_comment(self, table: str, column: str, text: str) -> None:
@@ -169,11 +172,11 @@ class Snowflake(Server):
         self._warehouse().set_comment(self._table(table), column, text)
 
     def insights(self) -> list[str]:
-        """The memo."""
+        """Return the memo."""
         return [row["insight"] for row in self.store.find("insights")]
 
     def close(self) -> None:
-        """Let go of the engine's memory outside of Python."""
+        """Release the engine's memory outside of Python."""
         self.engine.close()
 
     def _warehouse(self) -> SnowSQL:
@@ -183,7 +186,7 @@ class Snowflake(Server):
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
 
     def _known(self, name: str, kind: str) -> str:
-        """A database or schema, in capitals where there is none of just that name."""
+        """Return a database or schema, in capitals where there is none of just that name."""
         for each in (name, name.upper()):
             if each in self.engine.schemas and (kind == "schema" or "." not in each):
                 return each

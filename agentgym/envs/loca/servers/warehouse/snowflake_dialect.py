@@ -1,4 +1,4 @@
-"""The dialect of Snowflake on DuckDB: what SQLGlot does not translate.
+"""The dialect of Snowflake on DuckDB.
 
 Values of the types VARIANT, OBJECT and ARRAY are JSON. Names without quotes are in capitals.
 """
@@ -99,7 +99,7 @@ class SnowSQL(Warehouse):
         return self.use(tree) if writes and isinstance(tree, exp.Use) else run(self, tree, writes, limit)
 
     def find_by_name(self, name: str) -> TableName:
-        """The table that a text names.
+        """Return the table that a text names.
 
         Raises:
             ToolError: There is none, or the text is no name.
@@ -183,7 +183,7 @@ class SnowSQL(Warehouse):
         return f"{within}.{named}"
 
     def _within(self, tree: exp.Show) -> Callable[[TableName], bool]:
-        """Which tables a SHOW is about."""
+        """Return a test for the tables that a SHOW is about."""
         scope, kind = tree.args.get("scope"), str(tree.args.get("scope_kind") or "").upper()
         if kind == "TABLE" and scope:
             name = self.find_table(scope)

@@ -1,4 +1,6 @@
-"""What SQLGlot does not translate of Snowflake's SQL into that of DuckDB. VARIANT, OBJECT and ARRAY are JSON."""
+"""Rewrites of what SQLGlot does not translate of Snowflake's SQL into that of DuckDB. VARIANT,
+OBJECT and ARRAY are JSON.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ FUNCTIONS = frozenset(
 )
 
 _WIDE = {exp.DType.INT, exp.DType.SMALLINT, exp.DType.TINYINT}
+"""Integers of Snowflake, which all have 38 digits."""
 _JSON = {exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY}
 _TEXT = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.ILike, exp.In, exp.Between, exp.Order, exp.Group)
@@ -42,13 +45,13 @@ def _cast(node: Node) -> Node:
 
 
 def _path(node: Node) -> Node:
-    """A part of a VARIANT is compared by its value, without the quotes of JSON."""
+    """Compare a part of a VARIANT by its value, without the quotes of JSON."""
     compared = isinstance(node.parent, _COMPARISONS) and node.args.get("variant_extract")
     return library("text", node.copy()) if compared else node
 
 
 def _part(node: Node) -> Node:
-    """An item of an ARRAY by its number, counted from 0, or of an OBJECT by its name."""
+    """Return an item of an ARRAY by its number, counted from 0, or of an OBJECT by its name."""
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         return node
     expression = exp.Anonymous(this="json_extract", expressions=[node.this, node.expressions[0]])
@@ -56,7 +59,7 @@ def _part(node: Node) -> Node:
 
 
 def _values(node: Node) -> Node:
-    """Columns without names are COLUMN1, COLUMN2 and so on."""
+    """Name columns without names COLUMN1, COLUMN2 and so on."""
     alias = node.args.get("alias")
     if not (alias and alias.columns) and not isinstance(node.parent, exp.Insert):
         width = len(node.expressions[0].expressions) if isinstance(node.expressions[0], exp.Tuple) else 1
@@ -92,7 +95,7 @@ _FLAT = (
 
 
 def _flatten(call: Node) -> tuple[Node, bool]:
-    """The records of a FLATTEN as a query, and whether one without items gives a record too."""
+    """Return the records of a FLATTEN as a query, and whether one without items gives a record too."""
     arguments = {}
     for item in (call.this, *call.expressions):
         if not isinstance(item, exp.Kwarg):
@@ -159,7 +162,7 @@ def _add(sign: str) -> Callable[[Node], Node]:
 
 
 def _diff(node: Node) -> Node:
-    """The ends may be texts."""
+    """Cast the ends, which may be texts."""
     for key in ("this", "expression"):
         if isinstance(node.args[key], exp.Literal):
             node.set(key, exp.Cast(this=node.args[key], to=exp.DataType.build("TIMESTAMP", dialect="duckdb")))

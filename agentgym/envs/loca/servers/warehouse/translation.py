@@ -1,4 +1,5 @@
-"""Statements in the dialect of a warehouse: parsed, checked, resolved against the catalogue, written in the SQL of DuckDB.
+"""Statements in the dialect of a warehouse: parsed, checked, resolved against the catalogue,
+written in the SQL of DuckDB.
 
 Every table that a statement names is looked up in the catalogue and every function is one
 that the dialect has, so nothing of the engine itself can be reached.
@@ -24,17 +25,17 @@ from agentgym.tools import ToolError, echo
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # it warns on standard error otherwise
 
 _PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""What SQLGlot raises besides its own errors, for some statements that are none."""
+"""Errors that SQLGlot raises besides its own, for some texts that are no statements."""
 
 _RANDOM = (exp.Rand, exp.Randn, exp.Uuid, exp.TableSample)
-"""What gives other results each time, unless it is seeded."""
+"""Expressions that give other results each time, unless they are seeded."""
 
 READS = (exp.Query, exp.Values, exp.Show, exp.Describe)
 """Statements that give records."""
 
 
 class Warehouse(ABC):
-    """One dialect on an engine, at a moment.
+    """A dialect on an engine, at a moment.
 
     Args:
         engine: The tables.
@@ -72,7 +73,9 @@ class Warehouse(ABC):
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
-        """Return columns and records of a view of the information schema, if the name is that of one."""
+        """Return columns and records of a view of the information schema, if the name is that of
+        one.
+        """
 
     @abstractmethod
     def default_column_name(self, item: exp.Expression, number: int) -> str:
@@ -93,7 +96,9 @@ class Warehouse(ABC):
     # What all dialects have in common.
 
     def reads(self, tree: exp.Expression) -> bool:
-        """Tell a statement that can change nothing: a query, SHOW or DESCRIBE without one of another kind in it."""
+        """Tell a statement that can change nothing: a query, SHOW or DESCRIBE without one of
+        another kind in it.
+        """
         return isinstance(tree, READS) and not tree.find(exp.DML, exp.DDL, exp.Command, exp.Into) and not isinstance(tree, exp.DML)
 
     def kind(self, tree: exp.Expression) -> str:
@@ -114,7 +119,7 @@ class Warehouse(ABC):
             raise ToolError("invalid argument: the statement has a part that cannot be understood") from None
 
     def parse(self, sql: str) -> exp.Expression:
-        """The tree of one statement.
+        """Return the tree of one statement.
 
         Raises:
             ToolError: It cannot be parsed, or there are several.
@@ -140,7 +145,7 @@ class Warehouse(ABC):
         return (self.parse_command(text) or tree) if isinstance(tree, exp.Command) else tree
 
     def find_table(self, table: exp.Table) -> TableName:
-        """The table that is named.
+        """Return the table that is named.
 
         Raises:
             ToolError: There is none.
@@ -151,7 +156,9 @@ class Warehouse(ABC):
         return name
 
     def translate(self, tree: exp.Expression) -> tuple[str, list[TableName], str]:
-        """A statement in the SQL of DuckDB, the tables that it needs, and what its random functions depend on."""
+        """Return a statement in the SQL of DuckDB, the tables that it needs, and what its random
+        functions depend on.
+        """
         seed = tree.sql(self.dialect) if any(tree.find(kind) for kind in _RANDOM) else ""
         self.check(tree)
         self._name_columns(tree)
@@ -160,7 +167,7 @@ class Warehouse(ABC):
         return self.to_duckdb(tree), needed, seed
 
     def to_duckdb(self, tree: exp.Expression) -> str:
-        """A tree in the SQL of DuckDB."""
+        """Return a tree in the SQL of DuckDB."""
         return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.IGNORE, comments=False)
 
     def check(self, tree: exp.Expression) -> None:
@@ -226,7 +233,7 @@ class Warehouse(ABC):
             raise ToolError(f"not found: there is no {'dataset' if self.dialect == 'bigquery' else 'schema'} {name}")
 
     def column_definition(self, item: exp.Expression, keys: set[str]) -> Column:
-        """A column as a statement declares it."""
+        """Return a column as a statement declares it."""
         column = Column(item.name, "VARCHAR", key=item.name.lower() in keys)
         if not isinstance(item, exp.ColumnDef) or not item.kind:
             return column
@@ -253,7 +260,7 @@ class Warehouse(ABC):
         return replace(column, comment=comment_in(kind)) if isinstance(kind, exp.Properties) else column
 
     def default_value(self, item: exp.Expression) -> str:
-        """An expression without tables, in the SQL of DuckDB."""
+        """Return an expression without tables, in the SQL of DuckDB."""
         holder = exp.Paren(this=item.copy())
         self.check(holder)
         if holder.find(exp.Table, exp.Query):
@@ -273,7 +280,7 @@ class Warehouse(ABC):
             self.engine.tables[name] = replace(table, comment=text)
 
     def column_of(self, name: TableName, column: str) -> Column:
-        """A column of a table, in whatever case its name is written.
+        """Return a column of a table, in whatever case its name is written.
 
         Raises:
             ToolError: There is none.

@@ -1,4 +1,4 @@
-"""Syntax trees of statements: what a statement is, and which tables its names stand for."""
+"""Helpers for the syntax trees of statements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentgym.tools import ToolError, echo
 
 
 def is_cte(table: exp.Table) -> bool:
-    """Whether a name is that of a common table expression which is visible there."""
+    """Tell the name of a common table expression that is visible there from that of a table."""
     if table.args.get("db") or not table.name:
         return False
     child: Any = table
@@ -41,7 +41,7 @@ def set_name(table: exp.Table, name: TableName, alias: str = "") -> None:
 
 
 def comment_in(properties: Any) -> str:
-    """The comment (or, in BigQuery, the description) among properties."""
+    """Return the comment (or, in BigQuery, the description) among properties."""
     for item in properties.expressions if properties else []:
         if isinstance(item, exp.SchemaCommentProperty):
             return str(item.this.name)
@@ -51,7 +51,7 @@ def comment_in(properties: Any) -> str:
 
 
 def copied_table(tree: exp.Create) -> tuple[exp.Table | None, bool]:
-    """The table that one is made like, and whether its rows are copied."""
+    """Return the table that one is made like, and whether its rows are copied."""
     if tree.args.get("clone"):
         return tree.args["clone"].this, True
     for item in tree.args["properties"].expressions if tree.args.get("properties") else []:
@@ -61,13 +61,13 @@ def copied_table(tree: exp.Create) -> tuple[exp.Table | None, bool]:
 
 
 def table_parts(column: exp.Expression) -> dict[str, Any]:
-    """The parts of the table in the name of a column."""
+    """Return the parts of the table in the name of a column."""
     parts = column.args
     return {"this": parts.get("table"), "db": parts.get("db"), "catalog": parts.get("catalog")}
 
 
 def check_length(sql: str) -> str:
-    """A statement that is not too long to parse.
+    """Return a statement that is not too long to parse.
 
     Raises:
         ToolError: It is, or it is empty.
