@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
 
 from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
@@ -168,10 +169,8 @@ class Calendar(Server):
         Raises:
             ImportError: The library for it is not installed.
         """
-        try:
+        with install_hint("iCalendar files need icalendar", "icalendar"):
             icalendar = import_module("icalendar")
-        except ImportError as error:
-            raise ImportError("iCalendar files need icalendar: pip install 'agentgym[office]'") from error
         file = icalendar.Calendar()
         file.add("prodid", "-//agentgym//office//EN")
         file.add("version", "2.0")

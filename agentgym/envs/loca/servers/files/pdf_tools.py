@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import Any, ClassVar
 
 from agentgym.envs.loca.servers.files.pdfs import MAX_PAGES, guarded, new_writer, open_pdf, read_pdf
+from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import ToolError, echo, tool
 
@@ -227,7 +228,5 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
 
 
 def _regex() -> Any:
-    try:
+    with install_hint("searching PDF files needs regex", "regex"):
         return import_module("regex")
-    except ImportError as error:
-        raise ImportError("searching PDF files needs regex: pip install 'agentgym[office]'") from error

@@ -13,6 +13,7 @@ from io import BytesIO
 from typing import Any, Literal, TypeAlias
 from xml.sax.saxutils import escape
 
+from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.tools import ToolError
 
 MAX_PAGES = 500
@@ -174,7 +175,5 @@ def new_writer() -> Any:
 
 
 def _library(name: str) -> Any:
-    try:
+    with install_hint("PDF files need pypdf and reportlab", "pypdf", "reportlab"):
         return import_module(name)
-    except ImportError as error:
-        raise ImportError("PDF files need pypdf and reportlab: pip install 'agentgym[office]'") from error

@@ -10,7 +10,7 @@ from agentgym.envs.loca.servers.gcloud.bigquery_files import as_csv, as_lines, l
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
 from agentgym.envs.loca.servers.gcloud.storage import Storage
 from agentgym.envs.loca.servers.store import Store
-from agentgym.envs.loca.servers.warehouse.engine import Engine, install_hint
+from agentgym.envs.loca.servers.warehouse.engine import Engine, sql_hint
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.types import bigquery_field, from_bigquery
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, fit
@@ -226,7 +226,7 @@ class BigQuery:
             self._server.context.files.write(_local(uri), data)
 
     def _warehouse(self) -> GoogleSQL:
-        with install_hint():
+        with sql_hint():
             from agentgym.envs.loca.servers.warehouse.bigquery_dialect import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return GoogleSQL(self._server.engine, self._server.context.clock.now(), PROJECT)

@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
+from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.tools import ToolError, echo
 
 Entry: TypeAlias = Mapping[str, Any]
@@ -295,10 +296,8 @@ def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
 
 @functools.cache
 def _engine() -> Any:
-    try:
-        import duckdb  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError("regular expressions in filters of logs need DuckDB: pip install 'agentgym[office]'") from error
+    with install_hint("regular expressions in filters of logs need DuckDB", "duckdb"):
+        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
     settings: dict[str, Any] = {
         "threads": 1,
         "async_threads": 0,

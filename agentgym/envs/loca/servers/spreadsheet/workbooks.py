@@ -12,6 +12,7 @@ from typing import Any
 from xml.parsers import expat
 
 from agentgym.envs.loca.servers.context import START
+from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.spreadsheet.cells import column_number
 from agentgym.tools import ToolError
 
@@ -58,10 +59,8 @@ def library() -> Any:
     Raises:
         ImportError: It is not installed.
     """
-    try:
+    with install_hint("workbooks need openpyxl; get it with", "openpyxl"):
         import openpyxl  # type: ignore[import-untyped]  # noqa: PLC0415 - it loads for a third of a second
-    except ImportError as error:
-        raise ImportError("workbooks need openpyxl; get it with: pip install 'agentgym[office]'") from error
     return openpyxl
 
 

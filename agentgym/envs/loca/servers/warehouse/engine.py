@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.warehouse.macros import MACROS
 from agentgym.envs.loca.servers.warehouse.tables import (
     Column,
@@ -337,21 +338,13 @@ class Engine:
             timer.cancel()
 
 
-@contextmanager
-def install_hint() -> Iterator[None]:
-    """Tell how to get DuckDB or SQLGlot where one of them is missing; any other error passes as it
-    is.
-    """
-    try:
-        yield
-    except ImportError as error:
-        if error.name not in ("duckdb", "sqlglot"):
-            raise
-        raise ImportError("SQL needs DuckDB and SQLGlot: pip install 'agentgym[office]'") from error
+def sql_hint() -> AbstractContextManager[None]:
+    """Tell how to get DuckDB and SQLGlot where one of them is missing."""
+    return install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot")
 
 
 def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
-    with install_hint():
+    with sql_hint():
         import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
     live = duckdb.connect(":memory:", config=_CONFIG)
     for statement in (*_OPENING, "CREATE SCHEMA lib", *(f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect])):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.warehouse.engine import Engine, install_hint
+from agentgym.envs.loca.servers.warehouse.engine import Engine, sql_hint
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.types import from_snowflake, snowflake_type
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, fit
@@ -180,7 +180,7 @@ class Snowflake(Server):
         self.engine.close()
 
     def _warehouse(self) -> SnowSQL:
-        with install_hint():
+        with sql_hint():
             from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
