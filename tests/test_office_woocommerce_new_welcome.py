@@ -178,7 +178,7 @@ def test_equivalents_pass(name: str) -> None:
 def test_the_truth_by_the_records_of_the_shop(seed: int) -> None:
     world = fresh(TASK, 32_000, seed)
     shop, orders = world.office.get(WooCommerce), completed(world)
-    rows = {row["woocommerce_id"]: row for row in world.office.get(GoogleCloud).rows(DATASET, TABLE)}
+    rows = {row["woocommerce_id"]: row for row in world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)}
     assert all(date <= NOW for dates in orders.values() for date in dates)
     one = {owner for owner, dates in orders.items() if sum(date >= FROM for date in dates) == 1}
     wanted = sorted(one - {0} - rows.keys())

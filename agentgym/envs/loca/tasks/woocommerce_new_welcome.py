@@ -106,8 +106,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         held = [(owner, customer) for owner, customer in zip(owners, customers, strict=True) if owner in known]
         strangers = zip(90_000 + self.rng.permutation(2 * others), everybody[len(bought) :], strict=False)
         rows = self._rows([*held, *((int(key), stranger) for key, stranger in strangers)])
-        cloud.load(DATASET, TABLE, TYPES, [tuple(row.values()) for row in rows])
-        cloud.load(DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]])
+        cloud.bigquery.load(DATASET, TABLE, TYPES, [tuple(row.values()) for row in rows])
+        cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]])
         password = self._write_files()
         email.add_user(ME, password, SHOP)
         new: list[dict[str, Any]] = []
@@ -121,7 +121,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 letters.append(_letter(LETTER, customer, orders[owner, inside[0]], inside[0]))
         files = self.office.context.files
         self.truth = {
-            "rows": [*cloud.rows(DATASET, TABLE), *new],
+            "rows": [*cloud.bigquery.rows(DATASET, TABLE), *new],
             "letters": letters,
             "tables": {name: state for name, state in bigquery_state(cloud, DATASET).items() if name != f"{DATASET}.{TABLE}"},
             "shop": digest(shop.store, *KEPT),
@@ -266,7 +266,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         """The table has the old rows and the new ones, each new customer has a mail, and nothing else has changed."""
         cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
         try:
-            rows = cloud.rows(DATASET, TABLE)
+            rows = cloud.bigquery.rows(DATASET, TABLE)
         except ToolError as error:
             rows = []
             yield f"{DATASET}.{TABLE}: {error}"
