@@ -14,7 +14,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.env import MAX_ERROR_CHARS, ToolEnv, tool_env
 from agentgym.messages import Chat
-from agentgym.sandboxes.monty import Limits, Sandbox, make_sandbox
+from agentgym.sandboxes import Limits, Sandbox, make_sandbox
 from agentgym.stages import Stage, check_order
 from agentgym.tools import Tool, ToolError, Toolset, tool, tools_of
 
@@ -30,7 +30,7 @@ class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstruct
 
     Args:
         env: The env to play.
-        sandbox: Where the code runs: `monty` or `bubblewrap` (see `agentgym.sandboxes.monty`).
+        sandbox: Where the code runs: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
         code_only: Tools that are functions and are no longer offered for direct calls.
         direct_only: Tools that are no functions.
         also: Tools from other wrappers that are functions too.
