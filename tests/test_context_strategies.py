@@ -47,7 +47,7 @@ def test_the_policy_is_asked_for_a_summary_in_a_step_that_is_no_turn() -> None:
     assert [message.role for message in shown] == ["system", "user", *["assistant", "tool"] * 2, "assistant", "user"]
     assert [message.id for message in shown[2:6]] == ["3:0", "3:1", "4:0", "4:1"]
     assert (shown[6].text, shown[7].text) == ("I read two pages.", SUMMARY_FOLLOWS)
-    assert info["context"].summary == info["context"].reply + checked.view.requested > checked.view.requested > 0
+    assert info["context"].summary == info["context"].reply + checked.view.last_request_tokens > checked.view.last_request_tokens > 0
 
 
 def test_a_request_after_an_error_is_in_the_same_message() -> None:

@@ -112,5 +112,5 @@ def look(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict
     chat, info = look(env.env, info)
     if isinstance(env, gymnasium.ObservationWrapper):
         return env.observation(chat), info
-    again = getattr(env, "look", None)
+    again = getattr(env, "refresh", None)
     return again(chat, info) if again is not None else (chat, info)

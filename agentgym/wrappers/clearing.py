@@ -12,7 +12,7 @@ import gymnasium
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.stages import Stage
 from agentgym.world import check_bool, check_float, check_int
-from agentgym.wrappers.budget import ContextBudget, WindowFraction, Load, Trigger, Turns, read_trigger
+from agentgym.wrappers.budget import ContextBudget, Load, Trigger, Turns, WindowFraction, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 
 PLACEHOLDER = "[tool result cleared]"
@@ -34,7 +34,7 @@ class ClearThinking(ContextWrapper):
     """
 
     stage = Stage.CLEAR_THINKING
-    lossy = False
+    lossy: bool = False
 
     def __init__(
         self,
@@ -49,22 +49,22 @@ class ClearThinking(ContextWrapper):
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
         if isinstance(keep, int):  # what is cleared at every turn lies among the newest replies
-            self.view.hold = max(self.view.hold, min(keep + 1, 16))
+            self.view.editable_tail = max(self.view.editable_tail, min(keep + 1, 16))  # a longer tail would cost each step
 
     def begin(self) -> None:
         """Forget the last episode."""
         super().begin()
-        self._thought: list[str] = []
+        self._thinking_ids: list[str] = []
 
     def edit(self) -> None:
         """Clear the thinking that is older than the newest."""
         if isinstance(self.keep, str):
             return
-        known = [] if self.view.rebuilt else self._thought
-        self._thought = [*known, *(m.id for m in self.view.fresh if m.thinking and m.id not in known)]
-        if len(self._thought) <= self.keep or not self.due(self.trigger.level(self.view.load)):
+        known = [] if self.view.was_rebuilt else self._thinking_ids
+        self._thinking_ids = [*known, *(m.id for m in self.view.new_messages if m.thinking and m.id not in known)]
+        if len(self._thinking_ids) <= self.keep or not self.should_run(self.trigger.level(self.view.load)):
             return
-        old, self._thought = set(self._thought[: -self.keep]), self._thought[-self.keep :]
+        old, self._thinking_ids = set(self._thinking_ids[: -self.keep]), self._thinking_ids[-self.keep :]
         pairs = [(message, replace(message, thinking="", raw="")) for message in self.view.find(old)]
         count = self.view.counter.count
         self.view.apply("ClearThinking", {new.id: new for message, new in pairs if count(new) < count(message)})
@@ -124,24 +124,25 @@ class ClearToolResults(ContextWrapper):
 
     def edit(self) -> None:
         """Clear the oldest results until the target is reached."""
-        if not self.due(self.trigger.level(self.view.load)):
+        if not self.should_run(self.trigger.level(self.view.load)):
             return
         edits, cleared = self._choose()
         self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
         if self.trigger.level(self.view.load) >= 1:
-            self.rest()
+            self.cool_down()
 
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
-        """The results not yet cleared, each with its reply, oldest first; and how many of them may go."""
+        """List the results not yet cleared, each with its reply, oldest first; and count those that may go."""
         uses: list[tuple[Message, Message]] = []
         older, newest = self.view.split_turns()
         unread = 0
         for turn in (*older, *newest):
             names = {call.id: call.name for call in turn.reply.calls}
-            found = [(turn.reply, answer) for answer in turn.answers if answer.role == "tool"]
-            found = [(r, a) for r, a in found if a.id not in self.view.cleared and names[a.call_id] not in self.exclude]
-            uses += found
-            unread += len(found) if turn in newest else 0
+            for answer in turn.answers:
+                if answer.role != "tool" or answer.id in self.view.cleared or names[answer.call_id] in self.exclude:
+                    continue
+                uses.append((turn.reply, answer))
+                unread += turn in newest
         return uses, len(uses) - max(self.keep, unread)
 
     def _choose(self) -> tuple[dict[str, Message], list[str]]:
