@@ -152,7 +152,7 @@ class _Pool:
             return self._pool
 
 
-_MAX_WORKERS = 64  # episodes played at once in one process are fewer; a worker costs memory only while it runs
+_MAX_WORKERS = 64  # a bound, so that many threads do not start a process each
 _POOL = _Pool()
 # Nothing that code can ask the host's system for differs from one run to the next.
 _OS_POLICY: dict[str, Any] = {

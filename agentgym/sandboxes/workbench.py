@@ -54,9 +54,9 @@ MAX_OUTPUT_BYTES = 64 * 2**20  # read and thrown away beyond what is shown; endl
 _MAX_FILE_BYTES = 32 * 2**20
 _MAX_BYTES = 128 * 2**20  # of all files that are given back
 _TOP_BYTES, _TMP_BYTES = 160 * 2**20, 64 * 2**20  # the folder may hold more than is given back, for files on their way
-_MAX_HEADER_BYTES = 64 * 2**20  # names of files that are given back, of up to 255 bytes by up to 20,000 and escapes
+_MAX_HEADER_BYTES = 64 * 2**20  # of the line before the files, with their paths
 _MAX_FILES, _MAX_INODES = 6_000, 20_000  # files given back, and files there; an inode takes about 1 kB of the kernel's memory
-_OPEN_FILES = 256
+_OPEN_FILES = 256  # of one process: its libraries, and more files than a script has use for at once
 _TICK = 0.02  # seconds between two looks at processes and memory
 _START, _GRACE = 60.0, 20.0  # seconds to lay out the files on a busy host, and to give them back after a stop
 

@@ -32,7 +32,7 @@ class ContextAwareness(ContextWrapper):
         ValueError: The window has no room for the line.
 
     Example:
-        >>> env = ContextAwareness(agentgym.make("ListWorld"), Budget(window=8_000))
+        >>> env = ContextAwareness(agentgym.make("ListWorld"), ContextBudget(window=8_000))
     """
 
     stage = Stage.AWARENESS

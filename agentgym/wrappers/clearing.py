@@ -21,12 +21,12 @@ _LOW = 8 / 15  # 0.4 of the window for a trigger at 0.75 of it
 
 
 class ClearThinking(ContextWrapper):
-    """Removes the thinking of all but the newest replies that have some.
+    """Wrapper that removes the thinking of all but the newest replies that have some.
 
     Args:
         env: The env.
         budget: The window.
-        trigger: When; by default at every turn.
+        trigger: When to clear; by default at every turn.
         keep: How many of the newest replies with thinking keep it, at least 1, or "all".
 
     Example:
@@ -71,14 +71,14 @@ class ClearThinking(ContextWrapper):
 
 
 class ClearToolResults(ContextWrapper):
-    """Puts a placeholder in place of the oldest tool results.
+    """Wrapper that puts a placeholder in place of the oldest tool results.
 
     Args:
         env: The env.
         budget: The window.
-        trigger: When.
-        target: Down to which level, so that an edit, which rewrites the prompt, is not needed again soon; by default to 8/15 of
-            the trigger (0.4 of the window for a trigger at 0.75).
+        trigger: When to clear.
+        target: The level down to which results are cleared, so that an edit, which rewrites the prompt, is not needed again soon;
+            by default 8/15 of the trigger (0.4 of the window for a trigger at 0.75).
         ratio: Instead of a target, the share of the tool results not yet cleared that goes each time (the paper's form: 0.5).
         keep: How many of the newest results stay, whatever the target; those that answer the newest reply always do.
         exclude: Tools whose results are never cleared, and not counted by `keep`.
@@ -87,7 +87,7 @@ class ClearToolResults(ContextWrapper):
         placeholder: The text in place of a result.
 
     Example:
-        >>> env = ClearToolResults(agentgym.make("ListWorld"), Budget(window=8_000), keep=3)
+        >>> env = ClearToolResults(agentgym.make("ListWorld"), ContextBudget(window=8_000), keep=3)
     """
 
     stage = Stage.CLEAR_TOOL_RESULTS

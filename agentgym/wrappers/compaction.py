@@ -23,7 +23,7 @@ Summarizer = Callable[[Chat], str]
 
 
 class Compaction(ContextWrapper):
-    """Drops all but the newest turns and puts a summary after them.
+    """Wrapper that drops all but the newest turns and puts a summary after them.
 
     By default the policy writes it, in a step of its own: the view asks for a summary, and the next reply is taken as such. It is
     not played, costs no turn, has reward 0, and is recorded like any step, so it can be trained. It stands where it was written, so
@@ -40,7 +40,7 @@ class Compaction(ContextWrapper):
         max_summary: The most tokens of a summary; by default a quarter of the usable window.
 
     Example:
-        >>> env = Compaction(agentgym.make("ListWorld"), Budget(window=8_000))
+        >>> env = Compaction(agentgym.make("ListWorld"), ContextBudget(window=8_000))
     """
 
     stage = Stage.COMPACTION

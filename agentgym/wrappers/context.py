@@ -22,7 +22,7 @@ WARNING = (
     "Write what you still need into your memory now.</context_warning>"
 )
 
-_NEAR = 0.9  # of the way to the trigger: for most windows a turn or two ahead, so that there is time to write a note
+_NEAR = 0.9  # of the way to the trigger: early enough for a turn in which the policy writes its notes
 _SLACK = 4  # tokens that a text may gain by being joined to another
 
 

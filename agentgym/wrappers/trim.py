@@ -28,7 +28,7 @@ class Trim(ContextWrapper):
         target: The level down to which turns are dropped, so that the prompt is not rewritten at each turn.
 
     Example:
-        >>> env = Trim(agentgym.make("ListWorld"), Budget(window=4_000))
+        >>> env = Trim(agentgym.make("ListWorld"), ContextBudget(window=4_000))
     """
 
     stage = Stage.TRIM
