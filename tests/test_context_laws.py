@@ -29,20 +29,20 @@ LAWS = settings(max_examples=200, phases=[Phase.generate, Phase.shrink], **QUIET
 FEW = settings(max_examples=60, phases=[Phase.generate, Phase.shrink], **QUIET)
 
 MUTANTS = {
-    "no pair guard": ("_whole_turns(shown, wanted) if", "[(m, wanted.get(m.id, m)) for m in shown] if"),
-    "pinned messages may be dropped": ("tail]) if message.id not in self._pinned]", "tail])]"),
+    "no pair guard": ("_whole_turns(shown, edits) if", "[(m, edits.get(m.id, m)) for m in shown] if"),
+    "pinned messages may be dropped": ("self._tail()) if message.id not in self._pinned]", "self._tail())]"),
     "not sticky": ("self.overlay.update(accepted)", "pass"),
-    "an edit may grow": ("if removed - inserted < max(1, at_least):", "if not changed:"),
+    "an edit may grow": ("if removed - inserted < max(1, at_least):", "if not changes:"),
     "addressed by position": (
-        "accepted = {message_id: new for message_id, (_, new) in changed.items()}",
+        "accepted = {message_id: new for message_id, (_, new) in changes.items()}",
         (
-            "log = [*self._source.messages, *self._open]; shown = [m for m in (*self._base.messages, *self._tail()) "
-            "if m.id not in self._pinned]; accepted = {log[shown.index(old)].id: new for old, new in changed.values()}"
+            "log = [*self._source.messages, *self._newest]; shown = [m for m in (*self._archived.messages, *self._tail()) "
+            "if m.id not in self._pinned]; accepted = {log[shown.index(old)].id: new for old, new in changes.values()}"
         ),
     ),
     "the newest turn may go": ("if new is not None or i not in newest}", "}"),
-    "removed text is not booked": ("self.removed + removed, ", "self.removed, "),
-    "a hint that is gone stays": ("before = list(self._open)", "before = list(self._open); self._held.extend(self._open)"),
+    "removed text is not booked": ("accounts.removed + removed, ", "accounts.removed, "),
+    "a hint that is gone stays": ("before = list(self._newest)", "before = list(self._newest); self._recent.extend(self._newest)"),
 }
 
 

@@ -1,6 +1,6 @@
 """BigQuery of the office: GoogleSQL against rows that were computed by hand, the eight tools, jobs and files."""
 
-# ruff: noqa: E501 - a query stays on its line
+
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The SQL engine of the warehouses: its limits, what cannot be reached, copies, statements that are refused."""
 
-# ruff: noqa: E501 - a query stays on its line
+
 
 from __future__ import annotations
 

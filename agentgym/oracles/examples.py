@@ -16,18 +16,18 @@ from agentgym.stages import Stage, check_order
 from agentgym.world import check_int
 
 EXAMPLE_SEED = 2**31
-"""Examples are instances of seeds from here on, which runs should leave alone."""
+"""The first seed of examples, which runs should leave alone; so far up that none comes there by counting."""
 
 
 class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
-    """Puts solved examples between the system message and the task.
+    """Wrapper that puts solved examples between the system message and the task.
 
     Each is an instance of its own, solved by optimal calls in a second env of the same spec. It holds every observation as it was
     shown when it was the newest, followed by the reply and what the world said to it.
 
     Args:
         env: The env, with its oracles.
-        shots: How many examples.
+        shots: The number of examples.
 
     Example:
         >>> env = InContextExamples(gymnasium.make("agentgym/ListWorld-v0"), shots=1)
@@ -48,8 +48,8 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
         self._shown = Chat()
 
     def observation(self, observation: Chat) -> Chat:
-        """The chat with the examples after its system message."""
-        # The newest message is held apart, since an ephemeral hint on it is gone from the next observation.
+        """Put the examples after the system message of a chat."""
+        # The newest message is kept apart, since an ephemeral hint on it is gone from the next observation.
         known = len(self._source.messages)
         if not known or observation.shared_prefix(self._source) < known:
             known = 1 if observation.messages[0].id == SYSTEM_ID else 0
@@ -60,7 +60,7 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
 
 
 def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
-    """One solved episode as the messages that were new in each observation, and the replies."""
+    """Solve an instance; return the messages that were new in each observation, and the replies."""
     inner = tool_env(env)
     chat, _ = env.reset(seed=EXAMPLE_SEED + shot)
     messages: list[Message] = []
@@ -78,7 +78,7 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
 
 
 def _newest(chat: Chat) -> list[Message]:
-    """The messages after the last reply, or all but the system message if there is none."""
+    """Return the messages after the last reply, or all but the system message if there is none."""
     last = max((k for k, message in enumerate(chat.messages) if message.role == "assistant"), default=0)
     return list(chat.messages[last + 1 :])
 

@@ -19,13 +19,13 @@ from agentgym.registry import HINT_SCOPES
 from agentgym.stages import Stage, check_order, layers
 from agentgym.world import check_bool, check_choice
 
-# What context wrappers say at the end of a message; it is no part of what the world said.
+# Notices that context wrappers put at the end of a message; they are no part of what the world said.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>.*?</\1>\s*", re.DOTALL)
 _HINT = re.compile(r"\n\n<(plan|state)>\n(.*?)\n</\1>", re.DOTALL)
 
 
 class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
-    """Appends a hint to the newest message, at no cost in the length of the chat.
+    """Wrapper that appends a hint to the newest message, at no cost in the length of the chat.
 
     Attributes:
         tag: The name of the block.
@@ -48,11 +48,11 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         self._shown = Chat()
 
     def text(self) -> str:
-        """The hint for the moment."""
+        """Return the hint for the moment."""
         raise NotImplementedError
 
     def observation(self, observation: Chat) -> Chat:
-        """The chat with the hint on its newest message."""
+        """Put the hint on the newest message of a chat."""
         known = len(self.source.messages)
         grew = 0 < known <= len(observation.messages) and observation.shared_prefix(self.source) == known
         self.source = observation
@@ -63,7 +63,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = len(observation.messages) - 1
-        elif known == len(observation.messages):  # it was looked at again
+        elif known == len(observation.messages):  # the same chat was observed again, as at the end of a team's cycle
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
@@ -75,7 +75,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
 
 
 class PlanOracle(HintOracle):
-    """Tells the next step of an optimal plan.
+    """Oracle that shows the next step of an optimal plan.
 
     Args:
         env: The env to help with.
@@ -94,12 +94,12 @@ class PlanOracle(HintOracle):
         self.with_state = with_state
 
     def text(self) -> str:
-        """The world's next subtask."""
+        """Return the world's next subtask."""
         return self.world_env.world.subtask(self.with_state)
 
 
 class StateOracle(HintOracle):
-    """Tells the belief state.
+    """Oracle that shows the belief state.
 
     Args:
         env: The env to help with.
@@ -112,12 +112,12 @@ class StateOracle(HintOracle):
     tag = "state"
 
     def text(self) -> str:
-        """The world's state in words."""
+        """Return the world's state in words."""
         return self.world_env.world.state()
 
 
 class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
-    """Removes the history: the policy sees the system message, the task and the newest hints.
+    """Oracle that removes the history: the policy sees the system message, the task and the newest hints.
 
     Args:
         env: An env with a `StateOracle`, without which the state could not be known.
@@ -144,7 +144,7 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
             raise ValueError("HistoryOracle needs a StateOracle inside: without history the agent cannot know the state")
 
     def observation(self, observation: Chat) -> Chat:
-        """The prefix up to the task, with the hints at its end; after the end of the episode, the whole chat."""
+        """Return the prefix up to the task, with the hints at its end; after the end of the episode, the whole chat."""
         if self.world_env.over:
             return observation
         source = self.hints[0].source
@@ -156,7 +156,7 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
 
 
 def with_hints(message: Message, hints: list[HintOracle]) -> Message:
-    """The message with the hints of the oracles at its end."""
+    """Return the message with the hints of the oracles at its end."""
     blocks = [f"\n\n<{hint.tag}>\n{hint.hint}\n</{hint.tag}>" for hint in hints if hint.hint]
     return replace(message, text=message.text + "".join(blocks)) if blocks else message
 

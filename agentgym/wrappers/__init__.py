@@ -1,4 +1,4 @@
-"""What a policy sees of the chat: context strategies and adapters, as wrappers."""
+"""Wrappers that decide what a policy sees of the chat: context strategies, tools of their own, adapters for classical agents."""
 
 from agentgym.wrappers.awareness import ContextAwareness
 from agentgym.wrappers.budget import AnyOf, ContextBudget, Tokens, ToolUses, Turns, WindowFraction
@@ -6,6 +6,7 @@ from agentgym.wrappers.clearing import ClearThinking, ClearToolResults
 from agentgym.wrappers.compaction import Compaction
 from agentgym.wrappers.context import ContextRecord, ContextWrapper
 from agentgym.wrappers.discrete import DiscreteActions, FeatureObservations
+from agentgym.wrappers.edit_messages import EditMessages
 from agentgym.wrappers.memory import MemoryTool
 from agentgym.wrappers.programmatic import ProgrammaticTools
 from agentgym.wrappers.trim import Trim
@@ -20,6 +21,7 @@ __all__ = [
     "ContextRecord",
     "ContextWrapper",
     "DiscreteActions",
+    "EditMessages",
     "FeatureObservations",
     "MemoryTool",
     "ProgrammaticTools",
