@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from agentgym.registry import ARMS
+from agentgym.oracles import ARMS
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.papers.loca import loca_tables
 from agentgym.training.papers.lore import is_lore
