@@ -9,7 +9,6 @@ import pytest
 
 import agentgym
 from agentgym import Chat, ToolEnv
-from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.wrappers import (
     AnyOf,
     ClearThinking,
@@ -24,7 +23,7 @@ from agentgym.wrappers import (
     WindowFraction,
 )
 from agentgym.wrappers.budget import Load, read_budget, read_trigger
-from agentgym.wrappers.compaction import summarize_by_rules
+from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST, summarize_by_rules
 from agentgym.wrappers.trim import cut_middle
 from tests.context_checks import Checked, episode
 from tests.context_worlds import ToolBox, call, read

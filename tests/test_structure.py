@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,10 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 ALL = SOURCES + sorted(path for folder in ("tests", "benchmarks") for path in (ROOT / folder).glob("*.py"))
 HEAVY = {"torch", "transformers", "ray", "trl", "stable_baselines3", "sb3_contrib", "matplotlib", "datasets", "pyarrow"}
 # What each part may import of the others, besides the core.
-MAY = {"agentgym": set(), "envs": {"envs"}, "oracles": {"oracles"}, "wrappers": {"wrappers"}, "training": {*FOLDERS}}
+# Scripted policies play through context strategies, so they know what those say.
+MAY = {"agentgym": set(), "envs": {"envs"}, "wrappers": {"wrappers"}, "oracles": {"oracles", "wrappers"}, "training": {*FOLDERS}}
+REGISTERED = {"envs", "oracles", "wrappers"}
+"""What `agentgym/__init__.py` imports from above, so that worlds, oracles and strategies register themselves."""
 
 
 def part(path: Path) -> str:
@@ -42,10 +46,28 @@ def test_imports_point_one_way(path: Path) -> None:
         pieces = name.split(".")
         assert pieces[0] not in FOLDERS, f"{name} is agentgym.{name}"
         if pieces[0] == "agentgym" and pieces[1] in FOLDERS:
-            upward = path == ROOT / "agentgym" / "__init__.py" and pieces[1] == "envs"
+            upward = path == ROOT / "agentgym" / "__init__.py" and pieces[1] in REGISTERED
             assert upward or pieces[1] in MAY[part(path)], f"{part(path)} must not import {name}"
         assert pieces[0] not in HEAVY or part(path) == "training", f"only training may import {name}"
         assert not (part(path) == "envs" and pieces[0] == "gymnasium"), "a world knows no gym"
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_no_import_circles() -> None:
+    """Imports in functions and under TYPE_CHECKING count like all others; that of a package for one of its modules does not."""
+    modules = {module_of(path) for path in SOURCES}
+    arrows: dict[str, set[str]] = {}
+    for path in SOURCES:
+        # The last word of a `from` import is a module or a name in one.
+        targets = {name if name in modules else name.rpartition(".")[0] for name in imports(path)}
+        arrows[module_of(path)] = targets & modules - {module_of(path)}
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        pytest.fail(f"an import circle: {' <- '.join(error.args[1])}")
 
 
 def test_tests_are_imported_by_nobody() -> None:

@@ -7,12 +7,13 @@ deficits, as a team.
 
 from agentgym.oracles.control import ControlPolicy
 from agentgym.oracles.examples import InContextExamples
-from agentgym.oracles.hints import HintOracle, HistoryOracle, PlanOracle, StateOracle
+from agentgym.oracles.hints import ARMS, HintOracle, HistoryOracle, PlanOracle, StateOracle
 from agentgym.oracles.optimality import StepOptimality
 from agentgym.oracles.policies import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.teams import TeamPolicy
 
 __all__ = [
+    "ARMS",
     "ControlPolicy",
     "HintOracle",
     "HistoryOracle",

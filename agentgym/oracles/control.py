@@ -10,7 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.messages import ToolCall
-from agentgym.oracles.policies import ParsedChat, ScriptedPolicy, apply_result, best_call, choose, read_state, wrong_call
+from agentgym.oracles.policies import (
+    NoisyPolicy,
+    ParsedChat,
+    ScriptedPolicy,
+    apply_result,
+    best_call,
+    choose,
+    read_state,
+    wrong_call,
+)
 from agentgym.parsing import Dialect
 from agentgym.world import World, check_float
 
@@ -48,6 +57,8 @@ class ControlPolicy(ScriptedPolicy):
         seed: Seeds its slips.
         dialect: How it writes calls.
     """
+
+    hooks = NoisyPolicy.hooks
 
     def __init__(self, env_id: str, deficits: Deficits, seed: int = 0, dialect: Dialect = "auto") -> None:
         super().__init__(env_id, seed, dialect)

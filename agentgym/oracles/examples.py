@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
@@ -12,8 +12,9 @@ from agentgym.env import tool_env
 from agentgym.messages import SYSTEM_ID, Chat, Message
 from agentgym.oracles.policies import best_call
 from agentgym.parsing import render
+from agentgym.stacks import register_option
 from agentgym.stages import Stage, check_order
-from agentgym.world import check_int
+from agentgym.world import check_hooks, check_int
 
 EXAMPLE_SEED = 2**31
 """The first seed of examples, which runs should leave alone; so far up that none comes there by counting."""
@@ -34,6 +35,7 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
     """
 
     stage = Stage.EXAMPLES
+    hooks: ClassVar[tuple[str, ...]] = ("optimal_calls",)
 
     def __init__(self, env: gymnasium.Env[Chat, str], shots: int = 1) -> None:
         check_order(env, type(self))
@@ -42,6 +44,7 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
             raise ValueError("InContextExamples needs an env made by gymnasium.make: it makes a second one from its spec")
         RecordConstructorArgs.__init__(self, shots=shots)
         gymnasium.ObservationWrapper.__init__(self, env)
+        check_hooks(tool_env(env).world_class, self.hooks)
         example_env = gymnasium.make(env.spec)
         self.examples = tuple(message for shot in range(shots) for message in _roll(example_env, shot))
         self._source = Chat()
@@ -57,6 +60,9 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
         self._shown = self._shown.add(*observation.messages[known:-1])
         self._source = observation.without_last()
         return self._shown.with_last(observation.messages[-1])
+
+
+register_option("examples", InContextExamples, InContextExamples.stage)
 
 
 def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:

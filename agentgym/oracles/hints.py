@@ -15,9 +15,9 @@ from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.env import tool_env
 from agentgym.messages import TASK_ID, Chat, Message
-from agentgym.registry import HINT_SCOPES
+from agentgym.stacks import HINT_SCOPES, register_oracle
 from agentgym.stages import Stage, check_order, layers
-from agentgym.world import check_bool, check_choice
+from agentgym.world import check_bool, check_choice, check_hooks
 
 # Notices that context wrappers put at the end of a message; they are no part of what the world said.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>.*?</\1>\s*", re.DOTALL)
@@ -29,12 +29,14 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
 
     Attributes:
         tag: The name of the block.
+        hooks: The hooks of `World` that the hint is read from.
         source: The chat as it came in, before this hint.
         hint: The newest hint, empty after the end of the episode.
     """
 
     stage = Stage.HINTS
     tag: ClassVar[str]
+    hooks: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", **recorded: Any) -> None:
         check_order(env, type(self))
@@ -42,6 +44,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         RecordConstructorArgs.__init__(self, hint_scope=hint_scope, **recorded)
         gymnasium.ObservationWrapper.__init__(self, env)
         self.world_env = tool_env(env)
+        check_hooks(self.world_env.world_class, self.hooks)
         self.persistent = hint_scope == "persistent"
         self.source = Chat()
         self.hint = ""
@@ -87,6 +90,7 @@ class PlanOracle(HintOracle):
     """
 
     tag = "plan"
+    hooks = ("subtask",)
 
     def __init__(self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", with_state: bool = False) -> None:
         check_bool("with_state", with_state)
@@ -110,6 +114,7 @@ class StateOracle(HintOracle):
     """
 
     tag = "state"
+    hooks = ("state",)
 
     def text(self) -> str:
         """Return the world's state in words."""
@@ -153,6 +158,14 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
         if self.keep_last_error and newest.id != TASK_ID and newest.text.startswith("error:"):
             task = replace(task, text=f"{task.text}\n\nYour last reply failed. {newest.text}")
         return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
+
+
+ARMS = ("", "S", "P", "SP", "SH", "SPH")
+"""The arms of LUMINA (section 4.3), in the order of its figures; history needs state."""
+
+register_oracle("P", "plan", PlanOracle, lambda arm, scope: {"hint_scope": scope, "with_state": "S" in arm})
+register_oracle("S", "state", StateOracle, lambda arm, scope: {"hint_scope": scope})
+register_oracle("H", "history", HistoryOracle, needs="S", reason="without history the agent cannot know the state")
 
 
 def with_hints(message: Message, hints: list[HintOracle]) -> Message:

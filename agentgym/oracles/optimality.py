@@ -9,6 +9,8 @@ from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.env import tool_env
 from agentgym.messages import Chat
+from agentgym.stacks import register_option
+from agentgym.stages import Stage
 
 
 class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
@@ -54,3 +56,7 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         all_good = "optimal" in labels and set(labels) <= {"optimal", "neutral"}
         optimal = all_good if world.labels_decide else all_best
         return chat, reward, terminated, truncated, {**info, "optimal": optimal, "alive": bool(best), "labels": labels}
+
+
+# Inside the oracles, so that the labels are those of the world's own messages.
+register_option("labels", StepOptimality, Stage.HINTS)

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -18,9 +19,11 @@ from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.hints import split_hints
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
-from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.registry import resolve
-from agentgym.world import World, check_float, load_world
+from agentgym.spaces import sample_call
+from agentgym.tools import Tool
+from agentgym.world import World, check_float, check_hooks, has_hook, load_world
+from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 
 _FROM_WRAPPERS = (SUMMARY_REQUEST, SUMMARY_FOLLOWS)
 
@@ -35,6 +38,7 @@ class ParsedChat:
         hints: The hints of the newest message, by tag.
         summary: The state that the policy has written into its last summary; empty if there is none.
         summarize: Whether a summary is asked for in place of a call.
+        tools: The tools on offer.
     """
 
     task: str
@@ -42,6 +46,7 @@ class ParsedChat:
     hints: dict[str, str]
     summary: str = ""
     summarize: bool = False
+    tools: tuple[Tool, ...] = ()
 
     @classmethod
     def of(cls, chat: Chat) -> ParsedChat:
@@ -54,7 +59,7 @@ class ParsedChat:
         hints = split_hints(observations[-1].text)[1]
         after = max((k for k, message in enumerate(history, 1) if message.text.startswith(SUMMARY_FOLLOWS)), default=0)
         summary = split_hints(f"\n\n{history[after - 2].text}")[1].get("state", "") if after > 1 else ""
-        return cls(task, history[after:], hints, summary, summarize)
+        return cls(task, history[after:], hints, summary, summarize, chat.tools)
 
     def turns(self) -> list[list[tuple[ToolCall, str]]]:
         """Return the calls that succeeded, with their results, turn by turn; a picture is described by a line after the text."""
@@ -77,18 +82,28 @@ class ScriptedPolicy:
         env_id: The id of the world, or one of its presets.
         seed: Seeds whatever the policy draws.
         dialect: The form in which it writes calls.
+
+    Attributes:
+        hooks: The hooks of `World` that it cannot play without.
+
+    Raises:
+        MissingHook: The world lacks one of them.
     """
+
+    hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
 
     def __init__(self, env_id: str, seed: int = 0, dialect: Dialect = "auto") -> None:
         self.world = load_world(gymnasium.spec(resolve(env_id)).kwargs["world"])
+        check_hooks(self.world, self.hooks, type(self).__name__)
         self.seed = seed
         self.dialect = dialect
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Write one call for each chat."""
-        return [Reply(self._write(ParsedChat.of(chat))) for chat in chats]
+        return [Reply(self.write(ParsedChat.of(chat))) for chat in chats]
 
-    def _write(self, parsed: ParsedChat) -> str:
+    def write(self, parsed: ParsedChat) -> str:
+        """Write a call, or a summary if one is asked for."""
         if parsed.summarize:
             return f"<state>\n{self.remember(parsed).state()}\n</state>"
         return render(self.act(parsed), self.dialect)
@@ -115,7 +130,9 @@ class ScriptedPolicy:
 
     def draw(self, parsed: ParsedChat, world: World[object]) -> np.random.Generator:
         """Return a generator for this moment: the same in every arm, whatever the hints."""
-        moment = world.turn if world.max_turns is None else world.turns_left
+        return self._generator(parsed, world.turn if world.max_turns is None else world.turns_left)
+
+    def _generator(self, parsed: ParsedChat, moment: int) -> np.random.Generator:
         # What was cleared or trimmed is missing from the count, so the turns left may come out wrong, and even negative.
         return np.random.default_rng((self.seed, zlib.crc32(parsed.task.encode()), abs(moment)))
 
@@ -123,16 +140,35 @@ class ScriptedPolicy:
 class OraclePolicy(ScriptedPolicy):
     """Policy that plays the first optimal call; a legal one if success is out of reach."""
 
+    hooks = (*ScriptedPolicy.hooks, "optimal_calls")
+
     def act(self, parsed: ParsedChat) -> ToolCall:
         """Choose an optimal call."""
         return best_call(self.recall(parsed))
 
 
 class RandomPolicy(ScriptedPolicy):
-    """Policy that plays legal calls at random."""
+    """Policy that plays legal calls at random.
+
+    In a world that cannot be read from the chat, or does not say which calls are legal, these are calls that fit the schemas of the
+    tools. Where it cannot tell the state, its summaries are empty.
+    """
+
+    hooks = ()
+
+    def __init__(self, env_id: str, seed: int = 0, dialect: Dialect = "auto") -> None:
+        super().__init__(env_id, seed, dialect)
+        self._reads_chat = all(has_hook(self.world, hook) for hook in (*ScriptedPolicy.hooks, "legal_calls"))
+        self._sums_up = self._reads_chat and has_hook(self.world, "state") and has_hook(self.world, "read_state")
+
+    def write(self, parsed: ParsedChat) -> str:
+        """Write a call, or a summary if one is asked for."""
+        return "" if parsed.summarize and not self._sums_up else super().write(parsed)
 
     def act(self, parsed: ParsedChat) -> ToolCall:
         """Choose any legal call."""
+        if not self._reads_chat:
+            return sample_call(parsed.tools, self._generator(parsed, len(parsed.history)))
         world = self.recall(parsed)
         return choose(world.legal_calls(), self.draw(parsed, world))
 
@@ -146,6 +182,8 @@ class NoisyPolicy(ScriptedPolicy):
         seed: Seeds the errors.
         dialect: The form in which it writes calls.
     """
+
+    hooks = (*OraclePolicy.hooks, "legal_calls")
 
     def __init__(self, env_id: str, p: float, seed: int = 0, dialect: Dialect = "auto") -> None:
         check_float("p", p, 0.0, 1.0)

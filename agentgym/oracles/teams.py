@@ -15,8 +15,8 @@ from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import OraclePolicy, ParsedChat, ScriptedPolicy
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
-from agentgym.prompts import SUMMARY_FOLLOWS
-from agentgym.world import World, check_int
+from agentgym.world import World, check_hooks, check_int
+from agentgym.wrappers.compaction import SUMMARY_FOLLOWS
 
 TEAM_TOOLS = frozenset({"tell", "wait", "delegate", "report"})
 
@@ -79,7 +79,7 @@ class _TeamChat:
     def parsed(self, chat: Chat) -> ParsedChat:
         """Return the chat as that of a single agent."""
         whole = ParsedChat.of(chat)
-        return ParsedChat(whole.task, tuple(self.history), whole.hints, self.state, whole.summarize)
+        return ParsedChat(whole.task, tuple(self.history), whole.hints, self.state, whole.summarize, whole.tools)
 
 
 class TeamPolicy:
@@ -102,6 +102,7 @@ class TeamPolicy:
     def __init__(self, env_id: str, player: ScriptedPolicy | None = None, dialect: Dialect = "auto", patience: int = 8) -> None:
         check_int("patience", patience, 1, 1_000_000)
         self.player = player or OraclePolicy(env_id, dialect=dialect)
+        check_hooks(self.player.world, ("state", "read_state"), "TeamPolicy")
         self.dialect, self.patience = dialect, patience
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:

@@ -9,7 +9,6 @@ import gymnasium
 
 from agentgym.messages import Chat, Message
 from agentgym.parsing import parse
-from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.stages import Stage
 from agentgym.step_info import StepInfo
 from agentgym.tools import echo
@@ -17,6 +16,13 @@ from agentgym.world import check_int
 from agentgym.wrappers.budget import ContextBudget, Trigger, WindowFraction, read_trigger
 from agentgym.wrappers.context import ContextWrapper, import_function
 from agentgym.wrappers.trim import cut_middle
+
+SUMMARY_REQUEST = (
+    "The context is nearly full. Instead of calling a tool, reply with a summary of everything above that you still need: what the "
+    "task asks for, what you have found and done, what is left to do, and every fact, number and name you will use. Most of the "
+    "messages above will be removed, and your summary stays; calls in it are not run."
+)
+SUMMARY_FOLLOWS = "Earlier messages have been removed; the summary above stands for them. Go on with the task."
 
 Summarizer = Callable[[Chat], str]
 """Function that writes a summary of the messages of a chat."""

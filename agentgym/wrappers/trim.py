@@ -9,6 +9,7 @@ from typing import Any, SupportsFloat
 import gymnasium
 
 from agentgym.messages import Chat, Message
+from agentgym.stacks import register_option
 from agentgym.stages import Stage
 from agentgym.tokens import TokenCounter
 from agentgym.wrappers.budget import ContextBudget, Trigger, WindowFraction, read_trigger
@@ -92,6 +93,9 @@ class Trim(ContextWrapper):
                 break
             room = max(0, view.counter.length(answer.text) - excess)
             view.apply("Trim", {answer.id: replace(answer, text=cut_middle(answer.text, room, view.counter))})
+
+
+register_option("trim", Trim, Trim.stage)
 
 
 def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
