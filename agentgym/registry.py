@@ -10,7 +10,9 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
-from agentgym.world import World, check_choice, check_int, load_world, make_config
+from agentgym.arguments import check_choice, check_int
+from agentgym.config import make_config
+from agentgym.world import World, load_world
 
 ARMS = ("", "S", "P", "SP", "SH", "SPH")
 """The oracle arms of LUMINA (section 4.3): state, plan and history; history needs state."""

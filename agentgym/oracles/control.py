@@ -12,7 +12,8 @@ import numpy as np
 from agentgym.messages import ToolCall
 from agentgym.oracles.policies import ParsedChat, ScriptedPolicy, best_call, choose, read_state, take_in, wrong_call
 from agentgym.parsing import Dialect
-from agentgym.world import World, check_float
+from agentgym.arguments import check_float
+from agentgym.world import World
 
 
 @dataclass(frozen=True, slots=True)

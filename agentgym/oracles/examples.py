@@ -13,7 +13,7 @@ from agentgym.messages import SYSTEM_ID, Chat, Message
 from agentgym.oracles.policies import best_call
 from agentgym.parsing import render
 from agentgym.stages import Stage, check_order
-from agentgym.world import check_int
+from agentgym.arguments import check_int
 
 EXAMPLE_SEED = 2**31
 """Examples are instances of seeds from here on, which runs should leave alone."""

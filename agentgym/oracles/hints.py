@@ -17,7 +17,7 @@ from agentgym.env import tool_env
 from agentgym.messages import TASK_ID, Chat, Message
 from agentgym.registry import HINT_SCOPES
 from agentgym.stages import Stage, check_order, layers
-from agentgym.world import check_bool, check_choice
+from agentgym.arguments import check_bool, check_choice
 
 # What context wrappers say at the end of a message; it is no part of what the world said.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>.*?</\1>\s*", re.DOTALL)

@@ -20,7 +20,8 @@ from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
 from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.registry import resolve
-from agentgym.world import World, check_float, load_world
+from agentgym.arguments import check_float
+from agentgym.world import World, load_world
 
 _FROM_WRAPPERS = (SUMMARY_REQUEST, SUMMARY_FOLLOWS)
 

@@ -16,7 +16,7 @@ from agentgym.oracles.policies import OraclePolicy, ParsedChat, ScriptedPolicy
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
 from agentgym.prompts import SUMMARY_FOLLOWS
-from agentgym.world import check_int
+from agentgym.arguments import check_int
 
 TEAM_TOOLS = frozenset({"tell", "wait", "delegate", "report"})
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, Literal, Protocol
 
+from agentgym.arguments import check_choice, check_float, check_int
 from agentgym.tools import ToolError, echo
-from agentgym.world import check_choice, check_float, check_int
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
 Functions = Mapping[str, Callable[..., str]]

@@ -14,7 +14,7 @@ from math import ceil
 from typing import Any, Protocol
 
 from agentgym.tokens import counter
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 _MAX = 10**9
 

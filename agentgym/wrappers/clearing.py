@@ -11,7 +11,7 @@ import gymnasium
 
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.stages import Stage
-from agentgym.world import check_bool, check_float, check_int
+from agentgym.arguments import check_bool, check_float, check_int
 from agentgym.wrappers.budget import ContextBudget, WindowFraction, Load, Trigger, Turns, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 

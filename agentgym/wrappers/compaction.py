@@ -14,7 +14,7 @@ from agentgym.parsing import parse
 from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.stages import Stage
 from agentgym.tools import echo
-from agentgym.world import check_int
+from agentgym.arguments import check_int
 from agentgym.wrappers.budget import ContextBudget, WindowFraction, Trigger, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 from agentgym.wrappers.trim import cut_middle

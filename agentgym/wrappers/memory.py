@@ -12,7 +12,7 @@ from agentgym.env import tool_env
 from agentgym.messages import Chat
 from agentgym.stages import Stage, check_order
 from agentgym.tools import Toolset, tool
-from agentgym.world import check_choice, check_int
+from agentgym.arguments import check_choice, check_int
 from agentgym.wrappers.memory_folder import FolderStore
 from agentgym.wrappers.memory_store import ROOT, Files, Limits, applied, run
 

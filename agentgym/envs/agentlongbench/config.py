@@ -11,7 +11,7 @@ import numpy as np
 from agentgym.envs.agentlongbench.engine import STYLES
 from agentgym.envs.agentlongbench.items import Table
 from agentgym.envs.agentlongbench.worlds import KNOWLEDGE, MOST_ITEMS, SOURCES, SPECIES, draw_table
-from agentgym.world import check_choice, check_int
+from agentgym.arguments import check_choice, check_int
 
 SECTIONS = ("type", "stats", "generation", "abilities", "evolution", "other")
 """The six sections, as options name them."""

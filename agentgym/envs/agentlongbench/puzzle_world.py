@@ -21,7 +21,8 @@ from agentgym.turn_budget import TurnBudget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import tool
-from agentgym.world import CallSet, World, check_int
+from agentgym.arguments import check_int
+from agentgym.world import CallSet, World
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _TASK = re.compile(r"Puzzle 1 of ([0-9]+)\.")

@@ -22,7 +22,8 @@ from agentgym.messages import Chat, ToolCall
 from agentgym.registry import register
 from agentgym.tokens import TokenCounter, counter
 from agentgym.tools import ToolError, Toolset, echo, tool
-from agentgym.world import CallSet, World, check_choice, check_int
+from agentgym.arguments import check_choice, check_int
+from agentgym.world import CallSet, World
 
 _PAGES = re.compile(r"The log has ([0-9]+) rounds on ([0-9]+) pages of ([0-9]+)\b")
 _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")

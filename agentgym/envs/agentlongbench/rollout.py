@@ -15,7 +15,7 @@ from agentgym.envs.agentlongbench.engine import TOOL, explain_game, search, to_a
 from agentgym.envs.agentlongbench.items import Atom, Mask, Table
 from agentgym.messages import Message, ToolCall
 from agentgym.tokens import TokenCounter
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 FILLED = 0.9
 """A log takes at least this share of the tokens that it may take."""

@@ -22,7 +22,7 @@ from agentgym.envs.gsm_agent.loaders import load_folder
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem, write_question
 from agentgym.envs.gsm_agent.search import Dense, Index, Lexical, load_embed
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
-from agentgym.world import check_choice, check_float, check_int
+from agentgym.arguments import check_choice, check_float, check_int
 
 SIZES = {"full": 1, "medium": 4, "small": 16}
 """Which part of the tasks of Full a database holds."""

@@ -14,7 +14,7 @@ from random import Random
 
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, solve
 from agentgym.envs.gsm_agent.vocabulary import CONTAINERS, EVENTS, MODIFIERS, NOUNS, PARTINGS, PLACES
-from agentgym.world import check_choice, check_int
+from agentgym.arguments import check_choice, check_int
 
 OPERATORS = ("more", "fewer", "times", "part", "sum", "minus", "product", "gap", "share")
 MOST_PREMISES = 128

@@ -17,7 +17,8 @@ from agentgym.envs.gsm_agent.prompts import EXAMPLE, STEP_BY_STEP, TOOL_NOTES, T
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
-from agentgym.world import World, check_choice, check_int
+from agentgym.arguments import check_choice, check_int
+from agentgym.world import World
 
 PAGE = 5
 """Documents on a page of results."""

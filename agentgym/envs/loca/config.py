@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentgym.turn_budget import TurnBudget
-from agentgym.world import check_int
+from agentgym.arguments import check_int
 
 LENGTHS = {"8k": 8_000, "16k": 16_000, "32k": 32_000, "64k": 64_000, "96k": 96_000, "128k": 128_000, "256k": 256_000}
 """The environment description lengths of the paper (section 2.3), in tokens."""

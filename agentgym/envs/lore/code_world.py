@@ -22,7 +22,7 @@ from agentgym.envs.lore.world import LoreWorld
 from agentgym.messages import Content
 from agentgym.registry import register
 from agentgym.tools import tool
-from agentgym.world import check_choice, check_int
+from agentgym.arguments import check_choice, check_int
 
 _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' returns\.")
 _MOST_PLAIN = 1_000

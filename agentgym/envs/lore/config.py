@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym.turn_budget import TurnBudget
 from agentgym.envs.lore.graph import Shape
-from agentgym.world import check_bool, check_choice, check_float, check_int
+from agentgym.arguments import check_bool, check_choice, check_float, check_int
 
 DIFFICULTIES = ("standard", "hard")
 MAX_OPERATIONS = 100_000

@@ -16,7 +16,7 @@ from agentgym.envs.lore.records import Records, write_index, write_rule, write_v
 from agentgym.envs.lore.world import LoreWorld
 from agentgym.messages import Content
 from agentgym.registry import register
-from agentgym.world import check_float
+from agentgym.arguments import check_float
 
 _TASK = re.compile(r"Find the value of (v[0-9]+)\. Start with these documents: (.+)\.")
 _DOUBTING = "Some of the documents that a record lists may be irrelevant."

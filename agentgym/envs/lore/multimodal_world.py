@@ -32,7 +32,7 @@ from agentgym.envs.lore.records import Facts, Records, read_document, write_valu
 from agentgym.messages import Content, Image, ToolCall, pillow
 from agentgym.registry import register
 from agentgym.tools import ToolError, echo, tool
-from agentgym.world import check_choice, check_float
+from agentgym.arguments import check_choice, check_float
 
 MOST_COUNTED = 12
 """A picture shows so many of what is to be counted at most; and up to 18 other things, in hard tasks."""

@@ -19,7 +19,8 @@ from agentgym.envs.lore.graph import Graph, Node
 from agentgym.envs.lore.knowledge import Knowledge
 from agentgym.messages import Content, ToolCall
 from agentgym.tools import ToolError, echo, tool
-from agentgym.world import CallSet, World, check_int
+from agentgym.arguments import check_int
+from agentgym.world import CallSet, World
 
 LOST_AFTER = 20
 """A lead that was open for more turns than this, and was never followed, counts as lost."""

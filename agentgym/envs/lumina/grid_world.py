@@ -15,7 +15,8 @@ from agentgym.turn_budget import TurnBudget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
-from agentgym.world import World, check_float, check_int
+from agentgym.arguments import check_float, check_int
+from agentgym.world import World
 
 Cell = tuple[int, int]
 

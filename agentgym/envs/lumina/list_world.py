@@ -14,7 +14,8 @@ from agentgym.turn_budget import TurnBudget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, echo, tool
-from agentgym.world import CallSet, World, check_bool, check_int
+from agentgym.arguments import check_bool, check_int
+from agentgym.world import CallSet, World
 
 _DONE = ToolCall("done", {})
 _NUMBERS = re.compile(r"-?[0-9]+")

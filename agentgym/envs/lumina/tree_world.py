@@ -15,7 +15,8 @@ from agentgym.turn_budget import TurnBudget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
-from agentgym.world import CallSet, World, check_choice, check_float, check_int
+from agentgym.arguments import check_choice, check_float, check_int
+from agentgym.world import CallSet, World
 
 _UNREACHABLE = ToolCall("unreachable", {})
 _MAX_NODES = 100_000

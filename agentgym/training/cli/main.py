@@ -37,7 +37,7 @@ from agentgym.training.evaluation.scoring import Result
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.evaluation.report import tables, write_report
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
-from agentgym.world import check_choice
+from agentgym.arguments import check_choice
 
 app = typer.Typer(
     help="Long-horizon text worlds for training and examining LLM agents.",

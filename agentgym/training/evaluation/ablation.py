@@ -26,7 +26,8 @@ from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.workers import follow_the_parent
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import TrajectoryLog
-from agentgym.world import check_int, load_world
+from agentgym.arguments import check_int
+from agentgym.world import load_world
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl"

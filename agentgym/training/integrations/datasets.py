@@ -17,7 +17,7 @@ from agentgym.registry import make
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rl.token_rows import Row, join
 from agentgym.training.rollout.trajectory import Step, Trajectory
-from agentgym.world import check_choice
+from agentgym.arguments import check_choice
 
 Format = Literal["jsonl", "parquet", "datasets"]
 FORMATS = ("jsonl", "parquet", "datasets")

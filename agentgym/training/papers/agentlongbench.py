@@ -17,7 +17,7 @@ from agentgym.tokens import TokenCounter
 from agentgym.training.papers.lore import wilson
 from agentgym.training.evaluation.tables import Table, percent, to_markdown
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_choice, check_int
+from agentgym.arguments import check_choice, check_int
 
 ANSWERS = "answers.jsonl"
 """The rows without their messages: what scoring reads."""

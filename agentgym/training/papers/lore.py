@@ -13,7 +13,7 @@ from agentgym.registry import ARMS
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.evaluation.bootstrap import Interval
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_choice, check_int
+from agentgym.arguments import check_choice, check_int
 
 WIDTHS = {"operations": 10, "height": 5}
 """The axes of the paper's curves, with the widths of their bins."""

@@ -22,7 +22,7 @@ from agentgym.envs.gsm_agent.search import Embed, load_embed, unit
 from agentgym.training.papers.gsm_agent import searches
 from agentgym.training.evaluation.tables import Table
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_int
+from agentgym.arguments import check_int
 
 KINDS = ("exploration", "exploitation", "revisit")
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000

@@ -14,7 +14,7 @@ from agentgym.training.rl.batches import Batch, batch, logprobs_of
 from agentgym.training.rollout.models import Renderer
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import Trainer, TrainerConfig
-from agentgym.world import check_int
+from agentgym.arguments import check_int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,8 @@ from agentgym.training.rollout.mixture import mixture
 from agentgym.training.rollout.models import LocalPolicy, load_tokenizer, make_model, make_tokenizer, mimic, save_policy
 from agentgym.training.rollout.rollouts import collect
 from agentgym.training.rl.trainer import TRAIN_SEED, Trainer, evaluate
-from agentgym.world import check_float, check_int, load_world
+from agentgym.arguments import check_float, check_int
+from agentgym.world import load_world
 
 SETTINGS = "train.json"
 CURVE = "curve.jsonl"

@@ -11,7 +11,7 @@ import torch
 
 from agentgym.training.rl.policy_gradient import Experience, PolicyGradient, PolicyGradientConfig, experience, reply_lengths, spread
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_choice, check_float, check_int
+from agentgym.arguments import check_choice, check_float, check_int
 
 BASELINES = ("grpo", "rloo", "reinforce")
 LEVELS = ("episode", "turn")

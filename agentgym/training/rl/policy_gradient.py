@@ -14,7 +14,7 @@ from agentgym.training.rollout.models import LocalPolicy
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import Trainer, TrainerConfig
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_choice, check_float, check_int
+from agentgym.arguments import check_choice, check_float, check_int
 
 WEIGHTS = ("episode", "token")
 

@@ -22,7 +22,7 @@ from agentgym.training.rl.policy_gradient import (
 )
 from agentgym.training.rl.token_rows import Row, rows
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_bool, check_choice, check_float, check_int
+from agentgym.arguments import check_bool, check_choice, check_float, check_int
 
 LEVELS = ("turn", "token")
 _TINY = 1e-8

@@ -19,7 +19,7 @@ from agentgym.training.rollout.engines import EnvLike
 from agentgym.training.rl.metrics_log import MetricsLog, Recorder
 from agentgym.training.rollout.rollouts import collect
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_bool, check_choice, check_float, check_int
+from agentgym.arguments import check_bool, check_choice, check_float, check_int
 
 CHECKPOINT = "checkpoint.pt"
 PRECISIONS = ("fp32", "bf16")

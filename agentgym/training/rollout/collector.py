@@ -22,7 +22,7 @@ from agentgym.policy import Policy, Reply
 from agentgym.training.rollout.engines import GRACE, Answer, Answers, Asyncio, Engine, EnvLike, Failure, Lockstep, MakeEnv, Slot, Threads
 from agentgym.training.rollout.episode import Recording, spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
-from agentgym.world import check_choice, check_float, check_int
+from agentgym.arguments import check_choice, check_float, check_int
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 OPENING = 60.0

@@ -29,7 +29,7 @@ from transformers.utils import logging
 
 from agentgym.messages import Chat
 from agentgym.policy import PolicyError, Reply
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 END = "<|end|>"
 PAD = "<|pad|>"

@@ -26,7 +26,7 @@ from agentgym.parsing import DIALECTS, Dialect, parse, render
 from agentgym.policy import PolicyError, Reply
 from agentgym.training.integrations.common import as_text
 from agentgym.training.rollout.token_usage import EndpointUsage
-from agentgym.world import check_choice, check_float, check_int
+from agentgym.arguments import check_choice, check_float, check_int
 
 MAX_WAIT_S = 120.0
 """The longest wait before a request is sent again; a server that asks for a longer one is not asked again."""

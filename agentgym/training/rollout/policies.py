@@ -12,7 +12,7 @@ from agentgym.oracles.control import Deficits
 from agentgym.oracles.policies import ScriptedPolicy
 from agentgym.policy import Policy
 from agentgym.registry import is_team
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 NAMES = ("control", "oracle", "noisy", "random")
 _MODEL = "config.json"

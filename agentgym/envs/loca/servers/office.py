@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from agentgym.envs.loca.servers.context import START, OfficeContext
 from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import BoundTool, tools_of
-from agentgym.world import check_choice
+from agentgym.arguments import check_choice
 
 ServerT = TypeVar("ServerT", bound=Server)
 

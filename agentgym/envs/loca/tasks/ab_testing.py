@@ -31,7 +31,7 @@ from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 DATASET, RECORD, BUCKET, LOG = "ab_testing", "record.csv", "promo-assets-for-b", "abtesting_logging"
 COLUMNS = ("scenario", "A_conversion %", "B_conversion %")

@@ -33,7 +33,7 @@ from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 DATASET, LATEST, RESULT, LOG = "academic_warning", "latest_quiz_scores.csv", "bad_student.csv", "exam_log"
 COLUMNS = ("student_id", "name", "drop_percent")

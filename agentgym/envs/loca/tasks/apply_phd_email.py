@@ -23,7 +23,7 @@ from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.envs.loca.servers.files.pdfs import read_pdf
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError, echo
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 ME, SUBJECT = "maryc@mcp.com", "submit_material"
 LIST, OUT = "/workspace/archives.json", "/workspace/outbox"

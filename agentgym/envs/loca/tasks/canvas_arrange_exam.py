@@ -32,7 +32,7 @@ from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError
-from agentgym.world import check_float
+from agentgym.arguments import check_float
 
 ME, LOGIN = "Rose Kelly", "rkelly27@mcp.com"
 FILE, SHEET, TBD = "exam_schedule.xlsx", "Sheet1", "TBD"

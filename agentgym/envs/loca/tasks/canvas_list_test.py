@@ -18,7 +18,7 @@ from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.world import check_float
+from agentgym.arguments import check_float
 
 ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
 QUIZ_FILE, ASSIGNMENT_FILE = "quiz_info.csv", "assignment_info.csv"

@@ -21,7 +21,7 @@ from agentgym.envs.loca.servers.files.pdfs import write_pdf
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import echo
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 ME, PASSWORD = "virginia_diaz@mcp.com", "assistant-2025"
 ACCOUNT, ROSTER, SHEET, SUBJECT = "email_account.txt", "nlp_statistics.xlsx", "NLP Course Students", "nlp-course-emergency"

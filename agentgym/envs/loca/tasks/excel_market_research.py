@@ -21,7 +21,7 @@ from agentgym.envs.loca.servers.spreadsheet.excel_parts import spot_name
 from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError, echo
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 DATA, FORMAT, REQUEST, RESULT = "Market_Data.xlsx", "Market_Data_Format.xlsx", "task_specific.md", "growth_rate.xlsx"
 WEIGHTS, VALUES, SHEET = "Methodology", "RawData", "Growth"

@@ -23,7 +23,7 @@ from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 OUTLET = "Outlet/Clearance"

@@ -31,7 +31,7 @@ from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
 from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 DATASET, TABLE, BUCKET = "machine_operating", "live_sensor", "iot_anomaly_reports"
 BOOK, SHEET, REPORT = "machine_operating_parameters.xlsx", "Operating Parameters", "anomaly_report.csv"

@@ -19,7 +19,7 @@ from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 SOURCE, SHEET = "NHL Regular 2024-2025", "nhl-202425-asplayed_schedule"
 RESULT, FILE = "nhl_b2b_analysis", "nhl_b2b_analysis.csv"

@@ -23,7 +23,7 @@ from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 ME, FOLDER, SUBJECT = "walkera@mcp.com", "invoices", "Process Outstanding Invoices"
 INVOICES, PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICES", "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"

@@ -18,7 +18,7 @@ from agentgym.envs.loca.servers.calendar import Calendar
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 ME = "swright@mcp.com"
 NOTE = "conference_info.txt"

@@ -32,7 +32,7 @@ from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
 RECIPE = ("Product SKU", "Product Name", "Raw Material ID", "Raw Material Name", "Unit Quantity", "Unit")

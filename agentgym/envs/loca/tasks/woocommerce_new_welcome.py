@@ -22,7 +22,7 @@ from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
 DATASET, TABLE, TEMPLATE, CREDENTIALS = "woocommerce_crm", "customers", "welcome_email_template.md", "admin_credentials.txt"

@@ -30,7 +30,7 @@ from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.world import check_float, check_int
+from agentgym.arguments import check_float, check_int
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 TITLE, ALERTS, SUPPLIERS = "WooCommerce Stock Alert", "Stock Alert", "Suppliers"
