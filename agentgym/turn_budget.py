@@ -11,6 +11,12 @@ from pydantic import Field
 
 from agentgym.config import Config
 
+BudgetFactor = Annotated[float, Field(ge=1.0, le=100.0)]
+"""Below 1 no policy could succeed; beyond 100 a budget is as good as none."""
+
+BudgetSlack = Annotated[int, Field(ge=0, le=1_000_000)]
+"""More turns than an episode has had anywhere."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TurnBudget(Config):
@@ -23,9 +29,8 @@ class TurnBudget(Config):
         budget_slack: The summand n, in turns.
     """
 
-    # Below 1 no policy could succeed; beyond these limits a budget is as good as none.
-    budget_factor: Annotated[float, Field(ge=1.0, le=100.0)] = 1.5
-    budget_slack: Annotated[int, Field(ge=0, le=1_000_000)] = 2
+    budget_factor: BudgetFactor = 1.5
+    budget_slack: BudgetSlack = 2
 
     def budget(self, optimal: int) -> int:
         """Return the budget of a task that an optimal policy solves in `optimal` turns."""

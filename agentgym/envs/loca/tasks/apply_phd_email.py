@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from agentgym.config import Share
 from agentgym.envs.loca import applications as papers
 from agentgym.envs.loca.applications import FLAT, LETTERS, NEWEST, OLDEST, ROOT, WHAT, Layout
 from agentgym.envs.loca.archives import read_archive
@@ -17,13 +20,12 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.reading import read_folder
-from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.memory import KnowledgeGraph
+from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf
+from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError, echo
-from agentgym.arguments import check_float, check_int
 
 ME, SUBJECT = "maryc@mcp.com", "submit_material"
 LIST, OUT = "/workspace/archives.json", "/workspace/outbox"
@@ -85,20 +87,11 @@ class ApplyPhDEmailConfig(OfficeConfig):
         other_mails: Mails from nobody that was written to; one for each eight professors by default.
     """
 
-    positives: int | None = None
+    positives: Annotated[int, Field(ge=1, le=500)] | None = None
     different_structures: bool = True
-    repeat_rate: float = 0.25
-    automatic_rate: float = 0.15
-    other_mails: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.positives is not None:
-            check_int("positives", self.positives, 1, 500)
-        for name in ("repeat_rate", "automatic_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
-        if self.other_mails is not None:
-            check_int("other_mails", self.other_mails, 0, 100_000)
+    repeat_rate: Share = 0.25
+    automatic_rate: Share = 0.15
+    other_mails: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
 
 class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from agentgym.config import Share
 from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, file_state, number, row_faults, write_csv
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import people
@@ -18,7 +19,6 @@ from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.arguments import check_float
 
 ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
 QUIZ_FILE, ASSIGNMENT_FILE = "quiz_info.csv", "assignment_info.csv"
@@ -60,16 +60,11 @@ class CanvasListTestConfig(OfficeConfig):
         past_rate: How often a deadline is over.
     """
 
-    quiz_rate: float = 0.8
-    assignment_rate: float = 0.7
-    submission_rate: float = 0.3
-    exemption_rate: float = 0.3
-    past_rate: float = 0.15
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("quiz_rate", "assignment_rate", "submission_rate", "exemption_rate", "past_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    quiz_rate: Share = 0.8
+    assignment_rate: Share = 0.7
+    submission_rate: Share = 0.3
+    exemption_rate: Share = 0.3
+    past_rate: Share = 0.15
 
 
 class CanvasListTest(OfficeTask[CanvasListTestConfig]):

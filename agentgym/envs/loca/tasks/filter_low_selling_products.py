@@ -7,23 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from agentgym.config import Share
+from agentgym.envs.loca.catalog import goods
 from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, file_state, number, row_faults, set_faults, write_csv
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.catalog import goods
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.reading import read_shop, split_letter, write_table
 from agentgym.envs.loca.servers.context import START
-from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
+from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.workspace import Workspace
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo
-from agentgym.arguments import check_float, check_int
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 OUTLET = "Outlet/Clearance"
@@ -54,19 +56,11 @@ class FilterLowSellingProductsConfig(OfficeConfig):
         inactive_rate: How often a subscriber has cancelled.
     """
 
-    low_selling: int | None = None
-    subscribers: int | None = None
-    boundary_rate: float = 0.2
-    tie_rate: float = 0.25
-    inactive_rate: float = 0.15
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, most in (("low_selling", 100_000), ("subscribers", 10_000)):
-            if getattr(self, name) is not None:
-                check_int(name, getattr(self, name), 1, most)
-        for name in ("boundary_rate", "tie_rate", "inactive_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    low_selling: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    subscribers: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    boundary_rate: Share = 0.2
+    tie_rate: Share = 0.25
+    inactive_rate: Share = 0.15
 
 
 class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):

@@ -9,10 +9,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from math import floor, sqrt
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
+from agentgym.config import Share
+from agentgym.envs.loca.catalog import cents
 from agentgym.envs.loca.checks import (
     digest,
     exact,
@@ -25,14 +28,12 @@ from agentgym.envs.loca.checks import (
     sheet_rows,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.catalog import cents
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, write
 from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.arguments import check_float, check_int
 
 TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
 RECIPE = ("Product SKU", "Product Name", "Raw Material ID", "Raw Material Name", "Unit Quantity", "Unit")
@@ -67,24 +68,11 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
         edge_rate: How often what is left of a material is just enough for a whole number of a product, or just not enough.
     """
 
-    new_orders: int | None = None
-    products: int | None = None
-    materials: int | None = None
-    materials_per_product: int | None = None
-    edge_rate: float = 0.6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        limits = {
-            "new_orders": (1, 100_000),
-            "products": (1, MAX_PRODUCTS),
-            "materials": (2, 100),
-            "materials_per_product": (2, 100),
-        }
-        for name, (low, high) in limits.items():
-            if getattr(self, name) is not None:
-                check_int(name, getattr(self, name), low, high)
-        check_float("edge_rate", self.edge_rate, 0.0, 1.0)
+    new_orders: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    products: Annotated[int, Field(ge=1, le=MAX_PRODUCTS)] | None = None
+    materials: Annotated[int, Field(ge=2, le=100)] | None = None
+    materials_per_product: Annotated[int, Field(ge=2, le=100)] | None = None
+    edge_rate: Share = 0.6
 
 
 class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):

@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from agentgym.config import Share
+from agentgym.envs.loca.catalog import cents, goods
 from agentgym.envs.loca.checks import (
     as_text,
     digest,
@@ -22,7 +26,6 @@ from agentgym.envs.loca.checks import (
     sheet_rows,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.catalog import cents, goods
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table, split_letter
@@ -30,7 +33,6 @@ from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.arguments import check_float, check_int
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 TITLE, ALERTS, SUPPLIERS = "WooCommerce Stock Alert", "Stock Alert", "Suppliers"
@@ -84,17 +86,10 @@ class WoocommerceStockAlertConfig(OfficeConfig):
         hidden_rate: How often the rest is below the threshold, but not published.
     """
 
-    low_stock: int | None = None
-    boundary_rate: float = 0.25
-    reported_rate: float = 0.15
-    hidden_rate: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.low_stock is not None:
-            check_int("low_stock", self.low_stock, 1, 100_000)
-        for name in ("boundary_rate", "reported_rate", "hidden_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    low_stock: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    boundary_rate: Share = 0.25
+    reported_rate: Share = 0.15
+    hidden_rate: Share = 0.1
 
 
 class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
