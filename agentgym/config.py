@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from dataclasses import Field as DataclassField
-from functools import cache
 from typing import Annotated, Any, ClassVar, get_type_hints
 
 from docstring_parser import DocstringStyle
@@ -25,6 +24,7 @@ from agentgym.world import World
 
 # Strict, so that no option is converted on the quiet: True is not 1, "2" is not 2 and 1.0 is not 1.
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+_adapters: dict[type[Any], TypeAdapter[dict[str, Any]]] = {}
 _make_shape: Any = TypedDict  # type checkers know its literal form only
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -161,13 +161,15 @@ def list_options(config: type[Any]) -> list[Option]:
     ]
 
 
-@cache
 def _adapter(config: type[Any]) -> TypeAdapter[dict[str, Any]]:
-    """Build the checks of a class when its first instance is created, so that importing stays quick."""
-    hints = get_type_hints(config, include_extras=True)
-    shape = _make_shape(config.__name__, {field.name: hints[field.name] for field in fields(config)})
-    shape.__pydantic_config__ = _STRICT
-    return TypeAdapter(shape)
+    """Return the checks of a class; the first instance builds them, so that importing is quick."""
+    if config not in _adapters:
+        hints = get_type_hints(config, include_extras=True)
+        types = {field.name: hints[field.name] for field in fields(config)}
+        shape = _make_shape(config.__name__, types)
+        shape.__pydantic_config__ = _STRICT
+        _adapters[config] = TypeAdapter(shape)
+    return _adapters[config]
 
 
 def _read_meanings(config: type[Any]) -> dict[str, str]:

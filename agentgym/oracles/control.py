@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agentgym.config import Config, Share
 from agentgym.messages import ToolCall
 from agentgym.oracles.policies import ParsedChat, ScriptedPolicy, best_call, choose, read_state, take_in, wrong_call
 from agentgym.parsing import Dialect
-from agentgym.arguments import check_float
 from agentgym.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Deficits:
-    """The skills that an agent lacks, each as a probability in [0, 1].
+class Deficits(Config):
+    """The skills that an agent lacks, each as a probability.
 
     Attributes:
         planning: That it picks a wrong call although it knows the state; a plan hint in the newest message removes it.
@@ -28,13 +28,9 @@ class Deficits:
             chat. Pruning the history removes it.
     """
 
-    planning: float = 0.0
-    tracking: float = 0.0
-    distraction: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("planning", "tracking", "distraction"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    planning: Share = 0.0
+    tracking: Share = 0.0
+    distraction: Share = 0.0
 
 
 class ControlPolicy(ScriptedPolicy):
