@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from dataclasses import Field as DataclassField
-from typing import Annotated, Any, ClassVar, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from docstring_parser import DocstringStyle
 from docstring_parser import parse as parse_docstring
@@ -53,18 +52,13 @@ class Config:
         ValueError: A value is out of bounds or of another type.
     """
 
-    __slots__ = ()
-    __dataclass_fields__: ClassVar[dict[str, DataclassField[Any]]]
-
     def __post_init__(self) -> None:
-        cls = type(self)
-        values = {name: getattr(self, name) for name in cls.__dataclass_fields__}
         try:
-            _adapter(cls).validator.validate_python(values)
+            _adapter(type(self)).validator.validate_python(vars(self))
         except ValidationError as error:
             name = str(error.errors(include_url=False, include_input=False)[0]["loc"][0])
-            expected = _describe(json_schema(cls)["properties"][name])
-            raise ValueError(f"{name} must be {expected}, got {values[name]!r}") from None
+            expected = _describe(json_schema(type(self))["properties"][name])
+            raise ValueError(f"{name} must be {expected}, got {vars(self)[name]!r}") from None
 
 
 @dataclass(frozen=True)
@@ -152,7 +146,9 @@ def list_options(config: type[Any]) -> list[Option]:
     return [
         Option(
             name,
-            " or ".join(_TYPES.get(kind.get("type", ""), "any") for kind in _alternatives(schema)),
+            " or ".join(
+                dict.fromkeys(_TYPES.get(kind.get("type"), "any") for kind in _alternatives(schema))
+            ),
             schema.get("default"),
             "; ".join(filter(None, map(_bounds, _alternatives(schema)))),
             schema.get("description", ""),
@@ -183,16 +179,16 @@ def _read_meanings(config: type[Any]) -> dict[str, str]:
     return meanings
 
 
-_TYPES = {
+_TYPES: Mapping[Any, str] = {
     "integer": "int",
     "number": "float",
     "boolean": "bool",
     "string": "str",
-    "array": "list",
+    "array": "tuple",
     "object": "dict",
     "null": "None",
 }
-_NOUNS = {"integer": "an integer", "number": "a number", "string": "a text", "array": "a list"}
+_NOUNS = {"integer": "an integer", "number": "a number", "string": "a text", "array": "a tuple"}
 
 
 def _alternatives(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
 from agentgym.arguments import check_choice, check_int
-from agentgym.config import make_config
+from agentgym.config import json_schema, make_config
 from agentgym.world import World, load_world
 
 ARMS = ("", "S", "P", "SP", "SH", "SPH")
@@ -281,3 +281,20 @@ _EDITS = {
 
 def _wrapper(name: str, kwargs: dict[str, Any], package: str = "oracles") -> WrapperSpec:
     return WrapperSpec(name, f"agentgym.{package}:{name}", kwargs)
+
+
+def config_schema(env_id: str) -> dict[str, Any]:
+    """Return the JSON Schema of the options of a world, with bounds, defaults and descriptions.
+
+    Args:
+        env_id: The id, in full or short; the options that it presets are its defaults.
+
+    Raises:
+        ValueError: No such world.
+    """
+    preset = gymnasium.spec(resolve(env_id)).kwargs
+    schema = json_schema(load_world(preset["world"]).Config)
+    for name, option in schema["properties"].items():
+        if name in preset:
+            option["default"] = preset[name]
+    return schema

@@ -16,7 +16,7 @@ from agentgym.parsing import Dialect
 from agentgym.world import World
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Deficits(Config):
     """The skills that an agent lacks, each as a probability.
 

@@ -35,7 +35,7 @@ _MAX_FRAMES = 6
 _SHOWN_LINE = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Limits(Config):
     """What one run may use up.
 

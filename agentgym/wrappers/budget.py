@@ -85,7 +85,7 @@ def _share(fraction: float, usable: int) -> int:
     return ceil(fractions.Fraction(repr(float(fraction))) * usable)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tokens(Config):
     """So many tokens."""
 
@@ -96,7 +96,7 @@ class Tokens(Config):
         return load.tokens / self.tokens
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WindowFraction(Config):
     """A share of the usable window, in (0, 1]."""
 
@@ -107,7 +107,7 @@ class WindowFraction(Config):
         return load.tokens / _share(self.fraction, load.usable)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolUses(Config):
     """So many tool results that have not been cleared."""
 
@@ -118,7 +118,7 @@ class ToolUses(Config):
         return load.tool_uses / self.tool_uses
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Turns(Config):
     """So many replies."""
 
