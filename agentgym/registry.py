@@ -26,6 +26,8 @@ WINDOW = 128_000
 """The tokens of a context window where a strategy is asked for and no window given: those of the paper's comparison."""
 
 _NAMESPACE = "agentgym/"
+_OWN_WORLDS = "agentgym.envs."
+"""Where presets are checked by the tests of this package: to build the checks of all its worlds would add a tenth to its import."""
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
 
@@ -58,7 +60,8 @@ def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] |
         ValueError: A preset has an option that the world's configuration refuses.
     """
     for suffix, options in {"": {}, **{f"-{name}": options for name, options in (presets or {}).items()}}.items():
-        make_config(world, {name: value for name, value in options.items() if name not in _ENV_OPTIONS})
+        if not world.__module__.startswith(_OWN_WORLDS):
+            make_config(world, {name: value for name, value in options.items() if name not in _ENV_OPTIONS})
         entry = Entry(f"{_NAMESPACE}{world.__name__}{suffix}-v0", world, dict(options))
         _worlds[entry.id] = entry
         kwargs = {"world": f"{world.__module__}:{world.__qualname__}", **options}

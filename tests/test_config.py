@@ -156,6 +156,13 @@ def test_every_option_has_a_meaning_and_every_number_has_bounds(world: type[Worl
         assert option.bounds or not {"int", "float"} & set(option.type.split()), option
 
 
+def test_every_preset_is_a_configuration() -> None:
+    env_options = {"dialect", "parallel_calls", "max_failed_rounds"}
+    for entry in agentgym.worlds(presets=True):
+        options = {name: value for name, value in entry.options.items() if name not in env_options}
+        assert asdict(make_config(entry.world, options)).items() >= options.items(), entry.id
+
+
 def test_a_schema_has_bounds_defaults_and_descriptions() -> None:
     schema = config_schema("ListWorld-easy")
     assert schema["additionalProperties"] is False
