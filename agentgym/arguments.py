@@ -1,4 +1,4 @@
-"""Checks of plain arguments of functions; options of a configuration are declared (`agentgym.config`)."""
+"""Checks of arguments of functions; a configuration declares its bounds (`agentgym.config`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Configurations declare types, bounds and meanings once: checks, errors, tables of options and JSON Schema follow from them."""
+"""Configurations, which declare types, bounds and meanings once.
+
+Checks, errors, tables of options and JSON Schema all follow from these declarations.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,9 @@ from typing import Annotated, Any, get_type_hints
 
 from docstring_parser import DocstringStyle
 from docstring_parser import parse as parse_docstring
-from pydantic import (
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import GetCoreSchemaHandler as CoreHandler
+from pydantic import GetJsonSchemaHandler as JsonHandler
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from typing_extensions import TypedDict
 
@@ -39,9 +37,10 @@ CallsPerTurn = Annotated[int, Field(ge=1, le=128)]
 class Config:
     """Base of frozen dataclasses that check their fields against their annotations when created.
 
-    Bounds are declared in the way of pydantic; the meaning of each option stands under `Attributes:`.
-    Checks that concern two options stand in `__post_init__`, after that of this class. A world may as
-    well have a plain frozen dataclass, of which only the names of the options are checked.
+    Bounds are declared in the way of pydantic; the meaning of each option stands under
+    `Attributes:`. Checks that concern two options stand in `__post_init__`, after that of this
+    class. A world may as well have a plain frozen dataclass, of which only the names of the options
+    are checked.
 
     Example:
         >>> @dataclass(frozen=True, kw_only=True)
@@ -73,15 +72,11 @@ class Choice:
 
     values: Collection[Any]
 
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: CoreHandler) -> CoreSchema:
         choices = core_schema.literal_schema(list(self.values))
         return core_schema.chain_schema([handler(source), choices])
 
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: Any, handler: JsonHandler) -> dict[str, Any]:
         return {**handler(schema), "enum": list(self.values)}
 
 
@@ -112,9 +107,8 @@ def make_config(world: type[World[Any]], options: Mapping[str, Any]) -> Any:
     """
     known = [field.name for field in fields(world.Config)]
     if unknown := [name for name in options if name not in known]:
-        raise ValueError(
-            f"{world.__name__} has no option {unknown[0]!r}; options: {', '.join(known)}"
-        )
+        names = ", ".join(known)
+        raise ValueError(f"{world.__name__} has no option {unknown[0]!r}; options: {names}")
     return world.Config(**options)
 
 
@@ -143,18 +137,15 @@ def json_schema(config: type[Any]) -> dict[str, Any]:
 
 def list_options(config: type[Any]) -> list[Option]:
     """Return the options of a configuration in the order of its fields."""
-    return [
-        Option(
-            name,
-            " or ".join(
-                dict.fromkeys(_TYPES.get(kind.get("type"), "any") for kind in _alternatives(schema))
-            ),
-            schema.get("default"),
-            "; ".join(filter(None, map(_bounds, _alternatives(schema)))),
-            schema.get("description", ""),
-        )
-        for name, schema in json_schema(config)["properties"].items()
-    ]
+    options = []
+    for name, schema in json_schema(config)["properties"].items():
+        kinds = _alternatives(schema)
+        types = dict.fromkeys(_TYPES.get(kind.get("type"), "any") for kind in kinds)
+        bounds = filter(None, map(_bounds, kinds))
+        meaning = schema.get("description", "")
+        default = schema.get("default")
+        options.append(Option(name, " or ".join(types), default, "; ".join(bounds), meaning))
+    return options
 
 
 def _adapter(config: type[Any]) -> TypeAdapter[dict[str, Any]]:

@@ -27,7 +27,7 @@ WINDOW = 128_000
 
 _NAMESPACE = "agentgym/"
 _OWN_WORLDS = "agentgym.envs."
-"""Where presets are checked by the tests of this package: to build the checks of all its worlds would add a tenth to its import."""
+"""Worlds whose presets are checked by the tests: checking them here would slow the import by a tenth."""
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
 
@@ -61,7 +61,8 @@ def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] |
     """
     for suffix, options in {"": {}, **{f"-{name}": options for name, options in (presets or {}).items()}}.items():
         if not world.__module__.startswith(_OWN_WORLDS):
-            make_config(world, {name: value for name, value in options.items() if name not in _ENV_OPTIONS})
+            config = {name: options[name] for name in options if name not in _ENV_OPTIONS}
+            make_config(world, config)
         entry = Entry(f"{_NAMESPACE}{world.__name__}{suffix}-v0", world, dict(options))
         _worlds[entry.id] = entry
         kwargs = {"world": f"{world.__module__}:{world.__qualname__}", **options}

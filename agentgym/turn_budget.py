@@ -20,13 +20,12 @@ BudgetSlack = Annotated[int, Field(ge=0, le=1_000_000)]
 
 @dataclass(frozen=True, kw_only=True)
 class TurnBudget(Config):
-    """The turns of an agent: `ceil(budget_factor * T*) + budget_slack`, where T* is what an optimal policy needs.
-
-    This is the budget of LUMINA (section 4.1).
+    """The turns of an agent, from the turns T* of an optimal policy (LUMINA, section 4.1).
 
     Attributes:
-        budget_factor: The factor m of the turn budget `ceil(m * T*) + n`, where an optimal policy needs T* turns.
-        budget_slack: The summand n, in turns.
+        budget_factor: The factor m of the turn budget `ceil(m * T*) + n`, where an optimal policy
+            needs T* turns.
+        budget_slack: The summand n of the turn budget.
     """
 
     budget_factor: BudgetFactor = 1.5

@@ -21,7 +21,8 @@ class World(Generic[ConfigT]):
     `(config, seed)`: all randomness comes from `self.rng`. Worlds pickle in mid-episode.
 
     Attributes:
-        Config: A frozen dataclass, the keyword arguments of `gymnasium.make`. An `agentgym.Config` checks itself.
+        Config: A frozen dataclass, the keyword arguments of `gymnasium.make`; an `agentgym.Config`
+            checks itself.
         parallel_calls: Whether one reply may hold several calls. Worlds whose optimal sets are over single calls say no.
         labels_decide: Whether the labels of `label_calls` say if a reply is optimal; if not, `optimal_calls` does.
         prose_fails: Whether a reply that does not try to call a tool counts as a failed round, as one does whose calls all fail.

@@ -15,11 +15,11 @@ from agentgym.registry import Entry
 
 HEAD = """# Worlds and their options
 
-<!-- Written by docs/build_worlds.py (make docs); edit the docstrings and annotations of the worlds in its place. -->
+<!-- Written by `make docs`; edit the docstrings and annotations of the worlds in its place. -->
 
-The options are keyword arguments of `agentgym.make` and `gymnasium.make`. Bounds are inclusive; a value of another type
-is refused (`True` is not 1, and `1.0` is no `int`), but an `int` will do for a `float`.
-`agentgym.config_schema("ListWorld")` returns the same as JSON Schema.
+The options are keyword arguments of `agentgym.make` and `gymnasium.make`. Bounds are inclusive; a
+value of another type is refused (`True` is not 1, and `1.0` is no `int`), but an `int` will do for
+a `float`. `agentgym.config_schema("ListWorld")` returns the same as JSON Schema.
 """
 
 ROW = "| {} | {} | {} | {} | {} |\n"

@@ -1,4 +1,4 @@
-"""Options are declared once: their bounds are checked, named in errors, in the schema and in the documentation."""
+"""Options are declared once; checks, errors, the schema and the documentation agree with it."""
 
 from __future__ import annotations
 
@@ -90,14 +90,8 @@ def beyond(part: Mapping[str, Any]) -> Iterator[tuple[float, str]]:
     for bound, away in (("minimum", -1), ("maximum", 1)):
         if bound in part:
             value = part[bound]
-            yield (
-                (
-                    value + away
-                    if part["type"] == "integer"
-                    else math.nextafter(value, away * math.inf)
-                ),
-                str(value),
-            )
+            outside = math.nextafter(value, away * math.inf)
+            yield value + away if part["type"] == "integer" else outside, str(value)
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -108,9 +102,8 @@ def test_small_values_within_the_bounds_make_a_configuration(world: type[World[A
         options = draw_config(rng, properties)
         config = make_config(world, options)
         assert asdict(config).items() >= options.items()
-        assert (
-            pickle.loads(pickle.dumps(config)) == copy.deepcopy(config) == config == replace(config)
-        )
+        assert pickle.loads(pickle.dumps(config)) == copy.deepcopy(config) == config
+        assert replace(config) == config
         assert hash(replace(config)) == hash(config)
         assert make_config(world, json.loads(json.dumps(options))) == config
 
@@ -171,7 +164,7 @@ def test_a_schema_has_bounds_defaults_and_descriptions() -> None:
         "minimum": 1,
         "maximum": 10_000,
         "default": 4,
-        "description": "Length of the initial list.",
+        "description": "The length of the initial list.",
     }
     assert config_schema("agentgym/ListWorld-v0")["properties"]["items"]["default"] == 10
     with pytest.raises(ValueError, match="there is no world 'NoWorld'"):
@@ -195,9 +188,7 @@ def test_a_schema_has_bounds_defaults_and_descriptions() -> None:
         ({"size": 1, "step": 2}, "step must be at most size"),
     ],
 )
-def test_an_error_is_one_line_with_option_bounds_and_value(
-    options: dict[str, Any], message: str
-) -> None:
+def test_an_error_names_option_bounds_and_value(options: dict[str, Any], message: str) -> None:
     whole = f"^{re.escape(message)}$"
     with pytest.raises(ValueError, match=whole):
         ToyConfig(**options)

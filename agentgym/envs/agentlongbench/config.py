@@ -40,12 +40,14 @@ class ItemsConfig(Config):
     """Options of the items.
 
     Attributes:
-        items: How many items there are; of species at most 1025.
+        items: The number of items; of species at most 1025.
         knowledge: Whether items are shown as they are, the same in every episode (`intensive`), or under new codes each time
             (`free`).
-        source: `species` or `synthetic`.
-        style: What a query returns: the items that meet all its conditions (`concise`), or a list for each section (`verbose`).
-        sections: Which sections a profile has, of type, stats, generation, abilities, evolution and other, by commas; or `all`.
+        source: Where items come from: the `species` of the benchmark, or drawn ones (`synthetic`).
+        style: The result of a query: the items that meet all its conditions (`concise`), or a list
+            for each section (`verbose`).
+        sections: The sections of a profile, by commas, of type, stats, generation, abilities,
+            evolution and other; or `all`.
     """
 
     items: ItemCount = 60

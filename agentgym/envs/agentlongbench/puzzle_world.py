@@ -44,8 +44,8 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
     """Options of PuzzleWorld.
 
     Attributes:
-        rounds: How many guesses a puzzle allows, the first, drawn one included.
-        puzzles: How many puzzles there are, one after the other, each with a table of its own.
+        rounds: The guesses that a puzzle allows, including the first, which is drawn.
+        puzzles: The number of puzzles, one after the other, each with a table of its own.
     """
 
     rounds: Annotated[int, Field(ge=2, le=100_000)] = 50

@@ -43,12 +43,13 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
     """Options of LongContextQA.
 
     Attributes:
-        task: Which of the eight tasks is asked.
-        rounds: How many rounds the log has.
-        length: How many tokens the log takes with its question, in place of `rounds`, at least 4000; 0 for `rounds`.
-        counter: What counts them: `cl100k_base`, `heuristic` or `package.module:factory`.
+        task: The task of the benchmark that is asked.
+        rounds: The rounds of the log.
+        length: The tokens of the log with its question, in place of `rounds`; 0 for `rounds`.
+        counter: The counter of these tokens: `cl100k_base`, `heuristic` or
+            `package.module:factory`.
         delivery: Whether the log stands in the task (`task`) or is read page by page with a tool (`pages`).
-        page: How many rounds a page has.
+        page: The rounds on a page.
     """
 
     task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"

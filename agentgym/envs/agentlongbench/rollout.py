@@ -49,14 +49,15 @@ class Habits(Config):
     """How the simulated agent plays (section C.3; the values are ours, the paper gives none).
 
     Attributes:
-        history_window: Conditions from the feedback of so many newest rounds are always remembered.
-        forget_history_prob: The probability that an older condition is forgotten, drawn anew for each in each round.
+        history_window: The number of newest rounds whose conditions are always remembered.
+        forget_history_prob: The probability that an older condition is forgotten, drawn again for
+            each in each round.
         mask_prob: The probability that a section is left out of a query.
-        max_mask_sections: At most so many sections are left out, and never all.
+        max_mask_sections: The most sections that are left out of a query; all are never left out.
         epsilon: The probability that a random part of the remaining conditions is left out besides.
-        min_list: No list has fewer items; conditions that would make one shorter are left out.
-        late: In which last share of a log its lists together leave the hidden item alone, where they shall; up to six times that
-            where it does not do.
+        min_list: The fewest items of a list; conditions that would make one shorter are left out.
+        late: The share of a log, counted from its end, in which its lists together leave the hidden
+            item alone, if they are to do so; up to six times that where no such log is found.
     """
 
     history_window: Annotated[int, Field(ge=1, le=100)] = 1

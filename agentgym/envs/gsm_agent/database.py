@@ -41,12 +41,15 @@ class DatabaseOptions(ProblemOptions):
     """What the database holds.
 
     Attributes:
-        tasks: How many tasks Full has; a task has 4.4 documents on average.
-        size: Which part of them is in the database: `full`, `medium` (a quarter) or `small` (a sixteenth).
-        distractors: Tasks that are never asked, whose documents are in the database too, for each one that is.
+        tasks: The number of tasks in Full; a task has 4.4 documents on average.
+        size: The part of them in the database: `full`, `medium` (a quarter) or `small` (a
+            sixteenth).
+        distractors: The number of tasks that are never asked, for each one that is; their documents
+            are in the database too.
         anonymised: The share of the documents about one person in which a role stands for the name.
-        search_by: `words` (BM25), or what turns texts into vectors: `wordllama` or `package.module:function`.
-        database_seed: The database is a function of the options and this.
+        search_by: How documents are found: `words` (BM25), or by vectors from `wordllama` or
+            `package.module:function`.
+        database_seed: The seed of the database, which depends on nothing but the options.
         data: A folder to use in place of drawn tasks: a saved database, or one as `loaders.load_folder` reads it.
     """
 

@@ -267,9 +267,11 @@ class ProblemOptions(Config):
     """What problems are like.
 
     Attributes:
-        premises: How many premises each has; None for the distribution of the paper (1 to 14, 4.4 on average).
-        operators: What they may use, `more`, which is always possible, among them.
-        max_answer: No quantity is larger.
+        premises: The premises of each problem; None for the distribution of the paper (1 to 14, 4.4
+            on average).
+        operators: The relations that premises may use; `more`, which is always possible, must be
+            among them.
+        max_answer: The largest number of a quantity.
     """
 
     premises: Annotated[int, Field(ge=1, le=MOST_PREMISES)] | None = None

@@ -42,12 +42,15 @@ class SearchConfig(DatabaseOptions, TurnBudget):
     """Options of SearchWorld.
 
     Attributes:
-        setting: `agentic`, or `static`: all documents of the task stand in its text, and there is nothing to search for.
-        tools: What there is beside `search` and `next_page`: `base` (nothing), `think`, `explore`, `revisit`, `explore_revisit`.
-        prompt: How the agent is instructed: `zero_shot`, `few_shot`, `cot`.
-        min_rounds: An answer before this many turns with a search is answered with a request to search on.
+        setting: `agentic`, or `static`: all documents of the task stand in its text, and there is
+            nothing to search for.
+        tools: The tools beside `search` and `next_page`: `base` for none, or those that the name
+            lists.
+        prompt: The style of the instructions.
+        min_rounds: The turns with a search before which an answer is met with a request to search
+            on.
         max_rounds: The turns of an episode; `budget_factor` and `budget_slack` are applied to it.
-        max_calls_per_turn: How many calls one reply may hold.
+        max_calls_per_turn: The most calls in one reply.
         task: The number of the task to play; None for one that the seed draws.
     """
 

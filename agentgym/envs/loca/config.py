@@ -21,8 +21,9 @@ class OfficeConfig(TurnBudget):
     """A task at an environment description length; each task adds its own knobs.
 
     Attributes:
-        length: The description length to draw the state for, in tokens of cl100k.
-        size: How many of what the task is about (courses, students, …), in place of a length; None to solve for the length.
+        length: The environment description length of the state to draw, in tokens of cl100k.
+        size: The number of what the task is about (courses, students, …), in place of a length;
+            None to solve for the length.
     """
 
     length: Annotated[int, Field(ge=MIN_LENGTH, le=MAX_LENGTH)] = LENGTHS["8k"]

@@ -35,15 +35,17 @@ class LoreConfig(TurnBudget):
     """Options of all worlds of LORE.
 
     Attributes:
-        operations: How many operations the task has (N of the paper).
+        operations: The number of operations in the task (N of the paper).
         difficulty: `standard` or `hard`, which adds operators.
-        theta: Leaves are gathered behind one document only where there are more than this many; with `p` it sets the depth.
-        p: The probability of it then, after each operation.
+        theta: The number of leaves above which they are gathered behind one document; with `p` it
+            sets the depth.
+        p: The probability that they then are, after each operation.
         min_arity: The fewest operands of a rule.
         max_arity: The most operands of a rule, at least `min_arity`; an operator may take fewer.
-        weights: How often each operator is used, by name, as shares of any sum; all alike if None.
-        max_calls_per_turn: How many calls one reply may hold.
-        strict_ids: Whether an id that nothing has told yet is answered like one that does not exist.
+        weights: The relative frequencies of the operators, by name; all alike if None.
+        max_calls_per_turn: The most calls in one reply.
+        strict_ids: Whether an id that no result has shown yet is answered like one that does not
+            exist.
         budget_by: Whether an optimal policy, for the turn budget, makes one call in a turn (`reads`) or all at once (`rounds`).
         hints: Whether plan and state leave computing to the agent (`plain`) or spell it out (`full`).
     """

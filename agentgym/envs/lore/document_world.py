@@ -29,8 +29,8 @@ class DocumentConfig(LoreConfig):
     """Options of DocumentWorld.
 
     Attributes:
-        distractor_fields: How many irrelevant variables a document of values tells on average.
-        distractor_documents: How many irrelevant documents a list of documents names on average.
+        distractor_fields: The number of irrelevant variables in a document of values, on average.
+        distractor_documents: The number of irrelevant documents in a list of documents, on average.
     """
 
     distractor_fields: Annotated[float, Field(ge=0.0, le=4.0)] = 0.25

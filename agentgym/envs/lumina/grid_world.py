@@ -38,7 +38,8 @@ class GridConfig(TurnBudget):
         size: Rows and columns of the board.
         hole_density: The share of cells that are holes; the start is never one.
         hole_penalty: Moves that entering a hole costs on top of the step.
-        distance: Steps between start and goal if there were no holes, at most `2 * (size - 1)`; None draws two cells freely.
+        distance: Steps between start and goal if there were no holes, at most `2 * (size - 1)`; None
+            draws two cells freely.
     """
 
     size: Annotated[int, Field(ge=1, le=_MAX_SIZE)] = 6

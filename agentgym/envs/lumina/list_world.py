@@ -32,8 +32,9 @@ class ListConfig(TurnBudget):
     """Options of ListWorld.
 
     Attributes:
-        items: Length of the initial list.
-        removals: How many elements must go, at most `items`; an optimal policy takes `removals + 1` turns.
+        items: The length of the initial list.
+        removals: The number of elements to remove, at most `items`; an optimal policy takes
+            `removals + 1` turns.
         duplicates: Whether values may occur more than once; then several removals can be equally good, and one can be fatal.
     """
 

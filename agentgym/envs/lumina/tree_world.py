@@ -37,9 +37,9 @@ class TreeConfig(TurnBudget):
     """Options of TreeWorld.
 
     Attributes:
-        nodes: Number of nodes; the agent is not told.
+        nodes: The number of nodes, which the agent is not told.
         arity: The most children a node can have.
-        revealed: How many nodes the task shows with their children, at most `nodes`.
+        revealed: The number of nodes that the task shows with their children, at most `nodes`.
         absent_probability: The probability that no node has the target value.
         target: Whether the target is a `leaf` or `any` node.
     """

@@ -62,9 +62,11 @@ class ABTestingConfig(OfficeConfig):
     """The size is the number of hours of all scenarios together.
 
     Attributes:
-        scenarios: Scenarios, no more than the hours; three quarters of the square root of the hours by default.
-        zero_rate: How often nobody came in an hour.
-        idle_rate: How often a scenario, though never the first, has no clicks at all for one version.
+        scenarios: The number of scenarios, at most the hours; by default three quarters of the
+            square root of the hours.
+        zero_rate: The probability that nobody came in an hour.
+        idle_rate: The probability that a scenario, never the first, has no clicks at all for one
+            version.
     """
 
     scenarios: Annotated[int, Field(ge=1, le=5_000)] | None = None

@@ -51,11 +51,12 @@ class AcademicWarningConfig(OfficeConfig):
     """The size is the number of students.
 
     Attributes:
-        exams: Earlier exams; one for each 45 students and one more, up to 15, by default.
-        drop_rate: Students who fell by more than 25 %.
-        critical_rate: Those among them who fell by more than 45 %.
-        limit_rate: Students who fell by exactly 25 % or 45 %.
-        absence_rate: How often a student was absent from an exam.
+        exams: The number of earlier exams; by default one for each 45 students and one more, up to
+            15.
+        drop_rate: The share of students who fell by more than 25 %.
+        critical_rate: The share of these who fell by more than 45 %.
+        limit_rate: The share of students who fell by exactly 25 % or 45 %.
+        absence_rate: The probability that a student was absent from an exam.
     """
 
     exams: Annotated[int, Field(ge=1, le=60)] | None = None

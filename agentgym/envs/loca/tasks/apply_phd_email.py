@@ -80,11 +80,12 @@ class ApplyPhDEmailConfig(OfficeConfig):
     """The size is the number of professors who have replied.
 
     Attributes:
-        positives: Professors who ask for papers; a tenth, from 1 to 32, by default.
-        different_structures: Whether each asks for a structure of its own.
-        repeat_rate: How often a professor has written before, something else.
-        automatic_rate: How often there is an automatic reply, too.
-        other_mails: Mails from nobody that was written to; one for each eight professors by default.
+        positives: The number of professors who ask for papers; by default a tenth, from 1 to 32.
+        different_structures: Whether each of them asks for a structure of its own.
+        repeat_rate: The probability that a professor has written something else before.
+        automatic_rate: The probability that there is an automatic reply, too.
+        other_mails: The number of mails from people who were not written to; by default one for
+            each eight professors.
     """
 
     positives: Annotated[int, Field(ge=1, le=500)] | None = None

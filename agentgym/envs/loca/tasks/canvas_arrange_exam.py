@@ -72,12 +72,12 @@ class CanvasArrangeExamConfig(OfficeConfig):
     """The size is the number of courses. Rates are shares of the courses; what they leave has its exam announced in Canvas.
 
     Attributes:
-        email_rate: Exams that are announced by mail.
-        no_exam_rate: Courses without a final exam.
-        exemption_rate: Exams that the student is exempt from.
-        past_rate: Exams, of those that are announced, that are over.
-        tbd_rate: How often something about an exam is not known yet.
-        change_rate: How often an exam is moved by a second notice.
+        email_rate: The share of courses whose exam is announced by mail.
+        no_exam_rate: The share of courses without a final exam.
+        exemption_rate: The share of courses from whose exam the student is exempt.
+        past_rate: The share of the announced exams that are over.
+        tbd_rate: The probability that something about an exam is not known yet.
+        change_rate: The probability that an exam is moved by a second notice.
     """
 
     email_rate: Share = 0.25

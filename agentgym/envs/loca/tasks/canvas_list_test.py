@@ -53,11 +53,12 @@ class CanvasListTestConfig(OfficeConfig):
     """The size is the number of courses.
 
     Attributes:
-        quiz_rate: How often a course has a quiz; half as often, a second one.
-        assignment_rate: The same for assignments.
-        submission_rate: How often an assignment is handed in already.
-        exemption_rate: How often a course exempts by the entrance assessment.
-        past_rate: How often a deadline is over.
+        quiz_rate: The probability that a course has a quiz; half of that for a second one.
+        assignment_rate: The probability that a course has an assignment; half of that for a second
+            one.
+        submission_rate: The probability that an assignment is handed in already.
+        exemption_rate: The probability that a course exempts by the entrance assessment.
+        past_rate: The probability that a deadline is over.
     """
 
     quiz_rate: Share = 0.8

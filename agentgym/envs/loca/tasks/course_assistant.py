@@ -76,11 +76,12 @@ class CourseAssistantConfig(OfficeConfig):
     """The size is the number of students on the roster.
 
     Attributes:
-        withdrawal_rate: How often a student has withdrawn.
-        submission_rate: How often an enrolled student has handed in.
-        attempt_rate: How often a student has sent something that does not count.
-        private_rate: How often a mail comes from a private address.
-        other_mails: Mails that are from no student; one for each five students by default.
+        withdrawal_rate: The probability that a student has withdrawn.
+        submission_rate: The probability that an enrolled student has handed in.
+        attempt_rate: The probability that a student has sent something that does not count.
+        private_rate: The probability that a mail comes from a private address.
+        other_mails: The number of mails that are from no student; by default one for each five
+            students.
     """
 
     withdrawal_rate: Share = 0.2

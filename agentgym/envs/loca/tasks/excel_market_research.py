@@ -45,10 +45,11 @@ class ExcelMarketResearchConfig(OfficeConfig):
     """The size is the area of the sheets with data, in blocks of 20 cells.
 
     Attributes:
-        num_years: Years of data; as many as the size has place for in the proportions of the paper by default.
-        num_raw_categories: Categories of the data; by default as for `num_years`.
-        num_internal_categories: Categories of the company; by default as for `num_years`.
-        weight_rate: How often a category of the data goes into one of the company.
+        num_years: The years of data; by default as many as the size has room for in the proportions
+            of the paper.
+        num_raw_categories: The categories of the data; by default as for `num_years`.
+        num_internal_categories: The categories of the company; by default as for `num_years`.
+        weight_rate: The probability that a category of the data goes into one of the company.
     """
 
     size: Annotated[int, Field(ge=1, le=MAX_BLOCKS)] | None = None

@@ -49,11 +49,13 @@ class FilterLowSellingProductsConfig(OfficeConfig):
     """The size is the number of products.
 
     Attributes:
-        low_selling: How many of them go to the outlet (all, if the size is less); a third by default.
-        subscribers: How many entries the list of subscribers has; 27 for 100 products by default.
-        boundary_rate: How often a product that stays is one of `DAYS` days or of `SALES` sales exactly.
-        tie_rate: How often a product that goes has date and discount of another.
-        inactive_rate: How often a subscriber has cancelled.
+        low_selling: The number of products that go to the outlet (all, if the size is less); by
+            default a third.
+        subscribers: The entries of the list of subscribers; by default 27 for 100 products.
+        boundary_rate: The probability that a product that stays lies exactly on the limit of days
+            or of sales.
+        tie_rate: The probability that a product that goes has the date and discount of another.
+        inactive_rate: The probability that a subscriber has cancelled.
     """
 
     low_selling: Annotated[int, Field(ge=1, le=100_000)] | None = None

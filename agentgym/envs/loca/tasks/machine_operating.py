@@ -61,11 +61,13 @@ class MachineOperatingConfig(OfficeConfig):
     """The size is the number of sensors of all machines.
 
     Attributes:
-        hours: Hours around noon in the table; 4 and one more for each 60 sensors, up to 8, by default.
+        hours: The hours around noon in the table; by default 4 and one more for each 60 sensors, up
+            to 8.
         interval_minutes: Minutes between two readings of a sensor; a divisor of 30.
-        anomaly_rate: How often a sensor has a spell of anomalies in the hour that counts.
-        limit_rate: How often a reading is one of the limits exactly.
-        missing_rate: How often a sensor, though never all, has no range.
+        anomaly_rate: The probability that a sensor has a spell of anomalies in the hour that
+            counts.
+        limit_rate: The probability that a reading is exactly one of the limits.
+        missing_rate: The probability that a sensor has no range; some sensor always has one.
     """
 
     hours: Annotated[int, Field(ge=2, le=200)] | None = None

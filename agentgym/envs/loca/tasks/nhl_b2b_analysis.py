@@ -43,8 +43,8 @@ class NhlB2bAnalysisConfig(OfficeConfig):
     """The size is the number of rows of the schedule.
 
     Attributes:
-        teams: Teams of the season; one for each 40 games and five more, up to 32, by default.
-        postponed_rate: How often a game was not played on its day.
+        teams: The teams of the season; by default one for each 40 games and five more, up to 32.
+        postponed_rate: The probability that a game was not played on its day.
     """
 
     teams: Annotated[int, Field(ge=2, le=len(TEAMS))] | None = None

@@ -47,11 +47,12 @@ class PayableInvoiceCheckerConfig(OfficeConfig):
     """The size is the number of invoices in the folder.
 
     Attributes:
-        num_interference: Invoices that are in the tables and not in the folder; about 35 for each that is by default.
-        paid_rate: How often an invoice is paid in full.
-        partial_rate: How often something is paid of one that is not.
-        box_rate: How often a box tells what was paid, and no sentence.
-        entered_rate: How often an invoice of the folder is in the tables already.
+        num_interference: The number of invoices in the tables that are not in the folder; by
+            default about 35 for each that is.
+        paid_rate: The probability that an invoice is paid in full.
+        partial_rate: The probability that something is paid of an invoice that is not paid in full.
+        box_rate: The probability that a box, and no sentence, shows the amount paid.
+        entered_rate: The probability that an invoice of the folder is in the tables already.
     """
 
     num_interference: Annotated[int, Field(ge=0, le=100_000)] | None = None

@@ -48,9 +48,10 @@ class SetConfCrDdlConfig(OfficeConfig):
     """The size is the number of conferences that need a reminder.
 
     Attributes:
-        noise_conferences: Conferences that need none; 1.4 for each that does by default.
+        noise_conferences: The number of conferences that need no reminder; by default 1.4 for each
+            that does.
         news: The most mails without a deadline from each conference.
-        extension_rate: How often a deadline is extended.
+        extension_rate: The probability that a deadline is extended.
     """
 
     noise_conferences: Annotated[int, Field(ge=0, le=100_000)] | None = None

@@ -61,11 +61,14 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
     """The size is the number of orders. What is None grows with the square root of the size.
 
     Attributes:
-        new_orders: How many orders are to be taken from the stock (all, if the size is less); 45 of 100 by default.
-        products: How many products are made of material; 2 for 13 orders and 11 for 400 by default.
-        materials: How many materials there are; 5 for up to 30 orders and 20 for 400 by default.
-        materials_per_product: The most materials that a product is made of; 3 to 5 by default.
-        edge_rate: How often what is left of a material is just enough for a whole number of a product, or just not enough.
+        new_orders: The number of orders to take from the stock (all, if the size is less); by
+            default 45 of 100.
+        products: The number of products that are made of material; by default 2 for 13 orders and
+            11 for 400.
+        materials: The number of materials; by default 5 for up to 30 orders and 20 for 400.
+        materials_per_product: The most materials that a product is made of; by default 3 to 5.
+        edge_rate: The probability that the rest of a material is just enough, or just not enough,
+            for a whole number of a product.
     """
 
     new_orders: Annotated[int, Field(ge=1, le=100_000)] | None = None

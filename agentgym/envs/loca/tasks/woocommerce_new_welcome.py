@@ -65,8 +65,9 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
     """The size is the number of completed orders.
 
     Attributes:
-        known: Rows that the table has besides those of customers who have ordered; 15 and one more for each 10 orders by default.
-        incomplete_rate: Orders that are not completed, as a share of the others.
+        known: The rows of the table besides those of customers who have ordered; by default 15 and
+            one more for each 10 orders.
+        incomplete_rate: The number of orders that are not completed, as a share of the others.
     """
 
     known: Annotated[int, Field(ge=0, le=5_000)] | None = None

@@ -80,10 +80,14 @@ class WoocommerceStockAlertConfig(OfficeConfig):
     """The size is the number of products.
 
     Attributes:
-        low_stock: How many of them call for an alert (all, if the size is less); 35 of 100 by default.
-        boundary_rate: How often, of the others, the stock is the threshold; and of those that call for an alert, one below it.
-        reported_rate: How often the rest was reported before, whether it is still below the threshold or not.
-        hidden_rate: How often the rest is below the threshold, but not published.
+        low_stock: The number of products that call for an alert (all, if the size is less); by
+            default 35 of 100.
+        boundary_rate: The probability that the stock lies on the limit: of a product that calls for
+            an alert, one below its threshold; of another, exactly the threshold.
+        reported_rate: The probability that any other product was reported before, whether it is
+            still below its threshold or not.
+        hidden_rate: The probability that any other product is below its threshold, but not
+            published.
     """
 
     low_stock: Annotated[int, Field(ge=1, le=100_000)] | None = None
