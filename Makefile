@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: ablate learn check lint types test adapters exhaustive matrix wheel bench clean
+.PHONY: ablate learn check lint types test adapters exhaustive matrix wheel bench docs clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -73,6 +73,10 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/office.py
 	$(BIN)/python benchmarks/loca.py
 	$(BIN)/python benchmarks/teams.py
+
+# The tables of options, from the registry; a test compares.
+docs: $(VENV)/.dev
+	$(BIN)/python docs/build_worlds.py
 
 $(VENV)/bin/python:
 	$(PYTHON) .ci/preflight.py $(if $(filter ablate $(VENV)/.cli,$(MAKECMDGOALS)),1,4)

@@ -1,12 +1,13 @@
 """Long-horizon text worlds for training and examining LLM agents, with the interface of Gymnasium."""
 
+from agentgym.config import Config
 from agentgym.step_info import StepInfo
 from agentgym.env import Snapshot, ToolEnv, clone, tool_env
 from agentgym.messages import Chat, Content, Image, Message, ToolCall
 from agentgym.parsing import explain, parse, render
 from agentgym.policy import Policy, Reply
 from agentgym.multi import aec_env, parallel_env
-from agentgym.registry import make, register, resolve, spec, teams, worlds
+from agentgym.registry import config_schema, make, register, resolve, spec, teams, worlds
 from agentgym.stacks import register_oracle, register_strategy, strategies
 from agentgym.tokens import TokenCounter
 from agentgym.tools import Tool, ToolError, tool
@@ -26,6 +27,7 @@ __all__ = [
     "STRATEGIES",
     "CallSet",
     "Chat",
+    "Config",
     "Content",
     "Image",
     "Message",
@@ -41,6 +43,7 @@ __all__ = [
     "World",
     "aec_env",
     "clone",
+    "config_schema",
     "explain",
     "make",
     "parallel_env",

@@ -11,13 +11,15 @@ from typing import Any, Literal, SupportsFloat
 import gymnasium
 from gymnasium.error import ResetNeeded
 
+from agentgym.arguments import check_bool, check_choice, check_int
+from agentgym.config import make_config
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, ToolCall
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.spaces import ActionSpace, ChatSpace
 from agentgym.step_info import NestedCall, StepInfo
 from agentgym.tools import BoundTool, Tool, ToolError, Toolset, check_jsonable, echo, listed, tools_of
-from agentgym.world import World, check_bool, check_choice, check_int, load_world, make_config
+from agentgym.world import World, load_world
 
 MAX_CALLS = 128
 """Calls of one reply beyond this many are answered with an error instead of being run."""

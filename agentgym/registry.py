@@ -10,8 +10,9 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
+from agentgym.config import json_schema, make_config
 from agentgym.stacks import build_stack, import_owner
-from agentgym.world import World, check_world, load_world, make_config
+from agentgym.world import World, check_world, load_world
 
 TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
 """The kinds of teams (`agentgym.multi`), with the last part of their ids."""
@@ -22,6 +23,8 @@ _ENV_OPTIONS = ("world", "dialect", "parallel_calls", "max_failed_rounds", "rend
 """Keyword arguments of `ToolEnv`; all others are fields of the world's configuration."""
 _TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
 """Keyword arguments that a team has besides."""
+_OWN_WORLDS = "agentgym.envs."
+"""Worlds whose presets are checked by the tests: checking them here would slow the import by a tenth."""
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
 
@@ -57,7 +60,8 @@ def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] |
     check_world(world)
     for preset, options in {"": {}, **(presets or {})}.items():
         suffix = f"-{preset}" if preset else ""
-        make_config(world, {name: value for name, value in options.items() if name not in _ENV_OPTIONS})
+        if not world.__module__.startswith(_OWN_WORLDS):
+            make_config(world, {name: options[name] for name in options if name not in _ENV_OPTIONS})
         entry = Entry(f"{_NAMESPACE}{world.__name__}{suffix}-v0", world, dict(options))
         _worlds[entry.id] = entry
         kwargs = {"world": f"{world.__module__}:{world.__qualname__}", **options}
@@ -186,3 +190,20 @@ def make(env_id: str, *, render_mode: str | None = None, **options: Any) -> gymn
         >>> env = make("ListWorld", oracles="SP", items=6, removals=2)
     """
     return gymnasium.make(spec(env_id, **options), render_mode=render_mode)
+
+
+def config_schema(env_id: str) -> dict[str, Any]:
+    """Return the JSON Schema of the options of a world, with bounds, defaults and descriptions.
+
+    Args:
+        env_id: The id, in full or short; the options that it presets are its defaults.
+
+    Raises:
+        ValueError: No such world.
+    """
+    preset = gymnasium.spec(resolve(env_id)).kwargs
+    schema = json_schema(load_world(preset["world"]).Config)
+    for name, option in schema["properties"].items():
+        if name in preset:
+            option["default"] = preset[name]
+    return schema

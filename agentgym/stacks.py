@@ -12,8 +12,9 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import WrapperSpec
 
+from agentgym.arguments import check_choice, check_int
 from agentgym.stages import Stage
-from agentgym.world import World, check_choice, check_hooks, check_int
+from agentgym.world import World, check_hooks
 
 HINT_SCOPES = ("persistent", "ephemeral")
 WINDOW = 128_000

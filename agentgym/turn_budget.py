@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Annotated
 
-from agentgym.world import check_float, check_int, turn_budget
+from pydantic import Field
 
-MAX_FACTOR = 100.0
-MAX_SLACK = 1_000_000
+from agentgym.config import Config
+
+BudgetFactor = Annotated[float, Field(ge=1.0, le=100.0)]
+"""Below 1 no policy could succeed; beyond 100 a budget is as good as none."""
+
+BudgetSlack = Annotated[int, Field(ge=0, le=1_000_000)]
+"""More turns than an episode has had anywhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TurnBudget:
-    """How many turns an agent has: `ceil(budget_factor * T*) + budget_slack`, where T* is what an optimal policy needs.
+class TurnBudget(Config):
+    """The turns of an agent, from the turns T* of an optimal policy (LUMINA, section 4.1).
 
     Attributes:
-        budget_factor: The factor m, at least 1.
-        budget_slack: The summand n, in turns.
+        budget_factor: The factor m of the turn budget `ceil(m * T*) + n`, where an optimal policy
+            needs T* turns.
+        budget_slack: The summand n of the turn budget.
     """
 
-    budget_factor: float = 1.5
-    budget_slack: int = 2
-
-    def __post_init__(self) -> None:
-        check_float("budget_factor", self.budget_factor, 1.0, MAX_FACTOR)
-        check_int("budget_slack", self.budget_slack, 0, MAX_SLACK)
+    budget_factor: BudgetFactor = 1.5
+    budget_slack: BudgetSlack = 2
 
     def budget(self, optimal: int) -> int:
-        """The budget for a task that an optimal policy solves in `optimal`."""
-        return turn_budget(optimal, self.budget_factor, self.budget_slack)
+        """Return the budget of a task that an optimal policy solves in `optimal` turns."""
+        # The factor is taken as the decimal number that was written: 1.1 * 10 turns are 11, not 12.
+        return ceil(Fraction(repr(float(self.budget_factor))) * optimal) + self.budget_slack

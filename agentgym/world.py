@@ -7,8 +7,6 @@ import inspect
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
-from math import ceil
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -48,7 +46,8 @@ class World(Generic[ConfigT]):
     pickle in mid-episode.
 
     Attributes:
-        Config: A frozen dataclass, the keyword arguments of `gymnasium.make`. It checks itself in `__post_init__`.
+        Config: A frozen dataclass, the keyword arguments of `gymnasium.make`; an `agentgym.Config`
+            checks itself.
         parallel_calls: Whether one reply may hold several calls. Worlds whose optimal sets are over single calls say no.
         labels_decide: Whether the labels of `label_calls` say if a reply is optimal; if not, `optimal_calls` does.
         prose_fails: Whether a reply that does not try to call a tool counts as a failed round, as one does whose calls all fail.
@@ -294,11 +293,6 @@ class CallSet(Sequence[ToolCall]):
         return len(self._values)
 
 
-def turn_budget(optimal: int, factor: float, slack: int) -> int:
-    """`ceil(factor * optimal) + slack` (LUMINA, section 4.1), with the factor taken as the decimal number that was written."""
-    return ceil(Fraction(repr(float(factor))) * optimal) + slack
-
-
 def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
     """Return the class of a world, imported if it is given by name.
 
@@ -316,39 +310,3 @@ def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
         raise ValueError(f"world must be a subclass of agentgym.World, got {world!r}")
     check_world(world)
     return world
-
-
-def make_config(world: type[World[Any]], options: Mapping[str, Any]) -> Any:
-    """The configuration of a world from keyword arguments.
-
-    Raises:
-        ValueError: An option is unknown, or the configuration refuses its value.
-    """
-    known: Sequence[str] = list(world.Config.__dataclass_fields__)
-    if unknown := [name for name in options if name not in known]:
-        raise ValueError(f"{world.__name__} has no option {unknown[0]!r}; options: {', '.join(known)}")
-    return world.Config(**options)
-
-
-def check_int(name: str, value: object, low: int, high: int) -> None:
-    """Raise `ValueError` unless an option is an integer in [low, high]."""
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
-
-
-def check_float(name: str, value: object, low: float, high: float) -> None:
-    """Raise `ValueError` unless an option is a number in [low, high]."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} must be a number in [{low}, {high}], got {value!r}")
-
-
-def check_bool(name: str, value: object) -> None:
-    """Raise `ValueError` unless an option is True or False."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be True or False, got {value!r}")
-
-
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise `ValueError` unless an option is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 
 from agentgym import ToolCall, World, tool
-from agentgym.world import check_int
+from agentgym.arguments import check_int
 
 WORDS = ("one", "two", "three", "four")
 

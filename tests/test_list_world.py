@@ -303,7 +303,7 @@ def test_the_budget_takes_the_factor_as_the_decimal_number_that_was_written(
         ({"items": 4.0}, "items must be an integer in [1, 10000], got 4.0"),
         ({"items": True}, "items must be an integer in [1, 10000], got True"),
         ({"items": 3, "removals": 4}, "removals must be an integer in [0, 3], got 4"),
-        ({"removals": -1}, "removals must be an integer in [0, 10], got -1"),
+        ({"removals": -1}, "removals must be an integer in [0, 10000], got -1"),
         ({"duplicates": 1}, "duplicates must be True or False, got 1"),
         ({"budget_factor": 0.9}, "budget_factor must be a number in [1.0, 100.0], got 0.9"),
         ({"budget_factor": math.nan}, "budget_factor must be a number in [1.0, 100.0], got nan"),

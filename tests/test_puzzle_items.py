@@ -273,7 +273,7 @@ def test_names_are_found_however_they_are_written() -> None:
 
 def test_options_are_checked() -> None:
     for options, message in {
-        ("items", 7): r"items must be an integer in \[8, 1025\], got 7",
+        ("items", 7): r"items must be an integer in \[8, 100000\], got 7",
         ("items", 1026): r"items must be an integer in \[8, 1025\], got 1026",
         ("knowledge", "some"): "knowledge must be one of intensive, free, got 'some'",
         ("source", "web"): "source must be one of species, synthetic, got 'web'",

@@ -11,6 +11,8 @@ import numpy as np
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import ResetNeeded
 
+from agentgym.arguments import check_choice, check_int
+from agentgym.config import make_config
 from agentgym.messages import Chat
 from agentgym.multi.agent_env import AgentEnv, refresh
 from agentgym.multi.duel import Duel
@@ -20,7 +22,7 @@ from agentgym.multi.split import Split
 from agentgym.multi.team import Team, TeamProtocol
 from agentgym.parsing import Dialect
 from agentgym.step_info import StepInfo
-from agentgym.world import World, check_choice, check_int, load_world, make_config
+from agentgym.world import World, load_world
 
 PROTOCOLS: Mapping[str, type[TeamProtocol]] = {kind.kind: kind for kind in (Split, Management, Hosting, Duel)}
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds")

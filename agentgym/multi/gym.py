@@ -10,10 +10,10 @@ from typing import Any, SupportsFloat
 import gymnasium
 from gymnasium.error import ResetNeeded
 
+from agentgym.arguments import check_choice
 from agentgym.messages import Chat
 from agentgym.multi.game import Game
 from agentgym.spaces import ActionSpace, ChatSpace
-from agentgym.world import check_choice
 
 
 class TeamEnv(gymnasium.Env[Chat, str]):

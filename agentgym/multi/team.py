@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from agentgym.arguments import check_int
 from agentgym.messages import Content, ToolCall
 from agentgym.tools import ToolError, Toolset, echo, tools_of
-from agentgym.world import World, check_int
+from agentgym.world import World
 
 MAX_MESSAGE = 16_384
 """Characters that an agent may tell another in one cycle, by default; a bound, so that none can flood the context of another."""

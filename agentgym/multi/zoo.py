@@ -9,10 +9,10 @@ from gymnasium.error import ResetNeeded
 from pettingzoo import AECEnv  # type: ignore[import-untyped]
 from typing_extensions import override
 
+from agentgym.arguments import check_choice
 from agentgym.messages import Chat
 from agentgym.multi.game import Game
 from agentgym.spaces import ActionSpace, ChatSpace
-from agentgym.world import check_choice
 
 
 class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agentgym.config import Config, Share
 from agentgym.messages import ToolCall
 from agentgym.oracles.policies import (
     NoisyPolicy,
@@ -21,11 +22,11 @@ from agentgym.oracles.policies import (
     wrong_call,
 )
 from agentgym.parsing import Dialect
-from agentgym.world import World, check_float
+from agentgym.world import World
 
 
-@dataclass(frozen=True, slots=True)
-class Deficits:
+@dataclass(frozen=True)
+class Deficits(Config):
     """Deficits of an agent, each as a probability in [0, 1].
 
     Attributes:
@@ -36,13 +37,9 @@ class Deficits:
             chat. Pruning the history removes it.
     """
 
-    planning: float = 0.0
-    tracking: float = 0.0
-    distraction: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("planning", "tracking", "distraction"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    planning: Share = 0.0
+    tracking: Share = 0.0
+    distraction: Share = 0.0
 
 
 class ControlPolicy(ScriptedPolicy):

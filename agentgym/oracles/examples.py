@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
+from agentgym.arguments import check_int
 from agentgym.env import tool_env
 from agentgym.messages import SYSTEM_ID, Chat, Message
 from agentgym.oracles.policies import best_call
 from agentgym.parsing import render
 from agentgym.stacks import register_option
 from agentgym.stages import Stage, check_order
-from agentgym.world import check_hooks, check_int
+from agentgym.world import check_hooks
 
 EXAMPLE_SEED = 2**31
 """The first seed of examples, which runs should leave alone; so far up that none comes there by counting."""

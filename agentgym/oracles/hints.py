@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
+from agentgym.arguments import check_bool, check_choice
 from agentgym.env import tool_env
 from agentgym.messages import TASK_ID, Chat, Message
 from agentgym.stacks import HINT_SCOPES, register_oracle
 from agentgym.stages import Stage, check_order, layers
-from agentgym.world import check_bool, check_choice, check_hooks
+from agentgym.world import check_hooks
 
 # Notices that context wrappers put at the end of a message; they are no part of what the world said.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>.*?</\1>\s*", re.DOTALL)

@@ -15,6 +15,7 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 
+from agentgym.arguments import check_float
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.hints import split_hints
 from agentgym.parsing import Dialect, render
@@ -22,7 +23,7 @@ from agentgym.policy import Reply
 from agentgym.registry import resolve
 from agentgym.spaces import sample_call
 from agentgym.tools import Tool
-from agentgym.world import World, check_float, check_hooks, has_hook, load_world
+from agentgym.world import World, check_hooks, has_hook, load_world
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 
 _FROM_WRAPPERS = (SUMMARY_REQUEST, SUMMARY_FOLLOWS)

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agentgym.arguments import check_int
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import OraclePolicy, ParsedChat, ScriptedPolicy
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
-from agentgym.world import World, check_hooks, check_int
+from agentgym.world import World, check_hooks
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS
 
 TEAM_TOOLS = frozenset({"tell", "wait", "delegate", "report"})

@@ -8,10 +8,10 @@ workbench (`agentgym.sandboxes.workbench`) runs bash, the usual tools and CPytho
 processes by `agentgym.sandboxes.namespaces`.
 """
 
+from agentgym.arguments import check_choice
 from agentgym.sandboxes.base import DEFAULT_LIMITS, Functions, Limits, RunResult, Sandbox
 from agentgym.sandboxes.bubblewrap import BubblewrapSandbox
 from agentgym.sandboxes.monty import MontySandbox
-from agentgym.world import check_choice
 
 __all__ = [
     "DEFAULT_LIMITS",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
+from pydantic import Field
+
+from agentgym.config import Config
 from agentgym.tools import ToolError, echo
-from agentgym.world import check_float, check_int
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
 Functions = Mapping[str, Callable[..., str]]
@@ -20,8 +22,8 @@ _MAX_FRAMES = 6  # the innermost: a recursion would fill the error with copies o
 _MAX_NAME_OR_LINE = 100  # characters of a line of source, or of a function's name, in an error
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+@dataclass(frozen=True)
+class Limits(Config):
     """Resources that one run may use up.
 
     Attributes:
@@ -35,18 +37,11 @@ class Limits:
         ValueError: A limit is out of range.
     """
 
-    seconds: float = 10.0
-    memory_mb: int = 256
-    output_chars: int = 20_000
-    calls: int = 1_000
-    code_chars: int = 100_000
-
-    def __post_init__(self) -> None:
-        check_float("seconds", self.seconds, 0.05, 3_600.0)
-        check_int("memory_mb", self.memory_mb, 8, 65_536)
-        check_int("output_chars", self.output_chars, 1, 10_000_000)
-        check_int("calls", self.calls, 0, 1_000_000)
-        check_int("code_chars", self.code_chars, 1, 10_000_000)
+    seconds: Annotated[float, Field(ge=0.05, le=3_600.0)] = 10.0  # in less none starts
+    memory_mb: Annotated[int, Field(ge=8, le=65_536)] = 256
+    output_chars: Annotated[int, Field(ge=1, le=10_000_000)] = 20_000
+    calls: Annotated[int, Field(ge=0, le=1_000_000)] = 1_000
+    code_chars: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
 
 
 DEFAULT_LIMITS = Limits()

@@ -7,9 +7,9 @@ from typing import Any
 
 import gymnasium
 
+from agentgym.arguments import check_bool
 from agentgym.messages import Chat, Message
 from agentgym.stages import Stage
-from agentgym.world import check_bool
 from agentgym.wrappers.budget import ContextBudget
 from agentgym.wrappers.context import ContextWrapper
 

@@ -11,16 +11,21 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
+from pydantic import Field
+
+from agentgym.arguments import check_int
+from agentgym.config import Config
 from agentgym.tokens import counter
-from agentgym.world import check_float, check_int
 
-_MAX = 10**9  # more than any window; a larger number is a slip
+_MAX = 10**9  # thousands of times the largest context window
+Count = Annotated[int, Field(ge=1, le=_MAX)]
+"""A number of tokens, tool results or turns."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContextBudget:
+@dataclass(frozen=True)
+class ContextBudget(Config):
     """Context window that all strategies of a stack share.
 
     The documentation of the tools stands in the system message, so it is counted with it.
@@ -34,12 +39,12 @@ class ContextBudget:
         ValueError: A number is out of range, or there is no such counter.
     """
 
-    window: int = 128_000
-    reserve_output: int = 0
+    window: Count = 128_000
+    reserve_output: Annotated[int, Field(ge=0, le=_MAX)] = 0
     counter: str = "cl100k_base"
 
     def __post_init__(self) -> None:
-        check_int("window", self.window, 1, _MAX)
+        super().__post_init__()
         check_int("reserve_output", self.reserve_output, 0, self.window - 1)
         counter(self.counter)
 
@@ -80,56 +85,44 @@ def _share(fraction: float, usable: int) -> int:
     return ceil(fractions.Fraction(repr(float(fraction))) * usable)
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+@dataclass(frozen=True)
+class Tokens(Config):
     """Trigger: a number of tokens."""
 
-    tokens: int
-
-    def __post_init__(self) -> None:
-        check_int("tokens", self.tokens, 1, _MAX)
+    tokens: Count
 
     def level(self, load: Load) -> float:
         """Return the tokens shown, over those of the trigger."""
         return load.tokens / self.tokens
 
 
-@dataclass(frozen=True, slots=True)
-class WindowFraction:
+@dataclass(frozen=True)
+class WindowFraction(Config):
     """Trigger: a share of the usable window, in (0, 1]."""
 
-    fraction: float
-
-    def __post_init__(self) -> None:
-        check_float("fraction", self.fraction, 0.001, 1.0)
+    fraction: Annotated[float, Field(ge=0.001, le=1.0)]  # less is no window at all
 
     def level(self, load: Load) -> float:
         """Return the share of the window that is used, over that of the trigger."""
         return load.tokens / _share(self.fraction, load.usable)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUses:
+@dataclass(frozen=True)
+class ToolUses(Config):
     """Trigger: a number of tool results that have not been cleared."""
 
-    tool_uses: int
-
-    def __post_init__(self) -> None:
-        check_int("tool_uses", self.tool_uses, 1, _MAX)
+    tool_uses: Count
 
     def level(self, load: Load) -> float:
         """Return the tool results shown, over those of the trigger."""
         return load.tool_uses / self.tool_uses
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
+@dataclass(frozen=True)
+class Turns(Config):
     """Trigger: a number of replies."""
 
-    turns: int
-
-    def __post_init__(self) -> None:
-        check_int("turns", self.turns, 1, _MAX)
+    turns: Count
 
     def level(self, load: Load) -> float:
         """Return the replies shown, over those of the trigger."""

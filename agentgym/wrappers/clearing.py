@@ -9,9 +9,9 @@ from typing import Any
 
 import gymnasium
 
+from agentgym.arguments import check_bool, check_float, check_int
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.stages import Stage
-from agentgym.world import check_bool, check_float, check_int
 from agentgym.wrappers.budget import ContextBudget, Load, Trigger, Turns, WindowFraction, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 

@@ -7,12 +7,12 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 
+from agentgym.arguments import check_int
 from agentgym.messages import Chat, Message
 from agentgym.parsing import parse
 from agentgym.stages import Stage
 from agentgym.step_info import StepInfo
 from agentgym.tools import echo
-from agentgym.world import check_int
 from agentgym.wrappers.budget import ContextBudget, Trigger, WindowFraction, read_trigger
 from agentgym.wrappers.context import ContextWrapper, import_function
 from agentgym.wrappers.trim import cut_middle

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
+from agentgym.arguments import check_choice, check_int
 from agentgym.env import tool_env
 from agentgym.messages import Chat
 from agentgym.stages import Stage, check_order
 from agentgym.tools import Toolset, tool
-from agentgym.world import check_choice, check_int
 from agentgym.wrappers.memory_folder import FolderStore
 from agentgym.wrappers.memory_store import ROOT, Files, MemoryLimits, apply_edit, run
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
+from agentgym.arguments import check_choice, check_int
+from agentgym.config import Choice, Config
 from agentgym.envs.agentlongbench.engine import STYLES
 from agentgym.envs.agentlongbench.items import Table
 from agentgym.envs.agentlongbench.worlds import KNOWLEDGE, MOST_ITEMS, SOURCES, SPECIES, draw_table
-from agentgym.world import check_choice, check_int
 
 SECTIONS = ("type", "stats", "generation", "abilities", "evolution", "other")
 """The six sections, as options name them."""
@@ -27,31 +29,37 @@ FULL: Mapping[str, Mapping[str, Any]] = {
 }
 """The settings with the items of the benchmark."""
 
+FEWEST_ITEMS = 8
+"""Among fewer, hardly a query has to be made."""
+ItemCount = Annotated[int, Field(ge=FEWEST_ITEMS, le=MOST_ITEMS)]
+"""A number of items."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class ItemsConfig:
+class ItemsConfig(Config):
     """Options of the items.
 
     Attributes:
-        items: How many items there are, in [8, 100000]; of species at most 1025.
+        items: The number of items; of species at most 1025.
         knowledge: Whether items are shown as they are, the same in every episode (`intensive`), or under new codes each time
             (`free`).
-        source: `species` or `synthetic`.
-        style: What a query returns: the items that meet all its conditions (`concise`), or a list for each section (`verbose`).
-        sections: Which sections a profile has, of type, stats, generation, abilities, evolution and other, by commas; or `all`.
+        source: Where items come from: the `species` of the benchmark, or drawn ones (`synthetic`).
+        style: The result of a query: the items that meet all its conditions (`concise`), or a list
+            for each section (`verbose`).
+        sections: The sections of a profile, by commas, of type, stats, generation, abilities,
+            evolution and other; or `all`.
     """
 
-    items: int = 60
-    knowledge: str = "free"
-    source: str = "species"
-    style: str = "concise"
+    items: ItemCount = 60
+    knowledge: Annotated[str, Choice(KNOWLEDGE)] = "free"
+    source: Annotated[str, Choice(SOURCES)] = "species"
+    style: Annotated[str, Choice(STYLES)] = "concise"
     sections: str = "all"
 
     def __post_init__(self) -> None:
-        check_choice("source", self.source, SOURCES)
-        check_int("items", self.items, 8, SPECIES if self.source == "species" else MOST_ITEMS)
-        check_choice("knowledge", self.knowledge, KNOWLEDGE)
-        check_choice("style", self.style, STYLES)
+        super().__post_init__()
+        if self.source == "species":
+            check_int("items", self.items, FEWEST_ITEMS, SPECIES)
         for name in self._sections():
             check_choice("sections", name, ("all", *SECTIONS))
 

@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from agentgym.arguments import check_int
 from agentgym.envs.agentlongbench.belief import Belief
 from agentgym.envs.agentlongbench.config import FULL, ItemsConfig
 from agentgym.envs.agentlongbench.engine import TOOL, Condition, explain_game, read_feedback, search, write_feedback
@@ -21,7 +23,7 @@ from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import tool
 from agentgym.turn_budget import TurnBudget
-from agentgym.world import CallSet, World, check_int
+from agentgym.world import CallSet, World
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _TASK = re.compile(r"Puzzle 1 of ([0-9]+)\.")
@@ -42,18 +44,12 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
     """Options of PuzzleWorld.
 
     Attributes:
-        rounds: How many guesses a puzzle allows, the first, drawn one included, in [2, 100000].
-        puzzles: How many puzzles there are, one after the other, each with a table of its own, in [1, 10000].
+        rounds: The guesses that a puzzle allows, including the first, which is drawn.
+        puzzles: The number of puzzles, one after the other, each with a table of its own.
     """
 
-    rounds: int = 50
-    puzzles: int = 1
-
-    def __post_init__(self) -> None:
-        ItemsConfig.__post_init__(self)
-        TurnBudget.__post_init__(self)
-        check_int("rounds", self.rounds, 2, 100_000)
-        check_int("puzzles", self.puzzles, 1, 10_000)
+    rounds: Annotated[int, Field(ge=2, le=100_000)] = 50
+    puzzles: Annotated[int, Field(ge=1, le=10_000)] = 1
 
 
 class PuzzleWorld(World[PuzzleConfig]):

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from agentgym.envs.agentlongbench.config import FULL, SETTINGS, ItemsConfig
+from agentgym.arguments import check_int
+from agentgym.config import Choice
+from agentgym.envs.agentlongbench.config import FULL, SETTINGS, ItemCount, ItemsConfig
 from agentgym.envs.agentlongbench.engine import explain_game
 from agentgym.envs.agentlongbench.evidence import Evidence
 from agentgym.envs.agentlongbench.questions import Asked
-from agentgym.envs.agentlongbench.rollout import SHORTEST, Habits, Log, play
+from agentgym.envs.agentlongbench.rollout import FEWEST_ROUNDS, LONGEST, LONGEST_ROUNDS, SHORTEST, Habits, ListLength, Log, play
 from agentgym.envs.agentlongbench.scoring import TASKS, as_list, form, last_tag, metric, read, score, told_form
 from agentgym.envs.agentlongbench.tasks import Question, as_json, ask, context_length
 from agentgym.messages import Chat, ToolCall
@@ -22,7 +25,7 @@ from agentgym.registry import register
 from agentgym.tokens import TokenCounter, counter
 from agentgym.tools import ToolError, Toolset, echo, tool
 from agentgym.turn_budget import TurnBudget
-from agentgym.world import CallSet, World, check_choice, check_int
+from agentgym.world import CallSet, World
 
 _PAGES = re.compile(r"The log has ([0-9]+) rounds on ([0-9]+) pages of ([0-9]+)\b")
 _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
@@ -40,33 +43,23 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
     """Options of LongContextQA.
 
     Attributes:
-        task: Which of the eight tasks is asked.
-        rounds: How many rounds the log has, in [3, 100000].
-        length: How many tokens the log takes with its question, in place of `rounds`; 0 for `rounds`.
-        counter: What counts them: `cl100k_base`, `heuristic` or `package.module:factory`.
+        task: The task of the benchmark that is asked.
+        rounds: The rounds of the log.
+        length: The tokens of the log with its question, in place of `rounds`; 0 for `rounds`.
+        counter: The counter of these tokens: `cl100k_base`, `heuristic` or
+            `package.module:factory`.
         delivery: Whether the log stands in the task (`task`) or is read page by page with a tool (`pages`).
-        page: How many rounds a page has, in [1, 1000].
+        page: The rounds on a page.
     """
 
-    task: str = "find_target_offsets_tool"
-    rounds: int = 12
-    length: int = 0
+    task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"
+    rounds: Annotated[int, Field(ge=FEWEST_ROUNDS, le=LONGEST_ROUNDS)] = 12
+    length: Annotated[int, Choice((0,))] | Annotated[int, Field(ge=SHORTEST, le=LONGEST)] = 0
     counter: str = "cl100k_base"
-    delivery: str = "pages"
-    page: int = 3
-    items: int = 40
-    min_list: int = 5
-
-    def __post_init__(self) -> None:
-        ItemsConfig.__post_init__(self)
-        Habits.__post_init__(self)
-        TurnBudget.__post_init__(self)
-        check_choice("task", self.task, list(TASKS))
-        check_int("rounds", self.rounds, 3, 100_000)
-        if self.length:
-            check_int("length", self.length, SHORTEST, 10**9)
-        check_choice("delivery", self.delivery, ("task", "pages"))
-        check_int("page", self.page, 1, 1_000)
+    delivery: Literal["task", "pages"] = "pages"
+    page: Annotated[int, Field(ge=1, le=1_000)] = 3
+    items: ItemCount = 40
+    min_list: ListLength = 5
 
     @property
     def setting(self) -> str:

@@ -6,16 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from agentgym.arguments import check_int
+from agentgym.config import Config, Share
 from agentgym.envs.agentlongbench.belief import Constraints
 from agentgym.envs.agentlongbench.engine import TOOL, explain_game, search, to_atoms, to_conditions, write_feedback
 from agentgym.envs.agentlongbench.items import Atom, Mask, Table
 from agentgym.messages import Message, ToolCall
 from agentgym.tokens import TokenCounter
-from agentgym.world import check_float, check_int
 
 FILLED = 0.9
 """A log takes at least this share of the tokens that it may take."""
@@ -33,36 +36,37 @@ _ATTEMPTS = 12
 _CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
 """The cap of rounds in the paper's figures, and the tokens that a round takes at least, about: longer logs get a higher cap."""
 
+ListLength = Annotated[int, Field(ge=2, le=10_000)]
+"""The fewest items of a list; a list of one would give the hidden item away."""
+FEWEST_ROUNDS, LONGEST_ROUNDS = 3, 100_000
+"""The rounds of a log: a shorter one has no history to ask about."""
+LONGEST = 10**9
+"""The tokens of the longest log; far beyond the benchmark's 4M."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Habits:
+class Habits(Config):
     """How the simulated agent plays (section C.3; the values are ours, the paper gives none).
 
     Attributes:
-        history_window: Conditions from the feedback of so many newest rounds are always remembered, in [1, 100].
-        forget_history_prob: The probability that an older condition is forgotten, drawn anew for each in each round.
+        history_window: The number of newest rounds whose conditions are always remembered.
+        forget_history_prob: The probability that an older condition is forgotten, drawn again for
+            each in each round.
         mask_prob: The probability that a section is left out of a query.
-        max_mask_sections: At most so many sections are left out, and never all, in [0, 6].
+        max_mask_sections: The most sections that are left out of a query; all are never left out.
         epsilon: The probability that a random part of the remaining conditions is left out besides.
-        min_list: No list has fewer items; conditions that would make one shorter are left out. In [2, 10000].
-        late: In which last share of a log its lists together leave the hidden item alone, where they shall; up to six times that
-            where it does not do.
+        min_list: The fewest items of a list; conditions that would make one shorter are left out.
+        late: The share of a log, counted from its end, in which its lists together leave the hidden
+            item alone, if they are to do so; up to six times that where no such log is found.
     """
 
-    history_window: int = 1
-    forget_history_prob: float = 0.98
-    mask_prob: float = 0.35
-    max_mask_sections: int = 3
-    epsilon: float = 0.3
-    min_list: int = 50
-    late: float = 0.15
-
-    def __post_init__(self) -> None:
-        check_int("history_window", self.history_window, 1, 100)
-        check_int("max_mask_sections", self.max_mask_sections, 0, 6)
-        check_int("min_list", self.min_list, 2, 10_000)
-        for name in ("forget_history_prob", "mask_prob", "epsilon", "late"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    history_window: Annotated[int, Field(ge=1, le=100)] = 1
+    forget_history_prob: Share = 0.98
+    mask_prob: Share = 0.35
+    max_mask_sections: Annotated[int, Field(ge=0, le=6)] = 3  # six is all sections
+    epsilon: Share = 0.3
+    min_list: ListLength = 50
+    late: Share = 0.15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,9 +197,9 @@ def play(
 def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, int]:
     """The rounds or tokens that are to be filled, and the cap of rounds."""
     if rounds is None:
-        check_int("length", length, SHORTEST, 10**9)
+        check_int("length", length, SHORTEST, LONGEST)
     else:
-        check_int("rounds", rounds, 3, 100_000)
+        check_int("rounds", rounds, FEWEST_ROUNDS, LONGEST_ROUNDS)
     limit = rounds if rounds is not None else (length or 0) - RESERVE
     cap, each = _CAPS[style]
     return limit, max(cap, rounds or ceil(limit / each)) + 1

@@ -14,18 +14,22 @@ from functools import cached_property, lru_cache
 from math import ceil
 from pathlib import Path
 from random import Random
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
+from agentgym.config import Choice, Share
 from agentgym.envs.gsm_agent.documents import Document, Shelf, Task, month_name, write_document
 from agentgym.envs.gsm_agent.loaders import load_folder
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem, write_question
 from agentgym.envs.gsm_agent.search import Dense, Index, Lexical, load_embed
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
-from agentgym.world import check_choice, check_float, check_int
 
 SIZES = {"full": 1, "medium": 4, "small": 16}
 """Which part of the tasks of Full a database holds."""
+MAX_TASKS = 1_000_000
+"""A database of more would not fit into memory."""
 FIRST_YEAR, YEARS = 1960, 60
 
 _TASKS_PER_PERSON = 6
@@ -37,30 +41,28 @@ class DatabaseOptions(ProblemOptions):
     """What the database holds.
 
     Attributes:
-        tasks: How many tasks Full has, in [1, 1000000]; a task has 4.4 documents in the mean.
-        size: Which part of them is in the database: `full`, `medium` (a quarter) or `small` (a sixteenth).
-        distractors: Tasks that are never asked, whose documents are in the database too, for each one that is; in [0, 100].
+        tasks: The number of tasks in Full; a task has 4.4 documents on average.
+        size: The part of them in the database: `full`, `medium` (a quarter) or `small` (a
+            sixteenth).
+        distractors: The number of tasks that are never asked, for each one that is; their documents
+            are in the database too.
         anonymised: The share of the documents about one person in which a role stands for the name.
-        search_by: `words` (BM25), or what turns texts into vectors: `wordllama` or `package.module:function`.
-        database_seed: The database is a function of the options and this.
+        search_by: How documents are found: `words` (BM25), or by vectors from `wordllama` or
+            `package.module:function`.
+        database_seed: The seed of the database, which depends on nothing but the options.
         data: A folder to use in place of drawn tasks: a saved database, or one as `loaders.load_folder` reads it.
     """
 
-    tasks: int = 1_000
-    size: str = "full"
-    distractors: float = 0.0
-    anonymised: float = 0.3
+    tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1_000
+    size: Annotated[str, Choice(SIZES)] = "full"
+    distractors: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
+    anonymised: Share = 0.3
     search_by: str = "words"
-    database_seed: int = 0
+    database_seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     data: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_int("tasks", self.tasks, 1, 1_000_000)
-        check_choice("size", self.size, tuple(SIZES))
-        check_float("distractors", self.distractors, 0.0, 100.0)
-        check_float("anonymised", self.anonymised, 0.0, 1.0)
-        check_int("database_seed", self.database_seed, 0, 2**31 - 1)
         if self.search_by not in ("words", "wordllama") and ":" not in self.search_by:
             raise ValueError(f"search_by must be words, wordllama or package.module:function, got {self.search_by!r}")
 

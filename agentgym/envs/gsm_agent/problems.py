@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
+from typing import Annotated
 
+from pydantic import Field
+
+from agentgym.config import Choice, Config
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, solve
 from agentgym.envs.gsm_agent.vocabulary import CONTAINERS, EVENTS, MODIFIERS, NOUNS, PARTINGS, PLACES
-from agentgym.world import check_choice, check_int
 
 OPERATORS = ("more", "fewer", "times", "part", "sum", "minus", "product", "gap", "share")
 MOST_PREMISES = 128
@@ -260,29 +263,27 @@ class _DeadEndError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProblemOptions:
+class ProblemOptions(Config):
     """What problems are like.
 
     Attributes:
-        premises: How many premises each has, in [1, 128]; None for the distribution of the paper (1 to 14, 4.4 in the mean).
-        operators: What they may use, of `more`, `fewer`, `times`, `part`, `sum`, `minus`, `product`, `gap`, `share`.
-        max_answer: No quantity is larger, in [100, 1000000].
+        premises: The premises of each problem; None for the distribution of the paper (1 to 14, 4.4
+            on average).
+        operators: The relations that premises may use; `more`, which is always possible, must be
+            among them.
+        max_answer: The largest number of a quantity.
     """
 
-    premises: int | None = None
-    operators: tuple[str, ...] = OPERATORS
-    max_answer: int = 2_000
+    premises: Annotated[int, Field(ge=1, le=MOST_PREMISES)] | None = None
+    operators: tuple[Annotated[str, Choice(OPERATORS)], ...] = OPERATORS
+    max_answer: Annotated[int, Field(ge=100, le=1_000_000)] = 2_000
 
     def __post_init__(self) -> None:
-        if self.premises is not None:
-            check_int("premises", self.premises, 1, MOST_PREMISES)
         # Specs are kept as JSON, which has lists only.
         object.__setattr__(self, "operators", tuple(self.operators))
-        for name in self.operators:
-            check_choice("operators", name, OPERATORS)
+        super().__post_init__()
         if "more" not in self.operators:
             raise ValueError(f"operators must hold 'more', which is always possible, got {list(self.operators)}")
-        check_int("max_answer", self.max_answer, 100, 1_000_000)
 
 
 def draw_problem(rng: Random, people: Sequence[str], options: ProblemOptions) -> Problem:

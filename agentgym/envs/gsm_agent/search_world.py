@@ -7,23 +7,26 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
+from pydantic import Field
+
+from agentgym.arguments import check_int
+from agentgym.config import CallsPerTurn, Choice
+from agentgym.envs.gsm_agent.database import MAX_TASKS, Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.knowledge import PAGES, Knowledge
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.envs.gsm_agent.prompts import EXAMPLE, STEP_BY_STEP, TOOL_NOTES, TOOL_SETS, Explore, Revisit, Think, rules
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
-from agentgym.turn_budget import TurnBudget
-from agentgym.world import World, check_choice, check_int
+from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
+from agentgym.world import World
 
 PAGE = 5
 """Documents on a page of results."""
 _PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
 """Turns of the scripted searcher for each premise, and besides, as measured; and the most premises that a horizon asks for."""
-_PROMPTS = ("zero_shot", "few_shot", "cot")
 _TASK = re.compile(r"Question: (?P<question>.*?)\n(?P<documents>.*)\n?Turn budget: (?P<turns>[0-9]+)", re.DOTALL)
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
 _HEAD = re.compile(r'Page ([0-9]+) of [0-9]+ for (".*")$', re.MULTILINE)
@@ -39,36 +42,30 @@ class SearchConfig(DatabaseOptions, TurnBudget):
     """Options of SearchWorld.
 
     Attributes:
-        setting: `agentic`, or `static`: all documents of the task stand in its text, and there is nothing to search for.
-        tools: What there is beside `search` and `next_page`: `base` (nothing), `think`, `explore`, `revisit`, `explore_revisit`.
-        prompt: How the agent is instructed: `zero_shot`, `few_shot`, `cot`.
-        min_rounds: An answer before this many turns with a search is answered with a request to search on, in [0, 10000].
-        max_rounds: The turns of an episode, in [1, 100000]; `budget_factor` and `budget_slack` are applied to it.
-        max_calls_per_turn: How many calls one reply may hold, in [1, 128].
+        setting: `agentic`, or `static`: all documents of the task stand in its text, and there is
+            nothing to search for.
+        tools: The tools beside `search` and `next_page`: `base` for none, or those that the name
+            lists.
+        prompt: The style of the instructions.
+        min_rounds: The turns with a search before which an answer is met with a request to search
+            on.
+        max_rounds: The turns of an episode; `budget_factor` and `budget_slack` are applied to it.
+        max_calls_per_turn: The most calls in one reply.
         task: The number of the task to play; None for one that the seed draws.
     """
 
-    setting: str = "agentic"
-    tools: str = "base"
-    prompt: str = "zero_shot"
-    min_rounds: int = 0
-    max_rounds: int = 50
-    max_calls_per_turn: int = 16
-    task: int | None = None
-    budget_factor: float = 1.0
-    budget_slack: int = 0
+    setting: Literal["agentic", "static"] = "agentic"
+    tools: Annotated[str, Choice(TOOL_SETS)] = "base"
+    prompt: Literal["zero_shot", "few_shot", "cot"] = "zero_shot"
+    min_rounds: Annotated[int, Field(ge=0, le=10_000)] = 0
+    max_rounds: Annotated[int, Field(ge=1, le=100_000)] = 50
+    max_calls_per_turn: CallsPerTurn = 16
+    task: Annotated[int, Field(ge=0, le=MAX_TASKS - 1)] | None = None
+    budget_factor: BudgetFactor = 1.0
+    budget_slack: BudgetSlack = 0
 
     def __post_init__(self) -> None:
-        DatabaseOptions.__post_init__(self)
-        TurnBudget.__post_init__(self)
-        check_choice("setting", self.setting, ("agentic", "static"))
-        check_choice("tools", self.tools, tuple(TOOL_SETS))
-        check_choice("prompt", self.prompt, _PROMPTS)
-        check_int("min_rounds", self.min_rounds, 0, 10_000)
-        check_int("max_rounds", self.max_rounds, 1, 100_000)
-        check_int("max_calls_per_turn", self.max_calls_per_turn, 1, 128)
-        if self.task is not None:
-            check_int("task", self.task, 0, 999_999)
+        super().__post_init__()
         if self.setting == "static" and (self.min_rounds or self.tools != "base"):
             raise ValueError(
                 f"the static setting has no searches, got min_rounds={self.min_rounds}, tools={self.tools!r}; leave them out"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from agentgym.turn_budget import TurnBudget
-from agentgym.world import check_int
+from pydantic import Field
+
+from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 
 LENGTHS = {"8k": 8_000, "16k": 16_000, "32k": 32_000, "64k": 64_000, "96k": 96_000, "128k": 128_000, "256k": 256_000}
 """The environment description lengths of the paper (section 2.3), in tokens."""
@@ -19,19 +21,12 @@ class OfficeConfig(TurnBudget):
     """A task at an environment description length; each task adds its own knobs.
 
     Attributes:
-        length: The description length to draw the state for, in tokens of cl100k.
-        size: How many of what the task is about (courses, students, …), in place of a length; None to solve for the length.
-        budget_factor: See `TurnBudget`.
-        budget_slack: See `TurnBudget`.
+        length: The environment description length of the state to draw, in tokens of cl100k.
+        size: The number of what the task is about (courses, students, …), in place of a length;
+            None to solve for the length.
     """
 
-    length: int = LENGTHS["8k"]
-    size: int | None = None
-    budget_factor: float = 2.0
-    budget_slack: int = 30
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_int("length", self.length, MIN_LENGTH, MAX_LENGTH)
-        if self.size is not None:
-            check_int("size", self.size, 1, MAX_SIZE)
+    length: Annotated[int, Field(ge=MIN_LENGTH, le=MAX_LENGTH)] = LENGTHS["8k"]
+    size: Annotated[int, Field(ge=1, le=MAX_SIZE)] | None = None
+    budget_factor: BudgetFactor = 2.0
+    budget_slack: BudgetSlack = 30

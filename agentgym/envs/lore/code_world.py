@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from agentgym.arguments import check_int
+from agentgym.config import Choice
 from agentgym.envs.lore.bottom_up import letters
 from agentgym.envs.lore.codebase import Codebase
 from agentgym.envs.lore.config import MAX_OPERATIONS, PRESETS, LoreConfig
@@ -22,7 +24,6 @@ from agentgym.envs.lore.world import LoreWorld
 from agentgym.messages import Content
 from agentgym.registry import register
 from agentgym.tools import tool
-from agentgym.world import check_choice, check_int
 
 _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' returns\.")
 _MOST_PLAIN = 1_000
@@ -44,13 +45,11 @@ class CodeConfig(LoreConfig):
             answer is 0 are drawn again, up to 100 times; and they grow long, so there are at most 1,000 operations.
     """
 
-    names: str = "opaque"
-    consolidation: str = "wrap"
+    names: Literal["opaque", "sequential"] = "opaque"
+    consolidation: Annotated[str, Choice(REDIRECTS)] = "wrap"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("names", self.names, ("opaque", "sequential"))
-        check_choice("consolidation", self.consolidation, tuple(REDIRECTS))
         self.check_weights([operator.name for operator in self.operators])
         if self.consolidation == "plain":
             check_int("operations with consolidation='plain'", self.operations, 0, _MOST_PLAIN)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
+from agentgym.arguments import check_choice, check_int
+from agentgym.config import CallsPerTurn, Choice, Share
 from agentgym.envs.lore.graph import Shape
-from agentgym.turn_budget import TurnBudget
-from agentgym.world import check_bool, check_choice, check_float, check_int
+from agentgym.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 
 DIFFICULTIES = ("standard", "hard")
-MAX_OPERATIONS = 100_000
+MAX_OPERATIONS = 100_000  # thousands of times the paper's tasks are beyond any context
+_MAX_ARITY = 10  # longer expressions are hard to read before they are hard to solve
 GRID = (1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 250, 350)
 """Operation counts over the range of the paper (1 to 350, section 4.1), which does not list its own."""
 
@@ -31,53 +35,45 @@ class LoreConfig(TurnBudget):
     """Options of all worlds of LORE.
 
     Attributes:
-        operations: How many operations the task has (N of the paper), in [0, 100000].
+        operations: The number of operations in the task (N of the paper).
         difficulty: `standard` or `hard`, which adds operators.
-        theta: Leaves are gathered behind one document only where there are more than this many; with `p` it sets the depth.
-        p: The probability of it then, after each operation.
-        min_arity: The fewest operands of a rule, in [2, 10].
-        max_arity: The most operands of a rule, in [min_arity, 10]; an operator may take fewer.
-        weights: How often each operator is used, by name, as shares of any sum; all alike if None.
-        max_calls_per_turn: How many calls one reply may hold, in [1, 128].
-        strict_ids: Whether an id that nothing has told yet is answered like one that does not exist.
+        theta: The number of leaves above which they are gathered behind one document; with `p` it
+            sets the depth.
+        p: The probability that they then are, after each operation.
+        min_arity: The fewest operands of a rule.
+        max_arity: The most operands of a rule, at least `min_arity`; an operator may take fewer.
+        weights: The relative frequencies of the operators, by name; all alike if None.
+        max_calls_per_turn: The most calls in one reply.
+        strict_ids: Whether an id that no result has shown yet is answered like one that does not
+            exist.
         budget_by: Whether an optimal policy, for the turn budget, makes one call in a turn (`reads`) or all at once (`rounds`).
         hints: Whether plan and state leave computing to the agent (`plain`) or spell it out (`full`).
     """
 
-    operations: int = 3
-    difficulty: str = "standard"
-    theta: int = 10
-    p: float = 0.5
-    min_arity: int = 2
-    max_arity: int = 4
-    weights: Mapping[str, float] | None = None
-    max_calls_per_turn: int = 16
+    operations: Annotated[int, Field(ge=0, le=MAX_OPERATIONS)] = 3
+    difficulty: Annotated[str, Choice(DIFFICULTIES)] = "standard"
+    theta: Annotated[int, Field(ge=1, le=1_000_000)] = 10
+    p: Share = 0.5
+    min_arity: Annotated[int, Field(ge=2, le=_MAX_ARITY)] = 2
+    max_arity: Annotated[int, Field(ge=2, le=_MAX_ARITY)] = 4
+    weights: Mapping[str, Annotated[float, Field(ge=0.0, le=1e9)]] | None = None
+    max_calls_per_turn: CallsPerTurn = 16
     strict_ids: bool = False
-    budget_by: str = "reads"
-    hints: str = "plain"
-    budget_factor: float = 2.0
-    budget_slack: int = 10
+    budget_by: Literal["reads", "rounds"] = "reads"
+    hints: Literal["plain", "full"] = "plain"
+    budget_factor: BudgetFactor = 2.0
+    budget_slack: BudgetSlack = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_int("operations", self.operations, 0, MAX_OPERATIONS)
-        check_choice("difficulty", self.difficulty, DIFFICULTIES)
-        check_int("theta", self.theta, 1, 1_000_000)
-        check_float("p", self.p, 0.0, 1.0)
-        check_int("min_arity", self.min_arity, 2, 10)
-        check_int("max_arity", self.max_arity, self.min_arity, 10)
-        check_int("max_calls_per_turn", self.max_calls_per_turn, 1, 128)
-        check_bool("strict_ids", self.strict_ids)
-        check_choice("budget_by", self.budget_by, ("reads", "rounds"))
-        check_choice("hints", self.hints, ("plain", "full"))
+        check_int("max_arity", self.max_arity, self.min_arity, _MAX_ARITY)
 
     def check_weights(self, names: Sequence[str]) -> None:
         """Raise `ValueError` unless the weights are of these operators, and not all zero."""
         if self.weights is None:
             return
-        for name, weight in self.weights.items():
+        for name in self.weights:
             check_choice("weights", name, names)
-            check_float(f"weights[{name!r}]", weight, 0.0, 1e9)
         if not sum(self.weights.values()):
             raise ValueError(f"weights must not all be 0, got {dict(self.weights)!r}; operators: {', '.join(names)}")
 

@@ -6,6 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Annotated
+
+from pydantic import Field
 
 from agentgym.envs.lore.bottom_up import MOST_IRRELEVANT, Births, grow_bottom_up
 from agentgym.envs.lore.config import PRESETS, LoreConfig
@@ -16,7 +19,6 @@ from agentgym.envs.lore.records import Records, write_index, write_rule, write_v
 from agentgym.envs.lore.world import LoreWorld
 from agentgym.messages import Content
 from agentgym.registry import register
-from agentgym.world import check_float
 
 _TASK = re.compile(r"Find the value of (v[0-9]+)\. Start with these documents: (.+)\.")
 _DOUBTING = "Some of the documents that a record lists may be irrelevant."
@@ -27,18 +29,16 @@ class DocumentConfig(LoreConfig):
     """Options of DocumentWorld.
 
     Attributes:
-        distractor_fields: How many irrelevant variables a document of values tells in the mean, in [0, 4].
-        distractor_documents: How many irrelevant documents a list of documents names in the mean, in [0, 4].
+        distractor_fields: The number of irrelevant variables in a document of values, on average.
+        distractor_documents: The number of irrelevant documents in a list of documents, on average.
     """
 
-    distractor_fields: float = 0.25
-    distractor_documents: float = 0.0
+    distractor_fields: Annotated[float, Field(ge=0.0, le=4.0)] = 0.25
+    distractor_documents: Annotated[float, Field(ge=0.0, le=4.0)] = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_weights([operator.name for operator in self.operators])
-        check_float("distractor_fields", self.distractor_fields, 0.0, 4.0)
-        check_float("distractor_documents", self.distractor_documents, 0.0, 4.0)
 
     @property
     def operators(self) -> Sequence[Operator]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, cast
 
+from agentgym.config import Share
 from agentgym.envs.lore.bottom_up import Births, grow_bottom_up
 from agentgym.envs.lore.config import PRESETS
 from agentgym.envs.lore.document_world import DocumentConfig, DocumentWorld
@@ -32,7 +33,6 @@ from agentgym.envs.lore.records import Facts, Records, read_document, write_valu
 from agentgym.messages import Content, Image, ToolCall, pillow
 from agentgym.registry import register
 from agentgym.tools import ToolError, echo, tool
-from agentgym.world import check_choice, check_float
 
 MOST_COUNTED = 12
 """A picture shows so many of what is to be counted at most; and up to 18 other things, in hard tasks."""
@@ -89,15 +89,9 @@ class MultimodalConfig(DocumentConfig):
         pictured: The share of the rules over numbers whose expression is a picture.
     """
 
-    render: str = "image"
-    counted: float = 0.5
-    pictured: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("render", self.render, ("image", "scene"))
-        check_float("counted", self.counted, 0.0, 1.0)
-        check_float("pictured", self.pictured, 0.0, 1.0)
+    render: Literal["image", "scene"] = "image"
+    counted: Share = 0.5
+    pictured: Share = 0.5
 
     @property
     def operators(self) -> Sequence[Operator]:

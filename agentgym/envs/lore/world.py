@@ -14,12 +14,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.arguments import check_int
 from agentgym.envs.lore.config import MAX_OPERATIONS, LoreConfig
 from agentgym.envs.lore.graph import Graph, Node
 from agentgym.envs.lore.knowledge import Knowledge
 from agentgym.messages import Content, ToolCall
 from agentgym.tools import ToolError, echo, tool
-from agentgym.world import CallSet, World, check_int
+from agentgym.world import CallSet, World
 
 LOST_AFTER = 20
 """A lead that was open for more turns than this, and was never followed, counts as lost."""

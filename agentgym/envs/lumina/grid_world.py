@@ -6,20 +6,24 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from agentgym.arguments import check_int
+from agentgym.config import Share
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
 from agentgym.turn_budget import TurnBudget
-from agentgym.world import World, check_float, check_int
+from agentgym.world import World
 
 Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
+_MAX_SIZE = 2_000  # four million cells, through which a cheapest path is still found in seconds
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _MENU = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
 _CELL = re.compile(r"\(([0-9]+), ([0-9]+)\)")
@@ -31,22 +35,20 @@ class GridConfig(TurnBudget):
     """Options of GridWorld. Its budget counts moves, and T* is the cost of a cheapest path.
 
     Attributes:
-        size: Rows and columns of the board, in [1, 2000].
-        hole_density: The share of cells that are holes, in [0, 1]; the start is never one.
-        hole_penalty: Moves that entering a hole costs on top of the step, in [0, 1000].
-        distance: Steps between start and goal if there were no holes, in [0, 2 * (size - 1)]; None draws two cells freely.
+        size: Rows and columns of the board.
+        hole_density: The share of cells that are holes; the start is never one.
+        hole_penalty: Moves that entering a hole costs on top of the step.
+        distance: Steps between start and goal if there were no holes, at most `2 * (size - 1)`; None
+            draws two cells freely.
     """
 
-    size: int = 6
-    hole_density: float = 0.2
-    hole_penalty: int = 3
-    distance: int | None = None
+    size: Annotated[int, Field(ge=1, le=_MAX_SIZE)] = 6
+    hole_density: Share = 0.2
+    hole_penalty: Annotated[int, Field(ge=0, le=1_000)] = 3
+    distance: Annotated[int, Field(ge=0, le=2 * (_MAX_SIZE - 1))] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_int("size", self.size, 1, 2_000)
-        check_float("hole_density", self.hole_density, 0.0, 1.0)
-        check_int("hole_penalty", self.hole_penalty, 0, 1_000)
         if self.distance is not None:
             check_int("distance", self.distance, 0, 2 * (self.size - 1))
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from agentgym.arguments import check_int
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, echo, tool
 from agentgym.turn_budget import TurnBudget
-from agentgym.world import CallSet, World, check_bool, check_int
+from agentgym.world import CallSet, World
 
 _DONE = ToolCall("done", {})
+_MAX_ITEMS = 10_000  # a task of this length is a message of 50,000 characters
 _NUMBERS = re.compile(r"-?[0-9]+")
 _STATE = re.compile(
     r"Current list \(index: value\): (?P<items>.*)\nTarget list: (?P<target>.*)\n"
@@ -29,20 +32,19 @@ class ListConfig(TurnBudget):
     """Options of ListWorld.
 
     Attributes:
-        items: Length of the initial list, in [1, 10000].
-        removals: How many elements must go, in [0, items]; an optimal policy takes `removals + 1` turns.
+        items: The length of the initial list.
+        removals: The number of elements to remove, at most `items`; an optimal policy takes
+            `removals + 1` turns.
         duplicates: Whether values may occur more than once; then several removals can be equally good, and one can be fatal.
     """
 
-    items: int = 10
-    removals: int = 4
+    items: Annotated[int, Field(ge=1, le=_MAX_ITEMS)] = 10
+    removals: Annotated[int, Field(ge=0, le=_MAX_ITEMS)] = 4
     duplicates: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_int("items", self.items, 1, 10_000)
         check_int("removals", self.removals, 0, self.items)
-        check_bool("duplicates", self.duplicates)
 
 
 class ListWorld(World[ListConfig]):

@@ -6,19 +6,22 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from agentgym.arguments import check_int
+from agentgym.config import Share
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
 from agentgym.turn_budget import TurnBudget
-from agentgym.world import CallSet, World, check_choice, check_float, check_int
+from agentgym.world import CallSet, World
 
 _UNREACHABLE = ToolCall("unreachable", {})
-_MAX_NODES = 100_000
+_MAX_NODES = 100_000  # far below the million values, which are all different
 _VALUES = 1_000_000
 _ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
 _ID_LENGTH = 7
@@ -34,26 +37,22 @@ class TreeConfig(TurnBudget):
     """Options of TreeWorld.
 
     Attributes:
-        nodes: Number of nodes, in [1, 100000]; the agent is not told.
-        arity: The most children a node can have, in [1, 100].
-        revealed: How many nodes the task shows with their children, in [0, nodes].
-        absent_probability: The probability that no node has the target value, in [0, 1].
+        nodes: The number of nodes, which the agent is not told.
+        arity: The most children a node can have.
+        revealed: The number of nodes that the task shows with their children, at most `nodes`.
+        absent_probability: The probability that no node has the target value.
         target: Whether the target is a `leaf` or `any` node.
     """
 
-    nodes: int = 12
-    arity: int = 3
-    revealed: int = 1
-    absent_probability: float = 0.1
-    target: str = "leaf"
+    nodes: Annotated[int, Field(ge=1, le=_MAX_NODES)] = 12
+    arity: Annotated[int, Field(ge=1, le=100)] = 3
+    revealed: Annotated[int, Field(ge=0, le=_MAX_NODES)] = 1
+    absent_probability: Share = 0.1
+    target: Literal["leaf", "any"] = "leaf"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_int("nodes", self.nodes, 1, _MAX_NODES)
-        check_int("arity", self.arity, 1, 100)
         check_int("revealed", self.revealed, 0, self.nodes)
-        check_float("absent_probability", self.absent_probability, 0.0, 1.0)
-        check_choice("target", self.target, ("leaf", "any"))
 
 
 class TreeWorld(World[TreeConfig]):

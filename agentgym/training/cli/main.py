@@ -20,6 +20,7 @@ except ImportError:
 
 import gymnasium
 
+from agentgym.arguments import check_choice
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.messages import Chat
 from agentgym.oracles import ARMS
@@ -39,7 +40,7 @@ from agentgym.training.evaluation.scoring import Result
 from agentgym.training.rollout.collector import ENGINES, CollectionError, Collector
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
-from agentgym.world import MissingHook, check_choice
+from agentgym.world import MissingHook
 
 app = typer.Typer(
     help="Long-horizon text worlds for training and examining LLM agents.",

@@ -12,11 +12,13 @@ from dataclasses import asdict, dataclass, field
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
+from pydantic import Field
 
+from agentgym.config import Config
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.lore.config import DIFFICULTIES, GRID
@@ -28,7 +30,7 @@ from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import TrajectoryLog
 from agentgym.training.rollout.workers import follow_the_parent
-from agentgym.world import check_int, load_world
+from agentgym.world import load_world
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl"
@@ -61,8 +63,8 @@ Cell = tuple[str, str, str, int, int]
 """World, arm, context strategies, horizon and seed of one episode."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ablation:
+@dataclass(frozen=True)
+class Ablation(Config):
     """What to run. All arms play the same instances, so that their differences are paired.
 
     Attributes:
@@ -86,7 +88,7 @@ class Ablation:
     worlds: Sequence[str] = ("ListWorld", "TreeWorld", "GridWorld")
     arms: Sequence[str] = ARMS
     horizons: Sequence[int] = (4, 8, 16, 32)
-    seeds: int = 20
+    seeds: Annotated[int, Field(ge=1, le=1_000_000)] = 20
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     hint_scope: str = "persistent"
     shots: int = 0
@@ -96,7 +98,7 @@ class Ablation:
     axis: str = HORIZON
 
     def __post_init__(self) -> None:
-        check_int("seeds", self.seeds, 1, 1_000_000)
+        super().__post_init__()
         for name in ("worlds", "arms", "horizons", "contexts"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):

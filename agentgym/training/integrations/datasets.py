@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from agentgym.arguments import check_choice
 from agentgym.messages import Chat, Message
 from agentgym.oracles import OraclePolicy
 from agentgym.parsing import parse
@@ -17,7 +18,6 @@ from agentgym.registry import make
 from agentgym.training.rl.token_rows import Row, join
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import Step, Trajectory
-from agentgym.world import check_choice
 
 Format = Literal["jsonl", "parquet", "datasets"]
 FORMATS = ("jsonl", "parquet", "datasets")

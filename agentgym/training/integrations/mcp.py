@@ -20,12 +20,12 @@ from mcp.server.stdio import stdio_server
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from agentgym.arguments import check_choice
 from agentgym.env import tool_env
 from agentgym.envs.loca.servers.office import SERVERS, Office
 from agentgym.messages import Content
 from agentgym.registry import make
 from agentgym.tools import Tool, ToolError, check_jsonable, echo, tools_of
-from agentgym.world import check_choice
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

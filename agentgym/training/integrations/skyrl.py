@@ -19,11 +19,11 @@ import gymnasium
 import skyrl_gym  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, ConversationType  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
+from agentgym.arguments import check_int
 from agentgym.env import tool_env
 from agentgym.messages import Chat
 from agentgym.registry import make
 from agentgym.training.integrations.common import added, growing_spec, plain_messages, seed_of
-from agentgym.world import check_int
 
 _OTHERWISE = "train on the rows of training.export with a generator of your own"
 

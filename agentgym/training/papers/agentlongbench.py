@@ -6,8 +6,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
 
+from pydantic import Field
+
+from agentgym.config import Choice, Config
 from agentgym.envs.agentlongbench.config import FULL
 from agentgym.envs.agentlongbench.rows import LENGTHS, TARGETS, count, make_rows, prompt
 from agentgym.envs.agentlongbench.scoring import TASKS, form, last_tag, read, score
@@ -17,7 +20,6 @@ from agentgym.tokens import TokenCounter
 from agentgym.training.evaluation.tables import Table, percent, to_markdown
 from agentgym.training.papers.lore import wilson
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_choice, check_int
 
 ANSWERS = "answers.jsonl"
 """The rows without their messages: what scoring reads."""
@@ -53,8 +55,8 @@ class LongBenchResult:
     answered: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+@dataclass(frozen=True)
+class Plan(Config):
     """Which rows are written.
 
     Attributes:
@@ -65,22 +67,17 @@ class Plan:
         seed: Seeds all that is drawn.
     """
 
-    settings: Sequence[str] = tuple(FULL)
+    settings: Sequence[Annotated[str, Choice(FULL)]] = tuple(FULL)
     lengths: Sequence[str] = tuple(LENGTHS)
-    tasks: Sequence[str] = tuple(TASKS)
-    samples: int | None = None
+    tasks: Sequence[Annotated[str, Choice(TASKS)]] = tuple(TASKS)
+    samples: Annotated[int, Field(ge=1, le=100_000)] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for setting in self.settings:
-            check_choice("settings", setting, list(FULL))
-        for task in self.tasks:
-            check_choice("tasks", task, list(TASKS))
+        super().__post_init__()
         for length in self.lengths:
             if length not in LENGTHS and not length.isdigit():
                 raise ValueError(f"lengths must be among {', '.join(LENGTHS)}, or numbers of tokens, got {length!r}")
-        if self.samples is not None:
-            check_int("samples", self.samples, 1, 100_000)
 
     def cells(self) -> list[tuple[str, str]]:
         """Settings and lengths, shortest first."""

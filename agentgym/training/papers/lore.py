@@ -9,11 +9,11 @@ from itertools import pairwise, product
 from math import sqrt
 from typing import Any, Protocol
 
+from agentgym.arguments import check_choice, check_int
 from agentgym.oracles import ARMS
 from agentgym.training.evaluation.bootstrap import Interval
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_choice, check_int
 
 WIDTHS = {"operations": 10, "height": 5}
 """The axes of the paper's curves, with the widths of their bins."""

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.arguments import check_int
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.search import Embed, load_embed, unit
 from agentgym.training.evaluation.tables import Table
 from agentgym.training.papers.gsm_agent import searches
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_int
 
 KINDS = ("exploration", "exploitation", "revisit")
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000

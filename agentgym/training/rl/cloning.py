@@ -12,9 +12,8 @@ from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
 from agentgym.training.rl.batches import Batch, batch, logprobs_of
 from agentgym.training.rl.token_rows import rows
-from agentgym.training.rl.trainer import Trainer, TrainerConfig
+from agentgym.training.rl.trainer import EpisodeCount, Trainer, TrainerConfig
 from agentgym.training.rollout.models import Renderer
-from agentgym.world import check_int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +24,7 @@ class CloningConfig(TrainerConfig):
         episodes: Demonstrations in each step; every one is used once.
     """
 
-    episodes: int = 64
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_int("episodes", self.episodes, 1, 1_000_000)
+    episodes: EpisodeCount = 64
 
 
 class Cloning(Trainer[CloningConfig]):

@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
+from pydantic import Field
 from transformers import PreTrainedTokenizerFast
 
+from agentgym.config import Config, Share
 from agentgym.oracles import NoisyPolicy, RandomPolicy
 from agentgym.oracles.thinking import ThinkingPolicy
 from agentgym.policy import Policy
@@ -22,11 +24,11 @@ from agentgym.stacks import check_arm
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.grpo import GRPO, GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
-from agentgym.training.rl.trainer import TRAIN_SEED, Trainer, evaluate
+from agentgym.training.rl.trainer import MOST, TRAIN_SEED, Trainer, evaluate
 from agentgym.training.rollout.mixture import mixture
 from agentgym.training.rollout.models import LocalPolicy, load_tokenizer, make_model, make_tokenizer, mimic, save_policy
 from agentgym.training.rollout.rollouts import collect
-from agentgym.world import check_float, check_int, load_world
+from agentgym.world import load_world
 
 SETTINGS = "train.json"
 CURVE = "curve.jsonl"
@@ -39,7 +41,7 @@ Advance = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnConfig:
+class LearnConfig(Config):
     """What is learnt, and how. The defaults are the run whose figures the README shows.
 
     Attributes:
@@ -73,25 +75,22 @@ class LearnConfig:
     arms: Sequence[str] = ("",)
     contexts: Sequence[str] = ("none",)
     window: int | None = None
-    noise: float = 0.2
-    cloning_steps: int = 600
-    hint_steps: int = 300
-    rl_steps: int = 120
-    groups: int = 16
-    evaluations: int = 10
-    episodes: int = 100
+    noise: Share = 0.2
+    cloning_steps: Annotated[int, Field(ge=1, le=MOST)] = 600
+    hint_steps: Annotated[int, Field(ge=1, le=MOST)] = 300
+    rl_steps: Annotated[int, Field(ge=1, le=MOST)] = 120
+    groups: Annotated[int, Field(ge=1, le=MOST)] = 16
+    evaluations: Annotated[int, Field(ge=1, le=MOST)] = 10
+    episodes: Annotated[int, Field(ge=1, le=MOST)] = 100
     width: int = 64
     layers: int = 2
     heads: int = 8
     context: int = 4_096
     max_new_tokens: int = 96
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, le=10**6)] = 0
 
     def __post_init__(self) -> None:
-        check_float("noise", self.noise, 0.0, 1.0)
-        for name in ("cloning_steps", "hint_steps", "rl_steps", "groups", "evaluations", "episodes"):
-            check_int(name, getattr(self, name), 1, 10**9)
-        check_int("seed", self.seed, 0, 10**6)
+        super().__post_init__()
         for name in ("horizons", "arms", "contexts"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):

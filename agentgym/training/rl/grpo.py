@@ -6,15 +6,16 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 
+from agentgym.config import Share
 from agentgym.training.rl.policy_gradient import Experience, PolicyGradient, PolicyGradientConfig, experience, reply_lengths, spread
+from agentgym.training.rl.trainer import EpisodeCount
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_choice, check_float, check_int
 
-BASELINES = ("grpo", "rloo", "reinforce")
-LEVELS = ("episode", "turn")
 _TINY = 1e-6
 
 
@@ -31,19 +32,11 @@ class GRPOConfig(PolicyGradientConfig):
         gamma: The discount of rewards, for each turn that they are away; for `turn` only.
     """
 
-    groups: int = 8
-    group_size: int = 8
-    baseline: str = "grpo"
-    level: str = "episode"
-    gamma: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_int("groups", self.groups, 1, 1_000_000)
-        check_int("group_size", self.group_size, 2, 1_000_000)
-        check_choice("baseline", self.baseline, BASELINES)
-        check_choice("level", self.level, LEVELS)
-        check_float("gamma", self.gamma, 0.0, 1.0)
+    groups: EpisodeCount = 8
+    group_size: Annotated[int, Field(ge=2, le=1_000_000)] = 8  # one alone has no baseline
+    baseline: Literal["grpo", "rloo", "reinforce"] = "grpo"
+    level: Literal["episode", "turn"] = "episode"
+    gamma: Share = 1.0
 
 
 class GRPO(PolicyGradient[GRPOConfig, Experience]):

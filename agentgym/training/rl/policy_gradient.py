@@ -5,18 +5,21 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import torch
+from pydantic import Field
 
 from agentgym.training.rl.batches import Batch, Prediction, autocast, batch, logprobs_of, predict
 from agentgym.training.rl.token_rows import rows
-from agentgym.training.rl.trainer import Trainer, TrainerConfig
+from agentgym.training.rl.trainer import LossWeight, Trainer, TrainerConfig
 from agentgym.training.rollout.models import LocalPolicy
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_choice, check_float, check_int
 
-WEIGHTS = ("episode", "token")
+Epochs = Annotated[int, Field(ge=1, le=1_000)]
+"""Passes over the same episodes; after a thousand they say nothing new."""
+Minibatches = Annotated[int, Field(ge=1, le=1_000_000)]
+"""Updates in a pass; there are never more than rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,25 +37,14 @@ class PolicyGradientConfig(TrainerConfig):
         max_new_tokens: The most tokens of a reply.
     """
 
-    clip: float = 0.2
-    epochs: int = 1
-    minibatches: int = 1
-    kl: float = 0.0
-    entropy: float = 0.0
-    weight: str = "episode"
-    temperature: float = 1.0
-    max_new_tokens: int = 32
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_float("clip", self.clip, 0.0, 100.0)
-        check_int("epochs", self.epochs, 1, 1_000)
-        check_int("minibatches", self.minibatches, 1, 1_000_000)
-        check_float("kl", self.kl, 0.0, 1e6)
-        check_float("entropy", self.entropy, 0.0, 1e6)
-        check_choice("weight", self.weight, WEIGHTS)
-        check_float("temperature", self.temperature, 1e-3, 100.0)
-        check_int("max_new_tokens", self.max_new_tokens, 1, 1_000_000)
+    clip: Annotated[float, Field(ge=0.0, le=100.0)] = 0.2
+    epochs: Epochs = 1
+    minibatches: Minibatches = 1
+    kl: LossWeight = 0.0
+    entropy: LossWeight = 0.0
+    weight: Literal["episode", "token"] = "episode"
+    temperature: Annotated[float, Field(ge=1e-3, le=100.0)] = 1.0  # 0 explores nothing
+    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 32
 
 
 @dataclass(frozen=True)

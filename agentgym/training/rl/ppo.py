@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 
+from agentgym.config import Share
 from agentgym.training.rl.batches import Batch, Prediction, batch
 from agentgym.training.rl.policy_gradient import (
+    Epochs,
     Experience,
+    Minibatches,
     PolicyGradient,
     PolicyGradientConfig,
     experience,
@@ -20,11 +24,10 @@ from agentgym.training.rl.policy_gradient import (
     spread,
 )
 from agentgym.training.rl.token_rows import Row, rows
+from agentgym.training.rl.trainer import EpisodeCount, LossWeight
 from agentgym.training.rollout.models import Renderer
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_bool, check_choice, check_float, check_int
 
-LEVELS = ("turn", "token")
 _TINY = 1e-8
 
 
@@ -46,27 +49,16 @@ class PPOConfig(PolicyGradientConfig):
         value_clip: How far a value may move from what it was before its gradient is cut off; 0 for no limit.
     """
 
-    episodes: int = 64
-    level: str = "turn"
-    gamma: float = 1.0
-    gae_lambda: float = 0.95
+    episodes: EpisodeCount = 64
+    level: Literal["turn", "token"] = "turn"
+    gamma: Share = 1.0
+    gae_lambda: Share = 0.95
     bootstrap: bool = True
     normalize: bool = True
-    value_weight: float = 0.1
-    value_clip: float = 0.0
-    epochs: int = 4
-    minibatches: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_int("episodes", self.episodes, 1, 1_000_000)
-        check_choice("level", self.level, LEVELS)
-        check_float("gamma", self.gamma, 0.0, 1.0)
-        check_float("gae_lambda", self.gae_lambda, 0.0, 1.0)
-        check_bool("bootstrap", self.bootstrap)
-        check_bool("normalize", self.normalize)
-        check_float("value_weight", self.value_weight, 0.0, 1e6)
-        check_float("value_clip", self.value_clip, 0.0, 1e6)
+    value_weight: LossWeight = 0.1
+    value_clip: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
+    epochs: Epochs = 4
+    minibatches: Minibatches = 4
 
 
 class ValueHead(torch.nn.Module):

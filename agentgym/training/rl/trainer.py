@@ -8,21 +8,27 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import torch
+from pydantic import Field
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from agentgym.config import Choice, Config, Seed
 from agentgym.policy import Policy
 from agentgym.training.rl.metrics_log import MetricsLog, Recorder
 from agentgym.training.rollout.collector import ENGINES, Collector
 from agentgym.training.rollout.engines import EnvLike
 from agentgym.training.rollout.rollouts import collect
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.world import check_bool, check_choice, check_float, check_int
 
 CHECKPOINT = "checkpoint.pt"
-PRECISIONS = ("fp32", "bf16")
+MOST = 10**9
+"""Steps, rows and the like beyond this are slips of the pen."""
+EpisodeCount = Annotated[int, Field(ge=1, le=1_000_000)]
+"""The episodes, or groups of them, of one step; all are in memory at once."""
+LossWeight = Annotated[float, Field(ge=0.0, le=1e6)]
+"""The weight of a term of the loss."""
 TRAIN_SEED = 10_000_000
 """Training takes seeds from here on; evaluation takes those from 0."""
 
@@ -30,7 +36,7 @@ ConfigT = TypeVar("ConfigT", bound="TrainerConfig")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainerConfig:
+class TrainerConfig(Config):
     """What every trainer can be told.
 
     Attributes:
@@ -51,33 +57,19 @@ class TrainerConfig:
         tensorboard: Whether to log for TensorBoard too, which is the extra `tensorboard`.
     """
 
-    steps: int = 500
-    learning_rate: float = 1e-3
-    warmup: int = 20
-    weight_decay: float = 0.01
-    max_grad_norm: float = 1.0
-    num_envs: int = 64
-    engine: str = "lockstep"
-    timeout: float | None = None
-    micro_batch: int = 0
-    precision: str = "fp32"
-    seed: int = 0
-    save_every: int = 50
+    steps: Annotated[int, Field(ge=1, le=MOST)] = 500
+    learning_rate: Annotated[float, Field(ge=0.0, le=10.0)] = 1e-3
+    warmup: Annotated[int, Field(ge=0, le=MOST)] = 20
+    weight_decay: LossWeight = 0.01
+    max_grad_norm: Annotated[float, Field(ge=0.0, le=1e9)] = 1.0
+    num_envs: Annotated[int, Field(ge=1, le=100_000)] = 64
+    engine: Annotated[str, Choice(ENGINES)] = "lockstep"
+    timeout: Annotated[float, Field(ge=0.001, le=1e9)] | None = None
+    micro_batch: Annotated[int, Field(ge=0, le=MOST)] = 0
+    precision: Literal["fp32", "bf16"] = "fp32"
+    seed: Seed = 0
+    save_every: Annotated[int, Field(ge=1, le=MOST)] = 50
     tensorboard: bool = False
-
-    def __post_init__(self) -> None:
-        check_int("steps", self.steps, 1, 10**9)
-        check_float("learning_rate", self.learning_rate, 0.0, 10.0)
-        check_int("warmup", self.warmup, 0, 10**9)
-        check_float("weight_decay", self.weight_decay, 0.0, 1e6)
-        check_float("max_grad_norm", self.max_grad_norm, 0.0, 1e9)
-        check_int("num_envs", self.num_envs, 1, 100_000)
-        check_choice("engine", self.engine, ENGINES)
-        check_int("micro_batch", self.micro_batch, 0, 10**9)
-        check_choice("precision", self.precision, PRECISIONS)
-        check_int("seed", self.seed, 0, 2**32 - 1)
-        check_int("save_every", self.save_every, 1, 10**9)
-        check_bool("tensorboard", self.tensorboard)
 
 
 class Trainer(Generic[ConfigT]):

@@ -17,6 +17,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 import agentgym.registry as registry
+from agentgym.arguments import check_choice, check_float, check_int
 from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
 from agentgym.training.rollout.engines import (
@@ -34,7 +35,6 @@ from agentgym.training.rollout.engines import (
 )
 from agentgym.training.rollout.episode import Recording, spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
-from agentgym.world import check_choice, check_float, check_int
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 OPENING = 60.0

@@ -27,9 +27,9 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from agentgym.arguments import check_float, check_int
 from agentgym.messages import Chat
 from agentgym.policy import PolicyError, Reply
-from agentgym.world import check_float, check_int
 
 END = "<|end|>"
 PAD = "<|pad|>"

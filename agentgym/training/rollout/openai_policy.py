@@ -17,16 +17,17 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import openai
+from pydantic import Field
 
+from agentgym.config import Config
 from agentgym.messages import Chat
-from agentgym.parsing import DIALECTS, Dialect, parse, render
+from agentgym.parsing import Dialect, parse, render
 from agentgym.policy import PolicyError, Reply
 from agentgym.training.integrations.common import as_text
 from agentgym.training.rollout.token_usage import EndpointUsage
-from agentgym.world import check_choice, check_float, check_int
 
 MAX_WAIT_S = 120.0
 """The longest wait before a request is sent again; a server that asks for a longer one is not asked again."""
@@ -45,8 +46,8 @@ class ContextLengthError(EndpointError):
     """The chat is longer than the model's context."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointConfig:
+@dataclass(frozen=True)
+class EndpointConfig(Config):
     """Which model is asked, and how. An option that is None is left to the server.
 
     Attributes:
@@ -77,24 +78,19 @@ class EndpointConfig:
     top_p: float | None = None
     max_tokens: int | None = None
     seed: int | None = None
-    concurrency: int = 16
-    timeout: float = 600.0
-    retries: int = 5
-    backoff: float = 0.5
+    concurrency: Annotated[int, Field(ge=1, le=1_000)] = 16
+    timeout: Annotated[float, Field(ge=0.001, le=1e6)] = 600.0
+    retries: Annotated[int, Field(ge=0, le=1_000)] = 5
+    backoff: Annotated[float, Field(ge=0.0, le=MAX_WAIT_S)] = 0.5
     tools: Literal["native", "text"] = "native"
     dialect: Dialect = "auto"
     logprobs: bool = False
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not re.match(r"https?://[^/]", self.base_url):
             raise ValueError(f"base_url must begin with http:// or https://, got {self.base_url!r}")
-        check_int("concurrency", self.concurrency, 1, 1_000)
-        check_float("timeout", self.timeout, 0.001, 1e6)
-        check_int("retries", self.retries, 0, 1_000)
-        check_float("backoff", self.backoff, 0.0, MAX_WAIT_S)
-        check_choice("tools", self.tools, ("native", "text"))
-        check_choice("dialect", self.dialect, DIALECTS)
 
 
 class EndpointPolicy:

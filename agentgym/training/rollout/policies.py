@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from agentgym.config import Config, Seed, Share
 from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPolicy, TeamPolicy
 from agentgym.oracles.control import Deficits
 from agentgym.oracles.policies import ScriptedPolicy
 from agentgym.policy import Policy
 from agentgym.registry import is_team
-from agentgym.world import check_float, check_int
 
 NAMES = ("control", "oracle", "noisy", "random")
 _MODEL = "config.json"
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyConfig:
+@dataclass(frozen=True)
+class PolicyConfig(Config):
     """Which policy plays.
 
     Attributes:
@@ -31,13 +31,12 @@ class PolicyConfig:
     """
 
     name: str = "control"
-    seed: int = 0
-    noise: float = 0.1
+    seed: Seed = 0
+    noise: Share = 0.1
     deficits: Deficits = field(default_factory=Deficits)
 
     def __post_init__(self) -> None:
-        check_int("seed", self.seed, 0, 2**32 - 1)
-        check_float("noise", self.noise, 0.0, 1.0)
+        super().__post_init__()
         if self.name in NAMES or ":" in self.name or self._is_model():
             return
         if Path(self.name).is_dir():

@@ -8,10 +8,10 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
+from agentgym.arguments import check_choice
 from agentgym.envs.loca.servers.context import START, OfficeContext
 from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import BoundTool, tools_of
-from agentgym.world import check_choice
 
 ServerT = TypeVar("ServerT", bound=Server)
 

@@ -9,10 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
+from agentgym.arguments import check_int
+from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     bigquery_faults,
     bigquery_state,
@@ -31,7 +34,6 @@ from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo
-from agentgym.world import check_float, check_int
 
 DATASET, RECORD, BUCKET, LOG = "ab_testing", "record.csv", "promo-assets-for-b", "abtesting_logging"
 COLUMNS = ("scenario", "A_conversion %", "B_conversion %")
@@ -60,21 +62,16 @@ class ABTestingConfig(OfficeConfig):
     """The size is the number of hours of all scenarios together.
 
     Attributes:
-        scenarios: Scenarios, no more than the hours; three quarters of the square root of the hours by default.
-        zero_rate: How often nobody came in an hour.
-        idle_rate: How often a scenario, though never the first, has no clicks at all for one version.
+        scenarios: The number of scenarios, at most the hours; by default three quarters of the
+            square root of the hours.
+        zero_rate: The probability that nobody came in an hour.
+        idle_rate: The probability that a scenario, never the first, has no clicks at all for one
+            version.
     """
 
-    scenarios: int | None = None
-    zero_rate: float = 0.05
-    idle_rate: float = 0.03
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.scenarios is not None:
-            check_int("scenarios", self.scenarios, 1, 5_000)
-        for name in ("zero_rate", "idle_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    scenarios: Annotated[int, Field(ge=1, le=5_000)] | None = None
+    zero_rate: Share = 0.05
+    idle_rate: Share = 0.03
 
 
 class ABTesting(OfficeTask[ABTestingConfig]):

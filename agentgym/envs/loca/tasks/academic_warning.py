@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
+from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     bigquery_faults,
     bigquery_state,
@@ -33,7 +35,6 @@ from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
-from agentgym.world import check_float, check_int
 
 DATASET, LATEST, RESULT, LOG = "academic_warning", "latest_quiz_scores.csv", "bad_student.csv", "exam_log"
 COLUMNS = ("student_id", "name", "drop_percent")
@@ -50,25 +51,19 @@ class AcademicWarningConfig(OfficeConfig):
     """The size is the number of students.
 
     Attributes:
-        exams: Earlier exams; one for each 45 students and one more, up to 15, by default.
-        drop_rate: Students who fell by more than 25 %.
-        critical_rate: Those among them who fell by more than 45 %.
-        limit_rate: Students who fell by exactly 25 % or 45 %.
-        absence_rate: How often a student was absent from an exam.
+        exams: The number of earlier exams; by default one for each 45 students and one more, up to
+            15.
+        drop_rate: The share of students who fell by more than 25 %.
+        critical_rate: The share of these who fell by more than 45 %.
+        limit_rate: The share of students who fell by exactly 25 % or 45 %.
+        absence_rate: The probability that a student was absent from an exam.
     """
 
-    exams: int | None = None
-    drop_rate: float = 0.2
-    critical_rate: float = 0.3
-    limit_rate: float = 0.04
-    absence_rate: float = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.exams is not None:
-            check_int("exams", self.exams, 1, 60)
-        for name in ("drop_rate", "critical_rate", "limit_rate", "absence_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    exams: Annotated[int, Field(ge=1, le=60)] | None = None
+    drop_rate: Share = 0.2
+    critical_rate: Share = 0.3
+    limit_rate: Share = 0.04
+    absence_rate: Share = 0.05
 
 
 class AcademicWarning(OfficeTask[AcademicWarningConfig]):

@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from agentgym.config import Share
 from agentgym.envs.loca import applications as papers
 from agentgym.envs.loca.applications import FLAT, LETTERS, NEWEST, OLDEST, ROOT, WHAT, Layout
 from agentgym.envs.loca.archives import read_archive
@@ -23,7 +26,6 @@ from agentgym.envs.loca.servers.files.pdfs import read_pdf
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError, echo
-from agentgym.world import check_float, check_int
 
 ME, SUBJECT = "maryc@mcp.com", "submit_material"
 LIST, OUT = "/workspace/archives.json", "/workspace/outbox"
@@ -78,27 +80,19 @@ class ApplyPhDEmailConfig(OfficeConfig):
     """The size is the number of professors who have replied.
 
     Attributes:
-        positives: Professors who ask for papers; a tenth, from 1 to 32, by default.
-        different_structures: Whether each asks for a structure of its own.
-        repeat_rate: How often a professor has written before, something else.
-        automatic_rate: How often there is an automatic reply, too.
-        other_mails: Mails from nobody that was written to; one for each eight professors by default.
+        positives: The number of professors who ask for papers; by default a tenth, from 1 to 32.
+        different_structures: Whether each of them asks for a structure of its own.
+        repeat_rate: The probability that a professor has written something else before.
+        automatic_rate: The probability that there is an automatic reply, too.
+        other_mails: The number of mails from people who were not written to; by default one for
+            each eight professors.
     """
 
-    positives: int | None = None
+    positives: Annotated[int, Field(ge=1, le=500)] | None = None
     different_structures: bool = True
-    repeat_rate: float = 0.25
-    automatic_rate: float = 0.15
-    other_mails: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.positives is not None:
-            check_int("positives", self.positives, 1, 500)
-        for name in ("repeat_rate", "automatic_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
-        if self.other_mails is not None:
-            check_int("other_mails", self.other_mails, 0, 100_000)
+    repeat_rate: Share = 0.25
+    automatic_rate: Share = 0.15
+    other_mails: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
 
 class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):

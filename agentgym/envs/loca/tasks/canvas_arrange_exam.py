@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
+from agentgym.config import Share
 from agentgym.envs.loca.checks import (
     Same,
     as_text,
@@ -32,7 +33,6 @@ from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError
-from agentgym.world import check_float
 
 ME, LOGIN = "Rose Kelly", "rkelly27@mcp.com"
 FILE, SHEET, TBD = "exam_schedule.xlsx", "Sheet1", "TBD"
@@ -72,27 +72,24 @@ class CanvasArrangeExamConfig(OfficeConfig):
     """The size is the number of courses. Rates are shares of the courses; what they leave has its exam announced in Canvas.
 
     Attributes:
-        email_rate: Exams that are announced by mail.
-        no_exam_rate: Courses without a final exam.
-        exemption_rate: Exams that the student is exempt from.
-        past_rate: Exams, of those that are announced, that are over.
-        tbd_rate: How often something about an exam is not known yet.
-        change_rate: How often an exam is moved by a second notice.
+        email_rate: The share of courses whose exam is announced by mail.
+        no_exam_rate: The share of courses without a final exam.
+        exemption_rate: The share of courses from whose exam the student is exempt.
+        past_rate: The share of the announced exams that are over.
+        tbd_rate: The probability that something about an exam is not known yet.
+        change_rate: The probability that an exam is moved by a second notice.
     """
 
-    email_rate: float = 0.25
-    no_exam_rate: float = 0.1
-    exemption_rate: float = 0.1
-    past_rate: float = 0.15
-    tbd_rate: float = 0.2
-    change_rate: float = 0.2
+    email_rate: Share = 0.25
+    no_exam_rate: Share = 0.1
+    exemption_rate: Share = 0.1
+    past_rate: Share = 0.15
+    tbd_rate: Share = 0.2
+    change_rate: Share = 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rates = ("email_rate", "no_exam_rate", "exemption_rate", "past_rate", "tbd_rate", "change_rate")
-        for name in rates:
-            check_float(name, getattr(self, name), 0.0, 1.0)
-        if sum(getattr(self, name) for name in rates[:3]) > 1.0:
+        if self.email_rate + self.no_exam_rate + self.exemption_rate > 1.0:
             raise ValueError("email_rate, no_exam_rate and exemption_rate must not be more than 1 together")
 
 

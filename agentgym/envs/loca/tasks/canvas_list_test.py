@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from agentgym.config import Share
 from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, file_state, number, row_faults, write_csv
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import people
@@ -18,7 +19,6 @@ from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.world import check_float
 
 ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
 QUIZ_FILE, ASSIGNMENT_FILE = "quiz_info.csv", "assignment_info.csv"
@@ -53,23 +53,19 @@ class CanvasListTestConfig(OfficeConfig):
     """The size is the number of courses.
 
     Attributes:
-        quiz_rate: How often a course has a quiz; half as often, a second one.
-        assignment_rate: The same for assignments.
-        submission_rate: How often an assignment is handed in already.
-        exemption_rate: How often a course exempts by the entrance assessment.
-        past_rate: How often a deadline is over.
+        quiz_rate: The probability that a course has a quiz; half of that for a second one.
+        assignment_rate: The probability that a course has an assignment; half of that for a second
+            one.
+        submission_rate: The probability that an assignment is handed in already.
+        exemption_rate: The probability that a course exempts by the entrance assessment.
+        past_rate: The probability that a deadline is over.
     """
 
-    quiz_rate: float = 0.8
-    assignment_rate: float = 0.7
-    submission_rate: float = 0.3
-    exemption_rate: float = 0.3
-    past_rate: float = 0.15
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("quiz_rate", "assignment_rate", "submission_rate", "exemption_rate", "past_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    quiz_rate: Share = 0.8
+    assignment_rate: Share = 0.7
+    submission_rate: Share = 0.3
+    exemption_rate: Share = 0.3
+    past_rate: Share = 0.15
 
 
 class CanvasListTest(OfficeTask[CanvasListTestConfig]):

@@ -8,8 +8,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from pydantic import Field
+
+from agentgym.config import Share
 from agentgym.envs.loca.checks import digest, file_faults, file_state, mail_faults, mail_places
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
@@ -21,7 +24,6 @@ from agentgym.envs.loca.servers.files.pdfs import write_pdf
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import echo
-from agentgym.world import check_float, check_int
 
 ME, PASSWORD = "virginia_diaz@mcp.com", "assistant-2025"
 ACCOUNT, ROSTER, SHEET, SUBJECT = "email_account.txt", "nlp_statistics.xlsx", "NLP Course Students", "nlp-course-emergency"
@@ -74,25 +76,19 @@ class CourseAssistantConfig(OfficeConfig):
     """The size is the number of students on the roster.
 
     Attributes:
-        withdrawal_rate: How often a student has withdrawn.
-        submission_rate: How often an enrolled student has handed in.
-        attempt_rate: How often a student has sent something that does not count.
-        private_rate: How often a mail comes from a private address.
-        other_mails: Mails that are from no student; one for each five students by default.
+        withdrawal_rate: The probability that a student has withdrawn.
+        submission_rate: The probability that an enrolled student has handed in.
+        attempt_rate: The probability that a student has sent something that does not count.
+        private_rate: The probability that a mail comes from a private address.
+        other_mails: The number of mails that are from no student; by default one for each five
+            students.
     """
 
-    withdrawal_rate: float = 0.2
-    submission_rate: float = 0.7
-    attempt_rate: float = 0.35
-    private_rate: float = 0.15
-    other_mails: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("withdrawal_rate", "submission_rate", "attempt_rate", "private_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
-        if self.other_mails is not None:
-            check_int("other_mails", self.other_mails, 0, 100_000)
+    withdrawal_rate: Share = 0.2
+    submission_rate: Share = 0.7
+    attempt_rate: Share = 0.35
+    private_rate: Share = 0.15
+    other_mails: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
 
 class Student(NamedTuple):

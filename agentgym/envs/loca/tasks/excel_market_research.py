@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
+from agentgym.config import Share
 from agentgym.envs.loca.checks import as_text, exact, file_faults, row_faults
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, Step, read, write
@@ -21,7 +23,6 @@ from agentgym.envs.loca.servers.spreadsheet.excel_parts import spot_name
 from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError, echo
-from agentgym.world import check_float, check_int
 
 DATA, FORMAT, REQUEST, RESULT = "Market_Data.xlsx", "Market_Data_Format.xlsx", "task_specific.md", "growth_rate.xlsx"
 WEIGHTS, VALUES, SHEET = "Methodology", "RawData", "Growth"
@@ -44,25 +45,18 @@ class ExcelMarketResearchConfig(OfficeConfig):
     """The size is the area of the sheets with data, in blocks of 20 cells.
 
     Attributes:
-        num_years: Years of data; as many as the size has place for in the proportions of the paper by default.
-        num_raw_categories: Categories of the data; the same.
-        num_internal_categories: Categories of the company; the same.
-        weight_rate: How often a category of the data goes into one of the company.
+        num_years: The years of data; by default as many as the size has room for in the proportions
+            of the paper.
+        num_raw_categories: The categories of the data; by default as for `num_years`.
+        num_internal_categories: The categories of the company; by default as for `num_years`.
+        weight_rate: The probability that a category of the data goes into one of the company.
     """
 
-    num_years: int | None = None
-    num_raw_categories: int | None = None
-    num_internal_categories: int | None = None
-    weight_rate: float = 0.6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, low, high in (("num_years", 2, 300), ("num_raw_categories", 1, 300), ("num_internal_categories", 1, 200)):
-            if getattr(self, name) is not None:
-                check_int(name, getattr(self, name), low, high)
-        check_float("weight_rate", self.weight_rate, 0.0, 1.0)
-        if self.size is not None:
-            check_int("size", self.size, 1, MAX_BLOCKS)
+    size: Annotated[int, Field(ge=1, le=MAX_BLOCKS)] | None = None
+    num_years: Annotated[int, Field(ge=2, le=300)] | None = None
+    num_raw_categories: Annotated[int, Field(ge=1, le=300)] | None = None
+    num_internal_categories: Annotated[int, Field(ge=1, le=200)] | None = None
+    weight_rate: Share = 0.6
 
 
 class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):

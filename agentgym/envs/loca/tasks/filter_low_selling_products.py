@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from agentgym.config import Share
 from agentgym.envs.loca.catalog import goods
 from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, file_state, number, row_faults, set_faults, write_csv
 from agentgym.envs.loca.config import OfficeConfig
@@ -23,7 +26,6 @@ from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo
-from agentgym.world import check_float, check_int
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 OUTLET = "Outlet/Clearance"
@@ -47,26 +49,20 @@ class FilterLowSellingProductsConfig(OfficeConfig):
     """The size is the number of products.
 
     Attributes:
-        low_selling: How many of them go to the outlet (all, if the size is less); a third by default.
-        subscribers: How many entries the list of subscribers has; 27 for 100 products by default.
-        boundary_rate: How often a product that stays is one of `DAYS` days or of `SALES` sales exactly.
-        tie_rate: How often a product that goes has date and discount of another.
-        inactive_rate: How often a subscriber has cancelled.
+        low_selling: The number of products that go to the outlet (all, if the size is less); by
+            default a third.
+        subscribers: The entries of the list of subscribers; by default 27 for 100 products.
+        boundary_rate: The probability that a product that stays lies exactly on the limit of days
+            or of sales.
+        tie_rate: The probability that a product that goes has the date and discount of another.
+        inactive_rate: The probability that a subscriber has cancelled.
     """
 
-    low_selling: int | None = None
-    subscribers: int | None = None
-    boundary_rate: float = 0.2
-    tie_rate: float = 0.25
-    inactive_rate: float = 0.15
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, most in (("low_selling", 100_000), ("subscribers", 10_000)):
-            if getattr(self, name) is not None:
-                check_int(name, getattr(self, name), 1, most)
-        for name in ("boundary_rate", "tie_rate", "inactive_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    low_selling: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    subscribers: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    boundary_rate: Share = 0.2
+    tie_rate: Share = 0.25
+    inactive_rate: Share = 0.15
 
 
 class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):

@@ -8,10 +8,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
+from agentgym.config import Choice, Share
 from agentgym.envs.loca.checks import (
     as_text,
     bigquery_faults,
@@ -31,7 +33,6 @@ from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError
-from agentgym.world import check_float, check_int
 
 DATASET, TABLE, BUCKET = "machine_operating", "live_sensor", "iot_anomaly_reports"
 BOOK, SHEET, REPORT = "machine_operating_parameters.xlsx", "Operating Parameters", "anomaly_report.csv"
@@ -60,27 +61,20 @@ class MachineOperatingConfig(OfficeConfig):
     """The size is the number of sensors of all machines.
 
     Attributes:
-        hours: Hours around noon in the table; 4 and one more for each 60 sensors, up to 8, by default.
-        interval_minutes: Between two readings of a sensor; a divisor of 30.
-        anomaly_rate: How often a sensor has a spell of anomalies in the hour that counts.
-        limit_rate: How often a reading is one of the limits exactly.
-        missing_rate: How often a sensor, though never all, has no range.
+        hours: The hours around noon in the table; by default 4 and one more for each 60 sensors, up
+            to 8.
+        interval_minutes: Minutes between two readings of a sensor; a divisor of 30.
+        anomaly_rate: The probability that a sensor has a spell of anomalies in the hour that
+            counts.
+        limit_rate: The probability that a reading is exactly one of the limits.
+        missing_rate: The probability that a sensor has no range; some sensor always has one.
     """
 
-    hours: int | None = None
-    interval_minutes: int = 5
-    anomaly_rate: float = 0.15
-    limit_rate: float = 0.04
-    missing_rate: float = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.hours is not None:
-            check_int("hours", self.hours, 2, 200)
-        if self.interval_minutes not in (1, 2, 3, 5, 6, 10, 15, 30):
-            raise ValueError(f"interval_minutes must be one of 1, 2, 3, 5, 6, 10, 15, 30, got {self.interval_minutes!r}")
-        for name in ("anomaly_rate", "limit_rate", "missing_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    hours: Annotated[int, Field(ge=2, le=200)] | None = None
+    interval_minutes: Annotated[int, Choice((1, 2, 3, 5, 6, 10, 15, 30))] = 5
+    anomaly_rate: Share = 0.15
+    limit_rate: Share = 0.04
+    missing_rate: Share = 0.05
 
 
 class MachineOperating(OfficeTask[MachineOperatingConfig]):

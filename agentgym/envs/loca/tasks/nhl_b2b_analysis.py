@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from agentgym.envs.loca.checks import as_text, csv_rows, named_rows, number, row_faults
 from agentgym.envs.loca.config import OfficeConfig
@@ -19,7 +20,6 @@ from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import write_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.world import check_float, check_int
 
 SOURCE, SHEET = "NHL Regular 2024-2025", "nhl-202425-asplayed_schedule"
 RESULT, FILE = "nhl_b2b_analysis", "nhl_b2b_analysis.csv"
@@ -43,18 +43,12 @@ class NhlB2bAnalysisConfig(OfficeConfig):
     """The size is the number of rows of the schedule.
 
     Attributes:
-        teams: Teams of the season; one for each 40 games and five more, up to 32, by default.
-        postponed_rate: How often a game was not played on its day.
+        teams: The teams of the season; by default one for each 40 games and five more, up to 32.
+        postponed_rate: The probability that a game was not played on its day.
     """
 
-    teams: int | None = None
-    postponed_rate: float = 0.06
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.teams is not None:
-            check_int("teams", self.teams, 2, len(TEAMS))
-        check_float("postponed_rate", self.postponed_rate, 0.0, 0.9)
+    teams: Annotated[int, Field(ge=2, le=len(TEAMS))] | None = None
+    postponed_rate: Annotated[float, Field(ge=0.0, le=0.9)] = 0.06  # some games have to be played
 
 
 class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):

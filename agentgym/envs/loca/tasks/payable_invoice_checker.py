@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
+from agentgym.config import Share
 from agentgym.envs.loca.checks import exact, file_faults, number, row_faults, set_faults
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice
@@ -23,7 +25,6 @@ from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo
-from agentgym.world import check_float, check_int
 
 ME, FOLDER, SUBJECT = "walkera@mcp.com", "invoices", "Process Outstanding Invoices"
 INVOICES, PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICES", "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
@@ -46,25 +47,19 @@ class PayableInvoiceCheckerConfig(OfficeConfig):
     """The size is the number of invoices in the folder.
 
     Attributes:
-        num_interference: Invoices that are in the tables and not in the folder; about 35 for each that is by default.
-        paid_rate: How often an invoice is paid in full.
-        partial_rate: How often something is paid of one that is not.
-        box_rate: How often a box tells what was paid, and no sentence.
-        entered_rate: How often an invoice of the folder is in the tables already.
+        num_interference: The number of invoices in the tables that are not in the folder; by
+            default about 35 for each that is.
+        paid_rate: The probability that an invoice is paid in full.
+        partial_rate: The probability that something is paid of an invoice that is not paid in full.
+        box_rate: The probability that a box, and no sentence, shows the amount paid.
+        entered_rate: The probability that an invoice of the folder is in the tables already.
     """
 
-    num_interference: int | None = None
-    paid_rate: float = 0.7
-    partial_rate: float = 0.6
-    box_rate: float = 0.6
-    entered_rate: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.num_interference is not None:
-            check_int("num_interference", self.num_interference, 0, 100_000)
-        for name in ("paid_rate", "partial_rate", "box_rate", "entered_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    num_interference: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    paid_rate: Share = 0.7
+    partial_rate: Share = 0.6
+    box_rate: Share = 0.6
+    entered_rate: Share = 0.1
 
 
 class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):

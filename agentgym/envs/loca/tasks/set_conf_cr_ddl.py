@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
+from agentgym.config import Share
 from agentgym.envs.loca.checks import file_faults, file_state, sent_faults
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
@@ -18,7 +20,6 @@ from agentgym.envs.loca.servers.calendar import Calendar
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.world import check_float, check_int
 
 ME = "swright@mcp.com"
 NOTE = "conference_info.txt"
@@ -47,21 +48,15 @@ class SetConfCrDdlConfig(OfficeConfig):
     """The size is the number of conferences that need a reminder.
 
     Attributes:
-        noise_conferences: Conferences that need none; 1.4 for each that does by default.
+        noise_conferences: The number of conferences that need no reminder; by default 1.4 for each
+            that does.
         news: The most mails without a deadline from each conference.
-        extension_rate: How often a deadline is extended.
+        extension_rate: The probability that a deadline is extended.
     """
 
-    noise_conferences: int | None = None
-    news: int = 3
-    extension_rate: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.noise_conferences is not None:
-            check_int("noise_conferences", self.noise_conferences, 0, 100_000)
-        check_int("news", self.news, 1, 100)
-        check_float("extension_rate", self.extension_rate, 0.0, 1.0)
+    noise_conferences: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    news: Annotated[int, Field(ge=1, le=100)] = 3
+    extension_rate: Share = 0.5
 
 
 class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):

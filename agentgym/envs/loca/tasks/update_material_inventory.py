@@ -9,10 +9,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from math import floor, sqrt
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
+from agentgym.config import Share
 from agentgym.envs.loca.catalog import cents
 from agentgym.envs.loca.checks import (
     digest,
@@ -32,7 +34,6 @@ from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.world import check_float, check_int
 
 TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
 RECIPE = ("Product SKU", "Product Name", "Raw Material ID", "Raw Material Name", "Unit Quantity", "Unit")
@@ -60,31 +61,21 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
     """The size is the number of orders. What is None grows with the square root of the size.
 
     Attributes:
-        new_orders: How many orders are to be taken from the stock (all, if the size is less); 45 of 100 by default.
-        products: How many products are made of material; 2 for 13 orders and 11 for 400 by default.
-        materials: How many materials there are; 5 for up to 30 orders and 20 for 400 by default.
-        materials_per_product: The most materials that a product is made of; 3 to 5 by default.
-        edge_rate: How often what is left of a material is just enough for a whole number of a product, or just not enough.
+        new_orders: The number of orders to take from the stock (all, if the size is less); by
+            default 45 of 100.
+        products: The number of products that are made of material; by default 2 for 13 orders and
+            11 for 400.
+        materials: The number of materials; by default 5 for up to 30 orders and 20 for 400.
+        materials_per_product: The most materials that a product is made of; by default 3 to 5.
+        edge_rate: The probability that the rest of a material is just enough, or just not enough,
+            for a whole number of a product.
     """
 
-    new_orders: int | None = None
-    products: int | None = None
-    materials: int | None = None
-    materials_per_product: int | None = None
-    edge_rate: float = 0.6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        limits = {
-            "new_orders": (1, 100_000),
-            "products": (1, MAX_PRODUCTS),
-            "materials": (2, 100),
-            "materials_per_product": (2, 100),
-        }
-        for name, (low, high) in limits.items():
-            if getattr(self, name) is not None:
-                check_int(name, getattr(self, name), low, high)
-        check_float("edge_rate", self.edge_rate, 0.0, 1.0)
+    new_orders: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    products: Annotated[int, Field(ge=1, le=MAX_PRODUCTS)] | None = None
+    materials: Annotated[int, Field(ge=2, le=100)] | None = None
+    materials_per_product: Annotated[int, Field(ge=2, le=100)] | None = None
+    edge_rate: Share = 0.6
 
 
 class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from agentgym.envs.loca.checks import bigquery_faults, bigquery_state, digest, exact, file_faults, row_faults, set_faults
 from agentgym.envs.loca.config import OfficeConfig
@@ -22,7 +23,6 @@ from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError
-from agentgym.world import check_float, check_int
 
 ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
 DATASET, TABLE, TEMPLATE, CREDENTIALS = "woocommerce_crm", "customers", "welcome_email_template.md", "admin_credentials.txt"
@@ -65,18 +65,13 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
     """The size is the number of completed orders.
 
     Attributes:
-        known: Rows that the table has besides those of customers who have ordered; 15 and one more for each 10 orders by default.
-        incomplete_rate: Orders that are not completed, as a share of the others.
+        known: The rows of the table besides those of customers who have ordered; by default 15 and
+            one more for each 10 orders.
+        incomplete_rate: The number of orders that are not completed, as a share of the others.
     """
 
-    known: int | None = None
-    incomplete_rate: float = 0.25
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.known is not None:
-            check_int("known", self.known, 0, 5_000)
-        check_float("incomplete_rate", self.incomplete_rate, 0.0, 10.0)
+    known: Annotated[int, Field(ge=0, le=5_000)] | None = None
+    incomplete_rate: Annotated[float, Field(ge=0.0, le=10.0)] = 0.25
 
 
 class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):

@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from agentgym.config import Share
 from agentgym.envs.loca.catalog import cents, goods
 from agentgym.envs.loca.checks import (
     as_text,
@@ -30,7 +33,6 @@ from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
-from agentgym.world import check_float, check_int
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 TITLE, ALERTS, SUPPLIERS = "WooCommerce Stock Alert", "Stock Alert", "Suppliers"
@@ -78,23 +80,20 @@ class WoocommerceStockAlertConfig(OfficeConfig):
     """The size is the number of products.
 
     Attributes:
-        low_stock: How many of them call for an alert (all, if the size is less); 35 of 100 by default.
-        boundary_rate: How often, of the others, the stock is the threshold; and of those that call for an alert, one below it.
-        reported_rate: How often the rest was reported before, whether it is still below the threshold or not.
-        hidden_rate: How often the rest is below the threshold, but not published.
+        low_stock: The number of products that call for an alert (all, if the size is less); by
+            default 35 of 100.
+        boundary_rate: The probability that the stock lies on the limit: of a product that calls for
+            an alert, one below its threshold; of another, exactly the threshold.
+        reported_rate: The probability that any other product was reported before, whether it is
+            still below its threshold or not.
+        hidden_rate: The probability that any other product is below its threshold, but not
+            published.
     """
 
-    low_stock: int | None = None
-    boundary_rate: float = 0.25
-    reported_rate: float = 0.15
-    hidden_rate: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.low_stock is not None:
-            check_int("low_stock", self.low_stock, 1, 100_000)
-        for name in ("boundary_rate", "reported_rate", "hidden_rate"):
-            check_float(name, getattr(self, name), 0.0, 1.0)
+    low_stock: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    boundary_rate: Share = 0.25
+    reported_rate: Share = 0.15
+    hidden_rate: Share = 0.1
 
 
 class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):

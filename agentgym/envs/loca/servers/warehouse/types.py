@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from agentgym.arguments import check_choice
 from agentgym.envs.loca.servers.warehouse.tables import Column
-from agentgym.world import check_choice
 
 _BIGQUERY = {
     "BIGINT": "INT64", "INTEGER": "INT64", "HUGEINT": "INT64", "SMALLINT": "INT64", "TINYINT": "INT64", "UBIGINT": "INT64",

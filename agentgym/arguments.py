@@ -1,0 +1,29 @@
+"""Checks of arguments of functions; a configuration declares its bounds (`agentgym.config`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def check_int(name: str, value: object, low: int, high: int) -> None:
+    """Raise `ValueError` unless an option is an integer in [low, high]."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
+
+
+def check_float(name: str, value: object, low: float, high: float) -> None:
+    """Raise `ValueError` unless an option is a number in [low, high]."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{name} must be a number in [{low}, {high}], got {value!r}")
+
+
+def check_bool(name: str, value: object) -> None:
+    """Raise `ValueError` unless an option is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise `ValueError` unless an option is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")

@@ -1,0 +1,67 @@
+"""Write docs/worlds.md: each world with its presets and a table of its options, from the registry.
+
+`make docs` runs it, and a test compares the committed page with what it would write.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import agentgym
+from agentgym.config import Option, list_options
+from agentgym.registry import Entry
+
+HEAD = """# Worlds and their options
+
+<!-- Written by `make docs`; edit the docstrings and annotations of the worlds in its place. -->
+
+The options are keyword arguments of `agentgym.make` and `gymnasium.make`. Bounds are inclusive; a
+value of another type is refused (`True` is not 1, and `1.0` is no `int`), but an `int` will do for
+a `float`. `agentgym.config_schema("ListWorld")` returns the same as JSON Schema.
+"""
+
+ROW = "| {} | {} | {} | {} | {} |\n"
+
+
+def page() -> str:
+    """Return the page, with the worlds in the order of their ids."""
+    entries = sorted(agentgym.worlds(presets=True), key=lambda entry: entry.world.__name__)
+    sections = groupby(entries, key=lambda entry: entry.world)
+    return "\n".join([HEAD, *(section(world, list(presets)) for world, presets in sections)])
+
+
+def section(world: type[Any], entries: list[Entry]) -> str:
+    """Return the section of a world, whose entries are the plain id and the presets."""
+    plain, *presets = entries
+    shown = [f"`{short(entry)}` ({write(entry.options)})" for entry in presets]
+    text = f"## {world.__name__}\n\n`{plain.id}`: {plain.summary}\n\n"
+    if shown:
+        text += f"Presets: {', '.join(shown)}.\n\n"
+    text += ROW.format("option", "type", "default", "bounds", "meaning") + ROW.format(*["---"] * 5)
+    # A world's own options come first, and those that it has from its bases follow.
+    names = [name for cls in world.Config.__mro__ for name in vars(cls).get("__annotations__", ())]
+    options = sorted(list_options(world.Config), key=lambda option: names.index(option.name))
+    return text + "".join(map(row, options))
+
+
+def row(option: Option) -> str:
+    """Return the row of an option."""
+    meaning = option.meaning.replace("|", "\\|")
+    default = f"`{option.default!r}`"
+    return ROW.format(f"`{option.name}`", option.type, default, option.bounds, meaning)
+
+
+def short(entry: Entry) -> str:
+    """Return the id without what all ids have."""
+    return entry.id.removeprefix("agentgym/").removesuffix("-v0")
+
+
+def write(options: Any) -> str:
+    """Return options as they are written in a call."""
+    return ", ".join(f"`{name}={value!r}`" for name, value in options.items())
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("worlds.md").write_text(page(), encoding="utf-8")
