@@ -22,7 +22,8 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, Con
 from agentgym.env import tool_env
 from agentgym.messages import Chat
 from agentgym.registry import make
-from agentgym.training.integrations.common import added, growing_spec, plain_messages, seed_of
+from agentgym.training.integrations.common import added, growing_spec, seed_of
+from agentgym.training.rollout.plain_chat import plain_messages
 from agentgym.world import check_int
 
 _OTHERWISE = "train on the rows of training.export with a generator of your own"
@@ -101,7 +102,7 @@ def register(name: str, env_id: str, **options: Any) -> None:
         skyrl_gym.error.RegistrationError: The name is taken.
     """
     growing_spec("SkyRL", _OTHERWISE, env_id, options)
-    skyrl_gym.register(name, "agentgym.training.integrations.skyrl:WorldEnv", {"env_id": env_id, "options": options})
+    skyrl_gym.register(name, f"{__name__}:{SkyRLEnv.__name__}", {"env_id": env_id, "options": options})
 
 
 def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:

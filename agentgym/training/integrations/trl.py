@@ -35,8 +35,7 @@ from agentgym.prompts import document_tools
 from agentgym.tools import Tool
 from agentgym.training.integrations.common import added, growing_spec, sampled_reply, seed_of
 from agentgym.training.integrations.datasets import TokenRow, to_training_dict
-from agentgym.training.rollout.models import Renderer
-from agentgym.training.rollout.rollouts import Episode
+from agentgym.training.rollout import Episode, Renderer
 
 _TYPES: dict[Any, Any] = {
     "string": str,

@@ -29,10 +29,10 @@ from verifiers.v1.utils.aio import run_shielded  # type: ignore[import-not-found
 import agentgym.registry as registry
 from agentgym.env import tool_env
 from agentgym.messages import Chat, Message
-from agentgym.training.integrations.common import as_text, joined
-from agentgym.training.rollout.openai_policy import to_reply
 from agentgym.training.integrations.datasets import group_of
-from agentgym.training.rollout.rollouts import Episode
+from agentgym.training.rollout import Episode
+from agentgym.training.rollout.openai_policy import to_reply
+from agentgym.training.rollout.plain_chat import as_text, join_messages
 
 PLUGIN = "agentgym_verifiers"
 """What verifiers knows these classes by."""
@@ -213,7 +213,7 @@ class _History:
                 waiting = []
             else:
                 said = Message("user" if message.role == "tool" else message.role, message.text, images=message.images)
-                shown.append(joined(shown.pop(), said) if shown and shown[-1].role == said.role == "user" else said)
+                shown.append(join_messages(shown.pop(), said) if shown and shown[-1].role == said.role == "user" else said)
         left = iter(forms)
         return [next(left) if each["role"] == "assistant" else each for each in Chat(tuple(shown)).to_openai()]
 

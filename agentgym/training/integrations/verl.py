@@ -29,10 +29,10 @@ from verl.utils.profiler import simple_timer  # type: ignore[import-not-found,un
 
 from agentgym.env import tool_env
 from agentgym.registry import make, resolve
-from agentgym.training.integrations.common import plain_messages, sampled_reply, seed_of
+from agentgym.training.integrations.common import sampled_reply, seed_of
 from agentgym.training.integrations.datasets import TokenRow, to_training_dict
-from agentgym.training.rollout.models import Renderer
-from agentgym.training.rollout.rollouts import Episode
+from agentgym.training.rollout import Episode, Renderer
+from agentgym.training.rollout.plain_chat import plain_messages
 
 
 class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]

@@ -19,9 +19,23 @@ from gymnasium.envs.registration import EnvSpec
 import agentgym.registry as registry
 from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
-from agentgym.training.rollout.engines import GRACE, Answer, Answers, Asyncio, Engine, EnvLike, Failure, Lockstep, MakeEnv, Slot, Threads
+from agentgym.training.extras import needs_extra
+from agentgym.training.rollout.engines import (
+    GRACE,
+    Answer,
+    Answers,
+    Asyncio,
+    Engine,
+    EnvLike,
+    Failure,
+    Lockstep,
+    MakeEnv,
+    Slot,
+    Threads,
+)
 from agentgym.training.rollout.episode import Recording, spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
+from agentgym.training.rollout.workers import Processes
 from agentgym.world import check_choice, check_float, check_int
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
@@ -280,16 +294,11 @@ def _engine(engine: str | Engine) -> Engine:
         return engine
     check_choice("engine", engine, ENGINES)
     if engine == "ray":
-        try:
-            from agentgym.training.rollout.ray_engine import Ray  # noqa: PLC0415 - an extra of its own
-        except ImportError as error:
-            raise ValueError(f"the engine ray needs its extra: pip install 'agentgym[ray]' ({error})") from error
+        with needs_extra("the engine ray", "ray"):
+            from agentgym.training.rollout.ray_engine import Ray  # noqa: PLC0415 - slow to import, and an extra
         return Ray()
-    if engine == "processes":
-        from agentgym.training.rollout.workers import Processes  # noqa: PLC0415
-
-        return Processes()
-    return {"lockstep": Lockstep, "threads": Threads, "asyncio": Asyncio}[engine]()
+    engines: dict[str, type[Engine]] = {"lockstep": Lockstep, "threads": Threads, "asyncio": Asyncio, "processes": Processes}
+    return engines[engine]()
 
 
 def _missing(seeds: Iterable[int], recorded: Mapping[int, list[Trajectory]], found: deque[Trajectory]) -> Iterator[int]:

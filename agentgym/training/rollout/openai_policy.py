@@ -24,7 +24,7 @@ import openai
 from agentgym.messages import Chat
 from agentgym.parsing import DIALECTS, Dialect, parse, render
 from agentgym.policy import PolicyError, Reply
-from agentgym.training.integrations.common import as_text
+from agentgym.training.rollout.plain_chat import as_text
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world import check_choice, check_float, check_int
 

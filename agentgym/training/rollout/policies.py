@@ -12,6 +12,7 @@ from agentgym.oracles.control import Deficits
 from agentgym.oracles.policies import ScriptedPolicy
 from agentgym.policy import Policy
 from agentgym.registry import is_team
+from agentgym.training.extras import needs_extra
 from agentgym.world import check_float, check_int
 
 NAMES = ("control", "oracle", "noisy", "random")
@@ -79,9 +80,7 @@ class PolicyConfig:
 
 @lru_cache(maxsize=2)
 def _load(folder: str, written: int) -> Policy:
-    """The model in a folder, read once: an ablation asks for the policy anew in each episode."""
-    try:
+    """Return the model in a folder, read once: an ablation asks for the policy again in each episode."""
+    with needs_extra("a trained model", "train"):
         from agentgym.training.rollout.models import load_policy  # noqa: PLC0415 - slow to import, and an extra
-    except ImportError as error:
-        raise ValueError(f"a trained model needs its extra: pip install 'agentgym[train]' ({error})") from error
     return load_policy(Path(folder))

@@ -15,8 +15,6 @@ from agentgym.training.rollout.engines import EnvLike
 from agentgym.training.rollout.episode import Episode
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 
-__all__ = ["Episode", "collect", "replay", "rollout"]
-
 
 def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None) -> Trajectory:
     """Play one episode to its end.
