@@ -23,16 +23,8 @@ from endpoint_server import Answer, call, failing, playing, playing_out, serving
 
 import agentgym
 from agentgym import Chat, Image, Message, ToolCall, parse
-from agentgym.training.rollout import (
-    ContextLengthError,
-    EndpointConfig,
-    EndpointError,
-    EndpointPolicy,
-    EndpointUsage,
-    PolicyConfig,
-    replay,
-    rollout,
-)
+from agentgym.training.rollout import EndpointConfig, EndpointPolicy, EndpointUsage, PolicyConfig, replay, rollout
+from agentgym.training.rollout.openai_policy import ContextLengthError, EndpointError
 
 ASK = Chat((Message("user", "hello", id="0:1"),))
 

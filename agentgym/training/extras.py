@@ -17,7 +17,7 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
     """Turn a failed import of another package into a sentence that names the extra.
 
     Args:
-        purpose: What the import is for.
+        purpose: The subject of the sentence, such as `training`.
         extra: The extra that brings the package.
 
     Raises:

@@ -61,7 +61,9 @@ def ablate(
     noise: Noise = 0.1,
     hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
     shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
-    context: Annotated[str, typer.Option(help=f"Context strategies to compare, by commas: none, {STRATEGY_NAMES}; or a+b.")] = "none",
+    context: Annotated[
+        str, typer.Option(help=f"Context strategies to compare, by commas: none, {STRATEGY_NAMES}; or a+b.")
+    ] = "none",
     window: Window = None,
     options: Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")] = [],  # noqa: B006
     out: Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")] = Path("runs/ablation"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import TaskID
+from rich.progress import Progress, TaskID
 
 from agentgym.training.cli.common import (
     STRATEGY_NAMES,
@@ -23,6 +23,9 @@ from agentgym.training.cli.common import (
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import Point, learning_figure
 
+if TYPE_CHECKING:
+    from agentgym.training.rl import Learning
+
 FIGURE = "learning_curve.png"
 
 
@@ -30,7 +33,9 @@ def train(
     world: Annotated[str, typer.Option(help="The world to learn.")] = "ListWorld",
     horizons: Annotated[str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")] = "3",
     arms: Annotated[str, typer.Option(help="Oracle arms in training, by commas; the first is the one of the curve.")] = "none",
-    context: Annotated[str, typer.Option(help=f"Context strategies in training, by commas: none, {STRATEGY_NAMES}; or a+b.")] = "none",
+    context: Annotated[
+        str, typer.Option(help=f"Context strategies in training, by commas: none, {STRATEGY_NAMES}; or a+b.")
+    ] = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
     noise: Annotated[float, typer.Option(help="Error rate of the teacher, in each step.")] = 0.2,
@@ -62,20 +67,25 @@ def train(
         )
         learning = Learning(config, out)
     with progress_bar() as progress, resume_hint():
-        tasks: dict[str, TaskID] = {}
-        shown = 0
-
-        def on_progress(phase: str, step: int, steps: int) -> None:
-            nonlocal shown
-            if phase not in tasks:
-                tasks[phase] = progress.add_task(phase)
-            progress.update(tasks[phase], completed=step, total=steps)
-            for point in learning.curve.points[shown:]:
-                progress.console.print(summarize_point(point), highlight=False)
-            shown = len(learning.curve.points)
-
-        plots.save(learning_figure(learning.run(on_progress)), out / FIGURE)
+        plots.save(learning_figure(_run(learning, progress)), out / FIGURE)
     typer.echo(f"wrote {out}, {learning.curve.path}, {out / FIGURE}")
+
+
+def _run(learning: Learning, progress: Progress) -> list[Point]:
+    """Learn to the end, with a bar for each phase and a line for each point of the curve."""
+    tasks: dict[str, TaskID] = {}
+    shown = 0
+
+    def on_progress(phase: str, step: int, steps: int) -> None:
+        nonlocal shown
+        if phase not in tasks:
+            tasks[phase] = progress.add_task(phase)
+        progress.update(tasks[phase], completed=step, total=steps)
+        for point in learning.curve.points[shown:]:
+            progress.console.print(summarize_point(point), highlight=False)
+        shown = len(learning.curve.points)
+
+    return learning.run(on_progress)
 
 
 def summarize_point(point: Point) -> str:

@@ -47,7 +47,7 @@ class Ablation:
         options: Keyword arguments of the worlds, by world; `""` for all.
         contexts: Context strategies to compare, each several joined by `+`; `none` is the bare window, which trims.
         window: The tokens of the context window; None for no limit, or that of the paper if a strategy is asked for.
-        axis: What the sizes are: `horizon` for turns that an optimal policy needs, as `World.config_for_horizon` reads them, or the name
+        axis: The meaning of the sizes: `horizon` for turns that an optimal policy needs, as `World.config_for_horizon` reads them, or the name
             of an option of the worlds.
 
     Raises:
@@ -117,7 +117,7 @@ def run_ablation(
     Trajectories are written as they finish, so a run that was killed goes on where it stopped.
 
     Args:
-        ablation: What to run.
+        ablation: The settings.
         out: The folder for settings and trajectories; created if missing.
         workers: Number of processes.
         on_progress: Called with how many more episodes are there; earlier runs' come first.

@@ -91,7 +91,7 @@ def differences(
         by: The fields that make a group, within which arms are compared.
         metric: As in `summarize`.
         baseline: The arm to compare with.
-        factor: What the arms are: the oracles (`arm`) or the context strategies (`context`).
+        factor: The arms to compare: the oracles (`arm`) or the context strategies (`context`).
         samples: Number of bootstrap samples.
         seed: Seeds the bootstrap.
 
@@ -163,7 +163,7 @@ def _paired(arms: Mapping[Key, Sequence[Result]], without: str, having: str, fac
 
 
 def _instance(row: Result, factor: str) -> Key:
-    """What two episodes that differ in the factor alone have in common."""
+    """Return the key that two episodes share if they differ in the factor alone."""
     return row.world, row.horizon, row.seed, row.context if factor == "arm" else row.arm
 
 

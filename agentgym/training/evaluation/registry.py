@@ -24,7 +24,7 @@ class Command:
         name: Its name.
         group: The command of which this is a sub-command, if any.
         group_help: The help of that.
-        resumable: Whether the same command goes on where it was stopped, which a user who stops it is told.
+        resumable: True if the same command goes on where it was stopped; a user who stops it is reminded of that.
     """
 
     run: Callable[..., Iterable[str | Table]]
@@ -42,13 +42,13 @@ class Paper:
         title: Its short name.
         place: Where its presets are listed; the first preset of all is the default of `agentgym ablate`.
         presets: Arguments of `Ablation`, by the name of the preset.
-        sizes: What the horizons of its presets are, for the help of `--horizons`.
+        sizes: The meaning of the horizons of its presets, for the help of `--horizons`.
         size_names: Sizes that have a name, such as `8k`; the command line reads them in lower case.
-        applies: Whether an episode belongs to the benchmark. Tables, files and figures are made of such episodes only.
+        applies: Says of an episode if it belongs to the benchmark. Tables, files and figures are made of such episodes only.
         tables: Makes its tables of the results of an ablation.
-        headline: Whether its tables come before those of arms and contexts.
-        files: What writes its files, by their names.
-        figures: What draws its figures, by the names of their files.
+        headline: Put its tables before those of arms and contexts.
+        files: Functions that write its files, by their names.
+        figures: Functions that draw its figures, by the names of their files.
         commands: Commands of its own.
     """
 

@@ -28,8 +28,8 @@ class Result:
         alive_optimal: Steps among those that were optimal.
         context: The context strategies, joined by `+`; `none` if there was none.
         usage: The tokens of the episode, if context wrappers counted them.
-        report: What the world reported at the end; None if it reports nothing.
-        axis: What sets the sizes: `horizon`, or an option of the world.
+        report: The report of the world at the end; None if it has none.
+        axis: The meaning of the size: `horizon`, or an option of the world.
         calls: Calls of tools, those made by code included.
     """
 

@@ -26,7 +26,7 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
         trainer: The name of the trainer, for the error.
         otherwise: Advice for a stack that edits the context, for the error.
         env_id: The id of a world.
-        options: What `agentgym.make` takes.
+        options: Keyword arguments of `agentgym.make`.
 
     Raises:
         ValueError: The id or an option is not right, or an option edits the context.

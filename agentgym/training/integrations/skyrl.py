@@ -40,7 +40,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         extras: The other columns of the row. `seed` says which instance is played. `max_turns`, which SkyRL sets to that of its
             generator (1 unless it is configured), truncates the episode after so many replies, with the score as it is.
         env_id: The id of a world.
-        options: What `agentgym.make` takes.
+        options: Keyword arguments of `agentgym.make`.
 
     Raises:
         ValueError: The row has no seed, or an option is not right.
@@ -81,7 +81,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         )
 
     def get_metrics(self) -> dict[str, float]:
-        """Whether the task was solved and how the episode ended, as 0 or 1, and the replies it took."""
+        """Return whether the task was solved and how the episode ended, as 0 or 1, and the replies it took."""
         return {"turns": float(self.turns), **{name: float(value) for name, value in self._outcome.items()}}
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ def register(name: str, env_id: str, **options: Any) -> None:
     Args:
         name: The `env_class` of the rows.
         env_id: The id of a world.
-        **options: What `agentgym.make` takes, without strategies that edit the context.
+        **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
 
     Raises:
         ValueError: The id or an option is not right, or an option edits the context.
@@ -106,10 +106,10 @@ def register(name: str, env_id: str, **options: Any) -> None:
 
 
 def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:
-    """The data set for a registered world: prompt, `env_class` and seed of each instance. Rows of one prompt are a group.
+    """Return the data set for a registered world: prompt, `env_class` and seed of each instance. Rows of one prompt are a group.
 
     Args:
-        name: What the world was registered as.
+        name: The name under which the world was registered.
         seeds: The seeds.
 
     Raises:

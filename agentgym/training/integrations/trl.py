@@ -50,7 +50,7 @@ _ENDED = "error: the episode has ended; this call was not run"
 
 
 class ToolEnvironment:
-    """What TRL plays: `reset`, `get_reward` and one method for each tool, which `environment_factory` adds; no other public name.
+    """Environment for TRL: `reset`, `get_reward` and one method for each tool, which `environment_factory` adds; no other public name.
 
     A call is played as a reply of its own (`env.step`), since TRL says neither which calls were in one reply nor what else it held.
     So each call takes a turn, failed calls count, hints and notes of wrappers come with the result, and the episode ends as it does
@@ -111,7 +111,7 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
 
     Args:
         env_id: The id of a world.
-        **options: What `agentgym.make` takes, without strategies that edit the context.
+        **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
 
     Raises:
         ValueError: The id or an option is not right, an option edits the context, or a tool has a name that TRL keeps for itself.
@@ -126,7 +126,7 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
 
 
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """The data set for either way of training: a prompt and a seed for each instance.
+    """Return the data set for either way of training: a prompt and a seed for each instance.
 
     A prompt is what comes before the task: the rules, the examples if there are any, and an empty user message, to which
     `ToolEnvironment.reset` adds the task. The rules do not say how to call tools, because chat templates do. `rollout_func` reads

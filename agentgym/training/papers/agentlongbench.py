@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANSWERS = "answers.jsonl"
-"""The rows without their messages: what scoring reads."""
-
+"""The rows without their messages, which are all that scoring reads."""
 RESULTS, SUMMARY, FIGURE = "results.jsonl", "summary.md", "heatmap.png"
 
 _OTHER_LENGTH = 25
@@ -114,16 +114,13 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
             path.parent.mkdir(parents=True, exist_ok=True)
         parts = {task: path.with_suffix(".part") for task, path in files.items()}
         written: list[str] = []
-        open_files = {task: part.open("w", encoding="utf-8") for task, part in parts.items()}
-        try:
+        with ExitStack() as stack:
+            open_files = {task: stack.enter_context(part.open("w", encoding="utf-8")) for task, part in parts.items()}
             for sample in range(max(counts.values())):
                 tokens = LENGTHS[length] if length in LENGTHS else int(length)
                 lines = _write_log(make_rows(setting, tokens, sample, counts, plan.seed, counter), open_files)
                 written += lines
                 yield setting, length, len(lines)
-        finally:
-            for file in open_files.values():
-                file.close()
         _write_answers(folder / ANSWERS, written, set(counts))
         for task, part in parts.items():
             part.replace(files[task])
@@ -244,14 +241,14 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
 
 def score_table(results: Sequence[LongBenchResult]) -> Table:
     """Return the mean score of each setting, task and length, beside that of chance."""
-    header = ["setting", "task", "length", "rows", "score", "chance"]
     lines = []
     for (setting, task, length), rows in _by_cell(results).items():
         share = f"{100 * mean(rows, 'score'):.1f}"
         if all(row.score in (0.0, 1.0) for row in rows):
             share = percent(wilson(round(sum(row.score for row in rows)), len(rows)))
         lines.append([setting, task, f"{length:,}", str(len(rows)), share, f"{100 * mean(rows, 'chance'):.1f}"])
-    return "Scores in %, of right and wrong answers with Wilson's 95 % interval", header, lines
+    title = "Scores in %, of right and wrong answers with Wilson's 95 % interval"
+    return title, ["setting", "task", "length", "rows", "score", "chance"], lines
 
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:
@@ -333,31 +330,27 @@ def _format_length(tokens: int) -> str:
     return f"{tokens:,}"
 
 
-_BY_COMMAS = "By commas."
-_OUT = "Folder for results, tables and the heat map."
-_ROWS = "A folder that `write` wrote."
-
-
 def _write(
     folder: Annotated[Path, "Folder for the rows."],
-    settings: Annotated[str, _BY_COMMAS] = ",".join(FULL),
+    settings: Annotated[str, "By commas."] = ",".join(FULL),
     lengths: Annotated[str, "By commas; also any number of tokens."] = ",".join(LENGTHS),
-    tasks: Annotated[str, _BY_COMMAS] = ",".join(TASKS),
+    tasks: Annotated[str, "By commas."] = ",".join(TASKS),
     samples: Annotated[int | None, "At most so many of each cell; all of the paper's if not given."] = None,
     seed: Annotated[int, "Seeds all that is drawn."] = 0,
     tokens: Annotated[str, "cl100k_base, heuristic or package.module:factory."] = "cl100k_base",
 ) -> Iterator[str]:
     """Write the rows of the benchmark as JSONL. Cells that are there already are kept."""
     total = 0
-    plan = Plan(_split(settings), _split(lengths), _split(tasks), samples, seed)
-    for setting, length, rows in write(plan, folder, counter(tokens)):
+    for setting, length, rows in write(
+        Plan(_split(settings), _split(lengths), _split(tasks), samples, seed), folder, counter(tokens)
+    ):
         total += rows
         yield f"{setting} {length}: {total:,} rows"
     yield f"wrote {total} rows to {folder}"
 
 
 def _answer(
-    folder: Annotated[Path, _ROWS],
+    folder: Annotated[Path, "A folder that `write` wrote."],
     *,
     policy: Annotated[str, "package.module:factory, or the folder of a trained model."],
     out: Annotated[Path, "Folder for the answers."] = Path("runs/longbench"),
@@ -368,9 +361,9 @@ def _answer(
 
 
 def _score(
-    folder: Annotated[Path, _ROWS],
+    folder: Annotated[Path, "A folder that `write` wrote."],
     answers: Annotated[Path, "A folder of answers, with files of the same names."],
-    out: Annotated[Path, _OUT] = Path("runs/longbench"),
+    out: Annotated[Path, "Folder for results, tables and the heat map."] = Path("runs/longbench"),
 ) -> Iterator[str | Table]:
     """Score answers: results, tables of scores and context lengths, and the heat map."""
     yield from _show(score_folder(folder, answers), out)
@@ -378,7 +371,7 @@ def _score(
 
 def _report(
     logs: Annotated[list[Path], "JSONL files of `agentgym rollout LongContextQA --out`."],
-    out: Annotated[Path, _OUT] = Path("runs/longbench"),
+    out: Annotated[Path, "Folder for results, tables and the heat map."] = Path("runs/longbench"),
 ) -> Iterator[str | Table]:
     """The same tables and heat map of episodes of LongContextQA."""
     yield from _show([outcome(each) for path in logs for each in TrajectoryLog(path) if not each.failure], out)
@@ -395,14 +388,11 @@ def _split(names: str) -> tuple[str, ...]:
 
 _HELP = "AgentLongBench: write its rows, answer them, score the answers."
 
-register_paper(
-    Paper(
-        "AgentLongBench",
-        commands=(
-            Command(_write, "write", "longbench", _HELP, resumable=True),
-            Command(_answer, "answer", "longbench", _HELP, resumable=True),
-            Command(_score, "score", "longbench", _HELP),
-            Command(_report, "report", "longbench", _HELP),
-        ),
-    )
+_COMMANDS = (
+    Command(_write, "write", "longbench", _HELP, resumable=True),
+    Command(_answer, "answer", "longbench", _HELP, resumable=True),
+    Command(_score, "score", "longbench", _HELP),
+    Command(_report, "report", "longbench", _HELP),
 )
+
+register_paper(Paper("AgentLongBench", commands=_COMMANDS))

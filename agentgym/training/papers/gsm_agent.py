@@ -34,16 +34,16 @@ Count = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The figures of one episode; NaN is what the trajectory does not tell.
+    """Figures of one episode; NaN where the trajectory does not show one.
 
     Attributes:
-        success: Whether the answer was the right number.
+        success: The answer was the right number.
         rounds: Turns with at least one search that was carried out.
         seconds: Wall time from the reset to the end, if `timed` recorded it.
-        complete: Whether the results showed all documents of the task.
+        complete: The results showed all documents of the task.
         extra: Searches (pages too) after the one that showed the last missing document; NaN if it is not complete.
         extra_turns: The same in turns.
-        followed_format: Whether the episode ended with an answer that holds a number.
+        followed_format: The episode ended with an answer that holds a number.
         early_stops: Stops that the env did not take as an end: replies without a call and without a number, and answers before
             `min_rounds`.
         tokens: Completion tokens of the turns with a search; 0 if there is none.

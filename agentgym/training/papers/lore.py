@@ -74,7 +74,7 @@ class LoreResult:
         success: True if the exact answer was given.
         turns: The turns of the episode.
         failed_rounds: Replies whose calls all failed.
-        labels: How many calls have each label; none unless the stack holds `StepOptimality`.
+        labels: The number of calls with each label; none unless the stack holds `StepOptimality`.
         optimal_turns: Turns that were optimal; none unless the stack holds `StepOptimality`.
         report: The report of the world.
     """

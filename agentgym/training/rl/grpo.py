@@ -26,9 +26,9 @@ class GRPOConfig(PolicyGradientConfig):
     Attributes:
         groups: Instances in each step.
         group_size: Episodes of each instance.
-        baseline: What a reward is compared with: `grpo`, the mean of its group, over its standard deviation; `rloo`, the mean of
+        baseline: The value that a reward is compared with: `grpo`, the mean of its group, over its standard deviation; `rloo`, the mean of
             the others in its group; `reinforce`, the mean of all.
-        level: What has an advantage: an `episode`, or each `turn`, as `advantages` says.
+        level: The unit that has an advantage: an `episode`, or each `turn`, as `advantages` says.
         gamma: The discount of rewards, for each turn that they are away; for `turn` only.
     """
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PHASES = ("chance", "teacher", "cloning", "hints", "rl")
-"""What is evaluated: random legal play, the teacher, or the model in one of its phases, in the order of a run."""
+"""The subjects of a point: random legal play, the teacher, or the model in one of its phases, in the order of a run."""
 
 _BANDS = {"cloning": ("cloning", "#EEEEEE"), "hints": ("with hints", "#DDDDDD"), "rl": ("reinforcement learning", "#FFFFFF")}
 _SAMPLING = {"greedy": ("most probable tokens", "#0072B2", "o"), "sampled": ("sampled, temperature 1", "#D55E00", "s")}

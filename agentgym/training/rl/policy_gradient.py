@@ -16,7 +16,7 @@ from agentgym.training.rollout import LocalPolicy, Trajectory
 from agentgym.world import check_choice, check_float, check_int
 
 WEIGHTS = ("episode", "token")
-"""What counts as much as any other in the objective."""
+"""The units that may weigh the same in the objective."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +24,12 @@ class PolicyGradientConfig(TrainerConfig):
     """Options common to GRPO and PPO.
 
     Attributes:
-        clip: How far the ratio of probabilities may move from 1 before its gradient is cut off.
+        clip: The distance that the ratio of probabilities may move from 1 before its gradient is cut off.
         epochs: Passes over the same episodes.
         minibatches: Updates in a pass, at most; each is on as many rows, which are drawn again in each pass.
         kl: The weight of the divergence from the model as it was at the start.
         entropy: The weight of the entropy bonus.
-        weight: What counts as much as any other: `episode`, however many tokens it has; or `token`, of whichever episode.
+        weight: The unit that weighs the same as any other: `episode`, however many tokens it has; or `token`, of whichever episode.
         temperature: Of the sampling.
         max_new_tokens: The most tokens of a reply.
     """

@@ -38,12 +38,12 @@ class PPOConfig(PolicyGradientConfig):
             tokens. `token`: each sampled token, with the value before it; the reward of a step comes with the last token of its
             reply, and the next token is the first of the next reply, whatever context lies between.
         gamma: The discount of rewards, for each action that they are away.
-        gae_lambda: How far advantages look ahead before they trust the value: 0 for one action, 1 for all.
+        gae_lambda: The distance that advantages look ahead before they trust the value: 0 for one action, 1 for all.
         bootstrap: Add the value of the next prompt where an episode was truncated. Say no if the limit is
             a part of the task, stated in it and scored: then it ends the episode like any other end.
         normalize: Bring the advantages of a step to mean 0 and standard deviation 1.
         value_weight: The weight of the value loss.
-        value_clip: How far a value may move from what it was before its gradient is cut off; 0 for no limit.
+        value_clip: The distance that a value may move from what it was before its gradient is cut off; 0 for no limit.
     """
 
     episodes: int = 64

@@ -47,7 +47,7 @@ class ContextLengthError(EndpointError):
 
 @dataclass(frozen=True, slots=True)
 class EndpointConfig:
-    """Which model is asked, and how. An option that is None is left to the server.
+    """Options of `EndpointPolicy`. An option that is None is left to the server.
 
     Attributes:
         model: The name by which the server knows the model.
@@ -59,11 +59,11 @@ class EndpointConfig:
         seed: The seed of the server's sampler, the same in each request.
         concurrency: The most requests in flight, whatever the number of threads and chats.
         timeout: Seconds until a request is given up.
-        retries: How often a request is sent again after a failure that may pass.
+        retries: The most times a request is sent again after a failure that may pass.
         backoff: Seconds before the first of these; each further one waits twice as long, less a random part.
         tools: `native` sends tool schemas and structured calls; `text` sends plain user and assistant messages.
-        dialect: How native calls are written for the env; the env's own, if that is not `auto`.
-        logprobs: Whether to ask for log-probabilities.
+        dialect: The form in which native calls are written for the env; the env's own, if that is not `auto`.
+        logprobs: Ask for log-probabilities.
         extra_body: Further fields of the request.
 
     Raises:
@@ -105,11 +105,11 @@ class EndpointPolicy:
     forked process starts afresh, and so does a pickled copy, with a limit of its own. Dropping the policy closes it.
 
     Args:
-        config: Which model is asked, and how.
+        config: The model, and how it is asked.
 
     Attributes:
-        usage: What all replies took so far.
-        last: What the reply that came last took.
+        usage: The usage of all replies so far.
+        last: The usage of the newest reply.
     """
 
     def __init__(self, config: EndpointConfig) -> None:
@@ -281,23 +281,24 @@ def _request(config: EndpointConfig, chat: Chat) -> dict[str, Any]:
     messages = (chat if native else as_text(chat.messages)).to_openai()
     options = {name: getattr(config, name) for name in ("temperature", "top_p", "max_tokens", "seed")}
     options["tools"] = [tool.to_openai() for tool in chat.tools] or None if native else None
-    given = {name: value for name, value in options.items() if value is not None} | ({"logprobs": True} if config.logprobs else {})
-    return {"model": config.model, "messages": messages, "extra_body": dict(config.extra_body), **given}
+    options["logprobs"] = config.logprobs or None
+    request = {"model": config.model, "messages": messages, "extra_body": dict(config.extra_body)}
+    return request | {name: value for name, value in options.items() if value is not None}
 
 
 def _dig(answer: Any, *path: str | int) -> Any:
-    """What an answer holds at a path; None where the server left it out."""
+    """Return the value of an answer at a path; None where the server left it out."""
     with suppress(IndexError, KeyError, TypeError):
-        return functools.reduce(lambda found, step: found[step], path, answer)
+        return functools.reduce(lambda value, step: value[step], path, answer)
     return None
 
 
 def to_reply(answer: Any, dialect: Dialect) -> Reply:
-    """What a server answered, as a reply.
+    """Return the answer of a server as a reply.
 
     Args:
         answer: A chat completion, as plain data.
-        dialect: How native calls are written.
+        dialect: The form in which native calls are written.
     """
     message = answer["choices"][0]["message"]
     names = ("reasoning_content", "reasoning", "content", "refusal")

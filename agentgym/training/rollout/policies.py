@@ -21,14 +21,14 @@ _MODEL = "config.json"
 
 @dataclass(frozen=True, slots=True)
 class PolicyConfig:
-    """Which policy plays.
+    """Choice of a policy.
 
     Attributes:
         name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model, which plays its most probable tokens, or
-            `package.module:factory`, where `factory(env_id)` makes a policy.
+            `package.module:factory`, where `factory(env_id)` returns a policy.
         seed: Seeds the scripted policies.
         noise: The probability of an error of `noisy`.
-        deficits: What `control` lacks.
+        deficits: The deficits of `control`.
     """
 
     name: str = "control"
@@ -47,7 +47,7 @@ class PolicyConfig:
         raise ValueError(f"there is no policy {self.name!r}; policies: {choices}")
 
     def make(self, env_id: str) -> Policy:
-        """The policy for a world or a team; a scripted one plays all agents of a team.
+        """Return the policy for a world or a team; a scripted one plays all agents of a team.
 
         Raises:
             ValueError: The factory cannot be imported, or the folder of a model cannot be read.
