@@ -87,9 +87,9 @@ def arms_figure(results: Sequence[Result]) -> Figure:
     worlds = _worlds(results)
     figure, axes = _panels(len(worlds))
     for panel, world in zip(axes, worlds, strict=True):
-        found = summarize([row for row in results if row.world == world], ("arm",), "success")
-        arms = [arm for arm in ARMS if (arm,) in found]
-        intervals = [found[arm,] for arm in arms]
+        rates = summarize([row for row in results if row.world == world], ("arm",), "success")
+        arms = [arm for arm in ARMS if (arm,) in rates]
+        intervals = [rates[arm,] for arm in arms]
         places = np.arange(len(arms))
         _draw_bars(panel, places, intervals, 0.7, [_COLOURS[arm] for arm in arms])
         panel.set_xticks(places, [arm or "none" for arm in arms])
@@ -109,9 +109,9 @@ def interventions_figure(results: Sequence[Result]) -> Figure:
     for panel, world in zip(axes, worlds, strict=True):
         rows = [row for row in results if row.world == world]
         for side, (metric, (_, colour)) in zip((-0.2, 0.2), _METRICS.items(), strict=True):
-            found = effects(rows, (), metric)
-            letters = [letter for letter in _INTERVENTIONS if (letter,) in found]
-            intervals = [found[letter,] for letter in letters]
+            changes = effects(rows, (), metric)
+            letters = [letter for letter in _INTERVENTIONS if (letter,) in changes]
+            intervals = [changes[letter,] for letter in letters]
             _draw_bars(panel, np.arange(len(letters)) + side, intervals, 0.38, [colour] * len(letters))
             panel.set_xticks(range(len(letters)), [_INTERVENTIONS[letter] for letter in letters])
         panel.axhline(0, color="black", linewidth=0.8)
@@ -136,26 +136,33 @@ def _arm_handles(results: Sequence[Result]) -> list[Line2D]:
 
 
 def _draw_lines(panel: Axes, rows: Sequence[Result], metric: str) -> None:
-    found = summarize(rows, ("arm", "horizon"), metric)
+    rates = summarize(rows, ("arm", "horizon"), metric)
     horizons = sorted({row.horizon for row in rows})
-    for arm in ARMS:
-        shown = [horizon for horizon in horizons if (arm, horizon) in found]
-        if not shown:
-            continue
-        value, low, high = (np.array([100 * getattr(found[arm, h], part) for h in shown]) for part in ("value", "low", "high"))
-        dashes = "-" if metric == "success" else "--"
-        # Arms at a single horizon stand side by side, or they would hide one another.
-        places = np.array(shown) * (2 ** (0.1 * ARMS.index(arm) - 0.25) if len(horizons) == 1 else 1)
-        panel.plot(places, value, dashes, color=_COLOURS[arm], label=arm or "none", marker=_MARKERS[arm], markersize=5)
-        if len(shown) == 1:  # a band would have no width
-            panel.vlines(places, low, high, color=_COLOURS[arm])
-        else:
-            panel.fill_between(places, low, high, color=_COLOURS[arm], alpha=0.1, linewidth=0)
+    dashes = "-" if metric == "success" else "--"
+    for number, arm in enumerate(ARMS):
+        own = [horizon for horizon in horizons if (arm, horizon) in rates]
+        if own:
+            # Arms at a single horizon stand side by side, or they would hide one another.
+            shift = 2 ** (0.1 * number - 0.25) if len(horizons) == 1 else 1
+            style = {"color": _COLOURS[arm], "marker": _MARKERS[arm], "linestyle": dashes, "markersize": 5, "label": arm or "none"}
+            draw_line(panel, [shift * horizon for horizon in own], [rates[arm, horizon] for horizon in own], style)
     panel.set_xscale("log", base=2)
     panel.set_xticks(horizons, [str(horizon) for horizon in horizons])
     panel.xaxis.set_minor_locator(NullLocator())
     panel.set_ylim(-3, 103)
     panel.grid(alpha=0.3)
+
+
+def draw_line(
+    panel: Axes, places: Sequence[float], intervals: Sequence[Interval], style: Mapping[str, Any], alpha: float = 0.1
+) -> None:
+    """Draw a line through shares, in %, in a band of their intervals."""
+    value, low, high = ([100 * getattr(each, part) for each in intervals] for part in ("value", "low", "high"))
+    panel.plot(places, value, **style)
+    if len(places) == 1:  # a band would have no width
+        panel.vlines(places, low, high, color=style["color"])
+    else:
+        panel.fill_between(places, low, high, color=style["color"], alpha=alpha, linewidth=0)
 
 
 def _draw_bars(panel: Axes, places: np.ndarray, intervals: Sequence[Interval], width: float, colours: Sequence[str]) -> None:

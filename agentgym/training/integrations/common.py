@@ -59,13 +59,13 @@ def added(before: Chat, after: Chat) -> Sequence[Message]:
     Raises:
         ValueError: The chat after the reply does not go on from the one before it.
     """
-    known = len(before.messages)
-    if after.shared_prefix(before) < known or len(after.messages) <= known or after.messages[known].role != "assistant":
+    length = len(before.messages)
+    if after.shared_prefix(before) < length or len(after.messages) <= length or after.messages[length].role != "assistant":
         raise ValueError(
             "a wrapper of this env edits what was shown before, but the trainer keeps the history; "
             "leave the wrapper out, or train on the chat of the env"
         )
-    return after.messages[known + 1 :]
+    return after.messages[length + 1 :]
 
 
 def sampled_reply(renderer: Renderer, chat: Chat, prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float]) -> Reply:
@@ -79,7 +79,7 @@ def sampled_reply(renderer: Renderer, chat: Chat, prompt: Sequence[int], ids: Se
         logprobs: The log-probability of each id, in nats; empty if they are not known.
     """
     tokenizer = renderer.tokenizer
-    said = ids[:-1] if ids and ids[-1] == tokenizer.eos_token_id else ids
-    reply = Reply(str(tokenizer.decode(list(said), skip_special_tokens=False)), tuple(prompt), tuple(ids), tuple(logprobs))
+    text_ids = ids[:-1] if ids and ids[-1] == tokenizer.eos_token_id else ids
+    reply = Reply(str(tokenizer.decode(list(text_ids), skip_special_tokens=False)), tuple(prompt), tuple(ids), tuple(logprobs))
     renderer.remember(chat, reply)
     return reply

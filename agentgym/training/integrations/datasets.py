@@ -190,8 +190,8 @@ def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
 def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) -> list[int]:
     """Where the messages at the positions `replied` of a chat are in its dicts: pictures of tools come as messages of their own."""
     written = [k for k, message in enumerate(messages) if message["role"] == "assistant"]
-    said = [k for k, message in enumerate(chat.messages) if message.role == "assistant"]
-    return [there for there, here in zip(written, said, strict=True) if here in replied]
+    replies = [k for k, message in enumerate(chat.messages) if message.role == "assistant"]
+    return [there for there, here in zip(written, replies, strict=True) if here in replied]
 
 
 def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
@@ -284,9 +284,8 @@ def export(trajectories: Iterable[Trajectory], path: Path, format: Format = "jso
         format: As in `write_rows`.
         failures: Keep episodes in which something else than the policy failed.
     """
-    numbered = enumerate(trajectories)
-    kept = ((episode, each) for episode, each in numbered if failures or not each.failure)
-    return write_rows((row for episode, each in kept for row in to_chat_rows(each, episode)), path, format)
+    numbered = ((k, each) for k, each in enumerate(trajectories) if failures or not each.failure)
+    return write_rows((row for episode, each in numbered for row in to_chat_rows(each, episode)), path, format)
 
 
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:

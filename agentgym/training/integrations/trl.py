@@ -147,8 +147,8 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
         messages = Chat(chat.messages[:-1]).to_openai(json_arguments=False)
-        for message, known in zip(messages, chat.messages, strict=False):
-            if known.id == SYSTEM_ID:
+        for message, original in zip(messages, chat.messages, strict=False):
+            if original.id == SYSTEM_ID:
                 message["content"] = message["content"].replace(f"\n\n{documentation}", "")
         rows.append({"prompt": [*messages, {"role": "user", "content": "", "seed": seed}], "seed": seed})
     # As structs, the arguments of all calls would be given the names of each other.
@@ -252,12 +252,12 @@ class _TrainerPolicy:
         self.renderer = Renderer(trainer.processing_class)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        asked = [self.renderer.ids(chat) for chat in chats]
+        prompts = [self.renderer.ids(chat) for chat in chats]
         # The only way into all of TRL's engines (transformers, vLLM, sharded models) that takes token ids is not public.
-        sampled, logprobs = self.trainer._generate_single_turn([list(ids) for ids in asked], None, {}, 1)
+        sampled, logprobs = self.trainer._generate_single_turn([list(ids) for ids in prompts], None, {}, 1)
         return [
             sampled_reply(self.renderer, chat, prompt, ids, logprobs[k] if logprobs else ())
-            for k, (chat, prompt, ids) in enumerate(zip(chats, asked, sampled, strict=True))
+            for k, (chat, prompt, ids) in enumerate(zip(chats, prompts, sampled, strict=True))
         ]
 
 

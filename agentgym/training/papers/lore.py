@@ -27,7 +27,6 @@ from agentgym.training.rollout import Trajectory
 from agentgym.world import check_choice, check_int
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WIDTHS = {"operations": 10, "height": 5}
@@ -255,7 +254,10 @@ def lore_figure(results: Sequence[Result]) -> Figure:
     for column, (world, arms) in enumerate(worlds.items()):
         for panel, (by, label) in zip(axes[:, column], _LABELS.items(), strict=True):
             for name, rows in arms.items():
-                _draw_accuracy(panel, curve(rows, by), styles[name])
+                bins = curve(rows, by)
+                middles = [(each.low + each.high) / 2 for each in bins]
+                intervals = [each.accuracy for each in bins]
+                plots.draw_line(panel, middles, intervals, {**styles[name], "markersize": 4}, alpha=0.12)
             panel.set(xlabel=label, xscale="log", ylim=(-3, 103))
             low, high = panel.get_xlim()
             shown = [tick for tick in _TICKS if low <= tick <= high]
@@ -268,18 +270,6 @@ def lore_figure(results: Sequence[Result]) -> Figure:
     handles = [Line2D([], [], markersize=5, label=name, **style) for name, style in styles.items()]
     figure.legend(handles=handles, loc="outside right center")
     return figure
-
-
-def _draw_accuracy(panel: Axes, bins: Sequence[Bin], style: Mapping[str, Any]) -> None:
-    """Draw a line through the middles of bins."""
-    places = [(each.low + each.high) / 2 for each in bins]
-    intervals = [each.accuracy for each in bins]
-    value, low, high = ([100 * getattr(i, part) for i in intervals] for part in ("value", "low", "high"))
-    panel.plot(places, value, markersize=4, **style)
-    if len(places) == 1:  # a band would have no width
-        panel.vlines(places, low, high, color=style["color"])
-    else:
-        panel.fill_between(places, low, high, color=style["color"], alpha=0.12, linewidth=0)
 
 
 register_paper(

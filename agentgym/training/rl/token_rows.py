@@ -58,8 +58,8 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[Row]:
         last = joined.pop() if continues else Row((), (), (), ())
         continues = True
         new = len(reply.prompt_ids) - len(last.ids)
-        known = last.logprobs is not None and bool(reply.logprobs)
-        logprobs = (last.logprobs or ()) + (0.0,) * new + reply.logprobs if known else None
+        complete = last.logprobs is not None and bool(reply.logprobs)
+        logprobs = (last.logprobs or ()) + (0.0,) * new + reply.logprobs if complete else None
         sampled = last.sampled + (0,) * new + (1,) * len(reply.ids)
         joined.append(Row(reply.prompt_ids + reply.ids, sampled, logprobs, (*last.steps, number)))
     return joined

@@ -311,9 +311,9 @@ def to_reply(answer: Any, dialect: Dialect) -> Reply:
 
 
 def _call_text(function: Any, dialect: Dialect) -> str:
-    """A native call as the env reads it. What the env would refuse is left as it came, for the env to say why."""
-    name, given = _dig(function, "name"), _dig(function, "arguments")
-    arguments = given if isinstance(given, str) else json.dumps({} if given is None else given)
+    """Return a native call as the env reads it. One that it would refuse is left as it came, for the env to say why."""
+    name, values = _dig(function, "name"), _dig(function, "arguments")
+    arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
     body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'.replace("</", "<\\/")
     text = f"<tool_call>\n{body}\n</tool_call>"
     calls = parse(text, "json").calls
@@ -329,24 +329,24 @@ def _usage(answer: Any) -> EndpointUsage:
 
 
 def _wait(failure: Exception, sent: int, config: EndpointConfig) -> float | None:
-    """Seconds until a failed request is sent again; None if it is not."""
-    asked = 0.0
+    """Return the seconds until a failed request is sent again; None if it is not."""
+    delay = 0.0
     if sent > config.retries:
         return None
     if isinstance(failure, openai.APIStatusError):
         if failure.code == "insufficient_quota" or not (failure.status_code in (408, 409, 429) or failure.status_code >= 500):
             return None
-        asked = _retry_after(failure.response.headers.get("retry-after", ""))
+        delay = _retry_after(failure.response.headers.get("retry-after", ""))
     backoff = config.backoff * 2.0 ** min(sent - 1, 30) * (1 - _JITTER.random() / 2)
-    return max(asked, min(backoff, MAX_WAIT_S)) if asked <= MAX_WAIT_S else None
+    return max(delay, min(backoff, MAX_WAIT_S)) if delay <= MAX_WAIT_S else None
 
 
-def _retry_after(asked: str) -> float:
-    """The wait that a server asks for, as seconds or as a date."""
+def _retry_after(header: str) -> float:
+    """Return the wait that a server asks for, as seconds or as a date."""
     with suppress(ValueError):
-        return float(asked)
+        return float(header)
     with suppress(ValueError):
-        return parsedate_to_datetime(asked).timestamp() - time.time()
+        return parsedate_to_datetime(header).timestamp() - time.time()
     return 0.0
 
 
@@ -361,7 +361,7 @@ def _explain(failure: Exception, sent: int, config: EndpointConfig) -> EndpointE
     return EndpointError(f"{where} gave no chat completion: {failure}; check that base_url is that of the API")
 
 
-def _refused(failure: openai.APIStatusError, said: str, config: EndpointConfig) -> EndpointError:
+def _refused(failure: openai.APIStatusError, message: str, config: EndpointConfig) -> EndpointError:
     status, kind = failure.status_code, EndpointError
     remedies = {
         400: "correct the options; a server without tool calling needs tools='text'",
@@ -372,6 +372,6 @@ def _refused(failure: openai.APIStatusError, said: str, config: EndpointConfig) 
     remedy = remedies.get(status, "see the log of the server, or raise retries" if status >= 500 else "correct the options")
     if status == 400 and re.search(r"(?i)context[ _-]?(length|size|window)", f"{failure.code} {failure.message}"):
         kind, remedy = ContextLengthError, "play with a context strategy and a window, or lower max_tokens"
-    error = kind(f"{said}; {remedy}")
+    error = kind(f"{message}; {remedy}")
     error.status = status
     return error

@@ -13,8 +13,8 @@ def as_text(messages: Iterable[Message]) -> Chat:
     """Return messages as a chat of text: replies as written, results as user messages, neighbours of one role as one message."""
     out: list[Message] = []
     for message in messages:
-        said = message.raw or "\n".join(filter(None, (message.text, *map(render, message.calls))))
-        new = Message("user" if message.role == "tool" else message.role, said, images=message.images)
+        text = message.raw or "\n".join(filter(None, (message.text, *map(render, message.calls))))
+        new = Message("user" if message.role == "tool" else message.role, text, images=message.images)
         out.append(join_messages(out.pop(), new) if out and out[-1].role == new.role else new)
     return Chat(tuple(out))
 

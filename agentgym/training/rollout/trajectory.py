@@ -167,10 +167,10 @@ class TrajectoryLog:
 
 def _continues(step: Step, chat: Chat) -> bool:
     """Return whether a chat begins with the chat and the reply of a step, word for word."""
-    known = len(step.chat.messages)
-    if chat.shared_prefix(step.chat) < known or len(chat.messages) <= known or chat.tools != step.chat.tools:
+    length = len(step.chat.messages)
+    if chat.shared_prefix(step.chat) < length or len(chat.messages) <= length or chat.tools != step.chat.tools:
         return False
-    reply = chat.messages[known]
+    reply = chat.messages[length]
     return reply.role == "assistant" and reply.raw == step.reply.text
 
 

@@ -58,10 +58,10 @@ class PlayerServer:
         self._player.close()
 
     def _news(self, chat: Chat) -> News:
-        kept = chat.shared_prefix(self._shown)
+        shared = chat.shared_prefix(self._shown)
         tools = None if chat.tools == self._shown.tools else chat.tools
         self._shown = chat
-        return kept, tuple(chat.messages[kept:]), tools
+        return shared, tuple(chat.messages[shared:]), tools
 
 
 class PlayerClient:
@@ -89,8 +89,8 @@ class PlayerClient:
         return (played if reply is None else reply), StepOutcome(self._continue(news), *ends)
 
     def _continue(self, news: News) -> Chat:
-        kept, messages, tools = news
-        before = self._chat if kept == len(self._chat.messages) else Chat(tuple(self._chat.messages[:kept]))
+        shared, messages, tools = news
+        before = self._chat if shared == len(self._chat.messages) else Chat(tuple(self._chat.messages[:shared]))
         self._chat = Chat(before.messages, self._chat.tools if tools is None else tools).add(*messages)
         return self._chat
 
