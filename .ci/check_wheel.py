@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 USER = """
 import agentgym
 from agentgym.oracles import OraclePolicy
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 
 env = agentgym.make("ListWorld", oracles="SP", labels=True)
 assert rollout(env, OraclePolicy("ListWorld"), seed=0).reward == 1.0

@@ -23,7 +23,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 import agentgym
 from agentgym import Chat, Reply, ToolCall, render
-from agentgym.training.rollout.collector import Collector
+from agentgym.training.rollout import Collector
 
 SLOTS = 16
 TURNS = 12

@@ -9,8 +9,7 @@ from statistics import fmean
 
 from agentgym import make
 from agentgym.oracles import TeamPolicy
-from agentgym.training.rollout.rollouts import rollout
-from agentgym.training.rollout.token_usage import usage
+from agentgym.training.rollout import rollout, usage
 
 OPERATIONS = 40
 SEEDS = range(5)

@@ -9,10 +9,8 @@ from typing import Any
 import torch
 
 from agentgym import Chat, Reply
-from agentgym.training.rl.cloning import Cloning, CloningConfig
-from agentgym.training.rl.trainer import Trainer
-from agentgym.training.rollout.models import make_model, make_tokenizer
-from agentgym.training.rollout.trajectory import Step, Trajectory
+from agentgym.training.rl import Cloning, CloningConfig, Trainer
+from agentgym.training.rollout import Step, Trajectory, make_model, make_tokenizer
 from tests.echo_world import WORDS, make_env
 
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import agentgym
 from agentgym import ToolCall
-from agentgym.training.rollout.openai_policy import EndpointConfig, EndpointPolicy
+from agentgym.training.rollout import EndpointConfig, EndpointPolicy
 
 
 @dataclass

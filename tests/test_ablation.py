@@ -13,12 +13,17 @@ from typing import Any
 import pytest
 
 from agentgym.oracles.control import Deficits
-from agentgym.training.evaluation.ablation import TRAJECTORIES, Ablation, prepare, results, run
-from agentgym.training.evaluation.report import tables, write_report
-from agentgym.training.evaluation.scoring import score
-from agentgym.training.rollout.policies import PolicyConfig
-from agentgym.training.rollout.rollouts import replay
-from agentgym.training.rollout.trajectory import TrajectoryLog
+from agentgym.training.evaluation import (
+    Ablation,
+    ablation_tables,
+    load_results,
+    prepare_ablation,
+    run_ablation,
+    score,
+    write_report,
+)
+from agentgym.training.evaluation.ablation import TRAJECTORIES
+from agentgym.training.rollout import PolicyConfig, TrajectoryLog, replay
 from tests.helpers import PATIENCE
 
 SMALL: dict[str, Any] = {"worlds": ("ListWorld", "GridWorld"), "horizons": (3, 6), "seeds": 3}
@@ -31,29 +36,29 @@ def small(**changes: Any) -> Ablation:
 
 def test_every_cell_is_played_once_and_scored(tmp_path: Path) -> None:
     told: list[int] = []
-    rows = run(small(), tmp_path / "a", 1, told.append)
+    rows = run_ablation(small(), tmp_path / "a", 1, told.append)
     assert sorted((row.world, row.arm, row.context, row.horizon, row.seed) for row in rows) == sorted(small().cells())
     assert sum(told) == len(rows) == 2 * 6 * 2 * 3
 
 
 def test_workers_give_what_one_process_gives(tmp_path: Path) -> None:
     ablation = small(horizons=(3,), seeds=2)
-    assert run(ablation, tmp_path / "one", 1) == run(ablation, tmp_path / "two", 2)
+    assert run_ablation(ablation, tmp_path / "one", 1) == run_ablation(ablation, tmp_path / "two", 2)
 
 
 def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
-    whole = run(small(), tmp_path / "a", 1)
+    whole = run_ablation(small(), tmp_path / "a", 1)
     log = tmp_path / "a" / TRAJECTORIES
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:20]) + lines[20][:100])
     told: list[int] = []
-    assert run(small(), tmp_path / "a", 1, told.append) == whole
+    assert run_ablation(small(), tmp_path / "a", 1, told.append) == whole
     assert told[0] == 20
     assert len(log.read_bytes().splitlines()) == len(lines)
 
 
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "agentgym.training.cli.main", *SLOW, "--out", str(tmp_path / "k")]
+    command = [sys.executable, "-m", "agentgym", *SLOW, "--out", str(tmp_path / "k")]
     log = tmp_path / "k" / TRAJECTORIES
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + PATIENCE
@@ -69,7 +74,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     assert log.stat().st_size
     before = {(row.arm, row.seed) for row in map(score, _whole(log))}
     subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
-    rows = results(tmp_path / "k")
+    rows = load_results(tmp_path / "k")
     assert len(rows) == len({(row.arm, row.seed) for row in rows}) == 80
     assert before < {(row.arm, row.seed) for row in rows}
 
@@ -93,7 +98,7 @@ def _whole(log: Path) -> TrajectoryLog:
 
 
 def test_arms_play_the_same_instances(tmp_path: Path) -> None:
-    run(small(horizons=(6,), seeds=2, shots=1), tmp_path / "a", 1)
+    run_ablation(small(horizons=(6,), seeds=2, shots=1), tmp_path / "a", 1)
     tasks: dict[tuple[str, int], set[str]] = {}
     for trajectory in TrajectoryLog(tmp_path / "a" / TRAJECTORIES):
         task = next(message.text for message in trajectory.steps[0].chat.messages if message.id == "0:1")
@@ -103,16 +108,16 @@ def test_arms_play_the_same_instances(tmp_path: Path) -> None:
 
 
 def test_results_can_be_scored_again_from_the_replies_alone(tmp_path: Path) -> None:
-    rows = run(small(horizons=(6,), seeds=2), tmp_path / "a", 1)
+    rows = run_ablation(small(horizons=(6,), seeds=2), tmp_path / "a", 1)
     again = [score(replay(trajectory)) for trajectory in TrajectoryLog(tmp_path / "a" / TRAJECTORIES)]
     assert sorted(again, key=str) == sorted(rows, key=str)
 
 
 def test_another_ablation_does_not_mix_in(tmp_path: Path) -> None:
-    prepare(small(), tmp_path / "a")
-    prepare(small(), tmp_path / "a")
+    prepare_ablation(small(), tmp_path / "a")
+    prepare_ablation(small(), tmp_path / "a")
     with pytest.raises(ValueError, match="holds an ablation with other settings"):
-        prepare(small(seeds=4), tmp_path / "a")
+        prepare_ablation(small(seeds=4), tmp_path / "a")
 
 
 @pytest.mark.parametrize(
@@ -144,11 +149,11 @@ def test_unknown_policies_are_refused(name: str, message: str) -> None:
 
 
 def test_the_report_tells_what_the_results_hold(tmp_path: Path) -> None:
-    rows = run(small(), tmp_path / "a", 1)
+    rows = run_ablation(small(), tmp_path / "a", 1)
     written = write_report(rows, tmp_path / "a")
     assert {path.name for path in written} == {"results.jsonl", "summary.md", "horizons.png", "arms.png", "interventions.png"}
     assert all(path.stat().st_size for path in written)
-    title, header, lines = tables(rows)[1]
+    title, header, lines = ablation_tables(rows)[1]
     assert title.startswith("ListWorld: 36 episodes")
     assert [line[0] for line in lines] == ["none", "S", "P", "SP", "SH", "SPH"]
     none = dict(zip(header, lines[0], strict=True))
@@ -160,5 +165,7 @@ def test_the_report_tells_what_the_results_hold(tmp_path: Path) -> None:
 
 
 def test_one_arm_alone_has_no_comparison(tmp_path: Path) -> None:
-    rows = run(small(arms=("SP",), seeds=1), tmp_path / "a", 1)
-    assert [header for _, header, _ in tables(rows)] == [["arm", "success rate", "step accuracy", "step accuracy while alive"]] * 2
+    rows = run_ablation(small(arms=("SP",), seeds=1), tmp_path / "a", 1)
+    assert [header for _, header, _ in ablation_tables(rows)] == [
+        ["arm", "success rate", "step accuracy", "step accuracy while alive"]
+    ] * 2

@@ -16,7 +16,7 @@ from tests.helpers import PATIENCE
 
 
 def command(*arguments: str, typed: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "agentgym.training.cli.main", *arguments]
+    line = [sys.executable, "-m", "agentgym", *arguments]
     return subprocess.run(line, input=typed, capture_output=True, text=True, timeout=PATIENCE, cwd=cwd, check=False)
 
 
@@ -134,7 +134,7 @@ def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
 def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
     # What runs in the background of a script ignores interrupts, and so would what it starts.
     python = ["env", "--default-signal=INT", sys.executable]
-    line = [*python, "-m", "agentgym.training.cli.main", "ablate", "--seeds", "200", "--out", str(tmp_path / "a"), "--workers", "2"]
+    line = [*python, "-m", "agentgym", "ablate", "--seeds", "200", "--out", str(tmp_path / "a"), "--workers", "2"]
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     log = tmp_path / "a" / "trajectories.jsonl"
     deadline = time.monotonic() + PATIENCE

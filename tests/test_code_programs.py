@@ -261,7 +261,7 @@ def test_all_sources_are_modules_of_python_that_import_what_they_call() -> None:
 
 
 def exported(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "agentgym.training.cli.main", "export", *options, str(folder)]
+    line = [sys.executable, "-m", "agentgym", "export", *options, str(folder)]
     return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 

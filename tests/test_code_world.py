@@ -20,7 +20,7 @@ from agentgym import make, tool_env
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 from tests.test_registry_laws import compare
 
 # Solved from the sources alone.

@@ -24,12 +24,19 @@ import pytest
 import agentgym
 from agentgym import Chat, Reply
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.training.rollout.collector import ENGINES, CollectionError, Collector
-from agentgym.training.rollout.engines import Asyncio
+from agentgym.training.rollout import (
+    ENGINES,
+    Asyncio,
+    CollectionError,
+    Collector,
+    Processes,
+    Trajectory,
+    TrajectoryLog,
+    collect,
+    replay,
+)
 from agentgym.training.rollout.episode import Player
-from agentgym.training.rollout.rollouts import collect, replay
-from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
-from agentgym.training.rollout.workers import PlayerServer, Processes
+from agentgym.training.rollout.workers import PlayerServer
 from tests import faulty_world
 from tests.faulty_world import Awaiting, Drawing, Worker, make_env
 
@@ -245,7 +252,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from agentgym.oracles import OraclePolicy
-from agentgym.training.rollout.rollouts import collect
+from agentgym.training.rollout import collect
 
 if __name__ == "__main__":
     for number, trajectory in enumerate(collect(

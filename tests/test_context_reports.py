@@ -12,14 +12,19 @@ import pytest
 from agentgym import STRATEGIES, Chat, Image, Message, Policy, make
 from agentgym.oracles import NoisyPolicy
 from agentgym.tokens import IMAGE_TOKENS, heuristic
-from agentgym.training.evaluation.ablation import TRAJECTORIES, Ablation, run
-from agentgym.training.evaluation.bootstrap import TOKENS, differences, summarize
-from agentgym.training.evaluation.report import tables, write_report
-from agentgym.training.evaluation.scoring import Result, ordered_contexts
-from agentgym.training.rollout.policies import PolicyConfig
-from agentgym.training.rollout.rollouts import rollout
-from agentgym.training.rollout.token_usage import Usage, usage
-from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
+from agentgym.training.evaluation import (
+    Ablation,
+    Result,
+    ablation_tables,
+    differences,
+    ordered_contexts,
+    run_ablation,
+    summarize,
+    write_report,
+)
+from agentgym.training.evaluation.ablation import TRAJECTORIES
+from agentgym.training.evaluation.intervals import TOKENS
+from agentgym.training.rollout import PolicyConfig, Trajectory, TrajectoryLog, Usage, rollout, usage
 from tests.test_cli import command
 
 CONTEXTS = ("none", "clear_results", "clear_thinking", "compaction", "awareness", "memory", "programmatic", "clear_results+memory")
@@ -75,7 +80,7 @@ def test_the_ablation_over_strategies_says_accuracy_and_trajectory_length(tmp_pa
         contexts=CONTEXTS,
         window=1_500,
     )
-    rows = run(ablation, tmp_path, 1)
+    rows = run_ablation(ablation, tmp_path, 1)
     assert len(rows) == 2 * 2 * 2 * len(CONTEXTS)
     assert ordered_contexts(reversed(rows)) == list(CONTEXTS)
     for trajectory in TrajectoryLog(tmp_path / TRAJECTORIES):
@@ -83,7 +88,7 @@ def test_the_ablation_over_strategies_says_accuracy_and_trajectory_length(tmp_pa
         assert found is not None
         row = next(row for row in rows if same(row, trajectory))
         assert row.usage == found
-    title, header, lines = next(table for table in tables(rows) if "TreeWorld, context" in table[0])
+    title, header, lines = next(table for table in ablation_tables(rows) if "TreeWorld, context" in table[0])
     assert "mean tokens (cl100k_base)" in title
     assert header[:4] == ["context", "success rate", "vs none", "trajectory length"]
     assert [line[0] for line in lines] == list(CONTEXTS)

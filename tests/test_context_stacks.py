@@ -13,9 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 from agentgym import ARMS, STRATEGIES, Chat, ToolCall, ToolEnv, make, render, spec, worlds
 from agentgym.oracles import HistoryOracle, InContextExamples, NoisyPolicy, OraclePolicy, PlanOracle, StateOracle
 from agentgym.stages import layers
-from agentgym.training.rollout.rollouts import replay, rollout
-from agentgym.training.rollout.token_usage import usage
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rollout import Trajectory, replay, rollout, usage
 from agentgym.wrappers import (
     ClearThinking,
     ClearToolResults,

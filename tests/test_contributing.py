@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 USE = """
 import agentgym
 from agentgym.oracles import OraclePolicy
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 
 for preset, length in (("", 8_000), ("-64k", 64_000)):
     env = agentgym.make(f"SumInvoices{preset}", oracles="SP", labels=True, hint_scope="ephemeral")

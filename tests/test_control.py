@@ -9,11 +9,8 @@ import pytest
 from agentgym import ARMS, make
 from agentgym.oracles import ControlPolicy, OraclePolicy
 from agentgym.oracles.control import Deficits
-from agentgym.training.evaluation.ablation import Ablation, run
-from agentgym.training.evaluation.bootstrap import differences, effects, summarize
-from agentgym.training.evaluation.scoring import Result
-from agentgym.training.rollout.policies import PolicyConfig
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.evaluation import Ablation, Result, differences, effects, run_ablation, summarize
+from agentgym.training.rollout import PolicyConfig, rollout
 
 WORLDS = ("ListWorld", "TreeWorld", "GridWorld")
 DEFICITS = {
@@ -31,7 +28,7 @@ def planted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     policy = PolicyConfig(deficits=DEFICITS[letter])
     ablation = Ablation(worlds=WORLDS, horizons=(10, 20), seeds=25, policy=policy, options={"": {"budget_factor": 1.0}})
     out: Path = tmp_path_factory.mktemp("ablation") / letter
-    return letter, run(ablation, out, workers=1)
+    return letter, run_ablation(ablation, out, workers=1)
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -21,7 +21,7 @@ from agentgym.envs.lore.document_world import DocumentWorld
 from agentgym.envs.lore.graph import Graph
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 from tests.test_registry_laws import compare
 
 BOTH = ["standard", "hard"]

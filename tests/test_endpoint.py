@@ -23,16 +23,8 @@ from endpoint_server import Answer, call, failing, playing, playing_out, serving
 
 import agentgym
 from agentgym import Chat, Image, Message, ToolCall, parse
-from agentgym.training.rollout.openai_policy import (
-    ContextLengthError,
-    EndpointConfig,
-    EndpointError,
-    EndpointPolicy,
-    EndpointUsage,
-    retry_after,
-)
-from agentgym.training.rollout.policies import PolicyConfig
-from agentgym.training.rollout.rollouts import replay, rollout
+from agentgym.training.rollout import EndpointConfig, EndpointPolicy, EndpointUsage, PolicyConfig, replay, rollout
+from agentgym.training.rollout.openai_policy import ContextLengthError, EndpointError, retry_after
 from tests.helpers import PATIENCE
 
 ASK = Chat((Message("user", "hello", id="0:1"),))
@@ -387,7 +379,7 @@ def test_the_command_line_plays_through_an_endpoint(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_MODEL", "tiny")
         line = ["rollout", "ListWorld", "--policy", config.name, "--set", "max_failed_rounds=2"]
-        line = [sys.executable, "-m", "agentgym.training.cli.main", *line]
+        line = [sys.executable, "-m", "agentgym", *line]
         done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert "solved 0 of 1" in done.stdout, done.stderr
     assert [request["model"] for request in server.requests] == ["tiny", "tiny"]

@@ -21,19 +21,18 @@ from hypothesis import strategies as st
 
 from agentgym import STRATEGIES, Chat, Image, Message, Reply, ToolCall, make, render
 from agentgym.oracles import NoisyPolicy
-from agentgym.training.integrations.datasets import (
+from agentgym.training.integrations import (
     ChatRow,
     demonstrations,
     export,
     group_id,
-    group_of,
     to_chat_rows,
     to_training_dict,
     training_dicts,
     write_rows,
 )
-from agentgym.training.rollout.rollouts import rollout
-from agentgym.training.rollout.trajectory import Step, Trajectory
+from agentgym.training.integrations.datasets import group_of
+from agentgym.training.rollout import Step, Trajectory, rollout
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS
 
 CONTEXTS = ("none", *STRATEGIES, "clear_results+memory", "+".join(STRATEGIES))

@@ -14,11 +14,10 @@ import pytest
 from agentgym import Chat, Reply, ToolCall, make, render
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.training.evaluation.plots import plot_revisits, revisits_figure
-from agentgym.training.papers.gsm_agent import SearchResult, metrics, outcome, summary, timed
+from agentgym.training.evaluation import plots
+from agentgym.training.papers.gsm_agent import SearchResult, metrics, outcome, revisits_figure, summary, timed
 from agentgym.training.papers.reasoning_graph import Path, ReasoningGraph, figures, graph_of, graph_summary, paths_of
-from agentgym.training.rollout.rollouts import rollout
-from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
+from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, rollout
 from tests.helpers import PATIENCE
 
 # Appendix C.4: the node of each of the 36 steps of o3, and what the paper calls it.
@@ -201,7 +200,7 @@ def test_clusters_part_what_is_different() -> None:
 def test_the_command_writes_tables_and_the_scatter(tmp_path: File) -> None:
     log = TrajectoryLog(tmp_path / "noisy.jsonl")
     log.append(*(rollout(make("SearchWorld", tasks=60), NoisyPolicy("SearchWorld", 0.3), seed).to_json() for seed in range(4)))
-    line = [sys.executable, "-m", "agentgym.training.cli.main", "gsm"]
+    line = [sys.executable, "-m", "agentgym", "gsm"]
     shown = subprocess.run(
         [*line, f"noisy={log.path}", "--out", str(tmp_path), "--count"],
         capture_output=True,
@@ -223,7 +222,8 @@ def test_the_command_writes_tables_and_the_scatter(tmp_path: File) -> None:
 
 def test_the_scatter_shows_each_setting(tmp_path: File) -> None:
     points = {"o3": (0.3, 0.7), "gpt": (0.02, 0.2), "none": (nan, 0.5)}
-    (panel,) = revisits_figure(points).axes
+    figure = revisits_figure(points)
+    (panel,) = figure.axes
     assert [text.get_text() for text in panel.texts] == ["o3", "gpt"]
-    plot_revisits(points, tmp_path / "revisits.png")
+    plots.save(figure, tmp_path / "revisits.png")
     assert (tmp_path / "revisits.png").stat().st_size > 5_000

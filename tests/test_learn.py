@@ -19,16 +19,14 @@ from agentgym import ToolCall, make, tool_env
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.oracles.thinking import ThinkingPolicy
 from agentgym.parsing import parse
-from agentgym.training.cli.main import app
-from agentgym.training.evaluation.plots import learning_figure
+from agentgym.training.cli import app
+from agentgym.training.evaluation import evaluate
+from agentgym.training.rl import Curve, LearnConfig, Learning, Point
 from agentgym.training.rl import from_scratch as learn
-from agentgym.training.rl.from_scratch import CURVE, LearnConfig, Learning
-from agentgym.training.rl.learning_curve import Curve, Point
-from agentgym.training.rl.trainer import evaluate
+from agentgym.training.rl.from_scratch import CURVE
+from agentgym.training.rl.learning_curve import learning_figure
+from agentgym.training.rollout import PolicyConfig, collect, load_policy, replay, rollout
 from agentgym.training.rollout.mixture import mixture
-from agentgym.training.rollout.models import load_policy
-from agentgym.training.rollout.policies import PolicyConfig
-from agentgym.training.rollout.rollouts import collect, replay, rollout
 
 SIZES: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2, "context": 1_024, "max_new_tokens": 8}
 STEPS: dict[str, Any] = {"cloning_steps": 4, "hint_steps": 2, "rl_steps": 2, "groups": 2, "evaluations": 2, "episodes": 4}
@@ -105,9 +103,9 @@ def test_a_curve_drops_what_is_going_to_be_repeated(tmp_path: Path) -> None:
         file.write('{"phase": "rl", "st')
     assert Curve(path).points == points
     again = Curve(path)
-    again.cut("rl", 2)
+    again.truncate_after("rl", 2)
     assert again.points == Curve(path).points == points[:4]
-    again.cut("cloning", 2)
+    again.truncate_after("cloning", 2)
     assert Curve(path).points == points[:2]
     assert again.last("cloning") == points[1]
     assert again.last("rl") is None

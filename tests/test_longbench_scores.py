@@ -18,10 +18,9 @@ from agentgym.envs.agentlongbench.rows import make_log, make_rows
 from agentgym.envs.agentlongbench.scoring import TASKS, form, last_tag, metric, read, score
 from agentgym.oracles import OraclePolicy
 from agentgym.tokens import counter
-from agentgym.training.evaluation.plots import heatmap_figure, plot_heatmap
 from agentgym.training.papers import agentlongbench as longbench
 from agentgym.training.papers.agentlongbench import Plan
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 from tests.helpers import play, say, start
 
 PAIR = ["Item_ABCD", "Item_EFGH"]
@@ -163,7 +162,7 @@ def test_a_policy_answers_and_goes_on_where_it_was(data: Path, tmp_path: Path) -
 
 def test_the_report_has_tables_and_a_heat_map(data: Path, tmp_path: Path) -> None:
     outcomes = longbench.score_folder(data, replies(data, tmp_path / "a"))
-    tables = longbench.write_report(outcomes, tmp_path, plot_heatmap)
+    tables = longbench.write_report(outcomes, tmp_path)
     assert (tmp_path / "heatmap.png").read_bytes().startswith(b"\x89PNG")
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 32
     assert "| concise | tool | 16,384 | 6 |" in (tmp_path / "summary.md").read_text()
@@ -173,7 +172,7 @@ def test_the_report_has_tables_and_a_heat_map(data: Path, tmp_path: Path) -> Non
     by_hand = [each.acl_scan for each in outcomes if (each.setting, each.task[-4:]) == ("ki-c", "_env")]
     row = next(line for line in contexts[2] if line[:2] == ["concise", "environment"])
     assert row[4] == f"{sum(by_hand) / len(by_hand):,.1f}"
-    figure = heatmap_figure(longbench.cells(outcomes))
+    figure = longbench.heatmap_figure(longbench.cells(outcomes))
     assert [panel.get_title() for panel in figure.axes[:2]] == ["ki-c", "kf-v"]
     assert [text.get_text() for text in figure.axes[0].texts] == ["100.0"] * 8
 
@@ -190,7 +189,7 @@ def test_wrong_plans_are_refused() -> None:
 
 
 def test_the_commands_run(tmp_path: Path) -> None:
-    run = [sys.executable, "-m", "agentgym.training.cli.main"]
+    run = [sys.executable, "-m", "agentgym"]
     options = ["--lengths", "16384", "--settings", "kf-v", "--samples", "1", "--tokens", "heuristic"]
     shown = subprocess.run([*run, "longbench", "write", str(tmp_path / "d"), *options], capture_output=True, text=True, check=True)
     assert "wrote 8 rows" in shown.stdout

@@ -14,8 +14,9 @@ from agentgym import ToolCall, make, render, tool_env
 from agentgym.envs.lore.document_world import DocumentWorld
 from agentgym.oracles import OraclePolicy
 from agentgym.oracles.policies import ParsedChat
-from agentgym.training.papers.lore import accuracy, outcome, wilson
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.evaluation import wilson
+from agentgym.training.papers.lore import accuracy, outcome
+from agentgym.training.rollout import rollout
 
 
 def test_calls_are_labelled() -> None:

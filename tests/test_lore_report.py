@@ -16,13 +16,9 @@ from matplotlib.text import Text
 
 from agentgym import Reply
 from agentgym.envs.lore.config import GRID
-from agentgym.training.evaluation import plots
-from agentgym.training.evaluation.ablation import PRESETS, Ablation, run
-from agentgym.training.evaluation.report import tables, write_report
-from agentgym.training.evaluation.scoring import Result
-from agentgym.training.papers.lore import accuracy, curve, lines
-from agentgym.training.papers.lore_report import lore_tables, write_curves
-from agentgym.training.rollout.policies import PolicyConfig
+from agentgym.training.evaluation import Ablation, Result, ablation_tables, plots, presets, run_ablation, write_report
+from agentgym.training.papers.lore import accuracy, curve, lines, lore_figure, lore_tables, write_curves
+from agentgym.training.rollout import PolicyConfig
 from tests.helpers import PATIENCE
 
 BOTH = ("lore-standard", "lore-hard")
@@ -119,7 +115,7 @@ def test_lines_are_named_after_what_differs() -> None:
 
 def test_the_figure_shows_the_accuracies_and_their_intervals(tmp_path: Path) -> None:
     rows = [*ROWS, *(row(1, size, size, world="CodeWorld") for size in (1, 350))]
-    figure = plots.lore_figure(rows)
+    figure = lore_figure(rows)
     top, other, bottom, _ = figure.axes
     assert [panel.get_title() for panel in (top, other)] == ["DocumentWorld", "CodeWorld"]
     assert np.asarray(top.lines[0].get_xydata()).tolist() == [[1, 50], [5, 100], [30, 0], [60, 0]]
@@ -132,19 +128,19 @@ def test_the_figure_shows_the_accuracies_and_their_intervals(tmp_path: Path) -> 
     texts = {text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
     assert {"number of operations", "height: longest chain of dependencies", "accuracy (%)", "none", "SP", "5", "200"} <= texts
     for name in ("a.png", "b.png"):
-        plots.plot_lore(rows, tmp_path / name)
+        plots.save(lore_figure(rows), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_the_presets_are_the_grid_of_the_paper_in_three_worlds() -> None:
     for name, difficulty in zip(BOTH, ("standard", "hard"), strict=True):
-        ablation = Ablation(**PRESETS[name])
+        ablation = Ablation(**presets()[name])
         assert (ablation.horizons, GRID[0], GRID[-1]) == (GRID, 1, 350)
         assert len(ablation.cells()) == 3 * len(GRID) * 30
         for world, size in product(ablation.worlds, GRID):
             options = ablation.spec(world, "", "none", size).kwargs
             assert (options["operations"], options["difficulty"]) == (size, difficulty)
-    assert Ablation(**PRESETS["lumina"]).axis == "horizon"
+    assert Ablation(**presets()["lumina"]).axis == "horizon"
 
 
 @pytest.mark.parametrize(
@@ -157,13 +153,13 @@ def test_the_presets_are_the_grid_of_the_paper_in_three_worlds() -> None:
 )
 def test_an_axis_that_cannot_be_is_refused(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        Ablation(**{**PRESETS["lore-standard"], **changes})
+        Ablation(**{**presets()["lore-standard"], **changes})
 
 
 def test_an_oracle_solves_all_and_a_guess_halts_early(tmp_path: Path) -> None:
     small: dict[str, Any] = {"horizons": (1, 6), "seeds": 2, "contexts": ("none", "clear_results"), "window": 100_000}
-    ablation = Ablation(**{**PRESETS["lore-hard"], **small}, policy=PolicyConfig("oracle"))
-    rows = run(ablation, tmp_path / "a", 1)
+    ablation = Ablation(**{**presets()["lore-hard"], **small}, policy=PolicyConfig("oracle"))
+    rows = run_ablation(ablation, tmp_path / "a", 1)
     assert [row.success for row in rows] == [1.0] * 24
     assert {(row.axis, row.horizon, (row.report or {})["operations"]) for row in rows} == {("operations", n, n) for n in (1, 6)}
     assert all(row.usage for row in rows)
@@ -173,8 +169,10 @@ def test_an_oracle_solves_all_and_a_guess_halts_early(tmp_path: Path) -> None:
     written = {path.name for path in write_report(rows, tmp_path / "a")}
     assert {"lore.csv", "lore.png", "contexts.png", "summary.md"} <= written
     assert "CodeWorld: how episodes failed" in (tmp_path / "a" / "summary.md").read_text()
-    guess = Ablation(**{**PRESETS["lore-hard"], "horizons": (1, 6), "seeds": 2}, policy=PolicyConfig(f"{__name__}:guess"))
-    failures = [table for title, _, table in tables(run(guess, tmp_path / "b", 1)) if "how episodes failed" in title]
+    guess = Ablation(**{**presets()["lore-hard"], "horizons": (1, 6), "seeds": 2}, policy=PolicyConfig(f"{__name__}:guess"))
+    failures = [
+        table for title, _, table in ablation_tables(run_ablation(guess, tmp_path / "b", 1)) if "how episodes failed" in title
+    ]
     assert [line[:7] for table in failures for line in table] == [["none", "4", "4", "4", "0", "0", "0"]] * 3
 
 
@@ -187,7 +185,7 @@ def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) ->
     out = tmp_path / "a"
     line = ["ablate", "--preset", "lore-hard", "--world", "CodeWorld,DocumentWorld", "--arms", "none,SP", "--horizons", "2,8"]
     line += ["--seeds", "2", "--policy", "noisy", "--set", "theta=2", "--set", "CodeWorld.names=sequential", "--workers", "1"]
-    whole = [sys.executable, "-m", "agentgym.training.cli.main", *line, "--out", str(out)]
+    whole = [sys.executable, "-m", "agentgym", *line, "--out", str(out)]
     shown = subprocess.run(whole, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert shown.returncode == 0, shown.stderr
     assert "DocumentWorld: accuracy by height" in shown.stdout

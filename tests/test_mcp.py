@@ -19,7 +19,7 @@ import agentgym
 from agentgym import Content, Image, make, tool_env
 from agentgym.envs.loca.servers.files.filesystem import Filesystem
 from agentgym.tools import ToolError, tools_of
-from agentgym.training.cli.main import app
+from agentgym.training.cli import app
 from tests.helpers import play_optimally, start
 
 anyio: Any = pytest.importorskip("anyio")
@@ -103,7 +103,7 @@ def test_pictures_are_pictures() -> None:
 
 def test_stdio() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = ["-c", "from agentgym.training.cli.main import main; main()", "serve", "filesystem", "--stdio"]
+    command = ["-c", "from agentgym.training.cli import main; main()", "serve", "filesystem", "--stdio"]
     parameters = mcp.StdioServerParameters(command=sys.executable, args=command, env=environment)
     names, *answers = talk(parameters, write_and_read)
     assert ("write_file" in names, answers) == (True, EXPECTED)
@@ -154,7 +154,7 @@ def test_what_is_wrong_is_told(arguments: list[str], message: str) -> None:
 
 
 def test_without_the_extra_the_remedy_is_told() -> None:
-    code = "import sys; sys.modules['mcp_types'] = None; from agentgym.training.cli.main import main; main()"
+    code = "import sys; sys.modules['mcp_types'] = None; from agentgym.training.cli import main; main()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, "serve", "filesystem", "--stdio"]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from agentgym import Chat, Reply, make
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.policy import PolicyError
+from agentgym.training.rl import Row, rows
 from agentgym.training.rl.batches import batch, logprobs_of
-from agentgym.training.rl.token_rows import Row, join, rows
-from agentgym.training.rollout.models import END, TEMPLATE, LocalPolicy, Renderer, make_model, make_tokenizer
-from agentgym.training.rollout.rollouts import collect, rollout
-from agentgym.training.rollout.trajectory import Step, Trajectory
+from agentgym.training.rl.token_rows import join
+from agentgym.training.rollout import LocalPolicy, Renderer, Step, Trajectory, collect, make_model, make_tokenizer, rollout
+from agentgym.training.rollout.models import END, TEMPLATE
 
 OPTIONS: dict[str, Any] = {"items": 5, "removals": 2, "dialect": "python"}
 THINKING = TEMPLATE.replace("message.content", "(message.content.split('</think>')[-1] if not loop.last else message.content)")

@@ -334,7 +334,7 @@ def test_without_pillow_scenes_are_played_and_pictures_ask_for_it() -> None:
         "print('PIL' in sys.modules)\n"
         "sys.modules['PIL'] = None\n"
         "from agentgym.oracles import OraclePolicy\n"
-        "from agentgym.training.rollout.rollouts import rollout\n"
+        "from agentgym.training.rollout import rollout\n"
         "print(rollout(agentgym.make('MultimodalWorld', render='scene'), OraclePolicy('MultimodalWorld'), 0).reward)\n"
         "for act in (lambda: agentgym.make('MultimodalWorld').reset(seed=0), agentgym.Image(b'').to_array):\n"
         "    try:\n"

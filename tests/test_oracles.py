@@ -14,7 +14,7 @@ from agentgym.envs.lumina.list_world import ListWorld
 from agentgym.oracles import HistoryOracle, NoisyPolicy, OraclePolicy, PlanOracle, StateOracle, StepOptimality
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import ParsedChat, best_call
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 from tests.helpers import OFFICE, spread
 
 IDS = [entry.id for entry in worlds()]

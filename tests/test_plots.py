@@ -12,11 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from agentgym import ARMS
-from agentgym.training.evaluation import plots
-from agentgym.training.evaluation.bootstrap import summarize
-from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation import Result, plots, summarize
 
-PLOTS = [plots.plot_horizons, plots.plot_arms, plots.plot_interventions]
 FIGURES = [plots.horizons_figure, plots.arms_figure, plots.interventions_figure]
 
 
@@ -34,15 +31,15 @@ def simulated(
     return rows
 
 
-@pytest.mark.parametrize("plot", PLOTS)
+@pytest.mark.parametrize("draw", FIGURES)
 @pytest.mark.parametrize("shape", [{}, {"worlds": ("GridWorld",)}, {"arms": ("", "SP")}, {"horizons": (7,)}, {"arms": ("S",)}])
 def test_figures_are_written_alike_for_equal_results(
-    tmp_path: Path, plot: Callable[[Sequence[Result], Path], None], shape: dict[str, Sequence[str]]
+    tmp_path: Path, draw: Callable[[Sequence[Result]], Figure], shape: dict[str, Sequence[str]]
 ) -> None:
     rows = simulated(**shape)  # type: ignore[arg-type]
     pictures = []
     for name in ("a.png", "b.png"):
-        plot(rows, tmp_path / name)
+        plots.save(draw(rows), tmp_path / name)
         pictures.append((tmp_path / name).read_bytes())
     assert pictures[0] == pictures[1]
     assert pictures[0].startswith(b"\x89PNG")

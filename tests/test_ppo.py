@@ -14,13 +14,12 @@ import pytest
 import torch
 
 from agentgym import Chat, Message
+from agentgym.training.evaluation import evaluate
+from agentgym.training.rl import PPO, PPOConfig, rows
 from agentgym.training.rl.batches import Prediction
-from agentgym.training.rl.ppo import PPO, PPOConfig, ValuedExperience, actions, explained, gae
-from agentgym.training.rl.token_rows import rows
-from agentgym.training.rl.trainer import evaluate
-from agentgym.training.rollout.models import TEMPLATE, LocalPolicy
-from agentgym.training.rollout.rollouts import collect
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rl.ppo import ValuedExperience, actions, explained, gae
+from agentgym.training.rollout import LocalPolicy, Trajectory, collect
+from agentgym.training.rollout.models import TEMPLATE
 from tests.echo_trainers import episode, gradients, have_the_same_gradients, make_words_tokenizer, small_model, wavering_model
 from tests.echo_world import make_env
 

@@ -9,9 +9,8 @@ import pytest
 
 import agentgym
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.training.rl.token_rows import rows
-from agentgym.training.rollout.models import LocalPolicy, make_model, make_tokenizer
-from agentgym.training.rollout.rollouts import collect
+from agentgym.training.rl import rows
+from agentgym.training.rollout import LocalPolicy, collect, make_model, make_tokenizer
 from tests.endpoint_server import playing, playing_out
 from tests.faulty_world import Worker, make_env
 

@@ -24,8 +24,7 @@ import agentgym
 from agentgym import ARMS, Chat, Reply, clone, make, tool_env, worlds
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat, ScriptedPolicy
-from agentgym.training.rollout.rollouts import rollout
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rollout import Trajectory, rollout
 from tests.helpers import OFFICE, few, spread
 
 IDS = [entry.id for entry in worlds()]
@@ -39,7 +38,7 @@ ONE_OFFICE = [env_id for env_id in IDS if env_id not in OFFICE or env_id == min(
 DIGEST = """
 import sys, agentgym
 from agentgym.oracles import NoisyPolicy
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 for env_id in sys.argv[1:]:
     env = agentgym.make(env_id, oracles="SP", labels=True)
     print(*(rollout(env, NoisyPolicy(env_id, 0.2), seed).to_json() for seed in range(3)), sep="\\n")

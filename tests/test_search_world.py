@@ -20,7 +20,7 @@ from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_data
 from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed, rank
 from agentgym.envs.gsm_agent.search_world import SearchConfig, SearchWorld
 from agentgym.oracles import OraclePolicy, RandomPolicy
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 
 SMALL: dict[str, Any] = {"tasks": 80}
 

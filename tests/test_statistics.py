@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from agentgym import ARMS
-from agentgym.training.evaluation.bootstrap import differences, effects, summarize
-from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation import Result, differences, effects, summarize
 
 
 def row(seed: int, arm: str = "", success: float = 1.0, horizon: int = 4, **counts: Any) -> Result:

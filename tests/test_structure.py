@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+from agentgym.training.extras import MissingExtraError
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("envs", "oracles", "wrappers", "training")
@@ -19,10 +21,18 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 ALL = SOURCES + sorted(path for folder in ("tests", "benchmarks") for path in (ROOT / folder).glob("*.py"))
 HEAVY = {"torch", "transformers", "ray", "trl", "stable_baselines3", "sb3_contrib", "matplotlib", "datasets", "pyarrow"}
 # What each part may import of the others, besides the core.
-# Scripted policies play through context strategies, so they know what those say.
-MAY = {"agentgym": set(), "envs": {"envs"}, "wrappers": {"wrappers"}, "oracles": {"oracles", "wrappers"}, "training": {*FOLDERS}}
-REGISTERED = {"envs", "oracles", "wrappers"}
-"""What `agentgym/__init__.py` imports from above, so that worlds, oracles and strategies register themselves."""
+MAY = {"agentgym": set(), "envs": {"envs"}, "oracles": {"oracles"}, "wrappers": {"wrappers"}, "training": {*FOLDERS}}
+# The package registers its worlds when it is imported; `python -m agentgym` is the command.
+UPWARD = {("__init__.py", "envs"), ("__main__.py", "training")}
+# The rooms of training, each with those that it may import, besides itself.
+ROOMS = {
+    "rollout": set(),
+    "evaluation": {"rollout"},
+    "rl": {"rollout", "evaluation"},
+    "papers": {"rollout", "evaluation", "rl"},
+    "integrations": {"rollout", "evaluation", "rl"},
+    "cli": {"rollout", "evaluation", "rl", "papers", "integrations"},
+}
 
 
 def part(path: Path) -> str:
@@ -46,28 +56,66 @@ def test_imports_point_one_way(path: Path) -> None:
         pieces = name.split(".")
         assert pieces[0] not in FOLDERS, f"{name} is agentgym.{name}"
         if pieces[0] == "agentgym" and pieces[1] in FOLDERS:
-            upward = path == ROOT / "agentgym" / "__init__.py" and pieces[1] in REGISTERED
+            upward = (path.name, pieces[1]) in UPWARD and path.parent == PACKAGE
             assert upward or pieces[1] in MAY[part(path)], f"{part(path)} must not import {name}"
         assert pieces[0] not in HEAVY or part(path) == "training", f"only training may import {name}"
         assert not (part(path) == "envs" and pieces[0] == "gymnasium"), "a world knows no gym"
 
 
-def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_arrows_between_the_rooms_of_training_point_one_way(room: str) -> None:
+    for path in sorted((PACKAGE / "training" / room).rglob("*.py")):
+        for name in imports(path):
+            pieces = name.split(".")
+            if pieces[:2] == ["agentgym", "training"] and pieces[2] != "extras":
+                assert pieces[2] in ROOMS[room] | {room}, f"{path.name} of {room} must not import {name}"
 
 
-def test_no_import_circles() -> None:
-    """Imports in functions and under TYPE_CHECKING count like all others; that of a package for one of its modules does not."""
-    modules = {module_of(path) for path in SOURCES}
-    arrows: dict[str, set[str]] = {}
-    for path in SOURCES:
-        # The last word of a `from` import is a module or a name in one.
-        targets = {name if name in modules else name.rpartition(".")[0] for name in imports(path)}
-        arrows[module_of(path)] = targets & modules - {module_of(path)}
-    try:
-        TopologicalSorter(arrows).prepare()
-    except CycleError as error:
-        pytest.fail(f"an import circle: {' <- '.join(error.args[1])}")
+def test_nothing_in_training_imports_in_a_circle() -> None:
+    """Imports inside functions and those for types alone count too."""
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in (PACKAGE / "training").rglob("*.py")
+    }
+    targets = {module: {home_of(name, files) for name in imports(path)} - {module} for module, path in files.items()}
+    # What nothing left in the graph imports, or imports nothing left in it, is in no circle.
+    while leaves := [module for module, known in targets.items() if not known & targets.keys()]:
+        for module in leaves:
+            del targets[module]
+    assert not targets
+
+
+def home_of(name: str, files: Mapping[str, Path]) -> str:
+    """The module that an import `from a.b import c` is from: `a.b.c` if that is one, else `a.b`."""
+    return name if name in files else name.rpartition(".")[0]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_what_it_is_for_and_what_is_public(room: str) -> None:
+    module = importlib.import_module(f"agentgym.training.{room}")
+    assert len((module.__doc__ or "").split()) > 5
+    assert module.__all__
+    for name in module.__all__:
+        try:
+            assert getattr(module, name) is not None
+        except MissingExtraError as error:
+            assert "pip install 'agentgym[" in str(error)  # noqa: PT017 - which extras are there depends on the machine
+    with pytest.raises(AttributeError, match="no_such_name"):
+        module.no_such_name  # noqa: B018
+
+
+def test_a_missing_extra_is_one_sentence_when_the_name_is_used() -> None:
+    code = "import sys; sys.modules['torch'] = None; from agentgym.training import rl; rl.rows; rl.GRPO"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = shown.stderr.strip().splitlines()[-1]
+    assert last.startswith("agentgym.training.extras.MissingExtraError: GRPO needs its extra: pip install 'agentgym[train]' (")
+
+
+def test_importing_all_rooms_loads_nothing_heavy() -> None:
+    rooms = ", ".join(f"agentgym.training.{room}" for room in ROOMS)
+    code = f"import sys, {rooms}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {*HEAVY, "openai", "mcp", "sklearn"} & set(loaded)
 
 
 def test_tests_are_imported_by_nobody() -> None:

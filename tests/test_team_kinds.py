@@ -11,7 +11,7 @@ from agentgym.envs.agentlongbench.hosting import object_to, reply_to, write_ques
 from agentgym.multi.game import Game
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.oracles.teams import _TeamChat
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 from tests.team_checks import call, cycle, newest
 
 

@@ -16,7 +16,7 @@ from agentgym.multi.split import Talk
 from agentgym.multi.team import default_roles
 from agentgym.oracles import TeamPolicy
 from agentgym.registry import is_team
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 from agentgym.world import load_world
 from tests.helpers import is_office
 

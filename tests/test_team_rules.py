@@ -17,7 +17,7 @@ from gymnasium.error import ResetNeeded
 from agentgym import Chat, aec_env, make, teams
 from agentgym.multi.game import Game
 from agentgym.oracles import NoisyPolicy, TeamPolicy
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 from tests.helpers import public_state, spread
 from tests.team_checks import call, cycle, newest
 
@@ -27,7 +27,7 @@ DIGEST = """
 import sys
 from agentgym import make
 from agentgym.oracles import NoisyPolicy, TeamPolicy
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.rollout import rollout
 from tests.helpers import public_state, spread
 for env_id in sys.argv[1:]:
     for seed in range(2):

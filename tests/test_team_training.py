@@ -11,14 +11,21 @@ import torch
 
 from agentgym import Reply, make, teams
 from agentgym.oracles import NoisyPolicy, TeamPolicy
-from agentgym.training.evaluation.ablation import Ablation, run
-from agentgym.training.integrations.datasets import to_chat_rows, to_training_dict
-from agentgym.training.rl.cloning import Cloning, CloningConfig, Tokenized
-from agentgym.training.rollout.models import Renderer, make_model, make_tokenizer
-from agentgym.training.rollout.policies import PolicyConfig
-from agentgym.training.rollout.rollouts import collect, replay, rollout
-from agentgym.training.rollout.token_usage import usage
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.evaluation import Ablation, run_ablation
+from agentgym.training.integrations import to_chat_rows, to_training_dict
+from agentgym.training.rl import Cloning, CloningConfig
+from agentgym.training.rl.cloning import Tokenized
+from agentgym.training.rollout import (
+    PolicyConfig,
+    Renderer,
+    Trajectory,
+    collect,
+    make_model,
+    make_tokenizer,
+    replay,
+    rollout,
+    usage,
+)
 from tests.helpers import is_office, spread
 
 IDS = [entry.id for entry in teams()]
@@ -97,7 +104,7 @@ def test_teams_are_ablated(tmp_path: Path) -> None:
         policy=PolicyConfig("oracle"),
         contexts=("none", "clear_results"),
     )
-    results = run(ablation, tmp_path, 1)
+    results = run_ablation(ablation, tmp_path, 1)
     assert len(results) == 4 * 2 * 3 * 2
     assert {(row.success, row.steps == row.optimal > 0) for row in results} == {(1.0, True)}
     assert {row.world for row in results} == set(worlds)

@@ -12,16 +12,13 @@ from typing import Any
 import pytest
 import torch
 
+from agentgym.training.evaluation import evaluate
+from agentgym.training.rl import GRPO, TRAIN_SEED, Cloning, CloningConfig, GRPOConfig, rows
 from agentgym.training.rl.batches import batch, logprobs_of, predict
-from agentgym.training.rl.cloning import Cloning, CloningConfig
-from agentgym.training.rl.grpo import GRPO, GRPOConfig, advantages
+from agentgym.training.rl.grpo import advantages
 from agentgym.training.rl.metrics_log import Recorder
 from agentgym.training.rl.policy_gradient import Experience, experience, reply_lengths, spread
-from agentgym.training.rl.token_rows import rows
-from agentgym.training.rl.trainer import TRAIN_SEED, evaluate
-from agentgym.training.rollout.models import LocalPolicy
-from agentgym.training.rollout.rollouts import collect
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rollout import LocalPolicy, Trajectory, collect
 from tests.echo_trainers import Echo, episode, gradients, have_the_same_gradients, make_words_tokenizer, small_model, wavering_model
 from tests.echo_world import make_env
 

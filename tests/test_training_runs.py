@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 import torch
 
-from agentgym.training.rl.cloning import Cloning, CloningConfig
-from agentgym.training.rl.grpo import GRPO, GRPOConfig
+from agentgym.training.evaluation import evaluate
+from agentgym.training.rl import GRPO, PPO, TRAIN_SEED, Cloning, CloningConfig, GRPOConfig, PPOConfig, Trainer
 from agentgym.training.rl.metrics_log import Recorder
-from agentgym.training.rl.ppo import PPO, PPOConfig
-from agentgym.training.rl.trainer import TRAIN_SEED, Trainer, evaluate
-from agentgym.training.rollout.collector import Collector
+from agentgym.training.rollout import Collector
 from tests.echo_trainers import Echo, make_words_tokenizer, parameters, stop_at, wavering_model
 from tests.echo_world import make_env
 
@@ -196,7 +194,7 @@ def test_figures_do_not_depend_on_how_a_batch_is_divided() -> None:
         records = Recorder()
         for part in values.split(sizes):  # type: ignore[no-untyped-call]
             records.mean(both=part)
-            records.largest(top=part)
+            records.track_max(top=part)
         records.mean(alone=0.1)
         found.append(records.figures())
     assert found == [{"both": 3.0, "top": 6.0, "alone": 0.1}] * 3

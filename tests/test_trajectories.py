@@ -11,9 +11,8 @@ import pytest
 import agentgym
 from agentgym import Chat, Image, Message, Reply, ToolCall
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.training.evaluation.scoring import score
-from agentgym.training.rollout.rollouts import replay, rollout
-from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
+from agentgym.training.evaluation import score
+from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, replay, rollout
 
 ARMS = [(arm, scope, shots) for arm in agentgym.ARMS for scope in ("persistent", "ephemeral") for shots in (0, 1)]
 

@@ -19,7 +19,7 @@ from transformers.utils import get_json_schema
 import agentgym
 from agentgym import ToolCall, World, render, tool, tool_env
 from agentgym.training.integrations.trl import env_reward, environment_factory, prompts, rollout_func
-from agentgym.training.rollout.models import make_model, make_tokenizer
+from agentgym.training.rollout import make_model, make_tokenizer
 from tests.helpers import spread
 
 pytestmark = [

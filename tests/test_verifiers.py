@@ -16,8 +16,8 @@ import pytest
 import agentgym
 from agentgym import Reply, render, tool_env
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.training.integrations.datasets import group_id
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.integrations import group_id
+from agentgym.training.rollout import rollout
 from tests.endpoint_server import Answer, Script, call, serving
 from tests.helpers import spread
 
@@ -29,7 +29,7 @@ from verifiers.v1.cli.eval.runner import run_eval
 from verifiers.v1.configs.cli.eval import EvalConfig
 
 from agentgym.training.integrations.verifiers import PLUGIN, WorldEnv, WorldHarness, WorldHarnessConfig, load_environment
-from agentgym.training.rollout.models import make_tokenizer
+from agentgym.training.rollout import make_tokenizer
 
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
 KEY = "AGENTGYM_TEST_KEY"  # not set: a placeholder is sent

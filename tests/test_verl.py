@@ -15,9 +15,8 @@ import torch
 import agentgym
 from agentgym import Chat, Reply
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.training.integrations.datasets import to_training_dict
-from agentgym.training.rollout.models import make_model, make_tokenizer
-from agentgym.training.rollout.rollouts import rollout
+from agentgym.training.integrations import to_training_dict
+from agentgym.training.rollout import make_model, make_tokenizer, rollout
 
 REASON = "verl is not installed; it needs transformers<5.11, so an environment of its own: make adapters"
 with warnings.catch_warnings():

@@ -1,1 +1,3 @@
-"""Rollouts, trajectories, evaluation, ablations and figures, and the command line."""
+"""Rollouts, training, evaluation, the papers' benchmarks, bridges to other trainers, and the command line, a room for each."""
+
+from agentgym.training import papers  # noqa: F401  # registers the papers, whose presets and tables the evaluation needs

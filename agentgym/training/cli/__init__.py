@@ -1,1 +1,15 @@
-"""The command line, a module for each group of commands."""
+"""The command line: list, play, rollout, ablate, train, score, export, longbench, gsm, serve. Needs the extra `cli`."""
+
+from __future__ import annotations
+
+import sys
+
+try:
+    import rich  # noqa: F401
+    import typer  # noqa: F401
+except ImportError:
+    sys.exit("error: the command line needs its extra: pip install 'agentgym[cli]'")
+
+from agentgym.training.cli.commands import app, main
+
+__all__ = ["app", "main"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +12,10 @@ from agentgym.env import tool_env
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.envs.lore.sources import ROOT
 from agentgym.registry import make
+from agentgym.training.cli.common import exit_on_user_error, parse_options
 
 HELPER = "each_once.py"
-"""What main.py imports first in an export."""
+"""The module that main.py imports first in an export."""
 
 _LAUNCH = f"import {HELPER.removesuffix('.py')}  # added by the export\n"
 _HELPER = '''"""Added by the export; no part of the task.
@@ -42,31 +42,21 @@ for name in NEEDED:
 '''
 
 
-def add_export(app: typer.Typer, clear_errors: Callable[[], AbstractContextManager[None]], read: Callable[..., Any]) -> None:
-    """Add the command to an app.
-
-    Args:
-        app: The app.
-        clear_errors: A context that tells the user what is wrong.
-        read: What reads the values of `--set`.
-    """
-
-    @app.command()
-    def export(
-        env_id: str,
-        folder: Annotated[Path, typer.Argument(help="A new or empty folder for the files.")],
-        seed: Annotated[int, typer.Option(help="Seed of the instance.")] = 0,
-        options: Annotated[list[str], typer.Option("--set", help="an option of the world as name=value; may be repeated.")] = [],  # noqa: B006
-    ) -> None:
-        """Write the program of a CodeWorld as files that run."""
-        with clear_errors():
-            files = program(env_id, seed, **read(options))
-            write(files, folder)
-        typer.echo(f"wrote {len(files)} files; run: python {folder / ROOT}")
+def export(
+    env_id: str,
+    folder: Annotated[Path, typer.Argument(help="A new or empty folder for the files.")],
+    seed: Annotated[int, typer.Option(help="Seed of the instance.")] = 0,
+    options: Annotated[list[str], typer.Option("--set", help="an option of the world as name=value; may be repeated.")] = [],  # noqa: B006
+) -> None:
+    """Write the program of a CodeWorld as files that run."""
+    with exit_on_user_error():
+        files = program(env_id, seed, **parse_options(options))
+        write(files, folder)
+    typer.echo(f"wrote {len(files)} files; run: python {folder / ROOT}")
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """The files of a task, and one more that main.py imports first, so that each main is run once.
+    """Return the files of a task, and one more that main.py imports first, so that each main is run once.
 
     Raises:
         ValueError: The world has no program.
@@ -76,7 +66,7 @@ def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
     if not isinstance(world, CodeWorld):
         raise ValueError(f"{env_id} has no program to export; the world that has one is CodeWorld")
     files = dict(world.files())
-    helper = _HELPER.format(modules=_listed(list(files)), needed=_listed(world.needed()))
+    helper = _HELPER.format(modules=_list_modules(list(files)), needed=_list_modules(world.needed()))
     return {**files, ROOT: _LAUNCH + files[ROOT], HELPER: helper}
 
 
@@ -93,6 +83,6 @@ def write(files: Mapping[str, str], folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _listed(files: Sequence[str]) -> str:
-    """The modules of files but the first one, each after those that it imports, as lines of a list."""
+def _list_modules(files: Sequence[str]) -> str:
+    """Return the modules of files but the first one, each after those that it imports, as lines of a list."""
     return "".join(f'    "{file.removesuffix(".py")}",\n' for file in reversed(files) if file != ROOT)

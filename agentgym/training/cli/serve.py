@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from agentgym.training.cli.common import exit_on_user_error, parse_options
+from agentgym.training.extras import needs_extra
 
-def add_serve(app: typer.Typer, clear_errors: Callable[[], AbstractContextManager[None]], read: Callable[..., Any]) -> None:
-    """Add the command to an app.
 
-    Args:
-        app: The app.
-        clear_errors: A context that tells the user what is wrong.
-        read: What reads the values of `--set`.
-    """
-
-    @app.command()
-    def serve(
-        target: Annotated[str, typer.Argument(help="A world, or servers of the office joined by +, such as canvas+email.")],
-        stdio: Annotated[bool, typer.Option("--stdio", help="Serve one episode on stdin and stdout.")] = False,
-        http: Annotated[str, typer.Option(help="Serve on an address of this host, such as 127.0.0.1:8000.")] = "",
-        episodes: Annotated[int, typer.Option(min=1, max=1_000, help="How many episodes --http serves; their seeds follow.")] = 1,
-        seed: Annotated[int, typer.Option(help="Seed of the first instance of a world.")] = 0,
-        options: Annotated[list[str], typer.Option("--set", help="an option of the world as name=value; may be repeated.")] = [],  # noqa: B006
-    ) -> None:
-        """Serve a world or servers of the office over MCP."""
-        with clear_errors():
-            if stdio == bool(http):
-                raise ValueError("serve needs either --stdio or --http 127.0.0.1:PORT")
-            host, port = _address(http) if http else ("", 0)
-            mcp = _mcp()
-            opened = [mcp.open_episode(target, seed + k, **read(options)) for k in range(episodes if http else 1)]
-            if http:
-                mcp.serve_http(opened, host, port)
-            else:
-                mcp.serve_stdio(opened[0])
+def serve(
+    target: Annotated[str, typer.Argument(help="A world, or servers of the office joined by +, such as canvas+email.")],
+    stdio: Annotated[bool, typer.Option("--stdio", help="Serve one episode on stdin and stdout.")] = False,
+    http: Annotated[str, typer.Option(help="Serve on an address of this host, such as 127.0.0.1:8000.")] = "",
+    episodes: Annotated[int, typer.Option(min=1, max=1_000, help="How many episodes --http serves; their seeds follow.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the first instance of a world.")] = 0,
+    options: Annotated[list[str], typer.Option("--set", help="an option of the world as name=value; may be repeated.")] = [],  # noqa: B006
+) -> None:
+    """Serve a world or servers of the office over MCP."""
+    with exit_on_user_error():
+        if stdio == bool(http):
+            raise ValueError("serve needs either --stdio or --http 127.0.0.1:PORT")
+        host, port = _address(http) if http else ("", 0)
+        with needs_extra("serving over MCP", "mcp"):
+            from agentgym.training.integrations import mcp  # noqa: PLC0415 - slow to import, and an extra
+        opened = [mcp.open_episode(target, seed + k, **parse_options(options)) for k in range(episodes if http else 1)]
+        if http:
+            mcp.serve_http(opened, host, port)
+        else:
+            mcp.serve_stdio(opened[0])
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -45,11 +37,3 @@ def _address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise ValueError(f"--http must be HOST:PORT, such as 127.0.0.1:8000, got {text!r}")
     return host.strip("[]"), int(port)
-
-
-def _mcp() -> Any:
-    try:
-        from agentgym.training import mcp  # noqa: PLC0415 - slow to import, and an extra
-    except ImportError as error:
-        raise ValueError(f"serving over MCP needs its extra: pip install 'agentgym[mcp]' ({error})") from error
-    return mcp

@@ -1,65 +1,96 @@
-"""What `agentgym train` does; the libraries that it needs are loaded when it is used."""
+"""The command `train`: learning a world from nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.progress import Progress, TaskID
 
-from agentgym.training.evaluation.plots import plot_learning
-from agentgym.training.rl.learning_curve import Point
+from agentgym.training.cli.common import (
+    STRATEGY_NAMES,
+    Options,
+    Window,
+    exit_on_user_error,
+    parse_arms,
+    parse_integer,
+    parse_options,
+    progress_bar,
+    resume_hint,
+    split,
+)
+from agentgym.training.extras import needs_extra
+from agentgym.training.rl.learning_curve import Point, learning_figure
 
 if TYPE_CHECKING:
-    from agentgym.training.rl.from_scratch import Learning
+    from agentgym.training.rl import Learning
 
 FIGURE = "learning_curve.png"
 
 
-def prepare(out: Path, **settings: Any) -> Learning:
-    """A run, checked, with its folder.
+def train(
+    world: Annotated[str, typer.Option(help="The world to learn.")] = "ListWorld",
+    horizons: Annotated[str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")] = "3",
+    arms: Annotated[str, typer.Option(help="Oracle arms in training, by commas; the first is the one of the curve.")] = "none",
+    context: Annotated[
+        str, typer.Option(help=f"Context strategies in training, by commas: none, {STRATEGY_NAMES}; or a+b.")
+    ] = "none",
+    window: Window = None,
+    options: Options = [],  # noqa: B006
+    noise: Annotated[float, typer.Option(help="Error rate of the teacher, in each step.")] = 0.2,
+    cloning: Annotated[int, typer.Option(help="Steps of cloning in the first arm and context.")] = 600,
+    hints: Annotated[int, typer.Option(help="Steps of cloning in all arms and contexts after it.")] = 300,
+    rl: Annotated[int, typer.Option(help="Steps of reinforcement learning (GRPO) after it.")] = 120,
+    episodes: Annotated[int, typer.Option(help="Held-out episodes of each evaluation.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seeds the weights and all that is drawn.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")] = Path("runs/train"),
+) -> None:
+    """Train a small transformer from nothing: cloning, then GRPO. Started again, it goes on where it was stopped."""
+    with exit_on_user_error():
+        with needs_extra("training", "train"):
+            from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
+            from agentgym.training.rl.from_scratch import LearnConfig, Learning  # noqa: PLC0415 - slow to import, and an extra
+        config = LearnConfig(
+            world=world,
+            horizons=[parse_integer("horizons", text) for text in split(horizons)],
+            arms=parse_arms(arms),
+            contexts=split(context),
+            window=window,
+            options=parse_options(options),
+            noise=noise,
+            cloning_steps=cloning,
+            hint_steps=hints,
+            rl_steps=rl,
+            episodes=episodes,
+            seed=seed,
+        )
+        learning = Learning(config, out)
+    with progress_bar() as progress, resume_hint():
+        plots.save(learning_figure(_run(learning, progress)), out / FIGURE)
+    typer.echo(f"wrote {out}, {learning.curve.path}, {out / FIGURE}")
 
-    Args:
-        out: The folder.
-        **settings: As `LearnConfig` takes them.
 
-    Raises:
-        ValueError: A setting is not right, the folder holds another run, or the extra is missing.
-        OSError: The folder cannot be written.
-    """
-    try:
-        from agentgym.training.rl.from_scratch import LearnConfig, Learning  # noqa: PLC0415 - slow to import, and an extra
-    except ImportError as error:
-        raise ValueError(f"training needs its extra: pip install 'agentgym[train]' ({error})") from error
-    return Learning(LearnConfig(**settings), out)
-
-
-def run(learning: Learning, progress: Progress) -> list[Path]:
-    """Learn to the end, say how it goes, and draw the curve.
-
-    Returns:
-        What was written.
-    """
+def _run(learning: Learning, progress: Progress) -> list[Point]:
+    """Learn to the end, with a bar for each phase and a line for each point of the curve."""
     tasks: dict[str, TaskID] = {}
-    told = 0
+    shown = 0
 
-    def advance(phase: str, step: int, steps: int) -> None:
-        nonlocal told
+    def on_progress(phase: str, step: int, steps: int) -> None:
+        nonlocal shown
         if phase not in tasks:
             tasks[phase] = progress.add_task(phase)
         progress.update(tasks[phase], completed=step, total=steps)
-        for point in learning.curve.points[told:]:
-            progress.console.print(in_a_line(point), highlight=False)
-        told = len(learning.curve.points)
+        for point in learning.curve.points[shown:]:
+            progress.console.print(summarize_point(point), highlight=False)
+        shown = len(learning.curve.points)
 
-    points = learning.run(advance)
-    plot_learning(points, learning.out / FIGURE)
-    return [learning.out, learning.curve.path, learning.out / FIGURE]
+    return learning.run(on_progress)
 
 
-def in_a_line(point: Point) -> str:
-    """A point of the curve for the terminal."""
+def summarize_point(point: Point) -> str:
+    """Return a point of the curve as a line for the terminal."""
     if point.phase in ("chance", "teacher"):
         return f"{point.phase}: {100 * point.sampled:.0f} % of held-out instances solved"
-    what = f"{point.phase} {point.step}, {point.episodes:,} episodes, {point.seconds:.0f} s"
-    return f"{what}: {100 * point.greedy:.0f} % greedy, {100 * point.sampled:.0f} % sampled"
+    head = f"{point.phase} {point.step}, {point.episodes:,} episodes, {point.seconds:.0f} s"
+    return f"{head}: {100 * point.greedy:.0f} % greedy, {100 * point.sampled:.0f} % sampled"

@@ -1,1 +1,48 @@
-"""Scoring trajectories: ablations over worlds, arms and contexts, confidence intervals, tables, figures and the report."""
+"""Scoring trajectories: ablations over worlds, arms and contexts, confidence intervals, tables, figures and the report.
+
+No paper is known here by name: papers register what they add (`register_paper`). Figures need the extra `cli`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentgym.training.evaluation.ablation import Ablation, load_results, prepare_ablation, run_ablation
+from agentgym.training.evaluation.intervals import Interval, differences, effects, summarize, wilson
+from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
+from agentgym.training.evaluation.report import ablation_tables, write_report
+from agentgym.training.evaluation.scoring import Result, evaluate, ordered_contexts, score
+from agentgym.training.evaluation.tables import Table, percent, to_markdown
+from agentgym.training.extras import lazy_exports
+
+if TYPE_CHECKING:
+    from agentgym.training.evaluation import plots
+
+__all__ = [
+    "Ablation",
+    "Command",
+    "Interval",
+    "Paper",
+    "Result",
+    "Table",
+    "ablation_tables",
+    "differences",
+    "effects",
+    "evaluate",
+    "load_results",
+    "ordered_contexts",
+    "papers",
+    "percent",
+    "plots",
+    "prepare_ablation",
+    "presets",
+    "register_paper",
+    "run_ablation",
+    "score",
+    "summarize",
+    "to_markdown",
+    "wilson",
+    "write_report",
+]
+
+__getattr__ = lazy_exports(__name__, {"plots": ("cli", "plots")})

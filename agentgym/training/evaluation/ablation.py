@@ -19,45 +19,18 @@ from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
 from agentgym.config import Config
-from agentgym.envs.loca.config import LENGTHS
-from agentgym.envs.loca.task import OfficeTask
-from agentgym.envs.lore.config import DIFFICULTIES, GRID
 from agentgym.oracles import ARMS
-from agentgym.registry import resolve, spec, worlds
+from agentgym.registry import resolve, spec
 from agentgym.stacks import WINDOW, check_arm, check_context
 from agentgym.training.evaluation.scoring import Result, score
-from agentgym.training.rollout.policies import PolicyConfig
-from agentgym.training.rollout.rollouts import rollout
-from agentgym.training.rollout.trajectory import TrajectoryLog
+from agentgym.training.rollout import PolicyConfig, TrajectoryLog, rollout
 from agentgym.training.rollout.workers import follow_the_parent
 from agentgym.world import load_world
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl"
 HORIZON = "horizon"
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "lumina": {"worlds": ("ListWorld", "TreeWorld", "GridWorld"), "arms": ARMS, "horizons": (4, 8, 16, 32, 64), "seeds": 30},
-    **{
-        f"lore-{difficulty}": {
-            "worlds": ("DocumentWorld", "MultimodalWorld", "CodeWorld"),
-            "arms": ("",),
-            "axis": "operations",
-            "horizons": GRID,
-            "seeds": 30,
-            "options": {"": {"difficulty": difficulty}},
-        }
-        for difficulty in DIFFICULTIES
-    },
-    "loca": {
-        "worlds": tuple(entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)),
-        "arms": ("",),
-        "axis": "length",
-        "horizons": tuple(LENGTHS.values()),
-        "seeds": 5,
-        "window": WINDOW,
-    },
-}
-"""What the papers have run, as arguments of `Ablation`: LUMINA's figure 3, TaskWeaver's figures 3 and 4, LOCA-bench's table 1."""
+"""The axis that `World.config_for_horizon` reads; any other is an option of the worlds."""
 
 Cell = tuple[str, str, str, int, int]
 """World, arm, context strategies, horizon and seed of one episode."""
@@ -65,20 +38,20 @@ Cell = tuple[str, str, str, int, int]
 
 @dataclass(frozen=True)
 class Ablation(Config):
-    """What to run. All arms play the same instances, so that their differences are paired.
+    """Settings of a run. All arms play the same instances, so that their differences are paired.
 
     Attributes:
         worlds: Ids of worlds, in full or short.
         arms: Oracle arms.
         horizons: The sizes of the tasks, on the axis.
         seeds: Number of instances per world and horizon.
-        policy: Who plays.
+        policy: The policy that plays.
         hint_scope: `persistent` or `ephemeral`.
         shots: Number of in-context examples.
         options: Keyword arguments of the worlds, by world; `""` for all.
         contexts: Context strategies to compare, each several joined by `+`; `none` is the bare window, which trims.
         window: The tokens of the context window; None for no limit, or that of the paper if a strategy is asked for.
-        axis: What the sizes are: `horizon` for turns that an optimal policy needs, as `World.config_for_horizon` reads them, or the name
+        axis: The meaning of the sizes: `horizon` for turns that an optimal policy needs, as `World.config_for_horizon` reads them, or the name
             of an option of the worlds.
 
     Raises:
@@ -105,7 +78,7 @@ class Ablation(Config):
                 raise ValueError(f"{name} must be given, each once, got {list(values)}")
         if unknown := [name for name in self.options if name and name not in self.worlds]:
             raise ValueError(f"options are given for {unknown[0]!r}, which is not among the worlds {list(self.worlds)}")
-        if any(self.axis in given for given in self.options.values()):
+        if any(self.axis in options for options in self.options.values()):
             raise ValueError(f"{self.axis} is what sets the sizes of this ablation; give its values as horizons, not as an option")
         for world in self.worlds:
             self.policy.make(resolve(world))
@@ -114,7 +87,7 @@ class Ablation(Config):
             self.spec(world, arm, context, horizon)
 
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
-        """The env of a cell."""
+        """Return the spec of the env of a cell."""
         env_id = resolve(world)
         world_class = load_world(gymnasium.spec(env_id).kwargs["world"])
         sizes = world_class.config_for_horizon(horizon) if self.axis == HORIZON else {self.axis: horizon}
@@ -124,58 +97,60 @@ class Ablation(Config):
         return spec(env_id, oracles=arm, hint_scope=self.hint_scope, shots=self.shots, labels=True, **managed, **options)
 
     def cells(self) -> list[Cell]:
-        """All episodes; those that are alike but for the arm stand together."""
+        """Return all episodes; those that are alike but for the arm stand together."""
         axes = (self.worlds, self.horizons, range(self.seeds), self.arms, self.contexts)
         return [(w, a, c, h, s) for w, h, s, a, c in product(*axes)]
 
     def play(self, cell: Cell) -> str:
-        """Play one episode; the JSON line of its trajectory."""
+        """Play one episode and return the JSON line of its trajectory."""
         world, arm, context, horizon, seed = cell
         env = gymnasium.make(self.spec(world, arm, context, horizon), disable_env_checker=True)
         labels = {"world": world, "arm": arm, "context": context, "horizon": horizon, "axis": self.axis, "policy": self.policy.name}
         return rollout(env, self.policy.make(world), seed, labels).to_json()
 
     def settings(self) -> dict[str, Any]:
-        """What was asked for, as JSON-able data."""
+        """Return the settings as JSON-able data."""
         return dict(json.loads(json.dumps(asdict(self))))
 
 
-def run(ablation: Ablation, out: Path, workers: int, advance: Callable[[int], None] = lambda episodes: None) -> list[Result]:
-    """Run what a folder does not hold yet, and score all of it.
+def run_ablation(
+    ablation: Ablation, out: Path, workers: int, on_progress: Callable[[int], None] = lambda episodes: None
+) -> list[Result]:
+    """Play the episodes that a folder does not hold yet, and score all of them.
 
     Trajectories are written as they finish, so a run that was killed goes on where it stopped.
 
     Args:
-        ablation: What to run.
-        out: The folder for settings and trajectories; made if missing.
+        ablation: The settings.
+        out: The folder for settings and trajectories; created if missing.
         workers: Number of processes.
-        advance: Told how many more episodes are there; earlier runs' come first.
+        on_progress: Called with how many more episodes are there; earlier runs' come first.
 
     Raises:
         ValueError: The folder holds another ablation.
         OSError: The folder cannot be written.
     """
-    log = prepare(ablation, out)
-    done = {_cell(result) for result in results(out)}
-    advance(len(done))
+    log = prepare_ablation(ablation, out)
+    done = {_cell(result) for result in load_results(out)}
+    on_progress(len(done))
     missing = [cell for cell in ablation.cells() if cell not in done]
     for lines in _play_all(ablation, missing, workers):
         log.append(*lines)
-        advance(len(lines))
-    return results(out)
+        on_progress(len(lines))
+    return load_results(out)
 
 
-def results(out: Path) -> list[Result]:
-    """The scores of all trajectories in a folder, in the order of their cells."""
-    played = (trajectory for trajectory in TrajectoryLog(out / TRAJECTORIES) if not trajectory.failure)
-    return sorted(map(score, played), key=_cell)
+def load_results(out: Path) -> list[Result]:
+    """Return the scores of all trajectories in a folder, in the order of their cells."""
+    trajectories = (trajectory for trajectory in TrajectoryLog(out / TRAJECTORIES) if not trajectory.failure)
+    return sorted(map(score, trajectories), key=_cell)
 
 
 def _cell(result: Result) -> Cell:
     return result.world, result.arm, result.context, result.horizon, result.seed
 
 
-def prepare(ablation: Ablation, out: Path) -> TrajectoryLog:
+def prepare_ablation(ablation: Ablation, out: Path) -> TrajectoryLog:
     """Make the folder of an ablation, or check that it is one.
 
     Raises:
@@ -183,19 +158,19 @@ def prepare(ablation: Ablation, out: Path) -> TrajectoryLog:
         OSError: The folder cannot be written.
     """
     settings = out / SETTINGS
-    asked = ablation.settings()
-    if settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != asked:
+    expected = ablation.settings()
+    if settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != expected:
         raise ValueError(f"{out} holds an ablation with other settings (see {settings.name}); choose another folder or delete it")
     out.mkdir(parents=True, exist_ok=True)
     if not settings.exists():
-        settings.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
+        settings.write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
     log = TrajectoryLog(out / TRAJECTORIES)
     log.repair()
     return log
 
 
 def _play_all(ablation: Ablation, cells: Sequence[Cell], workers: int) -> Iterator[list[str]]:
-    """The lines of finished episodes, a batch of cells at a time."""
+    """Yield the lines of finished episodes, a batch of cells at a time."""
     size = len(ablation.arms) * len(ablation.contexts)
     batches = [cells[k : k + size] for k in range(0, len(cells), size)]
     if workers == 1:

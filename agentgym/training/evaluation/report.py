@@ -1,4 +1,4 @@
-"""What an ablation found, as tables, files and figures."""
+"""The report of an ablation: tables, files and figures."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agentgym.oracles import ARMS
-from agentgym.training.evaluation.bootstrap import differences, effects, summarize
-from agentgym.training.evaluation.plots import plot_arms, plot_contexts, plot_horizons, plot_interventions, plot_lore
+from agentgym.training.evaluation.intervals import differences, effects, summarize
+from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.evaluation.tables import Table, percent, to_markdown
-from agentgym.training.papers.loca import loca_tables
-from agentgym.training.papers.lore import is_lore
-from agentgym.training.papers.lore_report import lore_tables, write_curves
+from agentgym.training.extras import needs_extra
 
 METRICS = ("success", "step_accuracy", "alive_step_accuracy")
 _NAMES = {"success": "success rate", "step_accuracy": "step accuracy", "alive_step_accuracy": "step accuracy while alive"}
@@ -29,30 +27,55 @@ _TOKENS = {
 _INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 
 
-def tables(results: Sequence[Result]) -> list[Table]:
-    """The tables of office tasks; arms per world; effects of single interventions; the curves of worlds of LORE."""
+def ablation_tables(results: Sequence[Result]) -> list[Table]:
+    """Return the tables of arms and contexts for each world and of the effects of interventions, amid those of the papers."""
     worlds = list(dict.fromkeys(row.world for row in results))
-    arms = [_arms_table(world, results) for world in worlds if not _managed(results) or len({row.arm for row in results}) > 1]
-    contexts = [_contexts_table(world, results) for world in worlds if _managed(results)]
-    return [*loca_tables(results), *arms, *contexts, *_effects_table(results), *lore_tables(results)]
+    headlines: list[Table] = []
+    others: list[Table] = []
+    for paper, rows in _by_paper(results):
+        (headlines if paper.headline else others).extend(paper.tables(rows))
+    managed, arms_differ = _managed(results), len({row.arm for row in results}) > 1
+    arms = [_arms_table(world, results) for world in worlds if arms_differ or not managed]
+    contexts = [_contexts_table(world, results) for world in worlds if managed]
+    return [*headlines, *arms, *contexts, *_effects_table(results), *others]
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
-    """Write `results.jsonl`, `summary.md` and the figures into a folder; `lore.csv` too where worlds of LORE were played."""
-    rows = "".join(json.dumps(asdict(row)) + "\n" for row in results)
-    (out / "results.jsonl").write_text(rows, encoding="utf-8")
-    (out / "summary.md").write_text("\n\n".join(map(to_markdown, tables(results))) + "\n", encoding="utf-8")
-    figures = {"horizons.png": plot_horizons, "arms.png": plot_arms, "interventions.png": plot_interventions}
-    if _managed(results):
-        figures["contexts.png"] = plot_contexts
+    """Write `results.jsonl`, `summary.md` and the figures into a folder, and the files and figures of the papers that apply.
+
+    Returns:
+        The files, figures last.
+
+    Raises:
+        ValueError: The extra for the figures is missing.
+    """
+    with needs_extra("a report with figures", "cli"):
+        from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+    lines = "".join(json.dumps(asdict(row)) + "\n" for row in results)
+    (out / "results.jsonl").write_text(lines, encoding="utf-8")
+    (out / "summary.md").write_text("\n\n".join(map(to_markdown, ablation_tables(results))) + "\n", encoding="utf-8")
     files = ["results.jsonl", "summary.md"]
-    if any(map(is_lore, results)):
-        figures["lore.png"] = plot_lore
-        write_curves(results, out / "lore.csv")
-        files.append("lore.csv")
-    for name, plot in figures.items():
-        plot(results, out / name)
+    figures = {
+        "horizons.png": plots.horizons_figure(results),
+        "arms.png": plots.arms_figure(results),
+        "interventions.png": plots.interventions_figure(results),
+    }
+    if _managed(results):
+        figures["contexts.png"] = plots.contexts_figure(results)
+    for paper, rows in _by_paper(results):
+        for name, write in paper.files.items():
+            write(rows, out / name)
+            files.append(name)
+        figures |= {name: draw(rows) for name, draw in paper.figures.items()}
+    for name, figure in figures.items():
+        plots.save(figure, out / name)
     return [out / name for name in (*files, *figures)]
+
+
+def _by_paper(results: Sequence[Result]) -> list[tuple[Paper, list[Result]]]:
+    """Return the papers that have a part in the results, with that part."""
+    parts = [(paper, [row for row in results if paper.applies(row)]) for paper in papers()]
+    return [(paper, rows) for paper, rows in parts if rows]
 
 
 def _arms_table(world: str, results: Sequence[Result]) -> Table:
@@ -74,7 +97,7 @@ def _arms_table(world: str, results: Sequence[Result]) -> Table:
 
 
 def _managed(results: Sequence[Result]) -> bool:
-    """Whether the episodes were played in a bounded context."""
+    """Return whether the episodes were played in a bounded context."""
     return any(row.usage for row in results)
 
 
@@ -95,10 +118,11 @@ def _contexts_table(world: str, results: Sequence[Result]) -> Table:
 
 
 def _effects_table(results: Sequence[Result]) -> list[Table]:
-    found = {metric: effects(results, ("world",), metric) for metric in METRICS[:2]}
-    rows = [
-        [str(world), _INTERVENTIONS[str(letter)], *(percent(found[metric][world, letter], signed=True) for metric in METRICS[:2])]
-        for world, letter in found["success"]
-    ]
-    header = ["world", "intervention", *(_NAMES[metric] for metric in METRICS[:2])]
+    metrics = METRICS[:2]  # those that are shares of all episodes and steps, whatever came before
+    changes = {metric: effects(results, ("world",), metric) for metric in metrics}
+    rows = []
+    for world, letter in changes["success"]:
+        cells = [percent(changes[metric][world, letter], signed=True) for metric in metrics]
+        rows.append([str(world), _INTERVENTIONS[str(letter)], *cells])
+    header = ["world", "intervention", *(_NAMES[metric] for metric in metrics)]
     return [("Effect of each intervention, percentage points with 95 % intervals", header, rows)] if rows else []

@@ -1,14 +1,15 @@
-"""What an episode was worth: success and step accuracy (LUMINA, section 4.2), from its trajectory alone."""
+"""Scores of episodes: success and step accuracy (LUMINA, section 4.2), from their trajectories alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
+from agentgym.policy import Policy
 from agentgym.stacks import check_context, strategies
-from agentgym.training.rollout.token_usage import Usage, usage
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rollout import EnvLike, Trajectory, Usage, collect, usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class Result:
         alive_optimal: Steps among those that were optimal.
         context: The context strategies, joined by `+`; `none` if there was none.
         usage: The tokens of the episode, if context wrappers counted them.
-        report: What the world reported at the end; None if it reports nothing.
-        axis: What sets the sizes: `horizon`, or an option of the world.
+        report: The report of the world at the end; None if it has none.
+        axis: The meaning of the size: `horizon`, or an option of the world.
         calls: Calls of tools, those made by code included.
     """
 
@@ -49,7 +50,7 @@ class Result:
 
 
 def score(trajectory: Trajectory) -> Result:
-    """The figures of an episode that an ablation recorded, with `StepOptimality` in its stack.
+    """Return the figures of an episode that an ablation recorded, with `StepOptimality` in its stack.
 
     Raises:
         ValueError: The trajectory says nothing about its world, arm and horizon, or has no steps, or is not the policy's doing.
@@ -61,16 +62,16 @@ def score(trajectory: Trajectory) -> Result:
         raise ValueError(f"the trajectory of seed {trajectory.seed} has no label {missing[0]!r}: record it with an ablation")
     if not trajectory.steps:
         raise ValueError(f"the trajectory of seed {trajectory.seed} has no steps")
-    marked = [step.info for step in trajectory.steps if step.info.get("optimal") is not None]
-    alive = [info for info in marked if info["alive"]]
+    labelled = [step.info for step in trajectory.steps if step.info.get("optimal") is not None]
+    alive = [info for info in labelled if info["alive"]]
     return Result(
         world=labels["world"],
         arm=labels["arm"],
         horizon=labels["horizon"],
         seed=trajectory.seed,
         success=float(trajectory.steps[-1].info["success"]),
-        steps=len(marked),
-        optimal=sum(info["optimal"] for info in marked),
+        steps=len(labelled),
+        optimal=sum(info["optimal"] for info in labelled),
         alive=len(alive),
         alive_optimal=sum(info["optimal"] for info in alive),
         context=labels.get("context", "none"),
@@ -82,10 +83,42 @@ def score(trajectory: Trajectory) -> Result:
 
 
 def ordered_contexts(results: Iterable[Result]) -> list[str]:
-    """The context strategies that were played, as the paper's table has them: none, single ones, then stacks."""
+    """Return the context strategies that were played, as the paper's table has them: none, single ones, then stacks."""
 
     def place(context: str) -> tuple[int, list[int]]:
         names = check_context(context)
         return len(names), [strategies().index(name) for name in names]
 
     return sorted({row.context for row in results}, key=place)
+
+
+def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    """Return the episodes that were played to their end. The others say nothing about the policy and must not count as lost.
+
+    Raises:
+        RuntimeError: There is none.
+    """
+    trajectories = list(trajectories)
+    complete = [trajectory for trajectory in trajectories if not trajectory.failure]
+    if not complete:
+        cause = f": {trajectories[0].failure}" if trajectories else ""
+        raise RuntimeError(
+            f"none of {len(trajectories)} episodes was played to its end{cause}; mend the workers or the endpoint first"
+        )
+    return complete
+
+
+def success_rate(trajectories: Iterable[Trajectory]) -> float:
+    """Return the share of episodes that were solved."""
+    return fmean(float(trajectory.steps[-1].info["success"]) for trajectory in trajectories)
+
+
+def evaluate(policy: Policy, env: EnvLike, episodes: int, num_envs: int = 64) -> float:
+    """Return the share of episodes that a policy solves, on the seeds from 0 on, which training does not use.
+
+    Failures do not count.
+
+    Raises:
+        RuntimeError: All have failed.
+    """
+    return success_rate(without_failures(collect(policy, env, range(episodes), num_envs)))

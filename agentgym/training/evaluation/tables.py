@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from agentgym.training.evaluation.bootstrap import Interval
+from agentgym.training.evaluation.intervals import Interval
 
 Table = tuple[str, list[str], list[list[str]]]
 """Title, header and rows."""
 
 
 def percent(interval: Interval, signed: bool = False) -> str:
-    """An interval of shares as percentages: `57.5 [50.0, 65.0]`."""
+    """Return an interval of shares as percentages: `57.5 [50.0, 65.0]`."""
     form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
     return form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
 
 
 def to_markdown(table: Table) -> str:
-    """A table under its title."""
+    """Return a table under its title, in Markdown."""
     title, header, rows = table
     lines = [header, ["---"] * len(header), *rows]
     return f"### {title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)

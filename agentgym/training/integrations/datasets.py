@@ -16,12 +16,12 @@ from agentgym.oracles import OraclePolicy
 from agentgym.parsing import parse
 from agentgym.registry import make
 from agentgym.training.rl.token_rows import Row, join
-from agentgym.training.rollout.rollouts import rollout
-from agentgym.training.rollout.trajectory import Step, Trajectory
+from agentgym.training.rollout import Step, Trajectory, rollout
 
 Format = Literal["jsonl", "parquet", "datasets"]
 FORMATS = ("jsonl", "parquet", "datasets")
 _BATCH = 256
+"""Rows that are turned into Arrow at a time: few enough that long chats fit into memory."""
 
 
 class ChatRow(TypedDict):
@@ -29,7 +29,7 @@ class ChatRow(TypedDict):
 
     `tools` and `labels` are JSON texts, because the columns of Arrow would merge the schemas of all tools into one; chat templates
     take `json.loads(row["tools"])`. A trainer that should see the replies as they were written, instead of calls that a template
-    writes anew, puts `{"role": "assistant", "content": reply}` at the places in `trainable`.
+    writes again, puts `{"role": "assistant", "content": reply}` at the places in `trainable`.
 
     Attributes:
         messages: The last prompt of the segment and the reply to it.
@@ -43,11 +43,11 @@ class ChatRow(TypedDict):
         seed: The seed of the reset.
         episode: The number of the episode among those exported.
         segment: The number of the segment in the episode.
-        is_last: Whether this is the last row of the episode.
-        terminated: Whether the episode ended by itself: no value follows.
-        truncated: Whether a limit ended it: a value may be bootstrapped.
-        failure: What broke, if the episode says nothing about the policy; empty else.
-        labels: What the run says about the episode.
+        is_last: This is the last row of the episode.
+        terminated: The episode ended by itself: no value follows.
+        truncated: A limit ended it: a value may be bootstrapped.
+        failure: The cause, if the episode says nothing about the policy; empty else.
+        labels: Labels of the run.
     """
 
     messages: list[dict[str, Any]]
@@ -74,11 +74,11 @@ class TokenRow(TypedDict):
         input_ids: The ids of the last prompt and of the reply to it.
         loss_mask: 1 at the ids that were sampled in these steps, 0 elsewhere.
         logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply of the run has none.
-        prompt_length: How many ids come before the first sampled one.
+        prompt_length: The number of ids before the first sampled one.
         advantage: None, for the trainer to fill.
         segment: The number of the segment (`Trajectory.segments`) that the steps are in.
         steps: The numbers of the steps.
-        is_last: Whether this is the last row of the episode.
+        is_last: This is the last row of the episode.
     """
 
     input_ids: list[int]
@@ -124,7 +124,7 @@ class TrainingDict(TypedDict):
 
 
 def group_id(trajectory: Trajectory) -> str:
-    """What the episodes of one spec and seed have in common; other arms and other worlds have other ids."""
+    """Return the id that all episodes of one spec and seed share; other arms and other worlds have other ids."""
     return group_of(trajectory.spec, trajectory.seed)
 
 
@@ -172,7 +172,7 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
 
 
 def _after(trajectory: Trajectory, step: int) -> Chat:
-    """What the agent of a step was shown next; what the episode ended with, if nothing."""
+    """Return the chat that the agent of a step was shown next, or the last of the episode."""
     agent = trajectory.steps[step].info.get("agent")
     return next((later.chat for later in trajectory.steps[step + 1 :] if later.info.get("agent") == agent), trajectory.last)
 
@@ -190,8 +190,8 @@ def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
 def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) -> list[int]:
     """Where the messages at the positions `replied` of a chat are in its dicts: pictures of tools come as messages of their own."""
     written = [k for k, message in enumerate(messages) if message["role"] == "assistant"]
-    said = [k for k, message in enumerate(chat.messages) if message.role == "assistant"]
-    return [there for there, here in zip(written, said, strict=True) if here in replied]
+    replies = [k for k, message in enumerate(chat.messages) if message.role == "assistant"]
+    return [there for there, here in zip(written, replies, strict=True) if here in replied]
 
 
 def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
@@ -227,11 +227,11 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
 
 
 def training_dicts(trajectories: Iterable[Trajectory], *, failures: bool = False) -> Iterator[TrainingDict]:
-    """What `to_training_dict` makes of each episode, numbered as they come.
+    """Yield `to_training_dict` of each episode, numbered as they come.
 
     Args:
         trajectories: The episodes.
-        failures: Whether to keep those in which something else than the policy failed.
+        failures: Keep those in which something else than the policy failed.
 
     Raises:
         ValueError: An episode has no token ids, or log-probabilities that do not fit them.
@@ -264,7 +264,7 @@ def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterato
     Args:
         env_id: The id of a world.
         seeds: The seeds.
-        **options: What `agentgym.make` takes.
+        **options: Keyword arguments of `agentgym.make`.
 
     Raises:
         ValueError: The id or an option is not right.
@@ -282,11 +282,10 @@ def export(trajectories: Iterable[Trajectory], path: Path, format: Format = "jso
         trajectories: The episodes.
         path: The file, or the folder of the data set.
         format: As in `write_rows`.
-        failures: Whether to keep episodes in which something else than the policy failed.
+        failures: Keep episodes in which something else than the policy failed.
     """
-    numbered = enumerate(trajectories)
-    kept = ((episode, each) for episode, each in numbered if failures or not each.failure)
-    return write_rows((row for episode, each in kept for row in to_chat_rows(each, episode)), path, format)
+    numbered = ((k, each) for k, each in enumerate(trajectories) if failures or not each.failure)
+    return write_rows((row for episode, each in numbered for row in to_chat_rows(each, episode)), path, format)
 
 
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:
@@ -294,11 +293,11 @@ def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") ->
 
     Args:
         rows: The rows.
-        path: The file to write anew; the folder of the data set if the format is `datasets`.
+        path: The file to write; the folder of the data set if the format is `datasets`.
         format: `jsonl`, `parquet`, or `datasets` for what `datasets.load_from_disk` reads.
 
     Returns:
-        How many rows were written.
+        The number of rows.
 
     Raises:
         ValueError: The format is unknown, or a message has pictures, which only `jsonl` can hold.

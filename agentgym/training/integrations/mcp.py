@@ -28,14 +28,15 @@ from agentgym.registry import make
 from agentgym.tools import Tool, ToolError, check_jsonable, echo, tools_of
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""The only hosts to serve on, since there is no authentication."""
 
 
 class Episode(Protocol):
     """An episode that is served: its tools, and how to call one.
 
     Attributes:
-        name: What it plays.
-        instructions: What a client is told before its first call.
+        name: The world or the servers.
+        instructions: Shown to a client before its first call.
     """
 
     name: str

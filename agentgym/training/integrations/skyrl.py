@@ -23,7 +23,8 @@ from agentgym.arguments import check_int
 from agentgym.env import tool_env
 from agentgym.messages import Chat
 from agentgym.registry import make
-from agentgym.training.integrations.common import added, growing_spec, plain_messages, seed_of
+from agentgym.training.integrations.common import added, growing_spec, seed_of
+from agentgym.training.rollout.plain_chat import plain_messages
 
 _OTHERWISE = "train on the rows of training.export with a generator of your own"
 
@@ -39,7 +40,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         extras: The other columns of the row. `seed` says which instance is played. `max_turns`, which SkyRL sets to that of its
             generator (1 unless it is configured), truncates the episode after so many replies, with the score as it is.
         env_id: The id of a world.
-        options: What `agentgym.make` takes.
+        options: Keyword arguments of `agentgym.make`.
 
     Raises:
         ValueError: The row has no seed, or an option is not right.
@@ -80,7 +81,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         )
 
     def get_metrics(self) -> dict[str, float]:
-        """Whether the task was solved and how the episode ended, as 0 or 1, and the replies it took."""
+        """Return whether the task was solved and how the episode ended, as 0 or 1, and the replies it took."""
         return {"turns": float(self.turns), **{name: float(value) for name, value in self._outcome.items()}}
 
     def close(self) -> None:
@@ -94,21 +95,21 @@ def register(name: str, env_id: str, **options: Any) -> None:
     Args:
         name: The `env_class` of the rows.
         env_id: The id of a world.
-        **options: What `agentgym.make` takes, without strategies that edit the context.
+        **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
 
     Raises:
         ValueError: The id or an option is not right, or an option edits the context.
         skyrl_gym.error.RegistrationError: The name is taken.
     """
     growing_spec("SkyRL", _OTHERWISE, env_id, options)
-    skyrl_gym.register(name, "agentgym.training.integrations.skyrl:WorldEnv", {"env_id": env_id, "options": options})
+    skyrl_gym.register(name, f"{__name__}:{SkyRLEnv.__name__}", {"env_id": env_id, "options": options})
 
 
 def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:
-    """The data set for a registered world: prompt, `env_class` and seed of each instance. Rows of one prompt are a group.
+    """Return the data set for a registered world: prompt, `env_class` and seed of each instance. Rows of one prompt are a group.
 
     Args:
-        name: What the world was registered as.
+        name: The name under which the world was registered.
         seeds: The seeds.
 
     Raises:

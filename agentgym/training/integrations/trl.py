@@ -35,8 +35,7 @@ from agentgym.prompts import document_tools
 from agentgym.tools import Tool
 from agentgym.training.integrations.common import added, growing_spec, sampled_reply, seed_of
 from agentgym.training.integrations.datasets import TokenRow, to_training_dict
-from agentgym.training.rollout.models import Renderer
-from agentgym.training.rollout.rollouts import Episode
+from agentgym.training.rollout import Episode, Renderer
 
 _TYPES: dict[Any, Any] = {
     "string": str,
@@ -51,7 +50,7 @@ _ENDED = "error: the episode has ended; this call was not run"
 
 
 class ToolEnvironment:
-    """What TRL plays: `reset`, `get_reward` and one method for each tool, which `environment_factory` adds; no other public name.
+    """Environment for TRL: `reset`, `get_reward` and one method for each tool, which `environment_factory` adds; no other public name.
 
     A call is played as a reply of its own (`env.step`), since TRL says neither which calls were in one reply nor what else it held.
     So each call takes a turn, failed calls count, hints and notes of wrappers come with the result, and the episode ends as it does
@@ -112,7 +111,7 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
 
     Args:
         env_id: The id of a world.
-        **options: What `agentgym.make` takes, without strategies that edit the context.
+        **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
 
     Raises:
         ValueError: The id or an option is not right, an option edits the context, or a tool has a name that TRL keeps for itself.
@@ -127,7 +126,7 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
 
 
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """The data set for either way of training: a prompt and a seed for each instance.
+    """Return the data set for either way of training: a prompt and a seed for each instance.
 
     A prompt is what comes before the task: the rules, the examples if there are any, and an empty user message, to which
     `ToolEnvironment.reset` adds the task. The rules do not say how to call tools, because chat templates do. `rollout_func` reads
@@ -148,8 +147,8 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
         messages = Chat(chat.messages[:-1]).to_openai(json_arguments=False)
-        for message, known in zip(messages, chat.messages, strict=False):
-            if known.id == SYSTEM_ID:
+        for message, original in zip(messages, chat.messages, strict=False):
+            if original.id == SYSTEM_ID:
                 message["content"] = message["content"].replace(f"\n\n{documentation}", "")
         rows.append({"prompt": [*messages, {"role": "user", "content": "", "seed": seed}], "seed": seed})
     # As structs, the arguments of all calls would be given the names of each other.
@@ -253,12 +252,12 @@ class _TrainerPolicy:
         self.renderer = Renderer(trainer.processing_class)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        asked = [self.renderer.ids(chat) for chat in chats]
+        prompts = [self.renderer.ids(chat) for chat in chats]
         # The only way into all of TRL's engines (transformers, vLLM, sharded models) that takes token ids is not public.
-        sampled, logprobs = self.trainer._generate_single_turn([list(ids) for ids in asked], None, {}, 1)
+        sampled, logprobs = self.trainer._generate_single_turn([list(ids) for ids in prompts], None, {}, 1)
         return [
             sampled_reply(self.renderer, chat, prompt, ids, logprobs[k] if logprobs else ())
-            for k, (chat, prompt, ids) in enumerate(zip(chats, asked, sampled, strict=True))
+            for k, (chat, prompt, ids) in enumerate(zip(chats, prompts, sampled, strict=True))
         ]
 
 

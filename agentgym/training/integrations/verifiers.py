@@ -29,13 +29,13 @@ from verifiers.v1.utils.aio import run_shielded  # type: ignore[import-not-found
 import agentgym.registry as registry
 from agentgym.env import tool_env
 from agentgym.messages import Chat, Message
-from agentgym.training.integrations.common import as_text, joined
 from agentgym.training.integrations.datasets import group_of
+from agentgym.training.rollout import Episode
 from agentgym.training.rollout.openai_policy import to_reply
-from agentgym.training.rollout.rollouts import Episode
+from agentgym.training.rollout.plain_chat import as_text, join_messages
 
 PLUGIN = "agentgym_verifiers"
-"""What verifiers knows these classes by."""
+"""The name by which verifiers knows these classes."""
 _KEPT = ("role", "content", "reasoning_content", "reasoning", "reasoning_details", "tool_calls")
 
 
@@ -62,7 +62,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @vf.metric  # type: ignore[untyped-decorator]
     async def outcome(self, trace: vf.Trace) -> dict[str, float]:
-        """Whether the task was solved and how the episode ended, as 0 or 1, and the replies it took."""
+        """Return whether the task was solved and how the episode ended, as 0 or 1, and the replies it took."""
         return {name: float(_played(trace)[name]) for name in ("success", "terminated", "truncated", "turns")}
 
 
@@ -71,7 +71,7 @@ class WorldTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
 
     Attributes:
         world: The id of a world.
-        options: What `agentgym.make` takes, as JSON-able data.
+        options: Keyword arguments of `agentgym.make`, as JSON-able data.
         start: The first seed.
         stop: The seed after the last one.
     """
@@ -101,7 +101,7 @@ class WorldTaskset(vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[m
 
 
 class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
-    """How the model is asked.
+    """Options of `WorldHarness`.
 
     Attributes:
         tools: `text` sends messages alone; `native` sends the schemas of the tools too, for servers that read calls only then.
@@ -213,7 +213,7 @@ class _History:
                 waiting = []
             else:
                 said = Message("user" if message.role == "tool" else message.role, message.text, images=message.images)
-                shown.append(joined(shown.pop(), said) if shown and shown[-1].role == said.role == "user" else said)
+                shown.append(join_messages(shown.pop(), said) if shown and shown[-1].role == said.role == "user" else said)
         left = iter(forms)
         return [next(left) if each["role"] == "assistant" else each for each in Chat(tuple(shown)).to_openai()]
 
@@ -233,7 +233,7 @@ def _played(trace: vf.Trace) -> dict[str, Any]:
 
 
 def _outcome(episode: Episode, reason: str) -> dict[str, Any]:
-    """How an episode has ended; one that goes on ends now, with the score as it is."""
+    """Return how an episode has ended; one that goes on ends now, with the score as it is."""
     played = episode.trajectory()
     reward, terminated, truncated = played.reward, played.terminated, played.truncated
     if not episode.over:
@@ -263,8 +263,8 @@ def load_environment(env_id: str, seeds: range, *, tools: Literal["text", "nativ
     Args:
         env_id: The id of a world.
         seeds: The seeds of its tasks.
-        tools: How tools are shown; see `WorldHarnessConfig`.
-        **options: What `agentgym.make` takes, as JSON-able data.
+        tools: The way tools are shown; see `WorldHarnessConfig`.
+        **options: Keyword arguments of `agentgym.make`, as JSON-able data.
 
     Raises:
         ValueError: The id or an option is not right, or the seeds have gaps.

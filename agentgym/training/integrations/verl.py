@@ -29,10 +29,10 @@ from verl.utils.profiler import simple_timer  # type: ignore[import-not-found,un
 
 from agentgym.env import tool_env
 from agentgym.registry import make, resolve
-from agentgym.training.integrations.common import plain_messages, sampled_reply, seed_of
+from agentgym.training.integrations.common import sampled_reply, seed_of
 from agentgym.training.integrations.datasets import TokenRow, to_training_dict
-from agentgym.training.rollout.models import Renderer
-from agentgym.training.rollout.rollouts import Episode
+from agentgym.training.rollout import Episode, Renderer
+from agentgym.training.rollout.plain_chat import plain_messages
 
 
 class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
@@ -43,10 +43,10 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
     Pictures are left out; MultimodalWorld can describe them in words with `render="scene"`.
 
     Args:
-        *args: What verl gives to all agent loops.
+        *args: The arguments that verl gives to all agent loops.
         env_id: The id of a world.
-        options: What `agentgym.make` takes.
-        **kwargs: What verl gives to all agent loops.
+        options: Keyword arguments of `agentgym.make`.
+        **kwargs: The arguments that verl gives to all agent loops.
 
     Raises:
         ValueError: The config of verl asks for a chat template with arguments.
@@ -140,7 +140,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """The data set for a world: for each instance a prompt, which verl only measures, and a seed. A group is the episodes of a row.
+    """Return the data set for a world: for each instance a prompt, which verl only measures, and a seed. A group is the episodes of a row.
 
     Args:
         agent_name: The name of the agent loop.

@@ -1,13 +1,15 @@
-"""AgentLongBench as files: writing its rows, answering them, scoring the answers, and the figures of the paper."""
+"""AgentLongBench as files: writing its rows, answering them, scoring the answers, and the tables and figures of the paper."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
+import numpy as np
 from pydantic import Field
 
 from agentgym.config import Choice, Config
@@ -16,16 +18,19 @@ from agentgym.envs.agentlongbench.rows import LENGTHS, TARGETS, count, make_rows
 from agentgym.envs.agentlongbench.scoring import TASKS, form, last_tag, read, score
 from agentgym.messages import Chat
 from agentgym.policy import Policy
-from agentgym.tokens import TokenCounter
-from agentgym.training.evaluation.tables import Table, percent, to_markdown
-from agentgym.training.papers.lore import wilson
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.tokens import TokenCounter, counter
+from agentgym.training.evaluation import Command, Paper, Table, percent, register_paper, to_markdown, wilson
+from agentgym.training.rollout import PolicyConfig, Trajectory, TrajectoryLog
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ANSWERS = "answers.jsonl"
-"""The rows without their messages: what scoring reads."""
-
+"""The rows without their messages, which are all that scoring reads."""
 RESULTS, SUMMARY, FIGURE = "results.jsonl", "summary.md", "heatmap.png"
 
+_OTHER_LENGTH = 25
+"""Samples of each task at a length that the benchmark does not have: its smallest number at one that it has."""
 _FORMATS = {"c": "concise", "v": "verbose"}
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
 
@@ -39,10 +44,10 @@ class LongBenchResult:
         task: The task.
         length: The tokens of the bucket.
         score: In [0, 1], in the metric of the task; 0 where there is no answer.
-        chance: What drawing an answer without looking scores in the mean.
+        chance: The expected score of an answer that is drawn without looking.
         acl_scan: The tokens of the evidence.
         acl_min: Those of a smallest part that proves the answer.
-        answered: Whether there was a reply with an answer in it.
+        answered: True if there was a reply with an answer in it.
     """
 
     setting: str
@@ -57,14 +62,14 @@ class LongBenchResult:
 
 @dataclass(frozen=True)
 class Plan(Config):
-    """Which rows are written.
+    """The rows to write.
 
     Attributes:
         settings: Some of the four settings.
         lengths: Some of the lengths of the benchmark, by name, or numbers of tokens.
         tasks: Some of the eight tasks.
-        samples: At most so many samples of each cell; None for the numbers of the paper (25 at other lengths).
-        seed: Seeds all that is drawn.
+        samples: At most this many samples of each cell; None for the numbers of the paper (25 at other lengths).
+        seed: Seeds all draws.
     """
 
     settings: Sequence[Annotated[str, Choice(FULL)]] = tuple(FULL)
@@ -80,13 +85,13 @@ class Plan(Config):
                 raise ValueError(f"lengths must be among {', '.join(LENGTHS)}, or numbers of tokens, got {length!r}")
 
     def cells(self) -> list[tuple[str, str]]:
-        """Settings and lengths, shortest first."""
+        """Return settings and lengths, in the order of the lengths."""
         return [(setting, length) for length in self.lengths for setting in self.settings]
 
     def counts(self, setting: str, length: str) -> dict[str, int]:
-        """The samples of each task in a cell."""
-        most = self.samples if self.samples is not None else 10**9
-        return {task: min(most, count(setting, length, task) if length in LENGTHS else 25) for task in self.tasks}
+        """Return the samples of each task in a cell."""
+        counts = {task: count(setting, length, task) if length in LENGTHS else _OTHER_LENGTH for task in self.tasks}
+        return {task: most if self.samples is None else min(self.samples, most) for task, most in counts.items()}
 
 
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
@@ -104,18 +109,15 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
         for path in files.values():
             path.parent.mkdir(parents=True, exist_ok=True)
         parts = {task: path.with_suffix(".part") for task, path in files.items()}
-        told: list[str] = []
-        open_files = {task: part.open("w", encoding="utf-8") for task, part in parts.items()}
-        try:
+        written: list[str] = []
+        with ExitStack() as stack:
+            open_files = {task: stack.enter_context(part.open("w", encoding="utf-8")) for task, part in parts.items()}
             for sample in range(max(counts.values())):
                 tokens = LENGTHS[length] if length in LENGTHS else int(length)
                 lines = _write_log(make_rows(setting, tokens, sample, counts, plan.seed, counter), open_files)
-                told += lines
+                written += lines
                 yield setting, length, len(lines)
-        finally:
-            for file in open_files.values():
-                file.close()
-        _write_answers(folder / ANSWERS, told, set(counts))
+        _write_answers(folder / ANSWERS, written, set(counts))
         for task, part in parts.items():
             part.replace(files[task])
 
@@ -123,20 +125,20 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
 def _write_answers(path: Path, lines: Sequence[str], tasks: set[str]) -> None:
     """Write what scoring reads of a cell; lines of tasks that were written before stay."""
     before = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-    kept = [line for line in before if json.loads(line)["task"] not in tasks]
+    others = [line for line in before if json.loads(line)["task"] not in tasks]
     part = path.with_suffix(".part")
-    part.write_text("".join([*kept, *lines]), encoding="utf-8")
+    part.write_text("".join([*others, *lines]), encoding="utf-8")
     part.replace(path)
 
 
 def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, TextIO]) -> list[str]:
-    """Write the rows of a log; what scoring needs of each, as a line."""
-    told = []
+    """Write the rows of a log, and return what scoring needs of each, as a line."""
+    lines = []
     for row in rows:
         files[row["task"]].write(json.dumps(row, ensure_ascii=False) + "\n")
         light = {key: value for key, value in row.items() if key not in ("messages", "evidence", "base_stats_info")}
-        told.append(json.dumps(light, ensure_ascii=False) + "\n")
-    return told
+        lines.append(json.dumps(light, ensure_ascii=False) + "\n")
+    return lines
 
 
 def answer(data: Path, out: Path, policy: Policy) -> Iterator[int]:
@@ -148,13 +150,13 @@ def answer(data: Path, out: Path, policy: Policy) -> Iterator[int]:
     for path in sorted(data.glob("*/*/*/*.jsonl")):
         target = out / path.relative_to(data)
         target.parent.mkdir(parents=True, exist_ok=True)
-        known = set(_replies(target))
+        answered = set(_replies(target))
         with path.open(encoding="utf-8") as rows, target.open("a", encoding="utf-8") as file:
             for row in map(json.loads, rows):
-                if str(row["id"]) not in known:
+                if str(row["id"]) not in answered:
                     (reply,) = policy([Chat.from_openai(prompt(row))])
-                    told = {"id": row["id"], "question_type": row["question_type"], "raw_response": reply.text}
-                    file.write(json.dumps(told, ensure_ascii=False) + "\n")
+                    line = {"id": row["id"], "question_type": row["question_type"], "raw_response": reply.text}
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
                     file.flush()
                 yield 1
 
@@ -170,7 +172,7 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
         ValueError: There are no rows.
         OSError: A file cannot be read.
     """
-    outcomes, replies = [], dict[Path, dict[str, str]]()
+    results, replies = [], dict[Path, dict[str, str]]()
     names = {tokens: name for name, tokens in LENGTHS.items()}
     lines = [line for path in sorted(data.glob(f"*/*/{ANSWERS}")) for line in path.read_text(encoding="utf-8").splitlines()]
     for row in map(json.loads, lines):
@@ -178,23 +180,23 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
         path = predictions / row["setting"] / length / TARGETS[row["task"]] / f"{row['task']}.jsonl"
         if path not in replies:
             replies[path] = _replies(path)
-        outcomes.append(label_calls(row, replies[path].get(str(row["id"]), "")))
-    if not outcomes:
+        results.append(score_reply(row, replies[path].get(str(row["id"]), "")))
+    if not results:
         raise ValueError(f"{data} holds no rows; run: agentgym longbench write {data}")
-    return outcomes
+    return results
 
 
-def label_calls(row: Mapping[str, Any], reply: str) -> LongBenchResult:
-    """The score of a reply to a row."""
+def score_reply(row: Mapping[str, Any], reply: str) -> LongBenchResult:
+    """Return the score of a reply to a row."""
     kind = form(row["task"], _FORMATS[row["setting"][-1]])
     value = last_tag(reply)
-    given = None if value is None else read(kind, value)
+    parsed = None if value is None else read(kind, value)
     fields = {name: row[name] for name in ("setting", "task", "length", "chance", "acl_scan", "acl_min")}
-    return LongBenchResult(**fields, score=score(kind, row["answer"], given), answered=given is not None)
+    return LongBenchResult(**fields, score=score(kind, row["answer"], parsed), answered=parsed is not None)
 
 
 def outcome(trajectory: Trajectory) -> LongBenchResult:
-    """The outcome of an episode of LongContextQA.
+    """Return the result of an episode of LongContextQA.
 
     Raises:
         ValueError: It has not ended, or was played in another world.
@@ -207,78 +209,186 @@ def outcome(trajectory: Trajectory) -> LongBenchResult:
 
 
 def _replies(path: Path) -> dict[str, str]:
-    """The replies in a file of predictions, by the id of the row."""
+    """Return the replies in a file of predictions, by the id of the row."""
     if not path.exists():
         return {}
-    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return {str(row["id"]): _reply(row) for row in rows}
+    replies = {}
+    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        raw = row.get("raw_response")
+        replies[str(row["id"])] = raw if isinstance(raw, str) else f"<answer>{row.get('pred_answer', '')}</answer>"
+    return replies
 
 
-def _reply(row: Mapping[str, Any]) -> str:
-    raw = row.get("raw_response")
-    return raw if isinstance(raw, str) else f"<answer>{row.get('pred_answer', '')}</answer>"
-
-
-def context_table(outcomes: Sequence[LongBenchResult]) -> Table:
-    """Scores beside the adequate context lengths, by what is asked about, as in table 2, for each length."""
+def context_table(results: Sequence[LongBenchResult]) -> Table:
+    """Return scores beside the adequate context lengths, by what is asked about, as in table 2, for each length."""
     groups: dict[tuple[str, str, int], list[LongBenchResult]] = {}
-    for each in outcomes:
+    for each in results:
         groups.setdefault((_FORMATS[each.setting[-1]], TARGETS[each.task], each.length), []).append(each)
     header = ["format", "asked about", "length", "rows", "ACL (scan)", "ACL (least)", "score", "chance", "unanswered"]
     lines = []
     for style, part, length in sorted(groups, key=lambda key: (key[2], key[0], list(_PARTS).index(key[1]))):
         rows = groups[style, part, length]
-        means = [mean(rows, name) for name in ("acl_scan", "acl_min")]
+        tokens = [f"{mean(rows, name):,.1f}" for name in ("acl_scan", "acl_min")]
         shares = [f"{100 * mean(rows, name):.1f}" for name in ("score", "chance")]
-        numbers = [f"{length:,}", str(len(rows)), *(f"{value:,.1f}" for value in means), *shares]
-        lines.append([style, _PARTS[part], *numbers, str(sum(not row.answered for row in rows))])
+        unanswered = str(sum(not row.answered for row in rows))
+        lines.append([style, _PARTS[part], f"{length:,}", str(len(rows)), *tokens, *shares, unanswered])
     return "Adequate context length (tokens) and scores in %", header, lines
 
 
-def score_table(outcomes: Sequence[LongBenchResult]) -> Table:
-    """The mean score of each setting, task and length, beside that of chance."""
-    header = ["setting", "task", "length", "rows", "score", "chance"]
+def score_table(results: Sequence[LongBenchResult]) -> Table:
+    """Return the mean score of each setting, task and length, beside that of chance."""
     lines = []
-    for (setting, task, length), rows in _by_cell(outcomes).items():
-        lines.append([setting, task, f"{length:,}", str(len(rows)), _share(rows), f"{100 * mean(rows, 'chance'):.1f}"])
-    return "Scores in %, of right and wrong answers with Wilson's 95 % interval", header, lines
-
-
-def _share(rows: Sequence[LongBenchResult]) -> str:
-    """The mean score in %, with its interval where every answer is right or wrong."""
-    if all(row.score in (0.0, 1.0) for row in rows):
-        return percent(wilson(round(sum(row.score for row in rows)), len(rows)))
-    return f"{100 * mean(rows, 'score'):.1f}"
+    for (setting, task, length), rows in _by_cell(results).items():
+        share = f"{100 * mean(rows, 'score'):.1f}"
+        if all(row.score in (0.0, 1.0) for row in rows):
+            share = percent(wilson(round(sum(row.score for row in rows)), len(rows)))
+        lines.append([setting, task, f"{length:,}", str(len(rows)), share, f"{100 * mean(rows, 'chance'):.1f}"])
+    title = "Scores in %, of right and wrong answers with Wilson's 95 % interval"
+    return title, ["setting", "task", "length", "rows", "score", "chance"], lines
 
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:
-    """The mean of an attribute."""
+    """Return the mean of an attribute."""
     return float(sum(getattr(row, name) for row in rows) / len(rows))
 
 
-def cells(outcomes: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], float]:
-    """The mean score by setting, task and length, in the order of the paper."""
-    return {key: mean(rows, "score") for key, rows in _by_cell(outcomes).items()}
+def cells(results: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], float]:
+    """Return the mean score by setting, task and length, in the order of the paper."""
+    return {key: mean(rows, "score") for key, rows in _by_cell(results).items()}
 
 
-def _by_cell(outcomes: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], list[LongBenchResult]]:
+def _by_cell(results: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], list[LongBenchResult]]:
     groups: dict[tuple[str, str, int], list[LongBenchResult]] = {}
-    for each in sorted(outcomes, key=lambda each: (list(FULL).index(each.setting), list(TASKS).index(each.task), each.length)):
+    for each in sorted(results, key=lambda each: (list(FULL).index(each.setting), list(TASKS).index(each.task), each.length)):
         groups.setdefault((each.setting, TASKS[each.task], each.length), []).append(each)
     return groups
 
 
-def write_report(
-    outcomes: Sequence[LongBenchResult], out: Path, plot: Callable[[Mapping[tuple[str, str, int], float], Path], None]
-) -> list[Table]:
-    """Write the outcomes, one in a line, the tables as Markdown, and the heat map.
+def write_report(results: Sequence[LongBenchResult], out: Path) -> list[Table]:
+    """Write the results, one in a line, the tables as Markdown, and the heat map.
 
     Returns:
         The tables.
+
+    Raises:
+        ValueError: There are no results, or the extra for the figure is missing.
     """
+    if not results:
+        raise ValueError("there are no episodes to report on")
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+
     out.mkdir(parents=True, exist_ok=True)
-    tables = [score_table(outcomes), context_table(outcomes)]
-    (out / RESULTS).write_text("".join(json.dumps(asdict(each)) + "\n" for each in outcomes), encoding="utf-8")
+    tables = [score_table(results), context_table(results)]
+    (out / RESULTS).write_text("".join(json.dumps(asdict(each)) + "\n" for each in results), encoding="utf-8")
     (out / SUMMARY).write_text("\n\n".join(map(to_markdown, tables)) + "\n", encoding="utf-8")
-    plot(cells(outcomes), out / FIGURE)
+    plots.save(heatmap_figure(cells(results)), out / FIGURE)
     return tables
+
+
+def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
+    """Draw mean scores by task and length, a panel for each setting (figures 3 to 6).
+
+    Args:
+        cells: The mean score, in [0, 1], by setting, task and length in tokens; tasks are in the order of the mapping.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
+
+    settings, tasks = list(dict.fromkeys(key[0] for key in cells)), list(dict.fromkeys(key[1] for key in cells))
+    lengths = sorted({key[2] for key in cells})
+    figure = Figure(figsize=(3.2 + (0.6 * len(lengths) + 0.4) * len(settings), 1.4 + 0.4 * len(tasks)), layout="constrained")
+    axes = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
+    for panel, setting in zip(axes, settings, strict=True):
+        shares = [cells.get((setting, task, length), np.nan) for task in tasks for length in lengths]
+        values = 100 * np.reshape(shares, (len(tasks), len(lengths)))
+        image = panel.imshow(values, vmin=0, vmax=100, cmap="RdYlGn", aspect="auto", alpha=0.75)
+        for row, column in np.argwhere(~np.isnan(values)):
+            panel.text(column, row, f"{values[row, column]:.1f}", ha="center", va="center", fontsize=8)
+        panel.set_xticks(range(len(lengths)), [_format_length(length) for length in lengths])
+        panel.set_yticks(range(len(tasks)), tasks)
+        panel.set(title=setting, xlabel="tokens")
+    figure.colorbar(image, ax=axes.tolist(), label="score (%)")
+    return figure
+
+
+def _short(tokens: int) -> str:
+    """A number of tokens as the benchmark writes it: `32k`, `1M`."""
+    for unit, size in (("M", 2**20), ("k", 2**10)):
+        if tokens % size == 0:
+            return f"{tokens // size}{unit}"
+    return f"{tokens:,}"
+
+
+def _format_length(tokens: int) -> str:
+    """Return a number of tokens as the benchmark writes it: `32k`, `1M`."""
+    for unit, size in (("M", 2**20), ("k", 2**10)):
+        if tokens % size == 0:
+            return f"{tokens // size}{unit}"
+    return f"{tokens:,}"
+
+
+def _write(
+    folder: Annotated[Path, "Folder for the rows."],
+    settings: Annotated[str, "By commas."] = ",".join(FULL),
+    lengths: Annotated[str, "By commas; also any number of tokens."] = ",".join(LENGTHS),
+    tasks: Annotated[str, "By commas."] = ",".join(TASKS),
+    samples: Annotated[int | None, "At most so many of each cell; all of the paper's if not given."] = None,
+    seed: Annotated[int, "Seeds all that is drawn."] = 0,
+    tokens: Annotated[str, "cl100k_base, heuristic or package.module:factory."] = "cl100k_base",
+) -> Iterator[str]:
+    """Write the rows of the benchmark as JSONL. Cells that are there already are kept."""
+    total = 0
+    for setting, length, rows in write(
+        Plan(_split(settings), _split(lengths), _split(tasks), samples, seed), folder, counter(tokens)
+    ):
+        total += rows
+        yield f"{setting} {length}: {total:,} rows"
+    yield f"wrote {total} rows to {folder}"
+
+
+def _answer(
+    folder: Annotated[Path, "A folder that `write` wrote."],
+    *,
+    policy: Annotated[str, "package.module:factory, or the folder of a trained model."],
+    out: Annotated[Path, "Folder for the answers."] = Path("runs/longbench"),
+) -> Iterator[str]:
+    """Let a policy answer the rows. The same command goes on where it was stopped."""
+    total = sum(answer(folder, out, PolicyConfig(policy).make("LongContextQA")))
+    yield f"answered {total} rows in {out}; score them: agentgym longbench score {folder} {out}"
+
+
+def _score(
+    folder: Annotated[Path, "A folder that `write` wrote."],
+    answers: Annotated[Path, "A folder of answers, with files of the same names."],
+    out: Annotated[Path, "Folder for results, tables and the heat map."] = Path("runs/longbench"),
+) -> Iterator[str | Table]:
+    """Score answers: results, tables of scores and context lengths, and the heat map."""
+    yield from _show(score_folder(folder, answers), out)
+
+
+def _report(
+    logs: Annotated[list[Path], "JSONL files of `agentgym rollout LongContextQA --out`."],
+    out: Annotated[Path, "Folder for results, tables and the heat map."] = Path("runs/longbench"),
+) -> Iterator[str | Table]:
+    """The same tables and heat map of episodes of LongContextQA."""
+    yield from _show([outcome(each) for path in logs for each in TrajectoryLog(path) if not each.failure], out)
+
+
+def _show(results: Sequence[LongBenchResult], out: Path) -> Iterator[str | Table]:
+    yield from write_report(results, out)
+    yield f"wrote {out / RESULTS}, {out / SUMMARY}, {out / FIGURE}"
+
+
+def _split(names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+_HELP = "AgentLongBench: write its rows, answer them, score the answers."
+
+_COMMANDS = (
+    Command(_write, "write", "longbench", _HELP, resumable=True),
+    Command(_answer, "answer", "longbench", _HELP, resumable=True),
+    Command(_score, "score", "longbench", _HELP),
+    Command(_report, "report", "longbench", _HELP),
+)
+
+register_paper(Paper("AgentLongBench", commands=_COMMANDS))

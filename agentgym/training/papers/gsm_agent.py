@@ -1,4 +1,4 @@
-"""What GSM-Agent reports (Zhu et al., tables 2 and 7), from trajectories alone.
+"""GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), from trajectories alone.
 
 The paper's text and its tables differ in places; the definitions here are those that its tables bear out, and the others stand
 beside them (`extra_turns`, `tokens_all`).
@@ -7,10 +7,11 @@ beside them (`extra_turns`, `tokens_all`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isnan, nan
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import gymnasium
 
@@ -19,9 +20,13 @@ from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.messages import Chat, Message
 from agentgym.parsing import NO_CALL, explain, parse
 from agentgym.policy import Policy
-from agentgym.training.evaluation.tables import Table
-from agentgym.training.rollout.rollouts import rollout
-from agentgym.training.rollout.trajectory import Step, Trajectory
+from agentgym.tokens import cl100k
+from agentgym.training.evaluation import Command, Paper, Table, register_paper, to_markdown
+from agentgym.training.papers.reasoning_graph import figures, graph_summary, paths_of, search_report
+from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, rollout
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Count = Callable[[str], int]
 """The number of tokens of a text, for replies that carry no ids."""
@@ -29,16 +34,16 @@ Count = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The figures of one episode; NaN is what the trajectory does not tell.
+    """Figures of one episode; NaN where the trajectory does not show one.
 
     Attributes:
-        success: Whether the answer was the right number.
+        success: The answer was the right number.
         rounds: Turns with at least one search that was carried out.
         seconds: Wall time from the reset to the end, if `timed` recorded it.
-        complete: Whether the results showed all documents of the task.
+        complete: The results showed all documents of the task.
         extra: Searches (pages too) after the one that showed the last missing document; NaN if it is not complete.
         extra_turns: The same in turns.
-        followed_format: Whether the episode ended with an answer that holds a number.
+        followed_format: The episode ended with an answer that holds a number.
         early_stops: Stops that the env did not take as an end: replies without a call and without a number, and answers before
             `min_rounds`.
         tokens: Completion tokens of the turns with a search; 0 if there is none.
@@ -94,7 +99,7 @@ def timed(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mappi
 
 
 def asker(policy: Policy) -> Ask:
-    """A policy, such as one for an endpoint, as the model that the hooks of `agentgym.envs.gsm_agent.loaders` ask."""
+    """Wrap a policy, such as one for an endpoint, as the model that the hooks of `agentgym.envs.gsm_agent.loaders` ask."""
 
     def ask(prompt: str) -> str:
         (reply,) = policy([Chat((), ()).add(Message("user", prompt, id="ask"))])
@@ -103,21 +108,8 @@ def asker(policy: Policy) -> Ask:
     return ask
 
 
-def searches(trajectory: Trajectory) -> Mapping[str, Any]:
-    """What SearchWorld reported at the end of an episode.
-
-    Raises:
-        ValueError: It has not ended, or was not played in SearchWorld.
-    """
-    report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
-    if "oracle_documents" not in report:
-        raise ValueError(f"the trajectory of seed {trajectory.seed} has no report of SearchWorld at its end")
-    found: Mapping[str, Any] = report
-    return found
-
-
 def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
-    """The figures of an episode.
+    """Return the figures of an episode.
 
     Args:
         trajectory: The episode.
@@ -126,11 +118,11 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     Raises:
         ValueError: The trajectory is not one of SearchWorld.
     """
-    report = searches(trajectory)
+    report = search_report(trajectory)
     log = report["searches"]
     turns = {entry["turn"] for entry in log}
     acts = [step for step in trajectory.steps if not _summing_up(step)]
-    after = _after_last(log, report["oracle_documents"])
+    after = _searches_needed(log, report["oracle_documents"])
     stops = sum(_stopped(step) for step in acts)
     return SearchResult(
         success=bool(trajectory.steps[-1].info["success"]),
@@ -147,7 +139,7 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
 
 
 def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
-    """The means over episodes.
+    """Return the means over episodes.
 
     Raises:
         ValueError: There is no episode.
@@ -156,8 +148,8 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
         raise ValueError("there are no episodes to take the mean of")
 
     def mean(values: Iterable[float]) -> float:
-        found = list(values)
-        return sum(found) / len(found) if found else nan
+        known = list(values)
+        return sum(known) / len(known) if known else nan
 
     complete = [each for each in outcomes if each.complete]
     return Metrics(
@@ -176,23 +168,25 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
 
 
 def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
-    """The table of the paper: a row for each setting. What is not known is left empty."""
+    """Return the table of the paper: a row for each setting. Unknown figures are left empty."""
     names = {"TokR": "Tok/R", "Dur": "Dur (s)"}
     rows = []
     for setting, outcomes in settings.items():
-        found = asdict(metrics(outcomes))
-        cells = [_cell(value, share=name in ("Acc", "SC", "FF")) for name, value in found.items()]
+        means = asdict(metrics(outcomes))
+        cells = [_format(value, share=name in ("Acc", "SC", "FF")) for name, value in means.items()]
         rows.append([setting, *cells])
     return "GSM-Agent", ["setting", *(names.get(name, name) for name in Metrics.__slots__)], rows
 
 
-def _cell(value: float, share: bool) -> str:
-    return "" if isnan(value) else f"{100 * value:.2f}%" if share else f"{value:.2f}"
+def _format(value: float, *, share: bool) -> str:
+    if isnan(value):
+        return ""
+    return f"{100 * value:.2f}%" if share else f"{value:.2f}"
 
 
-def _after_last(log: Sequence[Mapping[str, Any]], wanted: Sequence[str]) -> int | None:
-    """How many searches it took until all documents were shown; None if they never were."""
-    missing = set(wanted)
+def _searches_needed(log: Sequence[Mapping[str, Any]], documents: Sequence[str]) -> int | None:
+    """Count the searches until all documents were shown; None if they never were."""
+    missing = set(documents)
     for number, entry in enumerate(log, 1):
         missing -= set(entry["ids"])
         if not missing:
@@ -205,7 +199,7 @@ def _summing_up(step: Step) -> bool:
 
 
 def _stopped(step: Step) -> bool:
-    """Whether a reply did not try to call a tool and gave no answer either."""
+    """Return whether a reply did not try to call a tool and gave no answer either."""
     text = step.reply.text
     if parse(text, "auto", step.chat.tools).calls or MARK in text:
         return False
@@ -213,4 +207,83 @@ def _stopped(step: Step) -> bool:
 
 
 def _tokens(step: Step, count: Count | None) -> float:
-    return len(step.reply.ids) if step.reply.ids else count(step.reply.text) if count else nan
+    if step.reply.ids:
+        return len(step.reply.ids)
+    return count(step.reply.text) if count else nan
+
+
+def _gsm(
+    settings: Annotated[list[str], "name=FILE for each setting: a file of trajectories of SearchWorld."],
+    out: Annotated[Path, "Folder for the tables and the figure."] = Path("runs/gsm"),
+    nodes: Annotated[int | None, "Clusters of the graph; by the number of documents if not given."] = None,
+    embed: Annotated[str, "wordllama or package.module:function; latent semantic analysis if not given."] = "",
+    count: Annotated[bool, "Count tokens with cl100k_base where replies carry none."] = False,
+) -> Iterator[str]:
+    """Write the tables of GSM-Agent, and accuracy against the revisit ratio."""
+    played = {name: _read(name, file) for name, file in map(_setting, settings)}
+    for path in write_report(played, out, nodes, embed, cl100k().length if count else None):
+        yield f"wrote {path}"
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, file = text.partition("=")
+    if not equals or not name or not file:
+        raise ValueError(f"a setting is name=FILE, got {text!r}")
+    return name, file
+
+
+def _read(name: str, file: str) -> list[Trajectory]:
+    trajectories = [trajectory for trajectory in TrajectoryLog(Path(file)) if not trajectory.failure]
+    if not trajectories:
+        raise ValueError(f"setting {name!r}: {file} holds no trajectories")
+    return trajectories
+
+
+def write_report(
+    settings: Mapping[str, Sequence[Trajectory]], out: Path, nodes: int | None = None, embed: str = "", count: Count | None = None
+) -> list[Path]:
+    """Write `summary.md` and `revisits.png`.
+
+    Args:
+        settings: The episodes of each setting.
+        out: The folder.
+        nodes: The clusters of the graph; None for a number that goes by the documents.
+        embed: Turns texts into vectors; empty for latent semantic analysis.
+        count: Counts the tokens of replies that carry no ids.
+
+    Returns:
+        The two files.
+    """
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+
+    outcomes = {name: [outcome(each, count) for each in episodes] for name, episodes in settings.items()}
+    paths = {name: paths_of(episodes, embed, nodes) for name, episodes in settings.items()}
+    out.mkdir(parents=True, exist_ok=True)
+    table, figure = out / "summary.md", out / "revisits.png"
+    table.write_text(f"{to_markdown(summary(outcomes))}\n\n{to_markdown(graph_summary(paths))}\n", encoding="utf-8")
+    points = {name: (figures(paths[name]).Rvst, metrics(outcomes[name]).Acc) for name in settings}
+    plots.save(revisits_figure(points), figure)
+    return [table, figure]
+
+
+def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
+    """Draw accuracy against the revisit ratio, a point for each setting (figure 4).
+
+    Args:
+        points: The revisit ratio and the accuracy of each setting, as shares.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
+
+    figure = Figure(figsize=(5.4, 4.0), layout="constrained")
+    panel = figure.subplots()
+    known = {name: pair for name, pair in points.items() if not any(map(isnan, pair))}
+    for name, (revisit, accuracy) in known.items():
+        panel.scatter(100 * revisit, 100 * accuracy, color="#0072B2", zorder=3)
+        panel.annotate(name, (100 * revisit, 100 * accuracy), (4, 4), textcoords="offset points", fontsize=8)
+    most = max((100 * revisit for revisit, _ in known.values()), default=0.0)
+    panel.set(xlabel="revisit ratio (%)", ylabel="accuracy (%)", xlim=(-1, 1.15 * most + 5), ylim=(-3, 103))
+    panel.grid(alpha=0.3)
+    return figure
+
+
+register_paper(Paper("GSM-Agent", commands=(Command(_gsm, "gsm"),)))

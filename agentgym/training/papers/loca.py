@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
+from agentgym.envs.loca.config import LENGTHS
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.oracles import ARMS
-from agentgym.training.evaluation.bootstrap import summarize
-from agentgym.training.evaluation.scoring import Result, ordered_contexts
-from agentgym.training.evaluation.tables import Table, percent
+from agentgym.stacks import WINDOW
+from agentgym.training.evaluation import Paper, Result, Table, ordered_contexts, percent, register_paper, summarize
 
 AXIS = "length"
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "loca": {
+        "worlds": tuple(entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)),
+        "arms": ("",),
+        "axis": AXIS,
+        "horizons": tuple(LENGTHS.values()),
+        "seeds": 5,
+        "window": WINDOW,
+    },
+}
+"""The run of LOCA-bench's table 1, as arguments of `Ablation`."""
 
 
 def is_loca(result: Result) -> bool:
-    """Whether an episode was an office task played at an environment description length."""
+    """Return whether an episode was an office task played at an environment description length."""
     return result.axis == AXIS and "description_tokens" in (result.report or {})
 
 
 def loca_tables(results: Sequence[Result]) -> list[Table]:
-    """Tables 1, 4, 5 and 6 of the paper: a row for each arm and strategy, a column for each length, all tasks together.
+    """Return tables 1, 4, 5 and 6 of the paper: a row for each arm and strategy, a column for each length, all tasks together.
 
     Tokens are those that context wrappers counted; without a window there are none, and their tables are left out.
     """
@@ -28,20 +41,20 @@ def loca_tables(results: Sequence[Result]) -> list[Table]:
         return []
     tables = [_accuracy(rows), _means("tool calls", rows, lambda row: float(row.calls))]
     if all(row.usage for row in rows):
-        counted = {"trajectory length": "trajectory_tokens", "tool output": "tool_output_tokens"}
-        for title, name in counted.items():
-            tables.append(_means(f"{title}, tokens", rows, lambda row, name=name: float(getattr(row.usage, name))))  # type: ignore[misc]
+        tables.append(_means("trajectory length, tokens", rows, lambda row: row.usage.trajectory_tokens if row.usage else 0))
+        tables.append(_means("tool output, tokens", rows, lambda row: row.usage.tool_output_tokens if row.usage else 0))
     return tables
 
 
 def _accuracy(rows: Sequence[Result]) -> Table:
-    found = summarize(rows, ("arm", "context", "horizon"), "success")
+    cells = summarize(rows, ("arm", "context", "horizon"), "success")
     whole = summarize(rows, ("arm", "context"), "success")
     lengths = sorted({row.horizon for row in rows})
     lines = []
     for arm, context in _lines(rows):
-        cells = [percent(found[arm, context, length]) if (arm, context, length) in found else "" for length in lengths]
-        lines.append([arm or "none", context, *cells, percent(whole[arm, context])])
+        shares = [cells.get((arm, context, length)) for length in lengths]
+        shown = [percent(share) if share else "" for share in shares]
+        lines.append([arm or "none", context, *shown, percent(whole[arm, context])])
     title = f"LOCA-bench: accuracy by description length, {len(rows)} episodes, % with 95 % intervals"
     return title, ["arm", "context", *map(_short, lengths), "all"], lines
 
@@ -64,3 +77,17 @@ def _lines(rows: Sequence[Result]) -> list[tuple[str, str]]:
 
 def _short(length: int) -> str:
     return f"{length // 1_000}K" if length % 1_000 == 0 else str(length)
+
+
+register_paper(
+    Paper(
+        "LOCA-bench",
+        place=2,
+        presets=PRESETS,
+        sizes="tokens, such as 8k (loca)",
+        size_names=LENGTHS,
+        applies=is_loca,
+        tables=loca_tables,
+        headline=True,
+    )
+)

@@ -1,50 +1,81 @@
-"""What LORE reports (TaskWeaver, sections 4.1 to 4.4): accuracy against operations and height, and how episodes failed."""
+"""LORE's benchmark (TaskWeaver, section 4): accuracy against operations and height, and how episodes failed."""
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
-from math import sqrt
-from typing import Any, Protocol
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentgym.arguments import check_choice, check_int
+from agentgym.envs.lore.config import DIFFICULTIES, GRID
 from agentgym.oracles import ARMS
-from agentgym.training.evaluation.bootstrap import Interval
-from agentgym.training.evaluation.scoring import Result, ordered_contexts
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.evaluation import (
+    Interval,
+    Paper,
+    Result,
+    Table,
+    ordered_contexts,
+    percent,
+    register_paper,
+    wilson,
+)
+from agentgym.training.rollout import Trajectory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WIDTHS = {"operations": 10, "height": 5}
 """The axes of the paper's curves, with the widths of their bins."""
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    f"lore-{difficulty}": {
+        "worlds": ("DocumentWorld", "MultimodalWorld", "CodeWorld"),
+        "arms": ("",),
+        "axis": "operations",
+        "horizons": GRID,
+        "seeds": 30,
+        "options": {"": {"difficulty": difficulty}},
+    }
+    for difficulty in DIFFICULTIES
+}
+"""The runs of TaskWeaver's figures 3 and 4, as arguments of `Ablation`."""
 
 _LEAST = 10
-_NORMAL = 1.959963984540054
+"""Episodes that a bin of heights should hold: with ten, Wilson's interval reaches at most 26 points to either side."""
+_COLUMNS = ("world", "oracles", "context", "by", "from", "to", "episodes", "solved", "accuracy", "low", "high")
+_MEANS = {"lost_leads": "leads lost", "reads": "reads", "redundant_reads": "redundant", "guessed_reads": "guessed"}
+_LABELS = {"operations": "number of operations", "height": "height: longest chain of dependencies"}
+_TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
+"""Ticks of the logarithmic axes; matplotlib's own would leave an axis of one decade with a single one."""
 
 
 class Played(Protocol):
-    """An episode that has ended: an `LoreResult`, or a `Result` of an ablation."""
+    """An episode that has ended: a `LoreResult`, or a `Result` of an ablation."""
 
     @property
     def success(self) -> float:
-        """Whether the exact answer was given."""
+        """1 or true if the exact answer was given."""
 
     @property
     def report(self) -> Mapping[str, Any] | None:
-        """What the world reported."""
+        """The report of the world."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoreResult:
-    """The figures of one episode; `LoreWorld.report` says what each of those in `report` is.
+    """Figures of one episode; `LoreWorld.report` explains each of those in `report`.
 
     Attributes:
-        success: Whether the exact answer was given.
+        success: True if the exact answer was given.
         turns: The turns of the episode.
         failed_rounds: Replies whose calls all failed.
-        labels: How many calls have each label; none unless the stack holds `StepOptimality`.
+        labels: The number of calls with each label; none unless the stack holds `StepOptimality`.
         optimal_turns: Turns that were optimal; none unless the stack holds `StepOptimality`.
-        report: What the world reported.
+        report: The report of the world.
     """
 
     success: bool
@@ -66,7 +97,7 @@ class Bin:
 
 
 def outcome(trajectory: Trajectory) -> LoreResult:
-    """The figures of an episode.
+    """Return the figures of an episode.
 
     Raises:
         ValueError: It has not ended, or was not played in a world of LORE.
@@ -87,28 +118,32 @@ def outcome(trajectory: Trajectory) -> LoreResult:
 
 
 def is_lore(episode: Played) -> bool:
-    """Whether an episode was played in a world of LORE, to its end."""
+    """Return whether an episode was played in a world of LORE, to its end."""
     return "height" in (episode.report or {})
 
 
 def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    """The results in worlds of LORE, by world and then by arm and context.
+    """Return the results in worlds of LORE, by world and then by arm and context.
 
     The name of a line is the arm, the context if no arms are compared, or both.
     """
     rows = [row for row in results if is_lore(row)]
     arms = [arm for arm in ARMS if any(row.arm == arm for row in rows)]
     contexts = ordered_contexts(rows)
-    found: dict[str, dict[str, list[Result]]] = {row.world: {} for row in rows}
-    for world, arm, context in product(found, arms, contexts):
-        words = [arm or "none"] * (len(arms) > 1 or len(contexts) == 1) + [context] * (len(contexts) > 1)
-        if line := [row for row in rows if (row.world, row.arm, row.context) == (world, arm, context)]:
-            found[world][", ".join(words)] = line
-    return found
+    by_world: dict[str, dict[str, list[Result]]] = {row.world: {} for row in rows}
+    for world, arm, context in product(by_world, arms, contexts):
+        line = [row for row in rows if (row.world, row.arm, row.context) == (world, arm, context)]
+        if not line:
+            continue
+        name = arm or "none"
+        if len(contexts) > 1:
+            name = f"{name}, {context}" if len(arms) > 1 else context
+        by_world[world][name] = line
+    return by_world
 
 
 def accuracy(episodes: Sequence[Played], by: str = "operations", width: int | None = None) -> list[Bin]:
-    """The share of exact answers for each size, with Wilson's 95 % interval.
+    """Return the share of exact answers for each size, with Wilson's 95 % interval.
 
     Args:
         episodes: Episodes of LORE.
@@ -130,31 +165,122 @@ def accuracy(episodes: Sequence[Played], by: str = "operations", width: int | No
 
 
 def curve(episodes: Sequence[Played], by: str) -> list[Bin]:
-    """The accuracies that tables and figures show: for each number of operations, or for heights.
+    """Return the accuracies that tables and figures show: for each number of operations, or for heights.
 
     Of heights, bins of 5 levels are joined with the next until each holds ten episodes, or there is but one.
     """
     if by == "operations":
         return accuracy(episodes, by, 1)
-    found: list[Bin] = []
+    bins: list[Bin] = []
     for each in accuracy(episodes, by):
-        found.append(_joined(found.pop(), each) if found and found[-1].episodes < _LEAST else each)
-    if len(found) > 1 and found[-1].episodes < _LEAST:
-        found[-2:] = [_joined(*found[-2:])]
-    return found
+        if bins and bins[-1].episodes < _LEAST:
+            each = _join(bins.pop(), each)
+        bins.append(each)
+    if len(bins) > 1 and bins[-1].episodes < _LEAST:
+        bins[-2:] = [_join(*bins[-2:])]
+    return bins
 
 
-def _joined(first: Bin, second: Bin) -> Bin:
+def _join(first: Bin, second: Bin) -> Bin:
     episodes = first.episodes + second.episodes
     solved = sum(round(each.accuracy.value * each.episodes) for each in (first, second))
     return Bin(first.low, second.high, episodes, wilson(solved, episodes))
 
 
-def wilson(successes: int, trials: int) -> Interval:
-    """A share with Wilson's 95 % interval (Wilson 1927)."""
-    check_int("trials", trials, 1, 10**9)
-    check_int("successes", successes, 0, trials)
-    share, z2 = successes / trials, _NORMAL**2
-    middle = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = _NORMAL * sqrt(share * (1 - share) / trials + z2 / (4 * trials**2)) / (1 + z2 / trials)
-    return Interval(share, max(0.0, middle - half), min(1.0, middle + half))
+def lore_tables(results: Sequence[Result]) -> list[Table]:
+    """Return, for each world of LORE, accuracy by operations and by height, a column for each arm, and the kinds of failure."""
+    tables = []
+    for world, arms in lines(results).items():
+        tables += [_curve_table(world, arms, "operations"), _curve_table(world, arms, "height"), _failure_table(world, arms)]
+    return tables
+
+
+def write_curves(results: Sequence[Result], path: Path) -> None:
+    """Write the accuracies as CSV: for each number of operations, and for 5 levels of height each, with 95 % intervals."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        groups = [rows for arms in lines(results).values() for rows in arms.values()]
+        for rows, (by, width) in product(groups, (("operations", 1), ("height", None))):
+            for each in accuracy(rows, by, width):
+                share = each.accuracy
+                sizes = (each.low, each.high, each.episodes, round(share.value * each.episodes))
+                shares = (f"{part:.4f}" for part in (share.value, share.low, share.high))
+                writer.writerow([rows[0].world, rows[0].arm or "none", rows[0].context, by, *sizes, *shares])
+
+
+def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> Table:
+    """Return the table of exact answers and their share, a column for each line."""
+    bins = {name: {(each.low, each.high): each for each in curve(rows, by)} for name, rows in arms.items()}
+    table = []
+    for low, high in sorted({ends for column in bins.values() for ends in column}):
+        line = [str(low) if low == high else f"{low} to {high}"]
+        for column in bins.values():
+            cell = ""
+            if each := column.get((low, high)):
+                cell = f"{round(each.accuracy.value * each.episodes)}/{each.episodes}: {percent(each.accuracy)}"
+            line.append(cell)
+        table.append(line)
+    return f"{world}: accuracy by {by}, % with Wilson's 95 % intervals", [by, *bins], table
+
+
+def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
+    """Count the episodes that failed in each way; one may lose leads besides."""
+    table = []
+    for name, rows in arms.items():
+        failed = [row.report or {} for row in rows if not row.success]
+        halted, wrong = (sum(bool(each[kind]) for each in failed) for kind in ("premature_halt", "synthesis_error"))
+        lost = sum(each["lost_leads"] > 0 for each in failed)
+        means = [f"{fmean((row.report or {})[kind] for row in rows):.1f}" for kind in _MEANS]
+        counts = (len(rows), len(failed), halted, wrong, len(failed) - halted - wrong, lost)
+        table.append([name, *map(str, counts), *means])
+    header = ["", "episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads", *_MEANS.values()]
+    return f"{world}: how episodes failed, in numbers of episodes, and means of an episode", header, table
+
+
+def lore_figure(results: Sequence[Result]) -> Figure:
+    """Draw accuracy against operations and height, a column of panels per world, with Wilson's 95 % intervals as bands."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+    from matplotlib.ticker import NullLocator  # noqa: PLC0415
+
+    from agentgym.training.evaluation import plots  # noqa: PLC0415
+
+    worlds = lines(results)
+    names = list(dict.fromkeys(name for arms in worlds.values() for name in arms))
+    styles = {name: plots.line_style(place, name) for place, name in enumerate(names)}
+    figure = Figure(figsize=(3.6 * len(worlds) + 1.8, 6.4), layout="constrained")
+    axes = figure.subplots(2, len(worlds), sharey=True, squeeze=False)
+    for column, (world, arms) in enumerate(worlds.items()):
+        for panel, (by, label) in zip(axes[:, column], _LABELS.items(), strict=True):
+            for name, rows in arms.items():
+                bins = curve(rows, by)
+                middles = [(each.low + each.high) / 2 for each in bins]
+                intervals = [each.accuracy for each in bins]
+                plots.draw_line(panel, middles, intervals, {**styles[name], "markersize": 4}, alpha=0.12)
+            panel.set(xlabel=label, xscale="log", ylim=(-3, 103))
+            low, high = panel.get_xlim()
+            shown = [tick for tick in _TICKS if low <= tick <= high]
+            panel.set_xticks(shown, [str(tick) for tick in shown])
+            panel.xaxis.set_minor_locator(NullLocator())
+            panel.grid(alpha=0.3)
+        axes[0, column].set_title(world)
+    for panel in axes[:, 0]:
+        panel.set_ylabel("accuracy (%)")
+    handles = [Line2D([], [], markersize=5, label=name, **style) for name, style in styles.items()]
+    figure.legend(handles=handles, loc="outside right center")
+    return figure
+
+
+register_paper(
+    Paper(
+        "LORE",
+        place=1,
+        presets=PRESETS,
+        sizes="operations (presets of LORE)",
+        applies=is_lore,
+        tables=lore_tables,
+        files={"lore.csv": write_curves},
+        figures={"lore.png": lore_figure},
+    )
+)

@@ -20,16 +20,17 @@ from numpy.typing import NDArray
 from agentgym.arguments import check_int
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.search import Embed, load_embed, unit
-from agentgym.training.evaluation.tables import Table
-from agentgym.training.papers.gsm_agent import searches
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.evaluation import Table
+from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 """Nodes on a database of that many documents (node numbers of the paper reach 235); others have them by the square root."""
 
 _ITERATIONS = 25
+"""Rounds of k-means. It has mostly settled by then, and a node is a rough notion anyway."""
 _DIMENSIONS = 128
+"""Of latent semantic analysis: enough to part the topics, few enough that distances between texts still differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Path:
 
     Attributes:
         nodes: The node of each search.
-        kinds: What each step is: one of `KINDS`.
+        kinds: The kind of each step: one of `KINDS`.
     """
 
     nodes: tuple[int, ...]
@@ -66,11 +67,11 @@ class Path:
 
     @property
     def visited(self) -> int:
-        """The number of distinct nodes, V."""
+        """Return the number of distinct nodes, V."""
         return len(set(self.nodes))
 
     def ratios(self, with_first: bool) -> Ratios:
-        """The shares of the kinds, of all steps or of all but the first."""
+        """Return the shares of the kinds, of all steps or of all but the first."""
         kinds = self.kinds if with_first else self.kinds[1:]
         return Ratios(*(kinds.count(kind) / len(kinds) if kinds else nan for kind in KINDS))
 
@@ -80,7 +81,7 @@ class ReasoningGraph:
 
     Args:
         texts: The contents of the documents.
-        embed: What turns texts into vectors; None for latent semantic analysis of the documents, which needs no weights.
+        embed: Turns texts into vectors; None for latent semantic analysis of the documents, which needs no weights.
         nodes: The number of clusters; None for one that goes by the number of documents.
         seed: Seeds the clustering.
 
@@ -89,20 +90,21 @@ class ReasoningGraph:
     """
 
     def __init__(self, texts: Sequence[str], embed: Embed | None = None, nodes: int | None = None, seed: int = 0) -> None:
-        wanted = round(FULL_NODES * sqrt(len(texts) / FULL_DOCUMENTS)) if nodes is None else nodes
-        check_int("nodes", wanted if nodes is not None else max(1, wanted), 1, len(texts))
+        if nodes is None:
+            nodes = max(1, round(FULL_NODES * sqrt(len(texts) / FULL_DOCUMENTS)))
+        check_int("nodes", nodes, 1, len(texts))
         self._embed = embed or semantic(texts, seed)
         vectors = unit(self._embed(list(texts)))
-        model = _sklearn("cluster").KMeans(max(1, wanted), init="k-means++", n_init=1, max_iter=_ITERATIONS, random_state=seed)
+        model = _sklearn("cluster").KMeans(nodes, init="k-means++", n_init=1, max_iter=_ITERATIONS, random_state=seed)
         self.documents: NDArray[np.int64] = np.asarray(model.fit_predict(vectors), np.int64)
         self.centroids: NDArray[np.float32] = np.asarray(model.cluster_centers_, np.float32)
 
     def node(self, query: str) -> int:
-        """The node whose centroid is nearest to a query."""
+        """Return the node whose centroid is nearest to a query."""
         return int(np.argmin(np.linalg.norm(self.centroids - unit(self._embed([query]))[0], axis=1)))
 
     def path(self, log: Sequence[Mapping[str, Any]]) -> Path:
-        """The path of the searches that an episode reports: a further page stays at the node of the step before."""
+        """Return the path of the searches that an episode reports: a further page stays at the node of the step before."""
         nodes: list[int] = []
         for entry in log:
             nodes.append(nodes[-1] if entry["tool"] == "next_page" else self.node(entry["query"]))
@@ -136,9 +138,10 @@ class GraphFigures:
 
 
 def figures(paths: Sequence[Path]) -> GraphFigures:
-    """The means over paths."""
+    """Return the means over paths."""
     walked = [path for path in paths if path.nodes]
-    two, more = ([path for path in walked if (path.visited == 2) == (k == 0) and path.visited >= 2] for k in (0, 1))
+    two = [path for path in walked if path.visited == 2]
+    more = [path for path in walked if path.visited > 2]
 
     def mean(values: Sequence[float]) -> float:
         known = [value for value in values if not isnan(value)]
@@ -156,8 +159,20 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
     return GraphFigures(mean([float(path.visited) for path in walked]), has(walked), *transitions, *firsts, *parts)
 
 
+def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
+    """Return the report of SearchWorld at the end of an episode.
+
+    Raises:
+        ValueError: It has not ended, or was not played in SearchWorld.
+    """
+    report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
+    if "oracle_documents" not in report:
+        raise ValueError(f"the trajectory of seed {trajectory.seed} has no report of SearchWorld at its end")
+    return dict(report)
+
+
 def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) -> ReasoningGraph:
-    """The graph of the database that an episode was played in, which its spec determines.
+    """Return the graph of the database that an episode was played in, which its spec determines.
 
     Args:
         trajectory: The episode.
@@ -165,8 +180,8 @@ def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) 
         nodes: The number of clusters; None for one that goes by the number of documents.
     """
     kwargs = json.loads(trajectory.spec)["kwargs"]
-    known = {item.name for item in fields(DatabaseOptions)}
-    return _graph(DatabaseOptions(**{name: value for name, value in kwargs.items() if name in known}), embed, nodes)
+    names = {item.name for item in fields(DatabaseOptions)}
+    return _graph(DatabaseOptions(**{name: value for name, value in kwargs.items() if name in names}), embed, nodes)
 
 
 @lru_cache(maxsize=4)
@@ -177,23 +192,28 @@ def _graph(options: DatabaseOptions, embed: str, nodes: int | None) -> Reasoning
 
 
 def paths_of(trajectories: Sequence[Trajectory], embed: str = "", nodes: int | None = None) -> list[Path]:
-    """The paths of episodes, each over the graph of its database."""
-    return [graph_of(trajectory, embed, nodes).path(searches(trajectory)["searches"]) for trajectory in trajectories]
+    """Return the paths of episodes, each over the graph of its database."""
+    return [graph_of(trajectory, embed, nodes).path(search_report(trajectory)["searches"]) for trajectory in trajectories]
 
 
 def graph_summary(settings: Mapping[str, Sequence[Path]]) -> Table:
-    """The table of the paper (appendix C.1): a row for each setting; what there is no episode for is left empty."""
+    """Return the table of the paper (appendix C.1): a row for each setting; what there is no episode for is left empty."""
     rows = []
     for setting, paths in settings.items():
-        found = asdict(figures(paths))
-        cells = ["" if isnan(value) else f"{value:.2f}" if name == "V" else f"{100 * value:.2f}%" for name, value in found.items()]
-        rows.append([setting, *cells])
+        means = asdict(figures(paths))
+        rows.append([setting, *(_format(value, share=name != "V") for name, value in means.items())])
     names = {"Rvst_V3": "Rvst-V3+", "hasRvst_V3": "hasRvst-V3+", "Rvst_V2": "Rvst-V2", "hasRvst_V2": "hasRvst-V2"}
     return "Agentic reasoning graph", ["setting", *(names.get(name, name) for name in GraphFigures.__slots__)], rows
 
 
+def _format(value: float, *, share: bool) -> str:
+    if isnan(value):
+        return ""
+    return f"{100 * value:.2f}%" if share else f"{value:.2f}"
+
+
 def semantic(texts: Sequence[str], seed: int = 0) -> Embed:
-    """Latent semantic analysis: TF-IDF of the texts, reduced to at most 128 dimensions; queries are put into the same space."""
+    """Return an embedding by latent semantic analysis: TF-IDF of the texts, reduced to at most 128 dimensions; queries are put into the same space."""
     words = _sklearn("feature_extraction.text").TfidfVectorizer(sublinear_tf=True)
     table = words.fit_transform(texts)
     size = min(_DIMENSIONS, len(texts) - 1, table.shape[1] - 1)

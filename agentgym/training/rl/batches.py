@@ -1,4 +1,4 @@
-"""Rows as tensors, and what a model says about their tokens."""
+"""Rows as tensors, and the output of a model for their tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Batch:
     Attributes:
         ids: Token ids.
         attended: 1 where there is a token.
-        sampled: Whether the token was sampled.
+        sampled: True where the token was sampled.
         logprobs: Of the sampled tokens under the policy that sampled them, in nats; 0 elsewhere.
     """
 
@@ -32,7 +32,7 @@ class Batch:
     logprobs: torch.Tensor
 
     def take(self, rows: torch.Tensor, device: torch.device | str | None = None) -> Self:
-        """Some of the rows, without padding that none of them needs.
+        """Return some of the rows, without padding that none of them needs.
 
         Args:
             rows: Their numbers.
@@ -42,18 +42,18 @@ class Batch:
         return replace(self, **{item.name: getattr(self, item.name)[rows, :longest].to(device) for item in fields(self)})
 
     def chunks(self, size: int) -> Sequence[torch.Tensor]:
-        """The numbers of all rows, those of like length together, so many at a time; 0 for all at once."""
+        """Return the numbers of all rows, those of like length together, `size` at a time; 0 for all at once."""
         order = self.attended.sum(1).argsort(stable=True)
         return torch.split(order, size or len(order))
 
     def place(self, stream: torch.Tensor | Sequence[float]) -> torch.Tensor:
-        """Values of the sampled tokens, in order, as a tensor of shape (rows, tokens) with 0 elsewhere."""
+        """Return values of the sampled tokens, in order, as a tensor of shape (rows, tokens) with 0 elsewhere."""
         values = torch.as_tensor(stream, dtype=torch.float32, device=self.ids.device)
         return torch.zeros(self.ids.shape, device=self.ids.device).masked_scatter(self.sampled, values)
 
 
 def batch(items: Sequence[Row], pad: int) -> Batch:
-    """Rows as tensors.
+    """Return rows as tensors.
 
     Args:
         items: The rows.
@@ -79,7 +79,7 @@ def batch(items: Sequence[Row], pad: int) -> Batch:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says about a batch, as tensors of shape (rows, tokens): 0 where no token was sampled, or none came before.
+    """Output of a model for a batch, as tensors of shape (rows, tokens): 0 where no token was sampled, or none came before.
 
     Attributes:
         logprobs: The log-probability of each sampled token, given those before it, in nats.
@@ -110,8 +110,8 @@ def predict(
         rows: The batch, on the device of the model.
         temperature: Of the sampling.
         precision: `fp32`, as the model is, or `bf16` for autocast.
-        states: Whether to keep the last hidden states.
-        entropy_gradient: Whether the entropies carry a gradient, which takes more memory.
+        states: Keep the last hidden states.
+        entropy_gradient: Let the entropies carry a gradient, which takes more memory.
     """
     with autocast(rows.ids.device, precision):
         out: Any = model(input_ids=rows.ids, attention_mask=rows.attended, output_hidden_states=states, use_cache=False)
@@ -119,20 +119,20 @@ def predict(
     logprobs = (out.logits[:, :-1][chosen].float() / temperature).log_softmax(-1)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropies = -(logprobs.exp() * logprobs).sum(-1)
-    found = logprobs.gather(-1, rows.ids[:, 1:][chosen][:, None])[:, 0]
+    chosen_logprobs = logprobs.gather(-1, rows.ids[:, 1:][chosen][:, None])[:, 0]
     nothing = torch.zeros(chosen.shape, device=rows.ids.device)
     return Prediction(
-        pad_tensor(nothing.masked_scatter(chosen, found), (1, 0)),
+        pad_tensor(nothing.masked_scatter(chosen, chosen_logprobs), (1, 0)),
         pad_tensor(nothing.masked_scatter(chosen, entropies), (1, 0)),
         pad_tensor(out.hidden_states[-1][:, :-1].float(), (0, 0, 1, 0)) if states else None,
     )
 
 
 def logprobs_of(model: torch.nn.Module, rows: Batch, temperature: float = 1.0, precision: str = "fp32") -> torch.Tensor:
-    """The log-probability of each sampled token, as in `predict`."""
+    """Return the log-probability of each sampled token, as in `predict`."""
     return predict(model, rows, temperature, precision).logprobs
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """What runs a model in a precision, with its weights as they are."""
+    """Return the context in which a model runs in a precision, with its weights as they are."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")

@@ -13,12 +13,12 @@ from agentgym.policy import Policy, Reply
 from agentgym.training.rl.batches import Batch, batch, logprobs_of
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import EpisodeCount, Trainer, TrainerConfig
-from agentgym.training.rollout.models import Renderer
+from agentgym.training.rollout import Renderer
 
 
 @dataclass(frozen=True, kw_only=True)
 class CloningConfig(TrainerConfig):
-    """How to clone.
+    """Options of `Cloning`.
 
     Attributes:
         episodes: Demonstrations in each step; every one is used once.
@@ -28,7 +28,7 @@ class CloningConfig(TrainerConfig):
 
 
 class Cloning(Trainer[CloningConfig]):
-    """Maximises the likelihood of a teacher's replies, on fresh instances at every step.
+    """Trainer that maximises the likelihood of a teacher's replies, on fresh instances at every step.
 
     Args:
         teacher: The policy to learn from; it needs no tokens.
@@ -41,9 +41,9 @@ class Cloning(Trainer[CloningConfig]):
         self.teacher = Tokenized(teacher, Renderer(self.tokenizer))
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """One update, on the mean negative log-likelihood of the teacher's tokens."""
-        played = self.play(self.teacher, self.seeds(self.config.episodes))
-        yield self._losses(batch([row for trajectory in played for row in rows(trajectory)], self.pad))
+        """Yield one update, on the mean negative log-likelihood of the teacher's tokens."""
+        episodes = self.play(self.teacher, self.seeds(self.config.episodes))
+        yield self._losses(batch([row for trajectory in episodes for row in rows(trajectory)], self.pad))
 
     def _losses(self, data: Batch) -> Iterator[torch.Tensor]:
         tokens = int(data.sampled.sum())

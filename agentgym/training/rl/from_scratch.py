@@ -1,4 +1,4 @@
-"""Learning a world from nothing: a small transformer clones a teacher that errs; reinforcement learning mends what it copied."""
+"""Learning a world from nothing: a small transformer clones a teacher that errs; reinforcement learning fixes what it copied."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from agentgym.oracles.thinking import ThinkingPolicy
 from agentgym.policy import Policy
 from agentgym.registry import resolve, spec
 from agentgym.stacks import check_arm
+from agentgym.training.evaluation import evaluate
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.grpo import GRPO, GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
-from agentgym.training.rl.trainer import MOST, TRAIN_SEED, Trainer, evaluate
+from agentgym.training.rl.trainer import MOST, TRAIN_SEED, Trainer
+from agentgym.training.rollout import LocalPolicy, collect, make_model, make_tokenizer, save_policy
 from agentgym.training.rollout.mixture import mixture
-from agentgym.training.rollout.models import LocalPolicy, load_tokenizer, make_model, make_tokenizer, mimic, save_policy
-from agentgym.training.rollout.rollouts import collect
+from agentgym.training.rollout.models import load_tokenizer, mimic
 from agentgym.world import load_world
 
 SETTINGS = "train.json"
@@ -37,12 +38,13 @@ _TEXTS = 300
 _CLONED, _GROUP = 18, 8
 """Episodes of a step of cloning; of an instance in a step of GRPO."""
 
-Advance = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
+"""Called with a phase, its step and how many it has."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnConfig(Config):
-    """What is learnt, and how. The defaults are the run whose figures the README shows.
+    """Options of `Learning`. The defaults are the run whose figures the README shows.
 
     Attributes:
         world: The id of a world.
@@ -56,14 +58,14 @@ class LearnConfig(Config):
         hint_steps: Steps of behaviour cloning after it, in all arms and contexts in turn; none if there is but one of each.
         rl_steps: Steps of GRPO after that, in all arms and contexts in turn.
         groups: Instances of a step of GRPO, each with eight episodes.
-        evaluations: How often the model is evaluated, and a checkpoint written, in each of the three.
+        evaluations: Evaluations of the model, each with a checkpoint, in each of the three phases.
         episodes: Held-out episodes of an evaluation.
         width: The width of the transformer.
         layers: Its layers.
         heads: Its attention heads.
         context: The most tokens of a prompt and its reply.
         max_new_tokens: The most tokens of a reply.
-        seed: Seeds the weights and all that is drawn.
+        seed: Seeds the weights and all draws.
 
     Raises:
         ValueError: An id, arm, horizon or option is not right.
@@ -98,12 +100,12 @@ class LearnConfig(Config):
         self.specs(self.cells())
 
     def cells(self) -> list[tuple[str, str]]:
-        """Arms with context strategies: each arm in the first context, and each context in the first arm."""
+        """Return arms with context strategies: each arm in the first context, and each context in the first arm."""
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
         return [(arm, contexts[0]) for arm in arms] + [(arms[0], context) for context in contexts[1:]]
 
     def specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
-        """The envs: a reply that cannot be read ends an episode, which would else fill up with errors."""
+        """Return the specs of envs, in which a reply that cannot be read ends an episode: it would else fill up with errors."""
         env_id = resolve(self.world)
         world = load_world(gymnasium.spec(env_id).kwargs["world"])
         sizes = [{**world.config_for_horizon(horizon), **self.options} for horizon in self.horizons]
@@ -115,7 +117,7 @@ class Learning:
     """One run, in a folder. Started again in the same folder, it goes on from its last checkpoint.
 
     Args:
-        config: What is learnt.
+        config: The options.
         out: The folder: settings, `curve.jsonl`, a folder of metrics and checkpoints for each phase, at last the model.
 
     Raises:
@@ -126,18 +128,18 @@ class Learning:
     def __init__(self, config: LearnConfig, out: Path) -> None:
         self.config, self.out = config, out
         self.curve = Curve(out / CURVE)
-        asked = json.loads(json.dumps(asdict(config)))
+        expected = json.loads(json.dumps(asdict(config)))
         settings = out / SETTINGS
-        if settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != asked:
+        if settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != expected:
             raise ValueError(f"{out} holds a run with other settings (see {SETTINGS}); choose another folder or delete it")
         out.mkdir(parents=True, exist_ok=True)
-        settings.write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
+        settings.write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
 
-    def run(self, advance: Advance = lambda phase, step, steps: None) -> list[Point]:
+    def run(self, on_progress: OnProgress = lambda phase, step, steps: None) -> list[Point]:
         """Learn to the end, and save the model.
 
         Args:
-            advance: Told the phase, its step and how many it has.
+            on_progress: Called with the phase, its step and how many it has.
 
         Returns:
             The learning curve.
@@ -151,12 +153,12 @@ class Learning:
         self._policy = partial(LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed)
         cloning = Cloning(self._teacher(), model, tokenizer, alone, self._cloning(config.cloning_steps, 0), self.out / "cloning")
         self._begin()
-        self._phase("cloning", cloning, _CLONED, advance)
+        self._phase("cloning", cloning, _CLONED, on_progress)
         if len(cells) > 1:
             hints = Cloning(self._teacher(), model, tokenizer, env, self._cloning(config.hint_steps, 1), self.out / "hints")
-            self._phase("hints", hints, _CLONED, advance)
+            self._phase("hints", hints, _CLONED, on_progress)
         rl = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl")
-        self._phase("rl", rl, config.groups * _GROUP, advance)
+        self._phase("rl", rl, config.groups * _GROUP, on_progress)
         save_policy(self._policy(), self.out)
         return self.curve.points
 
@@ -165,10 +167,10 @@ class Learning:
 
     def _tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
         if (self.out / "tokenizer_config.json").exists():
-            known: PreTrainedTokenizerFast = load_tokenizer(self.out)
-            return known
-        played = collect(self._teacher(), env, range(TRAIN_SEED - _TEXTS, TRAIN_SEED))
-        tokenizer = make_tokenizer([m.raw or m.text for t in played for m in t.last.messages if m.role != "system"], 2_000)
+            saved: PreTrainedTokenizerFast = load_tokenizer(self.out)
+            return saved
+        episodes = collect(self._teacher(), env, range(TRAIN_SEED - _TEXTS, TRAIN_SEED))
+        tokenizer = make_tokenizer([m.raw or m.text for t in episodes for m in t.last.messages if m.role != "system"], 2_000)
         tokenizer.save_pretrained(self.out)
         return tokenizer
 
@@ -202,21 +204,21 @@ class Learning:
         )
 
     def _begin(self) -> None:
-        """Write down what chance, the teacher and the untrained model reach, unless it is written already."""
+        """Evaluate chance, the teacher and the untrained model, unless the curve has them already."""
         if self.curve.last("cloning"):
             return
-        self.curve.cut("chance", -1)
+        self.curve.truncate_after("chance", -1)
         for name, policy in (("chance", RandomPolicy(self.config.world, self.config.seed)), ("teacher", self._teacher())):
             share = self._evaluate(policy)
             self.curve.add(Point(name, 0, 0, 0.0, share, share))
         self.curve.add(Point("cloning", 0, 0, 0.0, *self._both()))
 
-    def _phase(self, phase: str, trainer: Trainer[Any], each: int, advance: Advance) -> None:
+    def _phase(self, phase: str, trainer: Trainer[Any], each: int, on_progress: OnProgress) -> None:
         """Train, with a point of the curve wherever there is a checkpoint; `each` is the episodes of a step."""
         steps, every = trainer.config.steps, trainer.config.save_every
         if trainer.step >= steps:
             return
-        self.curve.cut(phase, trainer.step)
+        self.curve.truncate_after(phase, trainer.step)
         start = self.curve.points[-1]
         begun, first = time.process_time() - start.seconds, start.episodes - each * trainer.step
 
@@ -226,12 +228,12 @@ class Learning:
                 now = time.process_time()
                 self.curve.add(Point(phase, step, first + each * step, now - begun, *self._both()))
                 begun += time.process_time() - now  # evaluations are not counted
-            advance(phase, step, steps)
+            on_progress(phase, step, steps)
 
         trainer.train(after)
 
     def _both(self) -> tuple[float, float]:
-        """The success of the model, greedy and as it samples."""
+        """Return the success of the model, greedy and as it samples."""
         return self._evaluate(self._policy(temperature=0.0)), self._evaluate(self._policy(temperature=1.0))
 
     def _evaluate(self, policy: Policy) -> float:

@@ -14,21 +14,22 @@ from pydantic import Field
 from agentgym.config import Share
 from agentgym.training.rl.policy_gradient import Experience, PolicyGradient, PolicyGradientConfig, experience, reply_lengths, spread
 from agentgym.training.rl.trainer import EpisodeCount
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rollout import Trajectory
 
 _TINY = 1e-6
+"""A deviation below this is rounding: the rewards are equal, and nothing is to be learnt from them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GRPOConfig(PolicyGradientConfig):
-    """How to train.
+    """Options of `GRPO`.
 
     Attributes:
         groups: Instances in each step.
         group_size: Episodes of each instance.
-        baseline: What a reward is compared with: `grpo`, the mean of its group, over its standard deviation; `rloo`, the mean of
+        baseline: The value that a reward is compared with: `grpo`, the mean of its group, over its standard deviation; `rloo`, the mean of
             the others in its group; `reinforce`, the mean of all.
-        level: What has an advantage: an `episode`, or each `turn`, as `advantages` says.
+        level: The unit that has an advantage: an `episode`, or each `turn`, as `advantages` says.
         gamma: The discount of rewards, for each turn that they are away; for `turn` only.
     """
 
@@ -49,16 +50,16 @@ class GRPO(PolicyGradient[GRPOConfig, Experience]):
         """Play groups of episodes, compare them, learn."""
         config = self.config
         _, played = self.sample(seed for seed in self.seeds(config.groups) for _ in range(config.group_size))
-        found = advantages(played, config.baseline, config.level, config.gamma)
+        by_step = advantages(played, config.baseline, config.level, config.gamma)
         lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
-        tokens = spread([advantage for steps in found for advantage in steps], lengths)
+        tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
         yield from self.optimise(experience(played, tokens, config.weight, self.pad))
 
 
 def advantages(
     played: Sequence[Trajectory], baseline: str = "grpo", level: str = "episode", gamma: float = 1.0
 ) -> list[tuple[float, ...]]:
-    """The advantage of each step of each episode.
+    """Return the advantage of each step of each episode.
 
     At the level of the episode, what is compared is its reward, and its group are the episodes of its seed. At the level of the
     turn, what is compared is the return from step k on, `sum(gamma ** (j - k) * reward[j] for j >= k)`, and its group are the
@@ -76,33 +77,30 @@ def advantages(
     """
     if level == "episode":
         compared = [((t.seed, 0), t.reward) for t in played]
-        repeats = [len(t.steps) for t in played]
-        return [(value,) * count for value, count in zip(_compare(compared, baseline), repeats, strict=True)]
-    compared = [((t.seed, k), value) for t in played for k, value in enumerate(returns(t, gamma))]
-    values = iter(_compare(compared, baseline))
-    return [tuple(next(values) for _ in t.steps) for t in played]
-
-
-def returns(trajectory: Trajectory, gamma: float) -> list[float]:
-    """The discounted sum of the rewards from each step on."""
-    found: list[float] = []
-    total = 0.0
-    for step in reversed(trajectory.steps):
-        total = step.reward + gamma * total
-        found.append(total)
-    return found[::-1]
-
-
-def _compare(compared: Sequence[tuple[tuple[int, int], float]], baseline: str) -> list[float]:
-    """How much each value is above those it is compared with: of the same turn, and of the same seed if the baseline wants that."""
+    else:
+        compared = [((t.seed, k), value) for t in played for k, value in enumerate(returns(t, gamma))]
     keys: list[Hashable] = [turn if baseline == "reinforce" else (seed, turn) for (seed, turn), _ in compared]
     groups: defaultdict[Hashable, list[float]] = defaultdict(list)
     for key, (_, value) in zip(keys, compared, strict=True):
         groups[key].append(value)
-    return [_advantage(value, groups[key], baseline) for key, (_, value) in zip(keys, compared, strict=True)]
+    values = iter([_advantage(value, groups[key], baseline) for key, (_, value) in zip(keys, compared, strict=True)])
+    if level == "episode":
+        return [(next(values),) * len(t.steps) for t in played]
+    return [tuple(next(values) for _ in t.steps) for t in played]
+
+
+def returns(trajectory: Trajectory, gamma: float) -> list[float]:
+    """Return the discounted sum of the rewards from each step on."""
+    sums: list[float] = []
+    total = 0.0
+    for step in reversed(trajectory.steps):
+        total = step.reward + gamma * total
+        sums.append(total)
+    return sums[::-1]
 
 
 def _advantage(value: float, group: Sequence[float], baseline: str) -> float:
+    """Return how far a value is above those of its group, of which it is one itself."""
     centre = fmean(group)
     if baseline == "reinforce" or len(group) == 1:
         return value - centre

@@ -1,4 +1,4 @@
-"""What a training run says about itself: figures gathered in each step, written to a file and to TensorBoard."""
+"""The log of a training run: figures gathered in each step, written to a file and to TensorBoard."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ TENSORBOARD = "tensorboard"
 
 
 class Recorder:
-    """Gathers the figures of one step: the mean, or the largest, of all that was recorded under a name.
+    """Gathers the figures of one step: the mean, or the maximum, of all that was recorded under a name.
 
-    What is recorded for each token counts for each token, so the figures do not depend on how a batch was divided.
+    A value that is recorded for each token counts for each token, so the figures do not depend on how a batch was divided.
     """
 
     def __init__(self) -> None:
         self._mean: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
-        self._largest: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
+        self._max: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
 
     def mean(self, **values: torch.Tensor | float) -> None:
-        """Record numbers, or tensors of any shape, whose mean is wanted."""
+        """Record numbers, or tensors of any shape, whose mean matters."""
         _append(self._mean, values)
 
-    def largest(self, **values: torch.Tensor | float) -> None:
-        """Record numbers, or tensors of any shape, whose largest is wanted."""
-        _append(self._largest, values)
+    def track_max(self, **values: torch.Tensor | float) -> None:
+        """Record numbers, or tensors of any shape, whose maximum matters."""
+        _append(self._max, values)
 
     def figures(self) -> dict[str, float]:
-        """What has come together."""
+        """Return the figures of all that was recorded."""
         means = {name: torch.cat([x.cpu().double() for x in parts]).mean().item() for name, parts in self._mean.items()}
-        return {**means, **{name: max(x.max().item() for x in parts) for name, parts in self._largest.items()}}
+        return {**means, **{name: max(x.max().item() for x in parts) for name, parts in self._max.items()}}
 
 
 def _append(lists: Mapping[str, list[torch.Tensor]], values: Mapping[str, torch.Tensor | float]) -> None:
@@ -50,8 +50,8 @@ class MetricsLog:
 
     Args:
         out: The folder; None writes nothing.
-        step: The step to go on from. What a run logged beyond it, before it was killed, is going to be repeated and is cut off.
-        tensorboard: Whether to write events for TensorBoard too, into the folder `tensorboard`.
+        step: The step to resume from. Lines beyond it, of a run that was killed, are going to be repeated and are cut off.
+        tensorboard: Write events for TensorBoard too, into the folder `tensorboard`.
 
     Raises:
         ImportError: TensorBoard is asked for and not installed.
@@ -63,7 +63,7 @@ class MetricsLog:
         if out is None or self.path is None:
             return
         out.mkdir(parents=True, exist_ok=True)
-        _cut_back(self.path, step)
+        _truncate_after(self.path, step)
         if tensorboard:
             self._writer = _summary_writer(out / TENSORBOARD, step + 1)
 
@@ -84,19 +84,19 @@ class MetricsLog:
                 self._writer.add_scalar(name, value, step)
 
 
-def _cut_back(path: Path, step: int) -> None:
+def _truncate_after(path: Path, step: int) -> None:
     """Keep the whole lines of the steps up to this one."""
     if not path.exists():
         return
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.write_text("".join(kept), encoding="utf-8")
-    os.replace(fresh, path)  # noqa: PTH105 - atomic on every system
+    whole = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+    part = path.with_name(f"{path.name}.new")
+    part.write_text("".join(whole), encoding="utf-8")
+    os.replace(part, path)  # noqa: PTH105 - atomic on every system
 
 
 def _summary_writer(folder: Path, purge_step: int) -> Any:
-    """TensorBoard's writer; events of this step and later ones that are there already are not shown."""
+    """Return TensorBoard's writer; events of this step and later ones that are there already are not shown."""
     try:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What GRPO and PPO share: sampling, epochs over minibatches, and the clipped objective (Schulman et al. 2017, eq. 7)."""
+"""The part common to GRPO and PPO: sampling, epochs over minibatches, and the clipped objective (Schulman et al. 2017, eq. 7)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pydantic import Field
 from agentgym.training.rl.batches import Batch, Prediction, autocast, batch, logprobs_of, predict
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import LossWeight, Trainer, TrainerConfig
-from agentgym.training.rollout.models import LocalPolicy
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rollout import LocalPolicy, Trajectory
 
 Epochs = Annotated[int, Field(ge=1, le=1_000)]
 """Passes over the same episodes; after a thousand they say nothing new."""
@@ -24,15 +23,15 @@ Minibatches = Annotated[int, Field(ge=1, le=1_000_000)]
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradientConfig(TrainerConfig):
-    """What GRPO and PPO can both be told.
+    """Options common to GRPO and PPO.
 
     Attributes:
-        clip: How far the ratio of probabilities may move from 1 before its gradient is cut off.
+        clip: The distance that the ratio of probabilities may move from 1 before its gradient is cut off.
         epochs: Passes over the same episodes.
-        minibatches: Updates in a pass, at most; each is on as many rows, drawn anew.
+        minibatches: Updates in a pass, at most; each is on as many rows, which are drawn again in each pass.
         kl: The weight of the divergence from the model as it was at the start.
         entropy: The weight of the entropy bonus.
-        weight: What counts as much as any other: `episode`, however many tokens it has; or `token`, of whichever episode.
+        weight: The unit that weighs the same as any other: `episode`, however many tokens it has; or `token`, of whichever episode.
         temperature: Of the sampling.
         max_new_tokens: The most tokens of a reply.
     """
@@ -71,7 +70,7 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
     """
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """The model as it was at the start, if there is to be no going far from it."""
+        """Return a copy of the model as it is at the start, if the divergence from it has a weight."""
         if not self.config.kl:
             return {}
         return {"reference": copy.deepcopy(self.model).requires_grad_(requires_grad=False)}
@@ -84,7 +83,7 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
             return policy, self.play(policy, seeds)
 
     def optimise(self, data: ExperienceT) -> Iterator[Iterable[torch.Tensor]]:
-        """The updates of all epochs, each on a minibatch of random rows."""
+        """Yield the updates of all epochs, each on a minibatch of random rows."""
         generator = torch.Generator().manual_seed(self.draw_seed())
         total, fresh = len(data.ids), True
         for _ in range(self.config.epochs):
@@ -93,32 +92,32 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
                 fresh = False
 
     def _losses(self, data: ExperienceT, scale: float, *, fresh: bool) -> Iterator[torch.Tensor]:
-        """The losses of micro-batches.
+        """Yield the losses of micro-batches.
 
         Args:
             data: A minibatch.
-            scale: What makes its loss that of all rows, on average: shares are those of all.
-            fresh: Whether the model is still the one that sampled, and should give the same log-probabilities.
+            scale: Makes its loss that of all rows, on average: shares are those of all.
+            fresh: True while the model is still the one that sampled, and should give the same log-probabilities.
         """
         for chosen in data.chunks(self.config.micro_batch):
             part = data.take(chosen, self.model.device)
             prediction = self.predict(part)
             if fresh:
-                self.records.largest(sampler_drift=(prediction.logprobs - part.logprobs).abs())
+                self.records.track_max(sampler_drift=(prediction.logprobs - part.logprobs).abs())
             yield scale * self.loss(part, prediction)
 
     def predict(self, data: Batch, *, states: bool = False) -> Prediction:
-        """What the model says about a batch."""
+        """Run the model on a batch."""
         config = self.config
         gradient = config.entropy > 0
         return predict(self.model, data, config.temperature, config.precision, states=states, entropy_gradient=gradient)
 
     def loss(self, data: ExperienceT, prediction: Prediction) -> torch.Tensor:
-        """The clipped objective with its entropy bonus and the divergence from the reference; each term is a sum over shares.
+        """Return the clipped objective with its entropy bonus and the divergence from the reference, each a sum over shares.
 
         Args:
             data: Some rows.
-            prediction: What the model says about them.
+            prediction: The output of the model for them.
         """
         config = self.config
         log_ratio = prediction.logprobs - data.logprobs
@@ -126,34 +125,26 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
         clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
         gain = torch.minimum(ratio * data.advantages, clipped * data.advantages)
         loss = -(data.shares * (gain + config.entropy * prediction.entropies)).sum()
-        self._record(log_ratio[data.sampled], prediction.entropies[data.sampled])
-        if "reference" in self.modules:
-            divergence = self._divergence(data, prediction)
-            self.records.mean(kl=divergence[data.sampled])
-            loss = loss + config.kl * (data.shares * divergence).sum()
-        return loss
-
-    def _divergence(self, data: Batch, prediction: Prediction) -> torch.Tensor:
-        """An estimate of the divergence from the reference at each sampled token: k3 of joschu.net/blog/kl-approx.html."""
-        with torch.no_grad():
-            reference = logprobs_of(self.modules["reference"], data, self.config.temperature, self.config.precision)
-        apart = reference - prediction.logprobs
-        return apart.exp() - 1 - apart
-
-    @torch.no_grad()
-    def _record(self, log_ratio: torch.Tensor, entropies: torch.Tensor) -> None:
-        ratio = log_ratio.exp()
+        moved, log_moved = ratio.detach()[data.sampled], log_ratio.detach()[data.sampled]
         self.records.mean(
-            ratio=ratio,
-            clipped=((ratio - 1).abs() > self.config.clip).float(),
-            approx_kl=ratio - 1 - log_ratio,
-            entropy=entropies,
+            ratio=moved,
+            clipped=((moved - 1).abs() > config.clip).float(),
+            approx_kl=moved - 1 - log_moved,
+            entropy=prediction.entropies[data.sampled],
         )
-        self.records.largest(ratio_max=ratio)
+        self.records.track_max(ratio_max=moved)
+        if "reference" in self.modules:
+            with torch.no_grad():
+                reference = logprobs_of(self.modules["reference"], data, config.temperature, config.precision)
+            apart = reference - prediction.logprobs
+            divergence = apart.exp() - 1 - apart  # never negative, little variance: k3 of joschu.net/blog/kl-approx.html
+            loss = loss + config.kl * (data.shares * divergence).sum()
+            self.records.mean(kl=divergence[data.sampled])
+        return loss
 
 
 def experience(played: Sequence[Trajectory], advantages: torch.Tensor, weight: str, pad: int) -> Experience:
-    """Episodes as rows to learn from.
+    """Return episodes as rows to learn from.
 
     Args:
         played: The episodes.
@@ -168,7 +159,7 @@ def experience(played: Sequence[Trajectory], advantages: torch.Tensor, weight: s
 
 
 def reply_lengths(trajectory: Trajectory) -> list[int]:
-    """The number of sampled tokens of each step.
+    """Return the number of sampled tokens of each step.
 
     Raises:
         ValueError: A step has none.
@@ -181,7 +172,7 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 
 def shares(lengths: Sequence[int], weight: str) -> list[float]:
-    """What one of the equal parts of an episode counts, so that all parts of all episodes count 1.
+    """Return the share of one of the equal parts of each episode, so that all parts of all episodes sum to 1.
 
     Args:
         lengths: The number of parts (tokens, say) of each episode.
@@ -192,5 +183,5 @@ def shares(lengths: Sequence[int], weight: str) -> list[float]:
 
 
 def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
-    """Each value as often as its length says: from steps to tokens, say."""
+    """Repeat each value as often as its length says: from steps to tokens, say."""
     return torch.as_tensor(values, dtype=torch.float32).repeat_interleave(torch.tensor(lengths))

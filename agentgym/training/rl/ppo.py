@@ -25,28 +25,28 @@ from agentgym.training.rl.policy_gradient import (
 )
 from agentgym.training.rl.token_rows import Row, rows
 from agentgym.training.rl.trainer import EpisodeCount, LossWeight
-from agentgym.training.rollout.models import Renderer
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rollout import Renderer, Trajectory
 
 _TINY = 1e-8
+"""Keeps a division by the deviation of equal values finite."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(PolicyGradientConfig):
-    """How to train.
+    """Options of `PPO`.
 
     Attributes:
         episodes: Episodes in each step.
-        level: What an action is. `turn`: a reply, with one value at the last token of its prompt and one advantage for all its
+        level: The unit of action. `turn`: a reply, with one value at the last token of its prompt and one advantage for all its
             tokens. `token`: each sampled token, with the value before it; the reward of a step comes with the last token of its
             reply, and the next token is the first of the next reply, whatever context lies between.
         gamma: The discount of rewards, for each action that they are away.
-        gae_lambda: How far advantages look ahead before they trust the value: 0 for one action, 1 for all.
-        bootstrap: Whether the value of what would have come next is added where an episode was truncated. Say no if the limit is
+        gae_lambda: The distance that advantages look ahead before they trust the value: 0 for one action, 1 for all.
+        bootstrap: Add the value of the next prompt where an episode was truncated. Say no if the limit is
             a part of the task, stated in it and scored: then it ends the episode like any other end.
-        normalize: Whether the advantages of a step are brought to mean 0 and standard deviation 1.
+        normalize: Bring the advantages of a step to mean 0 and standard deviation 1.
         value_weight: The weight of the value loss.
-        value_clip: How far a value may move from what it was before its gradient is cut off; 0 for no limit.
+        value_clip: The distance that a value may move from what it was before its gradient is cut off; 0 for no limit.
     """
 
     episodes: EpisodeCount = 64
@@ -62,7 +62,7 @@ class PPOConfig(PolicyGradientConfig):
 
 
 class ValueHead(torch.nn.Module):
-    """The value of a state, from the last hidden state of a language model; 0 until it has learned.
+    """Value of a state, from the last hidden state of a language model; 0 until it has learned.
 
     Args:
         width: Of the hidden state.
@@ -74,7 +74,7 @@ class ValueHead(torch.nn.Module):
         self.bias = torch.nn.Parameter(torch.zeros(()))
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """Values, of the shape of the states without their last axis."""
+        """Return values, of the shape of the states without their last axis."""
         return states @ self.weight + self.bias
 
 
@@ -84,7 +84,7 @@ class ValuedExperience(Experience):
 
     Attributes:
         values: The value before each sampled token, when it was sampled.
-        returns: What the value should have been.
+        returns: The targets of the values.
         value_shares: The share of each value in the value loss: they sum to 1, and are 0 where no action begins.
     """
 
@@ -103,7 +103,7 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
     """
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """The value head, and a reference if there is one."""
+        """Return the value head, and a reference if there is one."""
         self.value = ValueHead(self.model.config.get_text_config().hidden_size).to(self.model.device)
         return {**super().extras(), "value": self.value}
 
@@ -114,11 +114,11 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
         yield from self.optimise(self.experience(played, values, ends))
 
     def loss(self, data: ValuedExperience, prediction: Prediction) -> torch.Tensor:
-        """The clipped objective, and the squared error of the values.
+        """Return the clipped objective, and the squared error of the values.
 
         Args:
             data: Some rows.
-            prediction: What the model says about them, with its states.
+            prediction: The output of the model for them, with its states.
         """
         config = self.config
         values: torch.Tensor = self.value(prediction.states)
@@ -130,20 +130,26 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
         return super().loss(data, prediction) + config.value_weight * (data.value_shares * error).sum()
 
     def predict(self, data: Batch, *, states: bool = True) -> Prediction:
-        """What the model says about a batch, with the states that the values are read from."""
+        """Run the model on a batch, and keep the states that the values are read from."""
         return super().predict(data, states=states)
 
+    @torch.no_grad()
     def values_of(self, played: Sequence[Trajectory], renderer: Renderer) -> tuple[torch.Tensor, list[float]]:
-        """The values before all sampled tokens, in order, and the value after the last step of each episode."""
+        """Return the values before all sampled tokens, in order, and the value after the last step of each episode."""
         prompts = [self._next_prompt(trajectory, renderer) for trajectory in played]
-        made = [row for trajectory in played for row in rows(trajectory)]
-        values = self._values([*made, *filter(None, prompts)])
-        tokens = sum(sum(row.sampled) for row in made)
-        ends = iter(values[tokens:].tolist())
-        return values[:tokens], [next(ends) if prompt else 0.0 for prompt in prompts]
+        sampled = [row for trajectory in played for row in rows(trajectory)]
+        data = batch([*sampled, *filter(None, prompts)], self.pad)
+        values = torch.zeros(data.ids.shape)
+        for chosen in data.chunks(self.config.micro_batch):
+            part = self.value(self.predict(data.take(chosen, self.model.device)).states).cpu()
+            values[chosen, : part.shape[1]] = part
+        stream = values[data.sampled]
+        tokens = sum(sum(row.sampled) for row in sampled)
+        ends = iter(stream[tokens:].tolist())
+        return stream[:tokens], [next(ends) if prompt else 0.0 for prompt in prompts]
 
     def _next_prompt(self, trajectory: Trajectory, renderer: Renderer) -> Row | None:
-        """What the model would have been shown next, as a row with one more token, before which the value is.
+        """Return the prompt that would have come next, as a row with one more token, before which the value is.
 
         Truncation is not termination: a limit that the model does not know of is no reason to expect nothing more. None after a
         termination, and if the model's context has no room for a reply, since the episode could not have gone on.
@@ -155,18 +161,8 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
             return None
         return Row((*ids, self.pad), (0,) * len(ids) + (1,), (0.0,) * (len(ids) + 1), ())
 
-    @torch.no_grad()
-    def _values(self, items: Sequence[Row]) -> torch.Tensor:
-        """The values before the sampled tokens of rows, in order."""
-        data = batch(items, self.pad)
-        values = torch.zeros(data.ids.shape)
-        for chosen in data.chunks(self.config.micro_batch):
-            found = self.value(self.predict(data.take(chosen, self.model.device)).states).cpu()
-            values[chosen, : found.shape[1]] = found
-        return values[data.sampled]
-
     def experience(self, played: Sequence[Trajectory], values: torch.Tensor, ends: Sequence[float]) -> ValuedExperience:
-        """Episodes as rows to learn from, with advantages and returns.
+        """Return episodes as rows to learn from, with advantages and returns.
 
         Args:
             played: The episodes.
@@ -176,10 +172,10 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
         config = self.config
         streams = torch.split(values, [sum(reply_lengths(trajectory)) for trajectory in played])
         episodes = [actions(t, v.tolist(), end, config) for t, v, end in zip(played, streams, ends, strict=True)]
-        found = [action for episode in episodes for action in episode]
-        sizes = [action.tokens for action in found]
-        old = torch.tensor([action.value for action in found])
-        advantages = torch.tensor([action.advantage for action in found])
+        stream = [action for episode in episodes for action in episode]
+        sizes = [action.tokens for action in stream]
+        old = torch.tensor([action.value for action in stream])
+        advantages = torch.tensor([action.advantage for action in stream])
         returns = old + advantages
         self.records.mean(value=old, **explained(old, returns))
         if config.normalize:
@@ -196,10 +192,10 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
 
 
 class Action(NamedTuple):
-    """What one decision was worth.
+    """Value and advantage of one decision.
 
     Attributes:
-        tokens: How many tokens it has.
+        tokens: The number of its tokens.
         value: The value before it.
         advantage: Its advantage.
     """
@@ -210,7 +206,7 @@ class Action(NamedTuple):
 
 
 def actions(trajectory: Trajectory, values: Sequence[float], end: float, config: PPOConfig) -> list[Action]:
-    """The actions of an episode in the order of its steps, however many rows it is cut into.
+    """Return the actions of an episode in the order of its steps, however many rows it is cut into.
 
     Args:
         trajectory: The episode.
@@ -224,29 +220,34 @@ def actions(trajectory: Trajectory, values: Sequence[float], end: float, config:
         rewards = [x for reward, size in zip(rewards, sizes, strict=True) for x in (*[0.0] * (size - 1), reward)]
         sizes = [1] * len(rewards)
     before = [values[start] for start in accumulate(sizes[:-1], initial=0)]
-    found = gae(rewards, before, end, config.gamma, config.gae_lambda)
-    return [Action(*action) for action in zip(sizes, before, found, strict=True)]
+    gains = gae(rewards, before, end, config.gamma, config.gae_lambda)
+    return [Action(*action) for action in zip(sizes, before, gains, strict=True)]
 
 
 def gae(rewards: Sequence[float], values: Sequence[float], end: float, gamma: float, gae_lambda: float) -> list[float]:
-    """The advantages of one episode (Schulman et al. 2016, eq. 16).
+    """Return the advantages of one episode (Schulman et al. 2016, eq. 16).
 
     Args:
         rewards: The reward of each action.
         values: The value before each action.
         end: The value after the last one: 0 if the episode terminated.
         gamma: The discount.
-        gae_lambda: The weight of what lies further ahead.
+        gae_lambda: The weight of actions further ahead.
     """
-    found: list[float] = []
+    advantages: list[float] = []
     advantage = 0.0
     for reward, value, after in zip(reversed(rewards), reversed(values), reversed([*values[1:], end]), strict=True):
         advantage = reward + gamma * after - value + gamma * gae_lambda * advantage
-        found.append(advantage)
-    return found[::-1]
+        advantages.append(advantage)
+    return advantages[::-1]
 
 
 def explained(values: torch.Tensor, returns: torch.Tensor) -> dict[str, float]:
-    """The share of the variance of the returns that the values explain: at best 1, 0 for a constant; nothing if there is none."""
+    """Return the share of the variance of the returns that the values explain: at best 1, 0 for a constant.
+
+    Without variance there is nothing to explain, and no figure.
+    """
     variance = returns.var(correction=0).item()
-    return {"explained_variance": 1 - (returns - values).var(correction=0).item() / variance} if variance > _TINY else {}
+    if variance <= _TINY:
+        return {}
+    return {"explained_variance": 1 - (returns - values).var(correction=0).item() / variance}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agentgym.policy import Reply
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rollout import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class Row:
 
 
 def rows(trajectory: Trajectory) -> list[Row]:
-    """The rows of an episode.
+    """Return the rows of an episode.
 
     Raises:
         ValueError: No reply has token ids, or one has ids and log-probabilities of different number.
     """
-    made = join((k, step.reply) for k, step in enumerate(trajectory.steps))
-    if not made:
+    joined = join((k, step.reply) for k, step in enumerate(trajectory.steps))
+    if not joined:
         raise ValueError(f"no reply of seed {trajectory.seed} has token ids: play it with a policy that records them")
-    return made
+    return joined
 
 
 def join(replies: Iterable[tuple[int, Reply]]) -> list[Row]:
-    """Replies with their numbers as rows.
+    """Join replies, with their numbers, into rows.
 
     A row goes on as long as each prompt begins with the ids of the prompt before and its reply. A context that was edited, or a
     chat template that writes a reply differently from how it was sampled, starts a new one. Replies without ids are left out.
@@ -47,19 +47,19 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[Row]:
     Raises:
         ValueError: A reply has ids and log-probabilities of different number.
     """
-    made: list[Row] = []
-    goes_on = False
+    joined: list[Row] = []
+    continues = False
     for number, reply in replies:
         if reply.logprobs and len(reply.logprobs) != len(reply.ids):
             raise ValueError(f"step {number} has {len(reply.ids)} ids and {len(reply.logprobs)} logprobs; record one for each id")
-        goes_on = goes_on and reply.prompt_ids[: len(made[-1].ids)] == made[-1].ids
+        continues = continues and reply.prompt_ids[: len(joined[-1].ids)] == joined[-1].ids
         if not reply.ids:
             continue
-        last = made.pop() if goes_on else Row((), (), (), ())
-        goes_on = True
+        last = joined.pop() if continues else Row((), (), (), ())
+        continues = True
         new = len(reply.prompt_ids) - len(last.ids)
-        known = last.logprobs is not None and bool(reply.logprobs)
-        logprobs = (last.logprobs or ()) + (0.0,) * new + reply.logprobs if known else None
+        complete = last.logprobs is not None and bool(reply.logprobs)
+        logprobs = (last.logprobs or ()) + (0.0,) * new + reply.logprobs if complete else None
         sampled = last.sampled + (0,) * new + (1,) * len(reply.ids)
-        made.append(Row(reply.prompt_ids + reply.ids, sampled, logprobs, (*last.steps, number)))
-    return made
+        joined.append(Row(reply.prompt_ids + reply.ids, sampled, logprobs, (*last.steps, number)))
+    return joined

@@ -1,4 +1,4 @@
-"""What all trainers share: the loop (collect, loss, update, log), checkpoints that go on exactly where they stopped, evaluation."""
+"""The part common to all trainers: the loop (collect, loss, update, log), checkpoints that go on exactly where they stopped, evaluation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentgym.config import Choice, Config, Seed
 from agentgym.policy import Policy
+from agentgym.training.evaluation.scoring import success_rate, without_failures
 from agentgym.training.rl.metrics_log import MetricsLog, Recorder
-from agentgym.training.rollout.collector import ENGINES, Collector
-from agentgym.training.rollout.engines import EnvLike
-from agentgym.training.rollout.rollouts import collect
-from agentgym.training.rollout.trajectory import Trajectory
+from agentgym.training.rollout import ENGINES, Collector, EnvLike, Trajectory
 
 CHECKPOINT = "checkpoint.pt"
 MOST = 10**9
@@ -37,7 +35,7 @@ ConfigT = TypeVar("ConfigT", bound="TrainerConfig")
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerConfig(Config):
-    """What every trainer can be told.
+    """Options common to all trainers.
 
     Attributes:
         steps: Rounds of collect and update.
@@ -46,15 +44,15 @@ class TrainerConfig(Config):
         weight_decay: Of AdamW.
         max_grad_norm: Gradients are clipped to this norm.
         num_envs: Episodes played at once.
-        engine: What plays them; see `agentgym.training.rollout.collector.Collector`. With `lockstep` a run that was stopped goes on as it
+        engine: The engine that plays them; see `agentgym.training.rollout.Collector`. With `lockstep` a run that was stopped goes on as it
             would have; with the others, episodes end in an order of their own.
         timeout: Seconds until an episode whose env hangs is given up, if the engine can do that.
         micro_batch: Rows that go through the model at a time; their gradients are added up, so this bounds the memory and changes
             no update. 0 for all rows at once.
         precision: `fp32`, or `bf16` for autocast: the model computes in bfloat16, from weights that stay as they are.
-        seed: Seeds what is drawn.
+        seed: Seeds all draws.
         save_every: Steps between checkpoints.
-        tensorboard: Whether to log for TensorBoard too, which is the extra `tensorboard`.
+        tensorboard: Log for TensorBoard too, which is the extra `tensorboard`.
     """
 
     steps: Annotated[int, Field(ge=1, le=MOST)] = 500
@@ -79,12 +77,12 @@ class Trainer(Generic[ConfigT]):
         model: A causal language model; its device is where it is trained.
         tokenizer: Its tokenizer, with a chat template.
         env: An id, a spec or a function that makes an env with a spec.
-        config: What to do.
+        config: The options.
         out: A folder for metrics and checkpoints; if it holds a checkpoint, training goes on from there.
 
     Attributes:
         modules: The model, called `model`, and the extras.
-        records: Takes the figures of the step under way.
+        records: Gathers the figures of the current step.
         step: Steps done.
 
     Raises:
@@ -104,7 +102,7 @@ class Trainer(Generic[ConfigT]):
         self._trained = [p for module in self.modules.values() for p in module.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
             self._trained, lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.95)
-        )
+        )  # as language models are usually trained: the default of 0.999 forgets spikes of the gradient too slowly
         self.records = Recorder()
         self._collector: Collector | None = None
         self.step = 0
@@ -118,22 +116,22 @@ class Trainer(Generic[ConfigT]):
         raise NotImplementedError
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """What the run has beside the model, by name. It is saved with the model; what of it wants a gradient is trained too."""
+        """Return the modules that the run has beside the model, by name. They are saved with it, and trained if they take gradients."""
         return {}
 
     @property
     def pad(self) -> int:
-        """The id to pad rows with."""
+        """Return the id to pad rows with."""
         return int(self.tokenizer.pad_token_id)
 
     def seeds(self, count: int) -> range:
-        """Seeds of episodes that no step before has had."""
+        """Return seeds of episodes that no earlier step has had."""
         start = self._next_seed
         self._next_seed += count
         return range(start, start + count)
 
     def draw_seed(self) -> int:
-        """The seed of what is drawn in this step."""
+        """Return the seed of the draws of this step."""
         return self.config.seed * 10**9 + self.step
 
     def play(self, policy: Policy, seeds: Iterable[int]) -> list[Trajectory]:
@@ -145,23 +143,23 @@ class Trainer(Generic[ConfigT]):
         config = self.config
         if self._collector is None:
             self._collector = Collector(self.env, config.num_envs, engine=config.engine, replicate=False, timeout=config.timeout)
-        played = list(self._collector.collect(policy, seeds))
-        kept = without_failures(played)
+        episodes = list(self._collector.collect(policy, seeds))
+        complete = without_failures(episodes)
         self.records.mean(
-            reward=fmean(t.reward for t in kept),
-            success=success_rate(kept),
-            turns=fmean(len(t.steps) for t in kept),
-            truncated=fmean(t.truncated for t in kept),
-            tokens=sum(len(step.reply.ids) for t in kept for step in t.steps),
-            failures=len(played) - len(kept),
+            reward=fmean(t.reward for t in complete),
+            success=success_rate(complete),
+            turns=fmean(len(t.steps) for t in complete),
+            truncated=fmean(t.truncated for t in complete),
+            tokens=sum(len(step.reply.ids) for t in complete for step in t.steps),
+            failures=len(episodes) - len(complete),
         )
-        return kept
+        return complete
 
-    def train(self, advance: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None) -> None:
+    def train(self, on_progress: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None) -> None:
         """Train to the end.
 
         Args:
-            advance: Told the step and its metrics.
+            on_progress: Called with the step and its metrics.
         """
         with MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard) as log, closing(self):
             while self.step < self.config.steps:
@@ -171,12 +169,12 @@ class Trainer(Generic[ConfigT]):
                 self.step += 1
                 metrics = self.records.figures()
                 log.write(self.step, metrics)
-                advance(self.step, metrics)
+                on_progress(self.step, metrics)
                 if self.step % self.config.save_every == 0 or self.step == self.config.steps:
                     self.save()
 
     def close(self) -> None:
-        """End what plays the episodes; it is opened again when it is needed."""
+        """Close the collector; it is opened again when it is needed."""
         if self._collector is not None:
             self._collector.close()
             self._collector = None
@@ -197,7 +195,7 @@ class Trainer(Generic[ConfigT]):
         self.records.mean(loss=total, grad_norm=norm, learning_rate=rate)
 
     def state(self) -> dict[str, Any]:
-        """All that the rest of the training depends on."""
+        """Return all that the rest of the training depends on."""
         return {
             **{name: module.state_dict() for name, module in self.modules.items()},
             "optimizer": self.optimizer.state_dict(),
@@ -227,34 +225,6 @@ class Trainer(Generic[ConfigT]):
         if self.out is None:
             return
         self.out.mkdir(parents=True, exist_ok=True)
-        fresh = self.out / f"{CHECKPOINT}.new"
-        torch.save(self.state(), fresh)
-        os.replace(fresh, self.out / CHECKPOINT)  # noqa: PTH105 - atomic on every system
-
-
-def without_failures(played: Iterable[Trajectory]) -> list[Trajectory]:
-    """The episodes that were played to their end. The others say nothing about the policy and are not to count as lost.
-
-    Raises:
-        RuntimeError: There is none.
-    """
-    played = list(played)
-    kept = [trajectory for trajectory in played if not trajectory.failure]
-    if not kept:
-        cause = f": {played[0].failure}" if played else ""
-        raise RuntimeError(f"none of {len(played)} episodes was played to its end{cause}; mend the workers or the endpoint first")
-    return kept
-
-
-def success_rate(played: Iterable[Trajectory]) -> float:
-    """The share of episodes that were solved."""
-    return fmean(float(trajectory.steps[-1].info["success"]) for trajectory in played)
-
-
-def evaluate(policy: Policy, env: EnvLike, episodes: int, num_envs: int = 64) -> float:
-    """The share of episodes that a policy solves, on the seeds from 0 on, which training does not use; failures do not count.
-
-    Raises:
-        RuntimeError: All have failed.
-    """
-    return success_rate(without_failures(collect(policy, env, range(episodes), num_envs)))
+        part = self.out / f"{CHECKPOINT}.new"
+        torch.save(self.state(), part)
+        os.replace(part, self.out / CHECKPOINT)  # noqa: PTH105 - atomic on every system

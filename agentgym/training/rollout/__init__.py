@@ -1,1 +1,79 @@
-"""Playing episodes: policies, local models, the collector with its engines, episodes, trajectories and their log."""
+"""Playing episodes: policies, local models and endpoints, the collector with its engines, trajectories and their log.
+
+The room stands on the core alone. What needs an extra is loaded when it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentgym.training.extras import lazy_exports
+from agentgym.training.rollout.collector import ENGINES, CollectionError, Collector
+from agentgym.training.rollout.engines import Asyncio, Engine, EnvLike, Lockstep, Threads
+from agentgym.training.rollout.episode import Episode, StepOutcome
+from agentgym.training.rollout.policies import PolicyConfig
+from agentgym.training.rollout.rollouts import collect, replay, rollout
+from agentgym.training.rollout.token_usage import EndpointUsage, Usage, usage
+from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
+from agentgym.training.rollout.workers import Processes
+
+if TYPE_CHECKING:
+    from agentgym.training.rollout.models import (
+        LocalPolicy,
+        Renderer,
+        load_policy,
+        make_model,
+        make_tokenizer,
+        save_policy,
+    )
+    from agentgym.training.rollout.openai_policy import (
+        ContextLengthError,
+        EndpointConfig,
+        EndpointError,
+        EndpointPolicy,
+    )
+    from agentgym.training.rollout.ray_engine import Ray
+
+__all__ = [
+    "ENGINES",
+    "Asyncio",
+    "CollectionError",
+    "Collector",
+    "ContextLengthError",
+    "EndpointConfig",
+    "EndpointError",
+    "EndpointPolicy",
+    "EndpointUsage",
+    "Engine",
+    "EnvLike",
+    "Episode",
+    "LocalPolicy",
+    "Lockstep",
+    "PolicyConfig",
+    "Processes",
+    "Ray",
+    "Renderer",
+    "Step",
+    "StepOutcome",
+    "Threads",
+    "Trajectory",
+    "TrajectoryLog",
+    "Usage",
+    "collect",
+    "load_policy",
+    "make_model",
+    "make_tokenizer",
+    "replay",
+    "rollout",
+    "save_policy",
+    "usage",
+]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "models": ("train", "LocalPolicy Renderer load_policy make_model make_tokenizer save_policy"),
+        "openai_policy": ("endpoint", "ContextLengthError EndpointConfig EndpointError EndpointPolicy"),
+        "ray_engine": ("ray", "Ray"),
+    },
+)

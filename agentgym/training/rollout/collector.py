@@ -20,6 +20,7 @@ import agentgym.registry as registry
 from agentgym.arguments import check_choice, check_float, check_int
 from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
+from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.engines import (
     GRACE,
     Answer,
@@ -35,12 +36,13 @@ from agentgym.training.rollout.engines import (
 )
 from agentgym.training.rollout.episode import Recording, spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
+from agentgym.training.rollout.workers import Processes
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 OPENING = 60.0
 """Seconds that a new worker may take on top of the timeout: a process that imports a deep-learning library needs some."""
 LINGER = 0.1
-"""How long a batch waits for more chats once it has one, as a share of the time of the last reply to a batch."""
+"""Share of the time of the last reply for which a batch waits for more chats: a fuller batch is worth that much delay."""
 
 
 class CollectionError(RuntimeError):
@@ -49,7 +51,7 @@ class CollectionError(RuntimeError):
 
 @dataclass(slots=True)
 class _Run:
-    """What goes on in a slot: an episode that begins, or one that is under way, and when the slot is given up."""
+    """Episode that begins or is under way in a slot, and the time at which the slot is given up."""
 
     number: int
     seed: int
@@ -60,7 +62,7 @@ class _Run:
 class Collector:
     """Plays episodes of one env, many at once, in slots that stay open between calls.
 
-    What breaks in a slot (an error in the env or in a policy that plays there, a worker that dies, one that takes longer than the
+    A failure in a slot (an error in the env or in a policy that plays there, a worker that dies, one that takes longer than the
     timeout) costs the episode of that slot alone. It is reported as a truncated trajectory that names its `failure`, and is not the
     agent's: evaluation and training leave it out. The engine `lockstep` has no workers, so with it errors are raised.
 
@@ -68,7 +70,7 @@ class Collector:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
         num_envs: The most episodes that are played at once, each in a slot.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        replicate: Whether each slot has the policy at hand (threads share it, processes and actors have copies of it); if not, it
+        replicate: Give each slot the policy itself (threads share it, processes and actors have copies of it); if not, it
             is called here, with all chats that wait. Asyncio and Ray replicate unless told otherwise.
         timeout: Seconds that a reset or a step may take, with its reply if the policy is at hand; None for no limit. A worker has
             a minute more to start.
@@ -102,7 +104,7 @@ class Collector:
         self._answers: Answers = queue.Queue()
         self._idle: list[Slot] = []
         self._runs: dict[Slot, _Run] = {}
-        self._broken = self._asked = self._begun = 0
+        self._broken = self._pending = self._begun = 0
         self._linger = 0.0
 
     def __enter__(self) -> Self:
@@ -137,7 +139,7 @@ class Collector:
             seeds: Each is played once. They are read as slots come free, so they may be endless.
             log: A file to which each trajectory is written before it is yielded. An episode of this env with these labels that it
                 holds already is yielded as it is and not played again, unless it is a failure.
-            labels: What the trajectories are to say about themselves.
+            labels: The labels of the trajectories.
 
         Yields:
             Trajectories, as they end.
@@ -147,26 +149,26 @@ class Collector:
             OSError: The log cannot be written.
             ValueError: The engine cannot play this policy.
         """
-        marks: dict[str, Any] = json.loads(json.dumps(dict(labels or {})))
+        labels = json.loads(json.dumps(dict(labels or {})))  # as they come back from a log
         file = TrajectoryLog(log) if isinstance(log, Path) else log
         shared = self._engine.share(policy) if self._replicate else None
-        return self._logged(policy, shared, seeds, file, marks)
+        return self._logged(policy, shared, seeds, file, labels)
 
     def _logged(
         self, policy: Policy, shared: Any, seeds: Iterable[int], file: TrajectoryLog | None, labels: Mapping[str, Any]
     ) -> Iterator[Trajectory]:
         recorded = self._recorded(file, labels) if file else {}
-        found: deque[Trajectory] = deque()
-        for trajectory in self._play(policy, shared, _missing(seeds, recorded, found), labels):
+        replayed: deque[Trajectory] = deque()
+        for trajectory in self._play(policy, shared, _missing(seeds, recorded, replayed), labels):
             if file is not None:
                 file.append(trajectory.to_json())
             yield trajectory
-            while found:
-                yield found.popleft()
-        yield from found
+            while replayed:
+                yield replayed.popleft()
+        yield from replayed
 
     def _recorded(self, file: TrajectoryLog, labels: Mapping[str, Any]) -> dict[int, list[Trajectory]]:
-        """The episodes of this env in a log, by seed."""
+        """Return the episodes of this env in a log, by seed."""
         file.prepare()
         spec = json.loads(self.spec)
         recorded: dict[int, list[Trajectory]] = {}
@@ -183,7 +185,7 @@ class Collector:
                 waiting: list[Slot] = []
                 for slot, answer in self._new_answers():
                     run = self._runs[slot]
-                    if (ended := self._take_in(slot, run, answer, labels)) is not None:
+                    if (ended := self._record(slot, run, answer, labels)) is not None:
                         yield ended
                         self._begin_all(seeds, shared)
                     else:
@@ -194,13 +196,13 @@ class Collector:
             self._give_up_all()
 
     def _begin_all(self, seeds: Iterator[int], shared: Any) -> bool:
-        """Begin episodes as long as there are seeds and room; whether any is under way."""
+        """Begin episodes as long as there are seeds and room; return whether any is under way."""
         while len(self._runs) < self.num_envs and (seed := next(seeds, None)) is not None:
-            opened = not self._idle
-            slot = self._open(shared) if opened else self._idle.pop()
+            opens = not self._idle
+            slot = self._open(shared) if opens else self._idle.pop()
             self._begun += 1
-            self._runs[slot] = _Run(self._begun, seed, self._deadline() + OPENING * opened)
-            self._asked += 1
+            self._runs[slot] = _Run(self._begun, seed, self._deadline() + OPENING * opens)
+            self._pending += 1
             slot.reset(seed)
         return bool(self._runs)
 
@@ -212,24 +214,24 @@ class Collector:
         return slot
 
     def _new_answers(self) -> Iterator[tuple[Slot, Answer]]:
-        """At least one answer, and those that come while they are read or shortly after."""
+        """Yield at least one answer, and those that come while they are read or shortly after."""
         wait = min(run.deadline for run in self._runs.values()) - time.monotonic() if self.timeout else None
         with suppress(queue.Empty):
-            found = self._answers.get(timeout=None if wait is None else max(0.0, wait))
+            newest = self._answers.get(timeout=None if wait is None else max(0.0, wait))
             until = time.monotonic() + self._linger
             while True:
-                if found[0] in self._runs:  # a slot that was given up may answer yet
-                    yield found
-                rest = until - time.monotonic() if self._linger and self._asked else 0.0
-                found = self._answers.get(timeout=rest) if rest > 0 else self._answers.get_nowait()
+                if newest[0] in self._runs:  # a slot that was given up may answer yet
+                    yield newest
+                rest = until - time.monotonic() if self._linger and self._pending else 0.0
+                newest = self._answers.get(timeout=rest) if rest > 0 else self._answers.get_nowait()
         now = time.monotonic()
         for slot in [slot for slot, run in self._runs.items() if run.deadline < now]:
             yield slot, Failure(f"it hung: no answer in {self.timeout:g} seconds")
 
-    def _take_in(self, slot: Slot, run: _Run, answer: Answer, labels: Mapping[str, Any]) -> Trajectory | None:
-        """Record an answer; the trajectory, if it is the last of its episode."""
+    def _record(self, slot: Slot, run: _Run, answer: Answer, labels: Mapping[str, Any]) -> Trajectory | None:
+        """Record an answer; return the trajectory if it is the last of its episode."""
         run.deadline = float("inf")
-        self._asked -= 1
+        self._pending -= 1
         if isinstance(answer, Chat):
             run.recording = Recording(self.spec, run.seed, answer, labels)
             return None
@@ -252,7 +254,7 @@ class Collector:
             began = time.monotonic()
             replies = policy([recording.chat for slot in slots if (recording := self._runs[slot].recording)])
             self._linger = LINGER * (time.monotonic() - began)
-        self._asked += len(slots)
+        self._pending += len(slots)
         for slot, reply in zip(slots, replies, strict=True):
             self._runs[slot].deadline = self._deadline()
             slot.step(reply)
@@ -262,6 +264,7 @@ class Collector:
 
     def _count_broken(self, cause: str) -> None:
         self._broken += 1
+        # Twice over, since all slots may fail together for a cause that passes.
         if self._broken > 2 * self.num_envs:
             raise CollectionError(f"{self._broken} episodes broke one after the other; the last one: {cause}")
 
@@ -272,11 +275,11 @@ class Collector:
     def _give_up_all(self) -> None:
         for slot in list(self._runs):
             self._give_up(slot)
-        self._asked = 0
+        self._pending = 0
 
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
-    """What makes the envs, and their spec as JSON text."""
+    """Return the factory of the envs, and their spec as JSON text."""
     if isinstance(env, str):
         env = registry.spec(env)
     make_env = partial(gymnasium.make, env) if isinstance(env, EnvSpec) else env
@@ -292,22 +295,17 @@ def _engine(engine: str | Engine) -> Engine:
         return engine
     check_choice("engine", engine, ENGINES)
     if engine == "ray":
-        try:
-            from agentgym.training.rollout.ray_engine import Ray  # noqa: PLC0415 - an extra of its own
-        except ImportError as error:
-            raise ValueError(f"the engine ray needs its extra: pip install 'agentgym[ray]' ({error})") from error
+        with needs_extra("the engine ray", "ray"):
+            from agentgym.training.rollout.ray_engine import Ray  # noqa: PLC0415 - slow to import, and an extra
         return Ray()
-    if engine == "processes":
-        from agentgym.training.rollout.workers import Processes  # noqa: PLC0415
-
-        return Processes()
-    return {"lockstep": Lockstep, "threads": Threads, "asyncio": Asyncio}[engine]()
+    engines: dict[str, type[Engine]] = {"lockstep": Lockstep, "threads": Threads, "asyncio": Asyncio, "processes": Processes}
+    return engines[engine]()
 
 
-def _missing(seeds: Iterable[int], recorded: Mapping[int, list[Trajectory]], found: deque[Trajectory]) -> Iterator[int]:
-    """The seeds but for those that are recorded, each as often as it is; the recorded episodes are put into `found`."""
+def _missing(seeds: Iterable[int], recorded: Mapping[int, list[Trajectory]], replayed: deque[Trajectory]) -> Iterator[int]:
+    """Yield the seeds but for those that are recorded, each as often as it is; put the recorded episodes into `replayed`."""
     for seed in seeds:
         if recorded.get(seed):
-            found.append(recorded[seed].pop())
+            replayed.append(recorded[seed].pop())
         else:
             yield seed

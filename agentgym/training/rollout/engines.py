@@ -26,18 +26,18 @@ MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
 """An id of a world, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec."""
 GRACE = 5.0
-"""Seconds that slots may take to close before they are ended."""
+"""Seconds that slots may take to close before they are killed: enough for a tool call that is under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What broke in a slot, which is of no use after that."""
+    """Failure of a slot, which is of no use after that."""
 
     cause: str
 
 
 Answer = Chat | tuple[Reply, StepOutcome] | Failure
-"""What a reset, a step or a breakdown gives."""
+"""The result of a reset, of a step or of a breakdown."""
 
 
 class Playing(Protocol):
@@ -83,7 +83,7 @@ class Slot:
         raise NotImplementedError
 
     def join(self, seconds: float) -> bool:
-        """Wait for the end, so many seconds at most; whether it has come."""
+        """Wait for the end at most `seconds`; return whether it has come."""
         raise NotImplementedError
 
     def kill(self) -> None:
@@ -96,18 +96,18 @@ Answers = Queue[tuple[Slot, Answer]]
 
 
 class Engine:
-    """How episodes are played. A subclass fills `slot`.
+    """Way to play episodes. A subclass fills `slot`.
 
     Attributes:
-        isolates: Whether what breaks in a slot costs that slot's episode alone; if not, it is raised.
-        replicates: Whether each slot has the policy at hand, if the collector is not told otherwise.
+        isolates: A failure in a slot costs that slot's episode alone; if not, it is raised.
+        replicates: Each slot has the policy at hand, unless the collector says otherwise.
     """
 
     isolates = True
     replicates = False
 
     def share(self, policy: Policy) -> Any:
-        """What the slots are handed when they are to use a policy of their own."""
+        """Return the form in which slots are handed a policy to use as their own."""
         return policy
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
@@ -169,26 +169,26 @@ class ThreadSlot(Slot):
     ) -> None:
         super().__init__(number)
         self._open, self._answers, self._abort = open_player, answers, abort
-        self._asked: SimpleQueue[tuple[str, Any] | None] = SimpleQueue()
+        self._requests: SimpleQueue[tuple[str, Any] | None] = SimpleQueue()
         # A daemon, since a thread that hangs cannot be ended and must not keep the interpreter from ending.
         self._thread = threading.Thread(target=self._run, name=f"agentgym-slot-{number}", daemon=True)
         self._thread.start()
 
     @override
     def use(self, policy: Any) -> None:
-        self._asked.put(("use", policy))
+        self._requests.put(("use", policy))
 
     @override
     def reset(self, seed: int) -> None:
-        self._asked.put(("reset", seed))
+        self._requests.put(("reset", seed))
 
     @override
     def step(self, reply: Reply | None) -> None:
-        self._asked.put(("step", reply))
+        self._requests.put(("step", reply))
 
     @override
     def close(self) -> None:
-        self._asked.put(None)
+        self._requests.put(None)
 
     @override
     def join(self, seconds: float) -> bool:
@@ -203,7 +203,7 @@ class ThreadSlot(Slot):
     def _run(self) -> None:
         try:
             with closing(self._open()) as player:
-                for method, argument in iter(self._asked.get, None):
+                for method, argument in iter(self._requests.get, None):
                     answer = getattr(player, method)(argument)
                     if method != "use":
                         self._answers.put((self, answer))
@@ -249,7 +249,7 @@ class Asyncio(Engine):
         self._thread.start()
 
     def share(self, policy: Policy) -> Any:
-        """The policy, with replies awaited in the event loop.
+        """Return the policy, with replies awaited in the event loop.
 
         Raises:
             ValueError: It has no `areply`.
@@ -320,5 +320,5 @@ async def _cancel_all() -> None:
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line."""
+    """Return an error in one line."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -16,7 +16,7 @@ from agentgym.training.rollout.trajectory import Step, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What `env.step` returned, with the info as JSON-able data."""
+    """Result of `env.step`, with the info as JSON-able data."""
 
     chat: Chat
     reward: float
@@ -32,11 +32,11 @@ class Recording:
         spec: The spec of its env as JSON text.
         seed: The seed of its reset.
         chat: The first chat.
-        labels: What the trajectory is to say about itself.
+        labels: The labels of the trajectory.
 
     Attributes:
-        chat: What the policy is to be shown next.
-        over: Whether the episode has ended.
+        chat: The chat that the policy is shown next.
+        over: True once the episode has ended.
     """
 
     def __init__(self, spec: str, seed: int, chat: Chat, labels: Mapping[str, Any] | None = None) -> None:
@@ -46,7 +46,7 @@ class Recording:
 
     @property
     def over(self) -> bool:
-        """Whether the episode has ended."""
+        """Return whether the episode has ended."""
         return self._terminated or self._truncated
 
     def add(self, reply: Reply, outcome: StepOutcome) -> None:
@@ -55,10 +55,10 @@ class Recording:
         self.chat, self._terminated, self._truncated = outcome.chat, outcome.terminated, outcome.truncated
 
     def trajectory(self, failure: str = "") -> Trajectory:
-        """What has been played.
+        """Return the episode as far as it has been played.
 
         Args:
-            failure: What broke, if the episode could not be played to its end; it is truncated then.
+            failure: The cause, if the episode could not be played to its end; it is truncated then.
         """
         ends = self._terminated, self._truncated or bool(failure), self.labels, failure
         return Trajectory(self.spec, self.seed, tuple(self._steps), self.chat, *ends)
@@ -92,7 +92,7 @@ class Player:
                 raise RuntimeError("this player has no policy of its own: give it a reply")
             (reply,) = self._policy([self._chat])
         self._chat, reward, terminated, truncated, info = self.env.step(reply.text)
-        return reply, StepOutcome(self._chat, float(reward), terminated, truncated, plain(info))
+        return reply, StepOutcome(self._chat, float(reward), terminated, truncated, to_jsonable(info))
 
     def close(self) -> None:
         """Close the env."""
@@ -105,7 +105,7 @@ class Episode(Recording):
     Args:
         env: An env made by `gymnasium.make` or `agentgym.make`; it is reset.
         seed: The seed of the reset.
-        labels: What the trajectory is to say about itself.
+        labels: The labels of the trajectory.
 
     Raises:
         ValueError: The env has no spec, so its trajectory could not be replayed.
@@ -122,7 +122,7 @@ class Episode(Recording):
 
 
 def spec_of(env: gymnasium.Env[Any, Any]) -> str:
-    """The spec of an env with its wrappers, as JSON text.
+    """Return the spec of an env with its wrappers, as JSON text.
 
     Raises:
         ValueError: It has none.
@@ -140,10 +140,10 @@ def _names(kind: Any) -> list[str]:
     return [item.name for item in fields(kind)]
 
 
-def plain(value: Any) -> Any:
-    """A part of an info as JSON-able data."""
+def to_jsonable(value: Any) -> Any:
+    """Return a part of an info as JSON-able data."""
     if isinstance(value, (tuple, list)):
-        return [plain(item) for item in value]
+        return [to_jsonable(item) for item in value]
     kind: Any = type(value)
     items: Iterable[tuple[str, Any]]
     if is_dataclass(value):
@@ -153,4 +153,4 @@ def plain(value: Any) -> Any:
     else:
         return value
     # Most items are leaves, and this runs at every step, so they are not asked what else they might be.
-    return {name: item if type(item) in _LEAVES else plain(item) for name, item in items}
+    return {name: item if type(item) in _LEAVES else to_jsonable(item) for name, item in items}

@@ -25,29 +25,29 @@ class Mixture(gymnasium.Env[Chat, str]):
         if not specs:
             raise ValueError("a mixture needs at least one spec, got none")
         self._specs = [EnvSpec.from_json(text) for text in specs]
-        self._made: dict[int, gymnasium.Env[Chat, str]] = {}
-        self._now = self._env(0)
-        self.observation_space, self.action_space = self._now.observation_space, self._now.action_space
+        self._envs: dict[int, gymnasium.Env[Chat, str]] = {}
+        self._current = self._env(0)
+        self.observation_space, self.action_space = self._current.observation_space, self._current.action_space
 
     def _env(self, number: int) -> gymnasium.Env[Chat, str]:
-        if number not in self._made:
-            self._made[number] = gymnasium.make(self._specs[number])
-        return self._made[number]
+        if number not in self._envs:
+            self._envs[number] = gymnasium.make(self._specs[number])
+        return self._envs[number]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
         """Begin an episode of the env that the seed chooses."""
         super().reset(seed=seed)
         number = int(self.np_random.integers(2**32)) if seed is None else seed
-        self._now = self._env(number % len(self._specs))
-        return self._now.reset(seed=seed, options=options)
+        self._current = self._env(number % len(self._specs))
+        return self._current.reset(seed=seed, options=options)
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         """Play a reply."""
-        return self._now.step(action)
+        return self._current.step(action)
 
     def close(self) -> None:
         """Close all envs."""
-        for env in self._made.values():
+        for env in self._envs.values():
             env.close()
 
 

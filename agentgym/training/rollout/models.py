@@ -35,6 +35,7 @@ END = "<|end|>"
 PAD = "<|pad|>"
 _ROLES = {"system": "<|system|>", "user": "<|user|>", "assistant": "<|assistant|>", "tool": "<|tool|>"}
 _REMEMBERED = 4_096
+"""Prompts whose ids are kept: those of all episodes that are played at once have to fit."""
 
 TEMPLATE = (
     "{% for message in messages %}{% if message.role != 'system' %}"
@@ -45,10 +46,10 @@ TEMPLATE = (
 
 
 def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer trained on texts, in which a number is one token if its digits are among the merges.
+    """Train a byte-level BPE tokenizer on texts, in which a number is one token if its digits are among the merges.
 
     Args:
-        texts: What to train on.
+        texts: The texts to train on.
         size: The most entries of the vocabulary, at least 256 for the bytes.
     """
     check_int("size", size, 300, 1_000_000)
@@ -64,14 +65,14 @@ def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizer
     )
     tokenizer.train_from_iterator(texts, trainer)
     fast: Any = PreTrainedTokenizerFast  # it has no types
-    made: PreTrainedTokenizerFast = fast(tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, chat_template=TEMPLATE)
-    return made
+    tokenizer_fast: PreTrainedTokenizerFast = fast(tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, chat_template=TEMPLATE)
+    return tokenizer_fast
 
 
 def make_model(
     tokenizer: PreTrainedTokenizerBase, width: int = 128, layers: int = 3, heads: int = 4, context: int = 1_024, seed: int = 0
 ) -> GPT2LMHeadModel:
-    """A randomly initialised transformer for a tokenizer, without touching the global random generator.
+    """Return a randomly initialised transformer for a tokenizer, without touching the global random generator.
 
     It is of the GPT-2 kind: with learned absolute positions, a small model learns to name places in a list much sooner than with
     rotary ones, from which it would first have to count. The weights begin at the scale of the width.
@@ -122,7 +123,7 @@ class Renderer:
     """Turns chats into token ids, reusing the ids of earlier prompts and replies.
 
     An assistant message is rendered as the exact text that was written. A template that edits history (one that strips earlier
-    thinking, say) makes a prompt that does not begin with the one before; it is tokenised afresh, and training cuts there.
+    thinking, say) makes a prompt that does not begin with the one before; it is tokenised again, and training cuts there.
 
     Args:
         tokenizer: With a chat template.
@@ -130,17 +131,17 @@ class Renderer:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
-        self._known: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[int, ...]] = OrderedDict()
 
     def ids(self, chat: Chat) -> tuple[int, ...]:
         """The prompt for the next reply."""
         text = self._text(chat, len(chat.messages))
         last = max((k for k, message in enumerate(chat.messages) if message.role == "assistant"), default=None)
         if last is not None:
-            begun = self._text(chat, last) + chat.messages[last].raw
-            known = self._known.get(begun)
-            if known is not None and text.startswith(begun):
-                return known + self._encode(self._after(text[len(begun) :], known))
+            start = self._text(chat, last) + chat.messages[last].raw
+            ids = self._cache.get(start)
+            if ids is not None and text.startswith(start):
+                return ids + self._encode(self._after(text[len(start) :], ids))
         return self._encode(text)
 
     def encode_reply(self, text: str) -> tuple[int, ...]:
@@ -151,15 +152,15 @@ class Renderer:
     def remember(self, chat: Chat, reply: Reply) -> None:
         """Keep the ids of a prompt and its reply, for the prompt that continues them."""
         key = self._text(chat, len(chat.messages)) + reply.text
-        self._known[key] = reply.prompt_ids + reply.ids
-        self._known.move_to_end(key)
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        self._cache[key] = reply.prompt_ids + reply.ids
+        self._cache.move_to_end(key)
+        if len(self._cache) > _REMEMBERED:
+            self._cache.popitem(last=False)
 
-    def _after(self, text: str, known: Sequence[int]) -> str:
-        """What follows a reply, without the end mark that the reply already has."""
+    def _after(self, text: str, ids: Sequence[int]) -> str:
+        """Return the text after a reply, without the end mark that the reply already has."""
         end = str(self.tokenizer.eos_token)
-        return text.removeprefix(end) if known[-1] == self.tokenizer.eos_token_id else text
+        return text.removeprefix(end) if ids[-1] == self.tokenizer.eos_token_id else text
 
     def _text(self, chat: Chat, count: int) -> str:
         messages = [{"role": m.role, "content": m.raw or m.text} for m in chat.messages[:count]]
@@ -201,7 +202,7 @@ class LocalPolicy:
         self.generator = torch.Generator(device=model.device).manual_seed(seed)
 
     def reseed(self, number: int) -> None:
-        """Draw as no other copy of this policy does; copies are numbered."""
+        """Seed the sampling by the number of this copy of the policy, so that copies draw differently."""
         mixed = np.random.SeedSequence([self.seed, number]).generate_state(1)
         self.generator.manual_seed(int(mixed[0]))
 
@@ -278,7 +279,7 @@ def save_policy(policy: LocalPolicy, folder: Path) -> None:
 
 
 def load_policy(folder: Path, temperature: float = 0.0, seed: int = 0) -> LocalPolicy:
-    """The policy that `save_policy` has written, or that of any causal language model of transformers with a chat template.
+    """Load the policy that `save_policy` has written, or that of any causal language model of transformers with a chat template.
 
     Args:
         folder: Where it is; nothing is downloaded.
@@ -294,7 +295,7 @@ def load_policy(folder: Path, temperature: float = 0.0, seed: int = 0) -> LocalP
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer in a folder.
+    """Load the tokenizer in a folder.
 
     Raises:
         OSError: The folder holds none.
@@ -306,10 +307,10 @@ def load_tokenizer(folder: Path) -> Any:
 def _no_bars() -> Iterator[None]:
     """Without the progress bars of transformers, which last for a moment here."""
     bars: Any = logging  # it has no types
-    shown = bars.is_progress_bar_enabled()
+    enabled = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if enabled:
             bars.enable_progress_bar()

@@ -26,7 +26,7 @@ from agentgym.config import Config
 from agentgym.messages import Chat
 from agentgym.parsing import Dialect, parse, render
 from agentgym.policy import PolicyError, Reply
-from agentgym.training.integrations.common import as_text
+from agentgym.training.rollout.plain_chat import as_text
 from agentgym.training.rollout.token_usage import EndpointUsage
 
 MAX_WAIT_S = 120.0
@@ -48,7 +48,7 @@ class ContextLengthError(EndpointError):
 
 @dataclass(frozen=True)
 class EndpointConfig(Config):
-    """Which model is asked, and how. An option that is None is left to the server.
+    """Options of `EndpointPolicy`. An option that is None is left to the server.
 
     Attributes:
         model: The name by which the server knows the model.
@@ -60,11 +60,11 @@ class EndpointConfig(Config):
         seed: The seed of the server's sampler, the same in each request.
         concurrency: The most requests in flight, whatever the number of threads and chats.
         timeout: Seconds until a request is given up.
-        retries: How often a request is sent again after a failure that may pass.
+        retries: The most times a request is sent again after a failure that may pass.
         backoff: Seconds before the first of these; each further one waits twice as long, less a random part.
         tools: `native` sends tool schemas and structured calls; `text` sends plain user and assistant messages.
-        dialect: How native calls are written for the env; the env's own, if that is not `auto`.
-        logprobs: Whether to ask for log-probabilities.
+        dialect: The form in which native calls are written for the env; the env's own, if that is not `auto`.
+        logprobs: Ask for log-probabilities.
         extra_body: Further fields of the request.
 
     Raises:
@@ -101,11 +101,11 @@ class EndpointPolicy:
     forked process starts afresh, and so does a pickled copy, with a limit of its own. Dropping the policy closes it.
 
     Args:
-        config: Which model is asked, and how.
+        config: The model, and how it is asked.
 
     Attributes:
-        usage: What all replies took so far.
-        last: What the reply that came last took.
+        usage: The usage of all replies so far.
+        last: The usage of the newest reply.
     """
 
     def __init__(self, config: EndpointConfig) -> None:
@@ -277,23 +277,24 @@ def _request(config: EndpointConfig, chat: Chat) -> dict[str, Any]:
     messages = (chat if native else as_text(chat.messages)).to_openai()
     options = {name: getattr(config, name) for name in ("temperature", "top_p", "max_tokens", "seed")}
     options["tools"] = [tool.to_openai() for tool in chat.tools] or None if native else None
-    given = {name: value for name, value in options.items() if value is not None} | ({"logprobs": True} if config.logprobs else {})
-    return {"model": config.model, "messages": messages, "extra_body": dict(config.extra_body), **given}
+    options["logprobs"] = config.logprobs or None
+    request = {"model": config.model, "messages": messages, "extra_body": dict(config.extra_body)}
+    return request | {name: value for name, value in options.items() if value is not None}
 
 
 def _dig(answer: Any, *path: str | int) -> Any:
-    """What an answer holds at a path; None where the server left it out."""
+    """Return the value of an answer at a path; None where the server left it out."""
     with suppress(IndexError, KeyError, TypeError):
-        return functools.reduce(lambda found, step: found[step], path, answer)
+        return functools.reduce(lambda value, step: value[step], path, answer)
     return None
 
 
 def to_reply(answer: Any, dialect: Dialect) -> Reply:
-    """What a server answered, as a reply.
+    """Return the answer of a server as a reply.
 
     Args:
         answer: A chat completion, as plain data.
-        dialect: How native calls are written.
+        dialect: The form in which native calls are written.
     """
     message = answer["choices"][0]["message"]
     names = ("reasoning_content", "reasoning", "content", "refusal")
@@ -306,9 +307,9 @@ def to_reply(answer: Any, dialect: Dialect) -> Reply:
 
 
 def _call_text(function: Any, dialect: Dialect) -> str:
-    """A native call as the env reads it. What the env would refuse is left as it came, for the env to say why."""
-    name, given = _dig(function, "name"), _dig(function, "arguments")
-    arguments = given if isinstance(given, str) else json.dumps({} if given is None else given)
+    """Return a native call as the env reads it. One that it would refuse is left as it came, for the env to say why."""
+    name, values = _dig(function, "name"), _dig(function, "arguments")
+    arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
     body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'.replace("</", "<\\/")
     text = f"<tool_call>\n{body}\n</tool_call>"
     calls = parse(text, "json").calls
@@ -324,24 +325,24 @@ def _usage(answer: Any) -> EndpointUsage:
 
 
 def _wait(failure: Exception, sent: int, config: EndpointConfig) -> float | None:
-    """Seconds until a failed request is sent again; None if it is not."""
-    asked = 0.0
+    """Return the seconds until a failed request is sent again; None if it is not."""
+    delay = 0.0
     if sent > config.retries:
         return None
     if isinstance(failure, openai.APIStatusError):
         if failure.code == "insufficient_quota" or not (failure.status_code in (408, 409, 429) or failure.status_code >= 500):
             return None
-        asked = retry_after(failure.response.headers.get("retry-after", ""), time.time())
+        delay = retry_after(failure.response.headers.get("retry-after", ""), time.time())
     backoff = config.backoff * 2.0 ** min(sent - 1, 30) * (1 - _JITTER.random() / 2)
-    return max(asked, min(backoff, MAX_WAIT_S)) if asked <= MAX_WAIT_S else None
+    return max(delay, min(backoff, MAX_WAIT_S)) if delay <= MAX_WAIT_S else None
 
 
-def retry_after(asked: str, now: float) -> float:
-    """The wait in seconds that a server asks for, as seconds or as a date, at a time in seconds since 1970; 0 if it is neither."""
+def retry_after(header: str, now: float) -> float:
+    """Return the wait in seconds that a server asks for, as seconds or as a date, at a time in seconds since 1970; 0 if neither."""
     with suppress(ValueError):
-        return float(asked)
+        return float(header)
     with suppress(ValueError):
-        return parsedate_to_datetime(asked).timestamp() - now
+        return parsedate_to_datetime(header).timestamp() - now
     return 0.0
 
 
@@ -356,7 +357,7 @@ def _explain(failure: Exception, sent: int, config: EndpointConfig) -> EndpointE
     return EndpointError(f"{where} gave no chat completion: {failure}; check that base_url is that of the API")
 
 
-def _refused(failure: openai.APIStatusError, said: str, config: EndpointConfig) -> EndpointError:
+def _refused(failure: openai.APIStatusError, message: str, config: EndpointConfig) -> EndpointError:
     status, kind = failure.status_code, EndpointError
     remedies = {
         400: "correct the options; a server without tool calling needs tools='text'",
@@ -367,6 +368,6 @@ def _refused(failure: openai.APIStatusError, said: str, config: EndpointConfig) 
     remedy = remedies.get(status, "see the log of the server, or raise retries" if status >= 500 else "correct the options")
     if status == 400 and re.search(r"(?i)context[ _-]?(length|size|window)", f"{failure.code} {failure.message}"):
         kind, remedy = ContextLengthError, "play with a context strategy and a window, or lower max_tokens"
-    error = kind(f"{said}; {remedy}")
+    error = kind(f"{message}; {remedy}")
     error.status = status
     return error

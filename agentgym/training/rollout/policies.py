@@ -13,6 +13,7 @@ from agentgym.oracles.control import Deficits
 from agentgym.oracles.policies import ScriptedPolicy
 from agentgym.policy import Policy
 from agentgym.registry import is_team
+from agentgym.training.extras import needs_extra
 
 NAMES = ("control", "oracle", "noisy", "random")
 _MODEL = "config.json"
@@ -20,14 +21,14 @@ _MODEL = "config.json"
 
 @dataclass(frozen=True)
 class PolicyConfig(Config):
-    """Which policy plays.
+    """Choice of a policy.
 
     Attributes:
         name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model, which plays its most probable tokens, or
-            `package.module:factory`, where `factory(env_id)` makes a policy.
+            `package.module:factory`, where `factory(env_id)` returns a policy.
         seed: Seeds the scripted policies.
         noise: The probability of an error of `noisy`.
-        deficits: What `control` lacks.
+        deficits: The deficits of `control`.
     """
 
     name: str = "control"
@@ -45,7 +46,7 @@ class PolicyConfig(Config):
         raise ValueError(f"there is no policy {self.name!r}; policies: {choices}")
 
     def make(self, env_id: str) -> Policy:
-        """The policy for a world or a team; a scripted one plays all agents of a team.
+        """Return the policy for a world or a team; a scripted one plays all agents of a team.
 
         Raises:
             ValueError: The factory cannot be imported, or the folder of a model cannot be read.
@@ -78,9 +79,7 @@ class PolicyConfig(Config):
 
 @lru_cache(maxsize=2)
 def _load(folder: str, written: int) -> Policy:
-    """The model in a folder, read once: an ablation asks for the policy anew in each episode."""
-    try:
+    """Return the model in a folder, read once: an ablation asks for the policy again in each episode."""
+    with needs_extra("a trained model", "train"):
         from agentgym.training.rollout.models import load_policy  # noqa: PLC0415 - slow to import, and an extra
-    except ImportError as error:
-        raise ValueError(f"a trained model needs its extra: pip install 'agentgym[train]' ({error})") from error
     return load_policy(Path(folder))

@@ -19,7 +19,7 @@ class Ray(Engine):
     carries its address. An actor that dies, with its machine or alone, costs the episode that it was playing.
 
     Args:
-        **resources: What an actor takes, as `ray.remote` has it, such as `num_cpus=1, num_gpus=0.25`. Without, an actor takes no
+        **resources: The resources of an actor, as `ray.remote` has it, such as `num_cpus=1, num_gpus=0.25`. Without, an actor takes no
             share of the CPUs that Ray counts, and actors are spread over the machines.
 
     Example:
@@ -31,11 +31,11 @@ class Ray(Engine):
     def __init__(self, **resources: Any) -> None:
         if not ray.is_initialized():
             ray.init(configure_logging=False)
-        asked = resources or {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
-        self._actors = ray.remote(PlayerServer).options(**asked)
+        options = resources or {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
+        self._actors = ray.remote(PlayerServer).options(**options)
 
     def share(self, policy: Policy) -> Any:
-        """A reference to the policy in the object store."""
+        """Return a reference to the policy in the object store."""
         return ray.put(policy)
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:

@@ -15,8 +15,6 @@ from agentgym.training.rollout.engines import EnvLike
 from agentgym.training.rollout.episode import Episode
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 
-__all__ = ["Episode", "collect", "replay", "rollout"]
-
 
 def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None) -> Trajectory:
     """Play one episode to its end.
@@ -25,7 +23,7 @@ def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Map
         env: An env made by `gymnasium.make` or `agentgym.make`.
         policy: Replies to the chats.
         seed: The seed of the reset.
-        labels: What the trajectory is to say about itself.
+        labels: The labels of the trajectory.
 
     Raises:
         ValueError: The env has no spec, so its trajectory could not be replayed.
@@ -55,7 +53,7 @@ def collect(
         seeds: Each is played once.
         num_envs: The most episodes that are played at once.
         log: A file for the trajectories, from which an interrupted run goes on; as in `Collector.collect`.
-        labels: What the trajectories are to say about themselves.
+        labels: The labels of the trajectories.
         **options: `engine`, `replicate` and `timeout`, as in `Collector`.
 
     Yields:
@@ -70,21 +68,21 @@ def collect(
 
 
 def replay(trajectory: Trajectory) -> Trajectory:
-    """Play the replies of a trajectory again, in a new env of its spec: chats, rewards and labels come out afresh.
+    """Play the replies of a trajectory again, in a new env of its spec: chats, rewards and labels are computed again.
 
     Raises:
         ValueError: The episode goes on after the last reply, or ends before it; then the trajectory is not of this spec.
     """
     replies = iter([step.reply for step in trajectory.steps])
 
-    def again(chats: Any) -> list[Any]:
+    def recorded_policy(chats: Any) -> list[Any]:
         reply = next(replies, None)
         if reply is None:
             raise ValueError("the trajectory ends before its episode does: it was recorded with another spec or version")
         return [reply for _ in chats]
 
     env = gymnasium.make(EnvSpec.from_json(trajectory.spec))
-    played = rollout(env, again, trajectory.seed, trajectory.labels)
+    replayed = rollout(env, recorded_policy, trajectory.seed, trajectory.labels)
     if next(replies, None) is not None:
         raise ValueError("the episode ends before its trajectory does: it was recorded with another spec or version")
-    return played
+    return replayed

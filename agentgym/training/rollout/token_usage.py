@@ -1,4 +1,4 @@
-"""What episodes and replies took: context, as its wrappers recorded it (LOCA-bench, section 4.2 and table 2), and an endpoint."""
+"""Token usage of episodes and replies: of the context, as its wrappers recorded it (LOCA-bench, section 4.2 and table 2), and of an endpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Usage:
     """Tokens of one episode.
 
     Attributes:
-        counter: What they were counted with.
+        counter: The token counter.
         trajectory_tokens: The trajectory length: every text once, what edits have removed added back and what they have put in
             its place left out.
         prompt_tokens: Of all prompts together.
@@ -25,7 +25,7 @@ class Usage:
         summary_tokens: Of the summaries and the requests for them.
         tool_output_tokens: Of the tool results that were shown.
         hidden_tool_tokens: Of the results of calls made by code, which were not shown.
-        edits: How often a strategy edited the context.
+        edits: The number of times that a strategy edited the context.
     """
 
     counter: str
@@ -41,7 +41,7 @@ class Usage:
 
 
 def usage(trajectory: Trajectory) -> Usage | None:
-    """The tokens of an episode; None if it was played without a context wrapper, or has no steps."""
+    """Return the tokens of an episode; None if it was played without a context wrapper, or has no steps."""
     records = [step.info["context"] for step in trajectory.steps if "context" in step.info]
     if not records:
         return None
@@ -66,7 +66,7 @@ def usage(trajectory: Trajectory) -> Usage | None:
 
 @dataclass(frozen=True, slots=True)
 class EndpointUsage:
-    """What replies took; two can be added.
+    """Usage of an endpoint by replies; two can be added.
 
     Tokens are as the server counts them: cached ones are part of the prompt's, reasoning ones of the completion's. Of the requests,
     `retries` were sent again; `cut` replies ended at the limit of tokens; `seconds` leave out failed requests and waits for a slot.
@@ -87,7 +87,7 @@ class EndpointUsage:
 
 
 def _prompt(record: Mapping[str, Any]) -> int:
-    """The tokens of the prompt before a step."""
+    """Return the tokens of the prompt before a step."""
     return int(record["tokens"] - record["appended"] + record["removed"] - record["inserted"])
 
 

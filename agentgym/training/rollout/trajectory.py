@@ -1,4 +1,4 @@
-"""Trajectories: what a policy saw, wrote and got, one JSON line each. Evaluation, figures and training read nothing else."""
+"""Trajectories: the chats, replies and rewards of an episode, one JSON line each. Evaluation, figures and training read nothing else."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Step:
     """One decision.
 
     Attributes:
-        chat: What the policy was shown.
-        reply: What it wrote.
-        reward: What it got.
-        info: What the env reported, as JSON-able data.
+        chat: The chat that the policy was shown.
+        reply: The reply that it wrote.
+        reward: The reward of the step.
+        info: The info of the env, as JSON-able data.
     """
 
     chat: Chat
@@ -41,11 +41,11 @@ class Trajectory:
         spec: The spec of the env with its wrappers, as the JSON text of `gymnasium.envs.registration.EnvSpec`.
         seed: The seed of the reset. `spec`, `seed` and the replies determine the episode.
         steps: The decisions in order.
-        last: What was shown after the last one; of a team, to the agent that made it.
-        terminated: Whether the episode ended by itself.
-        truncated: Whether a limit ended it.
-        labels: What the run says about the episode, such as the policy's name or the arm.
-        failure: What broke, if it was not the policy that ended the episode: a worker that died or hung, an endpoint that did not
+        last: The chat after the last one; of a team, to the agent that made it.
+        terminated: The episode ended by itself.
+        truncated: A limit ended it.
+        labels: Labels of the run, such as the policy's name or the arm.
+        failure: The cause, if it was not the policy that ended the episode: a worker that died or hung, an endpoint that did not
             answer. Such an episode says nothing about the policy: it is neither scored nor trained on.
     """
 
@@ -60,11 +60,11 @@ class Trajectory:
 
     @property
     def reward(self) -> float:
-        """The sum of the rewards."""
+        """Return the sum of the rewards."""
         return sum(step.reward for step in self.steps)
 
     def segments(self) -> list[Sequence[int]]:
-        """The steps, cut where a prompt does not begin with the prompt before and its reply: where the context was edited.
+        """Return the steps, cut where a prompt does not begin with the prompt before and its reply: where the context was edited.
 
         Each segment is one training row, its last prompt and reply, in which the replies of its steps are what was sampled. Every
         step is in exactly one segment. The steps of each agent of a team are cut for themselves.
@@ -72,11 +72,11 @@ class Trajectory:
         return sorted((part for steps in self.by_agent().values() for part in self._cut(steps)), key=lambda part: part[0])
 
     def by_agent(self) -> dict[str, Sequence[int]]:
-        """The steps of each agent, in order; those of an episode without a team are all under an empty name."""
+        """Return the steps of each agent, in order; those of an episode without a team are all under an empty name."""
         numbers: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps):
             numbers.setdefault(_agent(step.info), []).append(number)
-        return {agent: tuple(mine) if agent else range(len(mine)) for agent, mine in numbers.items()}
+        return {agent: tuple(own) if agent else range(len(own)) for agent, own in numbers.items()}
 
     def _cut(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
         pairs = enumerate(pairwise(numbers), 1)
@@ -84,7 +84,7 @@ class Trajectory:
         return (numbers[start:end] for start, end in pairwise([*starts, len(numbers)]))
 
     def to_json(self) -> str:
-        """One line. Each chat is written as what it adds to the one before of its agent, so it grows with the new text only."""
+        """Return one line of JSON. Each chat is written as what it adds to the one before of its agent, so it grows with the new text only."""
         shown: dict[str, Chat] = {}
         before = Chat()
         steps = []
@@ -166,11 +166,11 @@ class TrajectoryLog:
 
 
 def _continues(step: Step, chat: Chat) -> bool:
-    """Whether a chat begins with what a step was shown and what was replied, word for word."""
-    known = len(step.chat.messages)
-    if chat.shared_prefix(step.chat) < known or len(chat.messages) <= known or chat.tools != step.chat.tools:
+    """Return whether a chat begins with the chat and the reply of a step, word for word."""
+    length = len(step.chat.messages)
+    if chat.shared_prefix(step.chat) < length or len(chat.messages) <= length or chat.tools != step.chat.tools:
         return False
-    reply = chat.messages[known]
+    reply = chat.messages[length]
     return reply.role == "assistant" and reply.raw == step.reply.text
 
 
@@ -195,8 +195,8 @@ def _reply(data: Mapping[str, Any]) -> Reply:
 
 
 def _added(chat: Chat, before: Chat) -> dict[str, Any]:
-    kept = chat.shared_prefix(before)
-    data: dict[str, Any] = {"kept": kept, "messages": [chat.messages[k].to_dict() for k in range(kept, len(chat.messages))]}
+    shared = chat.shared_prefix(before)
+    data: dict[str, Any] = {"kept": shared, "messages": [message.to_dict() for message in chat.messages[shared:]]}
     if chat.tools != before.tools:
         data["tools"] = [asdict(tool) for tool in chat.tools]
     return data
@@ -205,5 +205,5 @@ def _added(chat: Chat, before: Chat) -> dict[str, Any]:
 def _continued(before: Chat, data: Mapping[str, Any]) -> Chat:
     tools = tuple(Tool(**tool) for tool in data["tools"]) if "tools" in data else before.tools
     new = [Message.from_dict(message) for message in data["messages"]]
-    kept = before if data["kept"] == len(before.messages) else Chat(tuple(before.messages[: data["kept"]]))
-    return Chat(kept.messages, tools).add(*new)
+    prefix = before if data["kept"] == len(before.messages) else Chat(tuple(before.messages[: data["kept"]]))
+    return Chat(prefix.messages, tools).add(*new)

@@ -23,7 +23,7 @@ News = tuple[int, tuple[Message, ...], tuple[Tool, ...] | None]
 
 
 class PlayerServer:
-    """The far end: a player that tells only what is new in a chat.
+    """The far end: a player that sends only the new part of a chat.
 
     Args:
         make_env: Makes the env; pickled by cloudpickle, as it may be a lambda.
@@ -33,7 +33,7 @@ class PlayerServer:
     def __init__(self, make_env: bytes, number: int) -> None:
         self._player = Player(cloudpickle.loads(make_env)())
         self._number = number
-        self._told = Chat()
+        self._shown = Chat()
 
     def use(self, policy: bytes | Policy) -> None:
         """Play with a copy of this policy; one that draws at random draws differently in each slot."""
@@ -44,7 +44,7 @@ class PlayerServer:
 
     def reset(self, seed: int) -> News:
         """Begin an episode."""
-        self._told = Chat()
+        self._shown = Chat()
         return self._news(self._player.reset(seed))
 
     def step(self, text: str | None) -> tuple[Reply | None, News, float, bool, bool, Mapping[str, Any]]:
@@ -58,10 +58,10 @@ class PlayerServer:
         self._player.close()
 
     def _news(self, chat: Chat) -> News:
-        kept = chat.shared_prefix(self._told)
-        tools = None if chat.tools == self._told.tools else chat.tools
-        self._told = chat
-        return kept, tuple(chat.messages[kept:]), tools
+        shared = chat.shared_prefix(self._shown)
+        tools = None if chat.tools == self._shown.tools else chat.tools
+        self._shown = chat
+        return shared, tuple(chat.messages[shared:]), tools
 
 
 class PlayerClient:
@@ -81,16 +81,16 @@ class PlayerClient:
     def reset(self, seed: int) -> Chat:
         """Begin an episode."""
         self._chat = Chat()
-        return self._take_in(self.call("reset", seed))
+        return self._continue(self.call("reset", seed))
 
     def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
         """Play a reply; with None, that of the player's own policy."""
         played, news, *ends = self.call("step", None if reply is None else reply.text)
-        return (played if reply is None else reply), StepOutcome(self._take_in(news), *ends)
+        return (played if reply is None else reply), StepOutcome(self._continue(news), *ends)
 
-    def _take_in(self, news: News) -> Chat:
-        kept, messages, tools = news
-        before = self._chat if kept == len(self._chat.messages) else Chat(tuple(self._chat.messages[:kept]))
+    def _continue(self, news: News) -> Chat:
+        shared, messages, tools = news
+        before = self._chat if shared == len(self._chat.messages) else Chat(tuple(self._chat.messages[:shared]))
         self._chat = Chat(before.messages, self._chat.tools if tools is None else tools).add(*messages)
         return self._chat
 
@@ -99,7 +99,7 @@ class Processes(Engine):
     """A process for each slot: for worlds that compute, and for tools that may crash or leak. A process that hangs is killed.
 
     Args:
-        method: How processes start: `forkserver` (quick; the server is never forked from a process with threads), `spawn`, `fork`.
+        method: The start of processes: `forkserver` (quick; the server is never forked from a process with threads), `spawn`, `fork`.
     """
 
     def __init__(self, method: str = "forkserver") -> None:
@@ -130,11 +130,11 @@ class _ProcessPlayer(PlayerClient):
     def call(self, method: str, argument: Any) -> Any:
         try:
             self._connection.send((method, argument))
-            right, answer = self._connection.recv()
+            succeeded, answer = self._connection.recv()
         except (EOFError, OSError) as error:
             self._process.join(GRACE)
             raise WorkerDied(f"the worker process ended with exit code {self._process.exitcode}") from error
-        if right:
+        if succeeded:
             return answer
         raise WorkerFailed(answer)
 

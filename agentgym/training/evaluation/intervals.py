@@ -1,4 +1,4 @@
-"""Intervals for rates, paired differences and effects of oracles: a bootstrap clustered by seed.
+"""Intervals for rates, paired differences and effects of oracles: a bootstrap clustered by seed, and Wilson's.
 
 Episodes of one seed share their instance in every arm, so they are not independent: the bootstrap draws seeds, and a seed brings
 all its episodes along. Both sides of a difference are drawn with the same seeds, so differences are paired.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import sqrt
 
 import numpy as np
 
+from agentgym.arguments import check_int
 from agentgym.training.evaluation.scoring import Result
-from agentgym.training.rollout.token_usage import Usage
+from agentgym.training.rollout import Usage
 
 Key = tuple[str | int, ...]
 Terms = Sequence[tuple[float, Sequence[Result]]]
@@ -20,6 +22,8 @@ Terms = Sequence[tuple[float, Sequence[Result]]]
 
 TOKENS = tuple(item.name for item in fields(Usage) if item.name.endswith("_tokens"))
 """The metrics that count tokens."""
+_NORMAL = 1.959963984540054
+"""The 97.5 % quantile of the normal distribution, for intervals of 95 %."""
 
 
 def _tokens(name: str) -> Callable[[Result], tuple[float, float]]:
@@ -51,7 +55,7 @@ class Interval:
 def summarize(
     results: Sequence[Result], by: Sequence[str], metric: str, samples: int = 2_000, seed: int = 0
 ) -> dict[Key, Interval]:
-    """A metric for each group of episodes.
+    """Return a metric for each group of episodes.
 
     Args:
         results: The episodes.
@@ -80,14 +84,14 @@ def differences(
     samples: int = 2_000,
     seed: int = 0,
 ) -> dict[Key, Interval]:
-    """What each arm gains over a baseline arm, over the instances that both have played.
+    """Return the gain of each arm over a baseline arm, over the instances that both have played.
 
     Args:
         results: The episodes.
         by: The fields that make a group, within which arms are compared.
         metric: As in `summarize`.
         baseline: The arm to compare with.
-        factor: What the arms are: the oracles (`arm`) or the context strategies (`context`).
+        factor: The arms to compare: the oracles (`arm`) or the context strategies (`context`).
         samples: Number of bootstrap samples.
         seed: Seeds the bootstrap.
 
@@ -98,19 +102,19 @@ def differences(
     Raises:
         ValueError: There are no results, no such metric, or a group without the baseline.
     """
-    found: dict[Key, Interval] = {}
+    intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
         arms = _groups(rows, (factor,), metric)
         if (baseline,) not in arms:
             raise ValueError(f"the group {key} has no episodes of the baseline arm {baseline!r}; run it or choose another")
         for (arm,) in arms:
             if arm != baseline and (terms := _paired(arms, baseline, str(arm), factor)):
-                found[*key, arm] = _bootstrap(terms, metric, samples, seed)
-    return found
+                intervals[*key, arm] = _bootstrap(terms, metric, samples, seed)
+    return intervals
 
 
 def effects(results: Sequence[Result], by: Sequence[str], metric: str, samples: int = 2_000, seed: int = 0) -> dict[Key, Interval]:
-    """The effect of plan (P), state (S) and history (H): the mean difference over the pairs of arms that differ in it alone.
+    """Return the effect of plan (P), state (S) and history (H): the mean difference of the pairs of arms that differ in it alone.
 
     Args:
         results: The episodes.
@@ -126,15 +130,15 @@ def effects(results: Sequence[Result], by: Sequence[str], metric: str, samples: 
     Raises:
         ValueError: There are no results, or no such metric.
     """
-    found: dict[Key, Interval] = {}
+    intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
         arms = _groups(rows, ("arm",), metric)
         for letter, pairs in _PAIRS.items():
             present = [terms for without, having in pairs if (terms := _paired(arms, without, having))]
             terms = [(weight / len(present), part) for pair in present for weight, part in pair]
             if terms:
-                found[*key, letter] = _bootstrap(terms, metric, samples, seed)
-    return found
+                intervals[*key, letter] = _bootstrap(terms, metric, samples, seed)
+    return intervals
 
 
 def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, list[Result]]:
@@ -159,7 +163,7 @@ def _paired(arms: Mapping[Key, Sequence[Result]], without: str, having: str, fac
 
 
 def _instance(row: Result, factor: str) -> Key:
-    """What two episodes that differ in the factor alone have in common."""
+    """Return the key that two episodes share if they differ in the factor alone."""
     return row.world, row.horizon, row.seed, row.context if factor == "arm" else row.arm
 
 
@@ -181,3 +185,13 @@ def _bootstrap(terms: Terms, metric: str, samples: int, seed: int) -> Interval:
         return Interval(float("nan"), float("nan"), float("nan"))
     low, high = np.nanpercentile(total[1:], [2.5, 97.5])
     return Interval(float(total[0]), float(low), float(high))
+
+
+def wilson(successes: int, trials: int) -> Interval:
+    """Return a share with its 95 % interval (Wilson 1927)."""
+    check_int("trials", trials, 1, 10**9)
+    check_int("successes", successes, 0, trials)
+    share, z2 = successes / trials, _NORMAL**2
+    middle = (share + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = _NORMAL * sqrt(share * (1 - share) / trials + z2 / (4 * trials**2)) / (1 + z2 / trials)
+    return Interval(share, max(0.0, middle - half), min(1.0, middle + half))

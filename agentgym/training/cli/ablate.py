@@ -1,0 +1,127 @@
+"""The commands `ablate` and `score`: ablations of oracles and context strategies, and their reports."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentgym.arguments import check_choice
+from agentgym.oracles import ARMS
+from agentgym.oracles.control import Deficits
+from agentgym.training.cli.common import (
+    OPTION_HELP,
+    STRATEGY_NAMES,
+    Distraction,
+    Noise,
+    Planning,
+    PolicyName,
+    Tracking,
+    Window,
+    console,
+    exit_on_user_error,
+    parse_arms,
+    parse_integer,
+    parse_options,
+    progress_bar,
+    resume_hint,
+    show_table,
+    split,
+)
+from agentgym.training.evaluation import (
+    Ablation,
+    Result,
+    ablation_tables,
+    load_results,
+    papers,
+    prepare_ablation,
+    presets,
+    run_ablation,
+    write_report,
+)
+from agentgym.training.rollout import PolicyConfig
+
+_ARMS = ",".join(arm or "none" for arm in ARMS)
+_PRESET = f"What the next four are unless given: {', '.join(presets())}."
+_SIZES = f"Sizes, by commas: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
+
+
+def ablate(
+    preset: Annotated[str, typer.Option("--preset", "--suite", help=_PRESET)] = next(iter(presets())),
+    world: Annotated[str | None, typer.Option(help="Worlds, separated by commas.")] = None,
+    arms: Annotated[str | None, typer.Option(help=f"Oracle arms, separated by commas; all: {_ARMS}.")] = None,
+    horizons: Annotated[str | None, typer.Option("--horizons", "--lengths", help=_SIZES)] = None,
+    seeds: Annotated[int | None, typer.Option(help="Instances per world and horizon.")] = None,
+    policy: PolicyName = "control",
+    planning: Planning = 0.02,
+    tracking: Tracking = 0.01,
+    distraction: Distraction = 0.002,
+    noise: Noise = 0.1,
+    hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
+    shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
+    context: Annotated[
+        str, typer.Option(help=f"Context strategies to compare, by commas: none, {STRATEGY_NAMES}; or a+b.")
+    ] = "none",
+    window: Window = None,
+    options: Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")] = [],  # noqa: B006
+    out: Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")] = Path("runs/ablation"),
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
+) -> None:
+    """Run the ablation of oracles and context strategies; started again, it goes on where it was stopped."""
+    with exit_on_user_error():
+        ablation = Ablation(
+            **_from_preset(preset, world, arms, horizons, seeds, window, options),
+            policy=PolicyConfig(policy, noise=noise, deficits=Deficits(planning, tracking, distraction)),
+            hint_scope=hint_scope,
+            shots=shots,
+            contexts=split(context),
+        )
+        prepare_ablation(ablation, out)
+    with progress_bar() as progress, resume_hint():
+        task = progress.add_task("episodes", total=len(ablation.cells()))
+        results = run_ablation(ablation, out, workers, lambda episodes: progress.advance(task, episodes))
+    _report(results, out)
+
+
+def _from_preset(
+    preset: str, world: str | None, arms: str | None, sizes: str | None, seeds: int | None, window: int | None, options: list[str]
+) -> dict[str, Any]:
+    """Return the settings of a preset, with those that the user gives in their place or, for options, besides."""
+    check_choice("preset", preset, list(presets()))
+    settings = dict(presets()[preset])
+    if world is not None:
+        settings["worlds"] = split(world)
+    if arms is not None:
+        settings["arms"] = parse_arms(arms)
+    if sizes is not None:
+        names = {name: size for paper in papers() for name, size in paper.size_names.items()}
+        settings["horizons"] = [names.get(text.lower()) or parse_integer("horizons", text) for text in split(sizes)]
+    if seeds is not None:
+        settings["seeds"] = seeds
+    if window is not None:
+        settings["window"] = window
+    by_world = {name: dict(values) for name, values in settings.get("options", {}).items()}
+    for path, value in parse_options(options).items():
+        name, _, option = path.rpartition(".")
+        by_world.setdefault(name, {})[option] = value
+    return {**settings, "options": by_world}
+
+
+def score(folder: Annotated[Path, typer.Argument(help="A folder that `agentgym ablate` wrote.")]) -> None:
+    """Score the trajectories of an ablation again, and make its tables and figures anew."""
+    with exit_on_user_error():
+        with console.status("scoring trajectories"):
+            results = load_results(folder)
+        if not results:
+            raise ValueError(f"{folder} holds no trajectories; run: agentgym ablate --out {folder}")
+    _report(results, folder)
+
+
+def _report(results: list[Result], out: Path) -> None:
+    with console.status("tables and figures"):
+        paths = write_report(results, out)
+    for table in ablation_tables(results):
+        show_table(table)
+    typer.echo("wrote " + ", ".join(map(str, paths)))

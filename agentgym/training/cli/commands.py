@@ -1,0 +1,34 @@
+"""The app: all commands in the order in which `agentgym --help` lists them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from agentgym.training.cli.ablate import ablate, score
+from agentgym.training.cli.episodes import list_worlds, play, rollout
+from agentgym.training.cli.export import export
+from agentgym.training.cli.papers import add_paper_commands
+from agentgym.training.cli.serve import serve
+from agentgym.training.cli.train import train
+
+app = typer.Typer(
+    help="Long-horizon text worlds for training and examining LLM agents.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("list")(list_worlds)
+for _command in (play, rollout, ablate, train, score, export):
+    app.command()(_command)
+add_paper_commands(app)
+app.command()(serve)
+
+
+def main() -> None:
+    """Run the `agentgym` command."""
+    sys.path.insert(0, str(Path.cwd()))  # so that --policy finds a module of the user's
+    app()

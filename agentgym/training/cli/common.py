@@ -1,0 +1,127 @@
+"""Helpers of the commands: errors and interrupts as messages, options as values, progress and tables on the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import gymnasium
+import typer
+from rich import table as rich_table
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from agentgym.policy import PolicyError
+from agentgym.stacks import strategies
+from agentgym.training.evaluation import Table
+from agentgym.training.rollout import CollectionError
+from agentgym.world import MissingHook
+
+console = Console(width=None if sys.stdout.isatty() else 140)
+"""Tables in a file or a pipe keep their width; a terminal's own width is used there."""
+
+STRATEGY_NAMES = ", ".join(strategies())
+OPTION_HELP = "an option of the world as name=value, e.g. items=20"
+
+Options = Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}; may be repeated.")]
+Window = Annotated[int | None, typer.Option(help="Tokens of the context window; what does not fit is trimmed.")]
+PolicyName = Annotated[
+    str, typer.Option(help="control, oracle, noisy, random, the folder of a trained model, or package.module:factory.")
+]
+Noise = Annotated[float, typer.Option(help="Error rate of the noisy policy.")]
+Planning = Annotated[float, typer.Option(help="Planning deficit of the control agent, in [0, 1].")]
+Tracking = Annotated[float, typer.Option(help="Tracking deficit of the control agent, in [0, 1].")]
+Distraction = Annotated[float, typer.Option(help="Distraction deficit of the control agent, in [0, 1].")]
+
+
+@contextmanager
+def exit_on_user_error() -> Iterator[None]:
+    """Turn an error in the user's input into one line and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError, MissingHook, gymnasium.error.Error) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def resume_hint() -> Iterator[None]:
+    """Say that a run which was interrupted, or whose endpoint or workers broke down, can be resumed."""
+    try:
+        yield
+    except (PolicyError, CollectionError) as error:
+        typer.echo(f"error: {error}\nthe same command goes on from here", err=True)
+        raise typer.Exit(1) from None
+    except MissingHook as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted; the same command goes on from here", err=True)
+        raise typer.Exit(130) from None
+
+
+def progress_bar() -> Progress:
+    """Return a bar with the number of finished parts and the remaining time."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
+
+
+def show_table(table: Table) -> None:
+    """Print a table."""
+    title, header, rows = table
+    shown = rich_table.Table(title=title, title_justify="left")
+    for place, name in enumerate(header):
+        shown.add_column(name, overflow="fold", no_wrap=place == 0)
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
+
+
+def split(text: str) -> list[str]:
+    """Return the parts of a text between commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def parse_arms(text: str) -> list[str]:
+    """Return oracle arms, of which `none` is the one without oracles."""
+    return ["" if arm == "none" else arm for arm in split(text)]
+
+
+def parse_integer(name: str, text: str) -> int:
+    """Return a whole number of a list.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"{name} must be whole numbers separated by commas, got {text!r}")
+    return int(text)
+
+
+def parse_options(options: list[str]) -> dict[str, Any]:
+    """Return the values of `--set`, by name.
+
+    Raises:
+        ValueError: One is not of the form name=value.
+    """
+    parsed: dict[str, Any] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise ValueError(f"--set takes name=value, got {option!r}")
+        parsed[name] = _parse_value(value)
+    return parsed
+
+
+def _parse_value(text: str) -> Any:
+    """Return what a text is as JSON or as a constant of Python, or the text itself."""
+    constants = {"true": True, "false": False, "none": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

@@ -1,0 +1,116 @@
+"""The commands `list`, `play` and `rollout`: worlds and their episodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentgym.messages import Chat
+from agentgym.oracles.control import Deficits
+from agentgym.parsing import parse
+from agentgym.registry import make, resolve, spec, teams, worlds
+from agentgym.training.cli.common import (
+    STRATEGY_NAMES,
+    Distraction,
+    Noise,
+    Options,
+    Planning,
+    PolicyName,
+    Tracking,
+    Window,
+    exit_on_user_error,
+    parse_options,
+    progress_bar,
+    resume_hint,
+)
+from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
+
+Oracles = Annotated[str, typer.Option(help="Which oracles help: letters of P (plan), S (state), H (history).")]
+Seed = Annotated[int, typer.Option(help="Seed of the first instance.")]
+
+
+def list_worlds() -> None:
+    """List the worlds with their presets, and the teams."""
+    for entry in (*worlds(presets=True), *teams()):
+        options = " ".join(f"{name}={value}" for name, value in entry.options.items())
+        typer.echo(f"{entry.id:34} {options or entry.summary}")
+
+
+def play(
+    env_id: str,
+    seed: Seed = 0,
+    oracles: Oracles = "",
+    options: Options = [],  # noqa: B006 - typer's form of a repeated option
+) -> None:
+    """Play a world yourself in the terminal. Type a call such as pop(id=3); Ctrl-D ends."""
+    with exit_on_user_error():
+        env = make(env_id, oracles=oracles, **parse_options(options))
+    chat, _ = env.reset(seed=seed)
+    typer.echo(chat.to_text())
+    over = False
+    shown: dict[str, int] = {}  # by system message, which tells the agents of a team apart
+    while not over:
+        try:
+            line = input("\n> ")
+        except EOFError:
+            typer.echo("\nleft before the end")
+            return
+        shown[chat.messages[0].text] = len(chat.messages)
+        # A bare call gets the fence that the env expects.
+        chat, reward, terminated, truncated, info = env.step(line if parse(line).calls else f"```python\n{line}\n```")
+        over = terminated or truncated
+        # The reply that was just typed is left out; where the history is pruned, the last message is new.
+        begin = shown.get(chat.messages[0].text, -1) + 1
+        typer.echo("\n" + Chat(tuple(chat.messages[begin:]) or tuple(chat.messages[-1:])).to_text())
+    typer.echo(f"\n{'solved' if info['success'] else 'not solved'} in {info['turn']} turns, score {reward}")
+    for failure in (info["detail"].report or {}).get("faults", ()):
+        typer.echo(f"- {failure}")
+
+
+def rollout(
+    env_id: str,
+    policy: PolicyName = "oracle",
+    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 1,
+    seed: Seed = 0,
+    oracles: Oracles = "",
+    context: Annotated[str, typer.Option(help=f"Context strategies, joined by +: {STRATEGY_NAMES}.")] = "none",
+    window: Window = None,
+    options: Options = [],  # noqa: B006
+    noise: Noise = 0.1,
+    planning: Planning = 0.0,
+    tracking: Tracking = 0.0,
+    distraction: Distraction = 0.0,
+    num_envs: Annotated[int, typer.Option(help="The most episodes that are played at once.")] = 1,
+    engine: Annotated[str, typer.Option(help=f"What plays them: {', '.join(ENGINES)}.")] = "lockstep",
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which a step is given up, with its episode.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the trajectories to this JSONL file; what it holds is not played again.")
+    ] = None,
+    show: Annotated[bool, typer.Option(help="Print the last chat of each episode.")] = False,
+) -> None:
+    """Let a policy play a world. With --out, the same command goes on where it was stopped."""
+    with exit_on_user_error():
+        config = PolicyConfig(policy, noise=noise, deficits=Deficits(planning, tracking, distraction))
+        player = config.make(resolve(env_id))
+        env_spec = spec(env_id, oracles=oracles, labels=True, context=context, window=window, **parse_options(options))
+        collector = Collector(env_spec, num_envs, engine=engine, timeout=timeout)
+        trajectories = collector.collect(player, range(seed, seed + episodes), out, {"policy": policy})
+        if out is not None:
+            TrajectoryLog(out).prepare()
+    solved = broken = 0
+    with resume_hint(), collector, progress_bar() as progress:
+        for trajectory in progress.track(trajectories, total=episodes, description="episodes"):
+            solved += not trajectory.failure and trajectory.steps[-1].info["success"]
+            broken += bool(trajectory.failure)
+            progress.console.print(_summary(trajectory), highlight=False)
+            if show:
+                progress.console.print(trajectory.last.to_text(), markup=False, highlight=False)
+    typer.echo(f"solved {solved} of {episodes - broken}" + (f"; {broken} broke and are not counted" if broken else ""))
+
+
+def _summary(trajectory: Trajectory) -> str:
+    if trajectory.failure:
+        return f"seed {trajectory.seed}: {trajectory.failure}"
+    return f"seed {trajectory.seed}: score {trajectory.reward}, {trajectory.steps[-1].info['turn']} turns"

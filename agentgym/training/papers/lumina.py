@@ -1,0 +1,16 @@
+"""LUMINA's benchmark (section 4.3): the preset of its ablation of oracles. Its figures and tables are those of every ablation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym.oracles import ARMS
+from agentgym.training.evaluation import Paper, register_paper
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "lumina": {"worlds": ("ListWorld", "TreeWorld", "GridWorld"), "arms": ARMS, "horizons": (4, 8, 16, 32, 64), "seeds": 30},
+}
+"""The run of figure 3, as arguments of `Ablation`."""
+
+register_paper(Paper("LUMINA", place=0, presets=PRESETS, sizes="turns of an optimal policy"))
