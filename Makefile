@@ -34,7 +34,7 @@ test: $(VENV)/.dev
 # The libraries of other trainers want older releases than the tests, so they have an environment of their own.
 ADAPTERS := .adapters-venv
 adapters: $(ADAPTERS)/.done
-	$(ADAPTERS)/bin/python -m pytest tests/test_verifiers.py tests/test_verl.py
+	$(ADAPTERS)/bin/python -m pytest tests/training/integrations/test_verifiers.py tests/training/integrations/test_verl.py
 
 $(ADAPTERS)/.done: pyproject.toml constraints.txt
 	rm -rf $(ADAPTERS)
