@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: ablate learn check lint types test adapters exhaustive wheel bench clean
+.PHONY: ablate learn check lint types smoke test adapters exhaustive wheel bench clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -28,8 +28,13 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+# Every world, wrapper, engine and command once, in under a minute.
+smoke: $(VENV)/.dev
+	$(BIN)/pytest -n auto tests/smoke
+
+# A sample of the large families, which rotates with the commit (CONTRIBUTING).
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist worksteal
 
 # The libraries of other trainers want older releases than the tests, so they have an environment of their own.
 ADAPTERS := .adapters-venv
@@ -46,7 +51,7 @@ $(ADAPTERS)/.done: pyproject.toml constraints.txt
 	touch $@
 
 exhaustive: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist loadfile -m exhaustive
+	$(BIN)/pytest -n auto --dist worksteal -m exhaustive
 
 wheel: $(VENV)/.dev
 	rm -rf dist .wheel-venv

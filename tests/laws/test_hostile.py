@@ -6,7 +6,8 @@ import pytest
 
 from agentgym import make, tool_env, worlds
 from agentgym.oracles import OraclePolicy
-from tests.helpers import OFFICE, public_state, spread
+from tests.helpers import public_state
+from tests.sampling import OFFICE
 
 IDS = [entry.id for entry in worlds()]
 
@@ -118,7 +119,7 @@ def test_hostile_replies_change_nothing_and_explain_themselves(env_id: str, tool
     assert reward == 1.0
 
 
-@pytest.mark.parametrize("env_id", spread("hostile_replies_in_a", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_hostile_replies_in_a_row_end_the_episode_where_the_world_says_so(env_id: str) -> None:
     env = tool_env(make(env_id, budget_slack=1_000))
     env.reset(seed=1)
@@ -129,7 +130,7 @@ def test_hostile_replies_in_a_row_end_the_episode_where_the_world_says_so(env_id
         assert (reward, terminated, info["detail"].failed_rounds) == (0.0, turn == env.world.max_failed_rounds, turn)
 
 
-@pytest.mark.parametrize("env_id", spread("a_flood_of_calls_in_", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_a_flood_of_calls_in_one_reply_runs_none_where_one_is_allowed(env_id: str) -> None:
     env = tool_env(make(env_id))
     chat, _ = env.reset(seed=1)

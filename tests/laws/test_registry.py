@@ -26,13 +26,14 @@ from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat, ScriptedPolicy
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import Trajectory
-from tests.helpers import OFFICE, few, spread
+from tests.helpers import few
+from tests.sampling import OFFICE
 
 IDS = [entry.id for entry in worlds()]
 LONG = {entry.id for entry in worlds(presets=True) if entry.id in OFFICE and entry.options}
 QUICK = [e.id for e in worlds(presets=True) if "long" not in e.id and "extreme" not in e.id and e.id not in LONG]
 SLOW = [entry.id for entry in worlds(presets=True) if entry.id not in QUICK]
-ALL = [*spread("spaces", QUICK), *(pytest.param(env_id, marks=pytest.mark.exhaustive) for env_id in SLOW)]
+ALL = [*QUICK, *(pytest.param(env_id, marks=pytest.mark.exhaustive) for env_id in SLOW)]
 
 ONE_OFFICE = [env_id for env_id in IDS if env_id not in OFFICE or env_id == min(OFFICE)]
 
@@ -50,7 +51,7 @@ def noisy(env_id: str, seed: int, **options: Any) -> Trajectory:
     return rollout(make(env_id, labels=True, **options), NoisyPolicy(env_id, 0.3), seed)
 
 
-@pytest.mark.parametrize("env_id", ALL)
+@pytest.mark.family(env_id=ALL)
 def test_gymnasium_finds_nothing_to_say(env_id: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -71,7 +72,7 @@ def test_same_seed_same_bytes_in_another_process() -> None:
     assert len(outputs) == 1
 
 
-@pytest.mark.parametrize("env_id", spread("envs_do_not_disturb_", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_envs_do_not_disturb_each_other(env_id: str) -> None:
     alone = noisy(env_id, 3)
     other = make(env_id)
@@ -84,7 +85,7 @@ def test_envs_do_not_disturb_each_other(env_id: str) -> None:
     assert rollout(make(env_id, labels=True), meddling, 3) == alone
 
 
-@pytest.mark.parametrize("env_id", spread("the_global_generator", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_the_global_generators_are_not_touched(env_id: str) -> None:
     before = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002 - it is what must not change
     for arm in ARMS:
@@ -93,7 +94,7 @@ def test_the_global_generators_are_not_touched(env_id: str) -> None:
     assert (random.getstate(), pickle.dumps(np.random.get_state())) == before  # noqa: NPY002
 
 
-@pytest.mark.parametrize("env_id", spread("legal_random_walks_s", QUICK))
+@pytest.mark.family(env_id=QUICK)
 def test_legal_random_walks_stay_in_the_spaces(env_id: str) -> None:
     env = make(env_id)
     policy = RandomPolicy(env_id)
@@ -114,9 +115,7 @@ def test_legal_random_walks_stay_in_the_spaces(env_id: str) -> None:
         assert 0.0 <= reward <= 1.0
 
 
-@pytest.mark.parametrize("arm", ARMS)
-@pytest.mark.parametrize("scope", ["persistent", "ephemeral"])
-@pytest.mark.parametrize("env_id", spread("the_oracle_policy_so", IDS))
+@pytest.mark.family(env_id=IDS, scope=["persistent", "ephemeral"], arm=ARMS)
 def test_the_oracle_policy_solves_every_instance_from_the_chat_alone(env_id: str, arm: str, scope: str) -> None:
     env = make(env_id, oracles=arm, hint_scope=scope, labels=True)
     for seed in few(env_id, 10):
@@ -126,7 +125,7 @@ def test_the_oracle_policy_solves_every_instance_from_the_chat_alone(env_id: str
         assert all(step.info["optimal"] and step.info["alive"] and step.info["valid"] for step in trajectory.steps)
 
 
-@pytest.mark.parametrize("env_id", spread("presets", [env_id for env_id in (*QUICK, *SLOW) if env_id not in LONG]))
+@pytest.mark.family(env_id=[env_id for env_id in (*QUICK, *SLOW) if env_id not in LONG])
 def test_every_preset_is_solved_within_a_budget_without_slack(env_id: str) -> None:
     env = make(env_id, labels=True, budget_factor=1.0, budget_slack=0)
     inner = tool_env(env)
@@ -141,14 +140,13 @@ def test_every_preset_is_solved_within_a_budget_without_slack(env_id: str) -> No
     assert reward == 1.0
 
 
-@pytest.mark.parametrize("dialect", ["auto", "json", "python"])
-@pytest.mark.parametrize("env_id", spread("every_dialect_is_pla", IDS))
+@pytest.mark.family(env_id=IDS, dialect=["auto", "json", "python"])
 def test_every_dialect_is_played(env_id: str, dialect: Any) -> None:
     env = make(env_id, dialect=dialect)
     assert rollout(env, OraclePolicy(env_id, dialect=dialect), 0).reward == 1.0
 
 
-@pytest.mark.parametrize("env_id", spread("doing_nothing_scores", QUICK))
+@pytest.mark.family(env_id=QUICK)
 def test_doing_nothing_scores_0(env_id: str) -> None:
     for seed in range(3):
         trajectory = rollout(make(env_id), lambda chats: [Reply("I would rather not.") for _ in chats], seed)
@@ -157,7 +155,7 @@ def test_doing_nothing_scores_0(env_id: str) -> None:
         assert not trajectory.terminated
 
 
-@pytest.mark.parametrize("env_id", spread("copies_in_mid_episod", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_copies_in_mid_episode_go_on_alike(env_id: str) -> None:
     policy = NoisyPolicy(env_id, 0.3)
     for arm in ("", "SP", "SPH"):
@@ -196,7 +194,7 @@ def reachable(value: object) -> Iterator[object]:
         yield from reachable(child)
 
 
-@pytest.mark.parametrize("env_id", spread("observations_are_pla", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_observations_are_plain_data(env_id: str) -> None:
     for step in noisy(env_id, 2, oracles="SP", shots=1).steps:
         plain = (str, int, float, bytes, bool, type(None), dict, list, tuple)
@@ -218,7 +216,7 @@ def test_the_hidden_part_of_a_tree_is_not_in_the_chat() -> None:
             chat, *_ = env.step(RandomPolicy("TreeWorld", seed)([chat])[0].text)
 
 
-@pytest.mark.parametrize("env_id", spread("hints_are_functions_", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
     """A world rebuilt from the text of the chat alone gives the same hints as the hidden one, so hints use nothing hidden."""
     policy = RandomPolicy(env_id)
@@ -249,7 +247,7 @@ def compare(hidden: Any, seen: Any) -> None:
         assert call in hidden.optimal_calls() if hidden.optimal_calls() else call is None
 
 
-@pytest.mark.parametrize("env_id", spread("hints_change_nothing", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_hints_change_nothing(env_id: str) -> None:
     env = make(env_id)
     env.reset(seed=4)
@@ -260,7 +258,7 @@ def test_hints_change_nothing(env_id: str) -> None:
     assert pickle.dumps(world) == before
 
 
-@pytest.mark.parametrize("env_id", spread("vector_envs_give_wha", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_vector_envs_give_what_single_envs_give(env_id: str) -> None:
     count, policy = 3, NoisyPolicy(env_id, 0.2)
     singles = [gymnasium.make(env_id) for _ in range(count)]
@@ -292,8 +290,7 @@ def test_shared_memory_is_refused_with_a_clear_error() -> None:
         gymnasium.make_vec("agentgym/ListWorld-v0", num_envs=2, vectorization_mode="async")
 
 
-@pytest.mark.parametrize("arm", ARMS)
-@pytest.mark.parametrize("env_id", spread("a_spec_in_json_rebui", IDS))
+@pytest.mark.family(env_id=IDS, arm=ARMS)
 def test_a_spec_in_json_rebuilds_the_whole_stack(env_id: str, arm: str) -> None:
     env = make(env_id, oracles=arm, hint_scope="ephemeral", shots=1, labels=True, dialect="python", budget_slack=7)
     assert env.spec is not None
@@ -307,7 +304,7 @@ def stack(env: Any) -> list[str]:
     return [type(env).__name__, *(stack(env.env) if isinstance(env, gymnasium.Wrapper) else [])]
 
 
-@pytest.mark.parametrize("env_id", spread("options_are_checked", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_options_are_checked(env_id: str) -> None:
     with pytest.raises(ValueError, match=r"has no option 'itmes'; options: .*budget_factor"):
         gymnasium.make(env_id, itmes=3)

@@ -26,7 +26,6 @@ from agentgym.wrappers import (
     Trim,
     WindowFraction,
 )
-from tests.helpers import spread
 from tests.wrappers.context_checks import check_form
 from tests.wrappers.context_worlds import Env, ToolBox
 
@@ -129,9 +128,7 @@ def check(trajectory: Trajectory) -> None:
         check_form(list(step.chat.messages))
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("arm", ARMS)
-@pytest.mark.parametrize("env_id", spread("every_strategy_works", IDS))
+@pytest.mark.family(env_id=IDS, arm=ARMS, context=CONTEXTS)
 def test_every_strategy_works_on_every_world_and_arm(env_id: str, arm: str, context: str) -> None:
     scope = "ephemeral" if len(context) % 2 else "persistent"
     env = tight(env_id, context, oracles=arm, hint_scope=scope, labels=True, shots=len(arm) % 2)
@@ -144,15 +141,14 @@ def test_every_strategy_works_on_every_world_and_arm(env_id: str, arm: str, cont
             assert replay(trajectory) == trajectory
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("env_id", spread("with_room_enough_the", IDS))
+@pytest.mark.family(env_id=IDS, context=CONTEXTS)
 def test_with_room_enough_the_oracle_policy_solves_every_world(env_id: str, context: str) -> None:
     for arm in ("", "SPH"):
         env = make(env_id, context=context, oracles=arm)
         assert all(rollout(env, OraclePolicy(env_id), seed).reward == 1.0 for seed in range(3))
 
 
-@pytest.mark.parametrize("env_id", spread("the_oracle_policy_su", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     """With compaction it solves what does not fit the window."""
     sizes = next(entry.world for entry in worlds() if entry.id == env_id).config_for_horizon(64)

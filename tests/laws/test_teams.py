@@ -27,10 +27,8 @@ with warnings.catch_warnings():  # what PettingZoo's own dependencies say when t
 
 from agentgym.oracles import TeamPolicy
 from agentgym.oracles.hints import split_hints
-from tests.helpers import spread
 
 IDS = [entry.id for entry in teams()]
-ALL = pytest.mark.parametrize("env_id", spread("team rules", IDS, 10))
 UNAVOIDABLE = (  # a chat is no array, and a text no number
     "Observation is not a NumPy array",
     "Observation space for each agent probably should be",
@@ -62,7 +60,7 @@ def test_every_world_has_a_split_team_and_a_managed_one() -> None:
         assert {f"{name}-team-v0", f"{name}-manager-v0"} <= set(IDS)
 
 
-@ALL
+@pytest.mark.family(env_id=IDS)
 def test_pettingzoo_finds_nothing_to_say(env_id: str) -> None:
     with only_unavoidable_warnings():
         api_test(aec_env(env_id), num_cycles=12)
@@ -71,7 +69,7 @@ def test_pettingzoo_finds_nothing_to_say(env_id: str) -> None:
         parallel_seed_test(lambda: parallel_env(env_id), num_cycles=12)
 
 
-@ALL
+@pytest.mark.family(env_id=IDS)
 def test_the_conversions_pass_too(env_id: str) -> None:
     aec, parallel = aec_env(env_id), parallel_env(env_id)
     assert aec_to_parallel(aec).unwrapped is aec
@@ -82,7 +80,7 @@ def test_the_conversions_pass_too(env_id: str) -> None:
         api_test(parallel_to_aec_wrapper(parallel), num_cycles=6)
 
 
-@ALL
+@pytest.mark.family(env_id=IDS)
 def test_the_limit_of_cycles_is_kept(env_id: str) -> None:
     def forms(seed: int) -> Any:
         """With seeded random calls, since the test does not seed them, and some of them end the task."""
@@ -113,8 +111,7 @@ def test_the_limit_of_cycles_is_kept(env_id: str) -> None:
     max_cycles_test(forms(seed))
 
 
-@pytest.mark.parametrize("arm", ARMS)
-@ALL
+@pytest.mark.family(env_id=IDS, arm=ARMS)
 def test_a_scripted_team_solves_it_from_the_chats_alone(env_id: str, arm: str) -> None:
     env, policy = make(env_id, oracles=arm), TeamPolicy(env_id)
     for seed in range(3):
@@ -124,18 +121,17 @@ def test_a_scripted_team_solves_it_from_the_chats_alone(env_id: str, arm: str) -
         assert info["detail"].report["team"]["rewards"] == dict.fromkeys(env.unwrapped.game.agents, share)
 
 
-PRESETS = [entry for entry in agentgym.worlds(presets=True) if entry.options and not entry.id.endswith(("long-v0", "extreme-v0"))]
+PRESETS = {entry.id: entry for entry in agentgym.worlds(presets=True) if entry.options and not entry.id.endswith("long-v0")}
+FAST = [
+    env_id if env_id.endswith(("-easy-v0", "-hard-v0")) else pytest.param(env_id, marks=pytest.mark.exhaustive)
+    for env_id in PRESETS
+    if not env_id.endswith("extreme-v0")
+]
 
 
-@pytest.mark.parametrize("kind", ["team", "manager"])
-@pytest.mark.parametrize(
-    "entry",
-    [
-        pytest.param(entry, id=entry.id, marks=() if entry.id.endswith(("-easy-v0", "-hard-v0")) else pytest.mark.exhaustive)
-        for entry in PRESETS
-    ],
-)
-def test_a_scripted_team_solves_presets(entry: Any, kind: str) -> None:
+@pytest.mark.family(preset=FAST, kind=["team", "manager"])
+def test_a_scripted_team_solves_presets(preset: str, kind: str) -> None:
+    entry = PRESETS[preset]
     team = f"{entry.world.__name__}-{kind}"
     env = make(team, **entry.options, max_message=131_072)
     env.reset(seed=1)
@@ -144,8 +140,7 @@ def test_a_scripted_team_solves_presets(entry: Any, kind: str) -> None:
     assert play(env, TeamPolicy(team), 1)[1] == 1.0
 
 
-@pytest.mark.parametrize("scope", ["persistent", "ephemeral"])
-@ALL
+@pytest.mark.family(env_id=IDS, scope=["persistent", "ephemeral"])
 def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: str) -> None:
     """Whatever came in since a reply, and however often it was looked at, a chat is whole, with hints of the cycle's begin."""
     env, policy = make(env_id, oracles="SP", hint_scope=scope), TeamPolicy(env_id)
@@ -166,13 +161,12 @@ def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: st
     assert result[1] == 1.0
 
 
-@pytest.mark.parametrize("dialect", ["json", "python"])
-@ALL
+@pytest.mark.family(env_id=IDS, dialect=["json", "python"])
 def test_every_dialect_is_played(env_id: str, dialect: Any) -> None:
     assert play(make(env_id, dialect=dialect), TeamPolicy(env_id, dialect=dialect), 5)[1] == 1.0
 
 
-@ALL
+@pytest.mark.family(env_id=IDS)
 def test_doing_nothing_scores_0(env_id: str) -> None:
     for reply in ("I would rather not.", ""):
         _, reward, terminated, truncated, info = play(make(env_id), lambda chats, say=reply: [agentgym.Reply(say)], 0)
@@ -180,7 +174,7 @@ def test_doing_nothing_scores_0(env_id: str) -> None:
         assert info["detail"].ended in ("max_turns", "max_cycles")
 
 
-@ALL
+@pytest.mark.family(env_id=IDS)
 def test_all_forms_play_the_same_episode(env_id: str) -> None:
     policy = TeamPolicy(env_id)
     single, aec, parallel = make(env_id, labels=True), aec_env(env_id, labels=True), parallel_env(env_id, labels=True)
@@ -203,8 +197,7 @@ def test_all_forms_play_the_same_episode(env_id: str) -> None:
     assert {k: v for k, v in infos[last["agent"]].items() if k != "waiting"} == last
 
 
-@pytest.mark.parametrize("arm", ["", "SP"])
-@ALL
+@pytest.mark.family(env_id=IDS, arm=["", "SP"])
 def test_copies_in_mid_episode_go_on_alike(env_id: str, arm: str) -> None:
     policy, env = TeamPolicy(env_id), make(env_id, oracles=arm, context="memory", labels=True)
     chat, _ = env.reset(seed=4)
@@ -221,7 +214,7 @@ def test_copies_in_mid_episode_go_on_alike(env_id: str, arm: str) -> None:
     assert ends[0] == ends[1] == ends[2] == ends[3]
 
 
-@ALL
+@pytest.mark.family(env_id=IDS)
 def test_a_zoo_env_pickles_in_mid_cycle(env_id: str) -> None:
     policy, env = TeamPolicy(env_id), aec_env(env_id)
     env.reset(seed=1)

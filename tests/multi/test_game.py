@@ -18,7 +18,7 @@ from agentgym import Chat, aec_env, make, teams
 from agentgym.multi.game import Game
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.training.rollout.rollouts import rollout
-from tests.helpers import public_state, spread
+from tests.helpers import public_state
 from tests.multi.team_checks import call, cycle, newest
 
 IDS = [entry.id for entry in teams()]
@@ -28,7 +28,7 @@ import sys
 from agentgym import make
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.training.rollout.rollouts import rollout
-from tests.helpers import public_state, spread
+from tests.helpers import public_state
 for env_id in sys.argv[1:]:
     for seed in range(2):
         env = make(env_id, oracles="SP", labels=True)
@@ -266,7 +266,7 @@ def test_render_shows_all_chats() -> None:
         aec_env("ListWorld-team", render_mode="human")
 
 
-@pytest.mark.parametrize("env_id", spread("hostile teams", IDS, 10))
+@pytest.mark.family(env_id=IDS)
 def test_hostile_replies_of_any_agent_raise_nothing(env_id: str) -> None:
     env = make(env_id, max_failed_rounds=None, budget_slack=500, max_cycles=300)
     hostile = ["", "\0", "\ud800", "<tool_call>", call("tell"), call("delegate", task=3), call("report"), "a" * 300_000]

@@ -18,7 +18,7 @@ from agentgym.oracles import TeamPolicy
 from agentgym.registry import is_team
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.world import load_world
-from tests.helpers import is_office
+from tests.sampling import is_office
 
 IDS = [entry.id for entry in teams()]
 SPLIT = [env_id for env_id in IDS if "-team-" in env_id]

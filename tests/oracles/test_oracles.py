@@ -15,7 +15,7 @@ from agentgym.oracles import HistoryOracle, NoisyPolicy, OraclePolicy, PlanOracl
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import ParsedChat, best_call
 from agentgym.training.rollout.rollouts import rollout
-from tests.helpers import OFFICE, spread
+from tests.sampling import OFFICE
 
 IDS = [entry.id for entry in worlds()]
 SCOPES = ["persistent", "ephemeral"]
@@ -51,8 +51,7 @@ def test_letters_may_come_in_any_order() -> None:
     assert make("ListWorld", oracles="HPS").reset(seed=1) == make("ListWorld", oracles="SPH").reset(seed=1)
 
 
-@pytest.mark.parametrize("env_id", spread("hints_stand_at_the_e", IDS))
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.family(arm=ARMS, env_id=IDS)
 def test_hints_stand_at_the_end_of_the_newest_message(env_id: str, arm: str) -> None:
     for scope in SCOPES:
         *shown, last = views(env_id, arm, scope)
@@ -62,14 +61,13 @@ def test_hints_stand_at_the_end_of_the_newest_message(env_id: str, arm: str) -> 
         assert tags(last.messages[-1].text) == [], "nothing is told after the end"
 
 
-@pytest.mark.parametrize("env_id", spread("persistent_hints_onl", IDS))
+@pytest.mark.family(env_id=IDS)
 def test_persistent_hints_only_add_to_the_chat(env_id: str) -> None:
     for before, after in zip(chats := views(env_id, "SP"), chats[1:], strict=False):
         assert after.shared_prefix(before) == len(before.messages)
 
 
-@pytest.mark.parametrize("env_id", spread("ephemeral_hints_leav", IDS))
-@pytest.mark.parametrize("arm", ["S", "P", "SP"])
+@pytest.mark.family(arm=["S", "P", "SP"], env_id=IDS)
 def test_ephemeral_hints_leave_no_trace(env_id: str, arm: str) -> None:
     hinted = views(env_id, arm, "ephemeral")
     for chat in hinted:
@@ -77,9 +75,7 @@ def test_ephemeral_hints_leave_no_trace(env_id: str, arm: str) -> None:
         assert split_hints(chat.messages[-1].text)[0] == hinted[-1].messages[len(chat.messages) - 1].text
 
 
-@pytest.mark.parametrize("env_id", spread("pruning_leaves_the_s", IDS))
-@pytest.mark.parametrize("arm", ["SH", "SPH"])
-@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.family(scope=SCOPES, arm=["SH", "SPH"], env_id=IDS)
 def test_pruning_leaves_the_system_message_the_task_and_the_hints(env_id: str, arm: str, scope: str) -> None:
     first = views(env_id, "")[0]
     *shown, last = views(env_id, arm, scope)
@@ -123,8 +119,7 @@ def test_the_lock_is_told() -> None:
     assert f"below {world.locked}" in chat.messages[-1].text
 
 
-@pytest.mark.parametrize("env_id", spread("the_state_suffices", IDS))
-@pytest.mark.parametrize("arm", ["SH", "SPH"])
+@pytest.mark.family(arm=["SH", "SPH"], env_id=IDS)
 def test_the_state_suffices(env_id: str, arm: str) -> None:
     """A player that is given the system message, the task and the state text, and nothing else, plays optimally."""
     env = make(env_id, oracles=arm, labels=True)
@@ -200,8 +195,7 @@ def test_sets_of_calls_are_as_strict_as_the_checks() -> None:
     assert not CallSet("pop", "id", ())
 
 
-@pytest.mark.parametrize("env_id", spread("examples_look_like_t", IDS))
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.family(arm=ARMS, env_id=IDS)
 def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
     for scope in SCOPES:
         none, one, two = (views(env_id, arm, scope, shots=shots)[0] for shots in (0, 1, 2))

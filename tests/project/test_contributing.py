@@ -1,4 +1,4 @@
-"""CONTRIBUTING says what is so: its office task is short and whole, as long as asked, and solved by its plan."""
+"""CONTRIBUTING says what is so: its office task is whole, as long as asked, and solved by its plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ print("solved")
 
 
 def test_the_office_task_is_whole() -> None:
-    assert len([line for line in EXAMPLE.splitlines() if line.strip()]) <= 60
     command = [sys.executable, "-W", "error", "-c", EXAMPLE + USE]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert (shown.stdout, shown.returncode) == ("solved\n", 0), shown.stderr

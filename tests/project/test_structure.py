@@ -9,13 +9,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("envs", "oracles", "wrappers", "training")
 PACKAGE = ROOT / "agentgym"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-ALL = SOURCES + sorted(path for folder in ("tests", "benchmarks") for path in (ROOT / folder).glob("*.py"))
+ALL = SOURCES + sorted(path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
 HEAVY = {"torch", "transformers", "ray", "trl", "stable_baselines3", "sb3_contrib", "matplotlib", "datasets", "pyarrow"}
 # What each part may import of the others, besides the core.
 MAY = {"agentgym": set(), "envs": {"envs"}, "oracles": {"oracles"}, "wrappers": {"wrappers"}, "training": {*FOLDERS}}
@@ -36,16 +34,24 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_point_one_way(path: Path) -> None:
+def faults(path: Path) -> Iterator[str]:
+    """The imports of a file that point the wrong way."""
     for name in imports(path):
         pieces = name.split(".")
-        assert pieces[0] not in FOLDERS, f"{name} is agentgym.{name}"
+        if pieces[0] in FOLDERS:
+            yield f"{name} is agentgym.{name}"
         if pieces[0] == "agentgym" and pieces[1] in FOLDERS:
             upward = path == ROOT / "agentgym" / "__init__.py" and pieces[1] == "envs"
-            assert upward or pieces[1] in MAY[part(path)], f"{part(path)} must not import {name}"
-        assert pieces[0] not in HEAVY or part(path) == "training", f"only training may import {name}"
-        assert not (part(path) == "envs" and pieces[0] == "gymnasium"), "a world knows no gym"
+            if not upward and pieces[1] not in MAY[part(path)]:
+                yield f"{part(path)} must not import {name}"
+        if pieces[0] in HEAVY and part(path) != "training":
+            yield f"only training may import {name}"
+        if part(path) == "envs" and pieces[0] == "gymnasium":
+            yield f"a world knows no gym, but this one imports {name}"
+
+
+def test_imports_point_one_way() -> None:
+    assert [f"{path.relative_to(ROOT)}: {fault}" for path in SOURCES for fault in faults(path)] == []
 
 
 def test_tests_are_imported_by_nobody() -> None:
@@ -77,10 +83,13 @@ def test_a_clone_without_links_works(tmp_path: Path) -> None:
     assert shown.stdout.strip() == str(tmp_path / "agentgym" / "training" / "evaluation" / "ablation.py")
 
 
-@pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_and_functions_are_short(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 400
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and part(path) != "tests":
-            assert (node.end_lineno or 0) - node.lineno < 40, f"{node.name} is longer than 40 lines"
+def test_files_and_functions_are_short() -> None:
+    """What ruff does not count: the lines of a file, and those of a function (it counts statements)."""
+    long = []
+    for path in ALL:
+        text = path.read_text(encoding="utf-8")
+        long += [f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines"] * (text.count("\n") > 400)
+        for node in ast.walk(ast.parse(text)) if part(path) != "tests" else ():
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.end_lineno or 0) - node.lineno >= 40:
+                long.append(f"{path.relative_to(ROOT)}: {node.name} is longer than 40 lines")
+    assert long == []

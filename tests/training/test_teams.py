@@ -19,17 +19,15 @@ from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import collect, replay, rollout
 from agentgym.training.rollout.token_usage import usage
 from agentgym.training.rollout.trajectory import Trajectory
-from tests.helpers import is_office, spread
 
 IDS = [entry.id for entry in teams()]
-ALL = pytest.mark.parametrize("env_id", spread("team training", IDS, 10))
 
 
 def recorded(env_id: str, seed: int = 2, **options: Any) -> Trajectory:
     return rollout(make(env_id, **options), TeamPolicy(env_id), seed)
 
 
-@ALL
+@pytest.mark.family(env_id=IDS)
 def test_a_trajectory_has_the_view_of_every_agent(env_id: str) -> None:
     env = make(env_id, oracles="SP", labels=True)
     trajectory = rollout(env, TeamPolicy(env_id), 2)
@@ -47,7 +45,7 @@ def test_a_trajectory_has_the_view_of_every_agent(env_id: str) -> None:
     assert (None in marked) is ("-duel-" not in env_id), "a reply to the team alone is no step of the world"
 
 
-@ALL
+@pytest.mark.family(env_id=IDS)
 def test_trajectories_are_kept_and_played_again(env_id: str) -> None:
     trajectory = recorded(env_id, labels=True)
     line = trajectory.to_json()
@@ -60,7 +58,7 @@ def test_trajectories_are_kept_and_played_again(env_id: str) -> None:
     assert len(line) < 8 * sum(texts) + 20 * tools + 2_000 * len(trajectory.steps), "chats are written once for each agent"
 
 
-@ALL
+@pytest.mark.family(env_id=IDS)
 def test_segments_are_those_of_each_agent(env_id: str) -> None:
     trajectory = recorded(env_id)
     segments = trajectory.segments()
@@ -123,14 +121,9 @@ def test_a_noisy_team_errs_where_a_noisy_agent_does() -> None:
 
 
 CONTEXTS = ["memory", "clear_results", "clear_thinking+awareness", "compaction", "awareness", "programmatic"]
-PAIRS = [
-    pytest.param(env_id, context, marks=() if (k + m) % 4 == 0 and not is_office(env_id) else pytest.mark.exhaustive)
-    for k, env_id in enumerate(IDS)
-    for m, context in enumerate(CONTEXTS)
-]
 
 
-@pytest.mark.parametrize(("env_id", "context"), PAIRS)
+@pytest.mark.family(env_id=IDS, context=CONTEXTS)
 def test_context_strategies_stand_around_each_seat(env_id: str, context: str) -> None:
     trajectory = recorded(env_id, context=context, oracles="S")
     assert trajectory.reward == 1.0

@@ -49,7 +49,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def _mcp() -> Any:
     try:
-        from agentgym.training import mcp  # noqa: PLC0415 - slow to import, and an extra
+        from agentgym.training.integrations import mcp  # noqa: PLC0415 - slow to import, and an extra
     except ImportError as error:
         raise ValueError(f"serving over MCP needs its extra: pip install 'agentgym[mcp]' ({error})") from error
     return mcp

@@ -20,7 +20,6 @@ import agentgym
 from agentgym import ToolCall, World, render, tool, tool_env
 from agentgym.training.integrations.trl import env_reward, environment_factory, prompts, rollout_func
 from agentgym.training.rollout.models import make_model, make_tokenizer
-from tests.helpers import spread
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:You are using '.*', which is an experimental feature:UserWarning"),
@@ -202,7 +201,7 @@ def test_each_call_takes_a_turn_and_errors_are_answers() -> None:
     assert environment.simple(a=1, b=2.5, c="", d=True) == "error: the episode has ended; this call was not run"
 
 
-@pytest.mark.parametrize("world", spread("optimal_calls_earn_t", IDS))
+@pytest.mark.family(world=IDS)
 def test_optimal_calls_earn_the_reward(world: str) -> None:
     environment: Any = environment_factory(world, dialect="python")()
     for seed in range(5):

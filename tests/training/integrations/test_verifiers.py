@@ -19,7 +19,6 @@ from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.integrations.datasets import group_id
 from agentgym.training.rollout.rollouts import rollout
 from tests.training.rollout.endpoint_server import Answer, Script, call, serving
-from tests.helpers import spread
 
 pytest.importorskip("verifiers", reason="verifiers needs openai<3, so an environment of its own: make adapters")
 
@@ -107,8 +106,7 @@ def one(env: vf.Env, script: Script | Answer) -> tuple[vf.Trace, list[dict[str, 
         return trace, server.requests
 
 
-@pytest.mark.parametrize("world", spread("verifiers", [entry.world.__name__ for entry in agentgym.worlds()]))
-@pytest.mark.parametrize("dialect", ["json", "python"])
+@pytest.mark.family(dialect=["json", "python"], world=[entry.world.__name__ for entry in agentgym.worlds()])
 def test_a_policy_that_solves_the_task_gets_the_reward(world: str, dialect: Any) -> None:
     twin = Twin(OraclePolicy(world, dialect=dialect), world, 4, dialect=dialect, oracles="SP")
     trace, requests = one(load_environment(world, range(4, 5), dialect=dialect, oracles="SP"), twin)
