@@ -9,17 +9,16 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import agentgym.wrappers.context
 import agentgym.wrappers.view
 from agentgym import Chat, clone
 from agentgym.wrappers import ClearThinking, ClearToolResults, Compaction, ContextAwareness, Trim
+from tests.laws.faulty_views import FAULTS
 from tests.wrappers.context_checks import Checked, played_without
 from tests.wrappers.context_worlds import Meddler, Stack, ToolBox, call, replies, stacks
 
@@ -27,23 +26,6 @@ conversations = st.lists(replies, min_size=3, max_size=22)
 QUIET = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 LAWS = settings(max_examples=200, phases=[Phase.generate, Phase.shrink], **QUIET)
 FEW = settings(max_examples=60, phases=[Phase.generate, Phase.shrink], **QUIET)
-
-MUTANTS = {
-    "no pair guard": ("_whole_turns(shown, wanted) if", "[(m, wanted.get(m.id, m)) for m in shown] if"),
-    "pinned messages may be dropped": ("tail]) if message.id not in self._pinned]", "tail])]"),
-    "not sticky": ("self.overlay.update(accepted)", "pass"),
-    "an edit may grow": ("if removed - inserted < max(1, at_least):", "if not changed:"),
-    "addressed by position": (
-        "accepted = {message_id: new for message_id, (_, new) in changed.items()}",
-        (
-            "log = [*self._source.messages, *self._open]; shown = [m for m in (*self._base.messages, *self._tail()) "
-            "if m.id not in self._pinned]; accepted = {log[shown.index(old)].id: new for old, new in changed.values()}"
-        ),
-    ),
-    "the newest turn may go": ("if new is not None or i not in newest}", "}"),
-    "removed text is not booked": ("self.removed + removed, ", "self.removed, "),
-    "a hint that is gone stays": ("before = list(self._open)", "before = list(self._open); self._held.extend(self._open)"),
-}
 
 
 def obey(stack: Stack, actions: list[str]) -> None:
@@ -87,16 +69,9 @@ def test_the_conversations_reach_what_the_laws_are_about() -> None:
         assert met[event] >= 3, (event, met)  # what is drawn changes with the sources, from which hypothesis takes constants
 
 
-@pytest.mark.parametrize("name", MUTANTS)
-def test_mutants_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = Path(agentgym.wrappers.view.__file__)
-    source = path.read_text(encoding="utf-8")
-    old, new = MUTANTS[name]
-    assert source.count(old) == 1, "the mutant is made from a line that is there"
-    mutant = ModuleType("mutant")
-    monkeypatch.setitem(sys.modules, "mutant", mutant)
-    exec(compile(source.replace(old, new), str(path), "exec"), mutant.__dict__)
-    monkeypatch.setattr(agentgym.wrappers.context, "ContextView", mutant.ContextView)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faulty_views_are_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    FAULTS[fault](monkeypatch)
     law = settings(LAWS, max_examples=400, phases=[Phase.generate], report_multiple_bugs=False)(
         given(stacks(), conversations)(obey)
     )
