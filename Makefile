@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: ablate learn check lint types smoke test adapters exhaustive wheel bench clean
+.PHONY: ablate learn check lint types smoke test adapters exhaustive matrix wheel bench clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -23,6 +23,7 @@ check: lint types test adapters wheel
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff check --preview --select PLW1514 .  # what is read as text names its encoding, for locales without UTF-8
 	$(BIN)/ruff format --check --quiet .
 
 types: $(VENV)/.dev
@@ -42,16 +43,21 @@ adapters: $(ADAPTERS)/.done
 	$(ADAPTERS)/bin/python -m pytest tests/training/integrations/test_verifiers.py tests/training/integrations/test_verl.py
 
 $(ADAPTERS)/.done: pyproject.toml constraints.txt
+	$(PYTHON) .ci/preflight.py 4
 	rm -rf $(ADAPTERS)
 	$(PYTHON) -m venv $(ADAPTERS)
 	grep -vE '^(mcp|openai|transformers)==' constraints.txt > $(ADAPTERS)/constraints.txt
 	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(ADAPTERS)/constraints.txt \
-		--editable '.[cli,endpoint,export,office,train,verifiers,verl]' pytest pytest-xdist hypothesis
+		--editable '.[cli,endpoint,export,office,train,verifiers,verl]' pytest pytest-timeout pytest-xdist hypothesis
 	rm -rf $(ADAPTERS)/lib/python3*/site-packages/tests  # verl installs its own, which hide ours
 	touch $@
 
 exhaustive: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist worksteal -m exhaustive
+
+# The tests as other machines would run them; ROWS="nonroot load" takes some of the rows (docs/testing.md).
+matrix: $(VENV)/.dev
+	$(BIN)/python .ci/matrix.py $(ROWS)
 
 wheel: $(VENV)/.dev
 	rm -rf dist .wheel-venv
@@ -74,6 +80,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/teams.py
 
 $(VENV)/bin/python:
+	$(PYTHON) .ci/preflight.py $(if $(filter ablate $(VENV)/.cli,$(MAKECMDGOALS)),1,4)
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.cli: $(VENV)/bin/python pyproject.toml constraints.txt

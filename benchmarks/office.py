@@ -66,7 +66,7 @@ def milliseconds(act: Callable[[int], object], rounds: int = ROUNDS) -> list[flo
 
 def resident() -> float:
     """The megabytes that this process holds, those that libraries allocate included; Linux only."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def show_offices(names: list[str]) -> float:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
+from collections.abc import Generator
+from importlib import metadata
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
 
 # The tests run in as many processes as there are cores: more threads in each would wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-import pytest
 
 from tests.sampling import FAST, SEED, Sample, seed_of
 
@@ -16,18 +22,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--sample",
         type=int,
-        default=4,
+        default=4,  # with 2, the whole suite takes a sixth longer
         metavar="N",
         help="run one case in N of the large families (tests/sampling.py); 1 runs all of them",
     )
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    seed_of(config.rootpath)
-
-
-def pytest_report_header(config: pytest.Config) -> str:
-    return f"sample: one case in {config.option.sample} of the large families, {SEED}={seed_of(config.rootpath)}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -35,3 +33,94 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     sample = Sample(metafunc.config.option.sample, seed_of(metafunc.config.rootpath), metafunc.config.option.markexpr != FAST)
     for family in metafunc.definition.iter_markers("family"):
         metafunc.parametrize(list(family.kwargs), sample.cases(metafunc.definition.nodeid, family.kwargs))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let optimizers round as another processor would, if asked: `AGENTGYM_ROUNDING=1 pytest tests/training/rl`."""
+    seed_of(config.rootpath)  # before the workers of pytest-xdist start
+    if seed := os.environ.get("AGENTGYM_ROUNDING"):
+        _round_otherwise(int(seed))
+
+
+def _round_otherwise(seed: int) -> None:
+    """Multiply gradients by numbers near 1: as much as other instructions change, the same at every step of a run."""
+    import torch  # noqa: PLC0415 - only if asked
+    from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: PLC0415
+
+    def perturb(optimizer: torch.optim.Optimizer, args: Any, options: Any) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    noise = torch.randn(parameter.grad.shape, generator=generator, dtype=parameter.grad.dtype)
+                    parameter.grad.mul_(1 + 1e-5 * noise)
+
+    register_optimizer_step_pre_hook(perturb)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Name the sample, and what is not installed, in the first second, with the remedy."""
+    lines = [f"sample: one case in {config.option.sample} of the large families, {SEED}={seed_of(config.rootpath)}"]
+    if lacking := missing_packages():
+        lines.append(
+            f"not installed, so their tests are skipped: {', '.join(lacking)} (pip install -c constraints.txt -e '.[dev]')"
+        )
+    return lines
+
+
+@functools.cache
+def missing_packages() -> tuple[str, ...]:
+    """Packages of the extra `test` that are not installed."""
+    found: set[str] = set()
+    extras, seen = ["test"], set()
+    requirements = [Requirement(text) for text in metadata.requires("agentgym") or ()]
+    while extras:
+        extra = extras.pop()
+        seen.add(extra)
+        for requirement in requirements:
+            if requirement.marker is not None and requirement.marker.evaluate({"extra": extra}):
+                if requirement.name == "agentgym":
+                    extras += sorted(requirement.extras - seen)
+                elif not _is_installed(requirement.name):
+                    found.add(requirement.name)
+    return tuple(sorted(found))
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _is_for_want_of_a_package(error: BaseException | None) -> bool:
+    """Whether an error, or one that caused it, is that of importing a package that is not installed."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name and missing_packages():
+            return importlib.util.find_spec(error.name.partition(".")[0]) is None
+        error = error.__cause__ or error.__context__
+    return False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip a file that imports what is not installed."""
+    report = yield
+    call: Any = getattr(report, "call", None)
+    if report.failed and call is not None and call.excinfo and _is_for_want_of_a_package(call.excinfo.value):
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 0, f"Skipped: {call.excinfo.value.__cause__ or call.excinfo.value}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Skip a test that needs what is not installed."""
+    report = yield
+    if report.failed and call.excinfo and _is_for_want_of_a_package(call.excinfo.value):
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.reportinfo()[1] or 0, f"Skipped: {call.excinfo.value}")
+    return report

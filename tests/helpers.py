@@ -5,13 +5,44 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 
 import agentgym
 from agentgym import ToolCall, ToolEnv
+from agentgym.envs.loca.servers.store import Store
 from tests.sampling import OFFICE
+
+PATIENCE = 600.0
+"""Seconds after which a test gives up what hangs: far more than anything takes, on one busy core too."""
+
+
+def calls_of(function: Callable[..., object], *arguments: Any, database: Store | None = None) -> int:
+    """The work of a call, in a measure that is the same on every machine: functions called, and steps of a database of SQLite."""
+    count = 0
+
+    def profile(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    def progress() -> None:
+        nonlocal count
+        count += 1
+
+    if database is not None:
+        database._db.set_progress_handler(progress, 10)
+    previous = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(previous)
+        if database is not None:
+            database._db.set_progress_handler(None, 10)
+    return count
 
 
 def few(env_id: str, count: int) -> range:

@@ -258,7 +258,7 @@ def _usage(pid: int) -> tuple[int, int]:
     while waiting and count <= MAX_PROCESSES:
         with contextlib.suppress(OSError, ValueError):  # one that has just ended
             for child in children(waiting.pop()):
-                held = [int(word) for word in Path(f"/proc/{child}/statm").read_text().split()[:2]]
+                held = [int(word) for word in Path(f"/proc/{child}/statm").read_bytes().split()[:2]]
                 waiting.append(child)
                 count += held[0] > 0  # one that has ended and was not collected holds nothing
                 pages += held[1]

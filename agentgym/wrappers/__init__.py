@@ -1,7 +1,7 @@
 """What a policy sees of the chat: context strategies and adapters, as wrappers."""
 
 from agentgym.wrappers.awareness import ContextAwareness
-from agentgym.wrappers.budget import AnyOf, ContextBudget, WindowFraction, Tokens, ToolUses, Turns
+from agentgym.wrappers.budget import AnyOf, ContextBudget, Tokens, ToolUses, Turns, WindowFraction
 from agentgym.wrappers.clearing import ClearThinking, ClearToolResults
 from agentgym.wrappers.compaction import Compaction
 from agentgym.wrappers.context import ContextRecord, ContextWrapper
@@ -12,20 +12,20 @@ from agentgym.wrappers.trim import Trim
 
 __all__ = [
     "AnyOf",
-    "ContextBudget",
     "ClearThinking",
     "ClearToolResults",
     "Compaction",
     "ContextAwareness",
+    "ContextBudget",
     "ContextRecord",
     "ContextWrapper",
     "DiscreteActions",
     "FeatureObservations",
-    "WindowFraction",
     "MemoryTool",
     "ProgrammaticTools",
     "Tokens",
     "ToolUses",
     "Trim",
     "Turns",
+    "WindowFraction",
 ]

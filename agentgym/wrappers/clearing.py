@@ -12,7 +12,7 @@ import gymnasium
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.stages import Stage
 from agentgym.world import check_bool, check_float, check_int
-from agentgym.wrappers.budget import ContextBudget, WindowFraction, Load, Trigger, Turns, read_trigger
+from agentgym.wrappers.budget import ContextBudget, Load, Trigger, Turns, WindowFraction, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 
 PLACEHOLDER = "[tool result cleared]"

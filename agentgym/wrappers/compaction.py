@@ -8,14 +8,14 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 
-from agentgym.step_info import StepInfo
 from agentgym.messages import Chat, Message
 from agentgym.parsing import parse
 from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.stages import Stage
+from agentgym.step_info import StepInfo
 from agentgym.tools import echo
 from agentgym.world import check_int
-from agentgym.wrappers.budget import ContextBudget, WindowFraction, Trigger, read_trigger
+from agentgym.wrappers.budget import ContextBudget, Trigger, WindowFraction, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 from agentgym.wrappers.trim import cut_middle
 

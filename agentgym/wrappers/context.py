@@ -78,7 +78,9 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     stage: ClassVar[Stage]
     lossy: ClassVar[bool] = True
 
-    def __init__(self, env: gymnasium.Env[Chat, str], budget: ContextBudget | Mapping[str, Any] | None = None, **recorded: Any) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Chat, str], budget: ContextBudget | Mapping[str, Any] | None = None, **recorded: Any
+    ) -> None:
         check_order(env, type(self))
         given = read_budget(budget)
         RecordConstructorArgs.__init__(self, budget=given, **recorded)

@@ -11,7 +11,7 @@ import gymnasium
 from agentgym.messages import Chat, Message
 from agentgym.stages import Stage
 from agentgym.tokens import TokenCounter
-from agentgym.wrappers.budget import ContextBudget, WindowFraction, Trigger, read_trigger
+from agentgym.wrappers.budget import ContextBudget, Trigger, WindowFraction, read_trigger
 from agentgym.wrappers.context import ContextWrapper
 
 

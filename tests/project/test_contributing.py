@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.helpers import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 (EXAMPLE,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
 USE = """
@@ -28,5 +30,5 @@ print("solved")
 
 def test_the_office_task_is_whole() -> None:
     command = [sys.executable, "-W", "error", "-c", EXAMPLE + USE]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=ROOT)
     assert (shown.stdout, shown.returncode) == ("solved\n", 0), shown.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import agentgym
+from tests.helpers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,7 +20,12 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_the_examples_run(number: int) -> None:
     shown = subprocess.run(
-        [sys.executable, "-W", "error", "-c", EXAMPLES[number]], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        [sys.executable, "-W", "error", "-c", EXAMPLES[number]],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        cwd=ROOT,
     )
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import socket
 import subprocess
@@ -17,8 +18,12 @@ import pytest
 
 from agentgym import ToolError
 from agentgym.sandboxes.monty import SANDBOXES, Limits, RunResult, Sandbox, make_sandbox
+from tests.helpers import PATIENCE
 
 QUICK = Limits(seconds=0.7, memory_mb=64, output_chars=2_000, calls=50)
+"""For what does not end by itself."""
+AMPLE = Limits(seconds=300, memory_mb=64, output_chars=2_000, calls=50)
+"""For what ends by itself or at another limit, on a busy machine too."""
 SECRET = "hunter2-hunter2"
 
 
@@ -86,7 +91,7 @@ def test_what_takes_for_ever_is_stopped(sandbox: Sandbox, code: str) -> None:
     ],
 )
 def test_memory_is_limited(sandbox: Sandbox, code: str) -> None:
-    execution = sandbox.run(code, {}, Limits(seconds=5, memory_mb=64))
+    execution = sandbox.run(code, {}, AMPLE)
     assert execution.kind == "memory"
     assert "MemoryError" in execution.error
     assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
@@ -96,13 +101,13 @@ def test_memory_is_limited(sandbox: Sandbox, code: str) -> None:
     "code", ["print('x' * 10**9)", "while True: print('y' * 1000)", "print('z' * 2001)", "while True: print()"]
 )
 def test_output_is_limited(sandbox: Sandbox, code: str) -> None:
-    execution = sandbox.run(code, {}, Limits(seconds=20, memory_mb=64, output_chars=2_000))
+    execution = sandbox.run(code, {}, AMPLE)
     assert execution.kind in ("output", "memory")
     assert len(execution.stdout) <= 2_000
     if execution.kind == "output":
         assert len(execution.stdout) == 2_000
         assert execution.error == "the code printed more than 2000 characters and was stopped"
-    assert sandbox.run("print('w' * 1999)", {}, QUICK).stdout == "w" * 1999 + "\n"
+    assert sandbox.run("print('w' * 1999)", {}, AMPLE).stdout == "w" * 1999 + "\n"
 
 
 STRAYS = {
@@ -126,9 +131,7 @@ STRAYS = {
 
 @pytest.mark.parametrize("code", STRAYS.values(), ids=STRAYS.keys())
 def test_code_that_goes_astray_harms_nobody(sandbox: Sandbox, code: str) -> None:
-    began = time.monotonic()
     execution = sandbox.run(code, {}, Limits(seconds=5, memory_mb=64))
-    assert time.monotonic() - began < 60
     assert execution.error or execution.stdout.strip() in ("-1", "32512"), "it failed, or was told that it did"
     assert str(Path(sys.base_prefix)) not in execution.error + execution.stdout
     assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
@@ -148,11 +151,12 @@ def test_secrets_stay_out_of_reach(sandbox: Sandbox, tmp_path: Path, monkeypatch
 
 
 def test_nothing_can_be_written(sandbox: Sandbox, tmp_path: Path) -> None:
-    before = sorted(Path.cwd().parent.iterdir())
-    for name in ("../../x", "/x", "/python/x", f"{tmp_path}/x", "/etc/x", "/dev/shm/x", "/usr/x"):
+    mark = f"agentgym-{tmp_path.name}-{os.getpid()}"
+    for folder in ("../..", "", "/python", f"{tmp_path}", "/etc", "/dev/shm", "/usr"):
+        name = f"{folder}/{mark}"
         assert sandbox.run(f"open({name!r}, 'w').write('x')", {}).kind == "exception", name
+        assert not Path(name).exists()
     assert not list(tmp_path.iterdir())
-    assert sorted(Path.cwd().parent.iterdir()) == before
 
 
 def test_there_is_no_network(sandbox: Sandbox) -> None:
@@ -170,9 +174,8 @@ def test_there_is_no_network(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("code", ["import time\ntime.sleep(3000)", "import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')"])
 def test_waiting_does_not_outlast_the_limit(sandbox: Sandbox, code: str) -> None:
-    began = time.monotonic()
+    """If it did, this test would not end: the match alone takes years."""
     assert sandbox.run(code, {}, QUICK).kind == ("timeout" if of_python(sandbox) else "")
-    assert time.monotonic() - began < 60
     assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 
 
@@ -319,7 +322,7 @@ os._exit(0)
 def test_a_forked_process_gets_its_own_workers_or_is_told_why_not() -> None:
     def fork(*args: str) -> list[str]:
         command = [sys.executable, "-W", "ignore", "-c", FORKED, *args]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.splitlines()
 
     assert fork() == ["2", "2"]
     child, parent = fork("first")
@@ -357,7 +360,7 @@ CHANNEL = "import os\nfor fd in range(3, 5_000):\n    try: os.write(fd, MESSAGE)
 )
 def test_writing_to_the_channel_gains_nothing(bubblewrap: Sandbox, message: str, kind: str) -> None:
     counter = Counter()
-    execution = bubblewrap.run("add(1)\n" + CHANNEL.replace("MESSAGE", message) + "while True: pass", counter.functions, QUICK)
+    execution = bubblewrap.run("add(1)\n" + CHANNEL.replace("MESSAGE", message) + "while True: pass", counter.functions, AMPLE)
     assert execution.kind == kind
     assert counter.seen == [([1], {})]
 

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 import agentgym
 from agentgym.sandboxes.monty import Limits
-from tests.helpers import needs_workbench
+from tests.helpers import PATIENCE, needs_workbench
 
 workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
 File, BASH, PYTHON = workbench.File, "/usr/bin/bash", "/python/bin/python3"
@@ -60,19 +59,17 @@ def test_the_exit_status_is_told_and_what_was_done_stays(command: str, code: int
 
 
 def test_what_was_done_before_the_time_was_up_stays() -> None:
-    began = time.monotonic()
     outcome = sh("echo x > x; echo said; sleep 3000", limits=QUICK)
     assert (outcome.stdout, outcome.code, outcome.stopped) == ("said\n", None, "stopped after 1 s")
     assert dict(outcome.files) == {"x": b"x\n"}
-    assert time.monotonic() - began < 15
 
 
-@pytest.mark.parametrize("command", ["(sleep 1; echo late > late) &", "setsid nohup bash -c 'sleep 1; echo late > late' & disown"])
+@pytest.mark.parametrize(
+    "command", ["(sleep 3000; echo late > late) &", "setsid nohup bash -c 'sleep 3000; echo late > late' & disown"]
+)
 def test_processes_end_with_the_program(command: str) -> None:
-    began = time.monotonic()
     outcome = sh(f"{command}\necho x > x")
     assert (dict(outcome.files), outcome.code, outcome.stopped) == ({"x": b"x\n"}, 0, "")
-    assert time.monotonic() - began < 10
 
 
 THREADS = "import time\nfrom threading import Thread"
@@ -206,18 +203,18 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
     mark = f"agentgym-{os.getpid()}"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", INTERRUPTED.replace("MARK", mark)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=60).stdout
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=PATIENCE).stdout
     assert shown == "interrupted\n"
     assert list(tmp_path.iterdir()) == []
-    alive = [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark in _text(path)]
+    alive = [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _content(path)]
     assert alive == []
 
 
-def _text(path: Path) -> str:
+def _content(path: Path) -> bytes:
     try:
-        return path.read_text()
-    except OSError:
-        return ""
+        return path.read_bytes()
+    except OSError:  # the process has ended, or is not ours to look at
+        return b""
 
 
 def test_a_host_that_cannot_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,10 +17,10 @@ from agentgym.envs.agentlongbench.config import FULL, ItemsConfig
 from agentgym.envs.agentlongbench.engine import TOOL, Condition, explain_game, read_feedback, search, write_feedback
 from agentgym.envs.agentlongbench.hosting import ASK, HOSTED, RULES, Asking, learn, object_to, reply_to, write_question
 from agentgym.envs.agentlongbench.items import Table
-from agentgym.turn_budget import TurnBudget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import tool
+from agentgym.turn_budget import TurnBudget
 from agentgym.world import CallSet, World, check_int
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)

@@ -17,11 +17,11 @@ from agentgym.envs.agentlongbench.questions import Asked
 from agentgym.envs.agentlongbench.rollout import SHORTEST, Habits, Log, play
 from agentgym.envs.agentlongbench.scoring import TASKS, as_list, form, last_tag, metric, read, score, told_form
 from agentgym.envs.agentlongbench.tasks import Question, as_json, ask, context_length
-from agentgym.turn_budget import TurnBudget
 from agentgym.messages import Chat, ToolCall
 from agentgym.registry import register
 from agentgym.tokens import TokenCounter, counter
 from agentgym.tools import ToolError, Toolset, echo, tool
+from agentgym.turn_budget import TurnBudget
 from agentgym.world import CallSet, World, check_choice, check_int
 
 _PAGES = re.compile(r"The log has ([0-9]+) rounds on ([0-9]+) pages of ([0-9]+)\b")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from agentgym.turn_budget import TurnBudget
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.knowledge import PAGES, Knowledge
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
@@ -17,6 +16,7 @@ from agentgym.envs.gsm_agent.prompts import EXAMPLE, STEP_BY_STEP, TOOL_NOTES, T
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
+from agentgym.turn_budget import TurnBudget
 from agentgym.world import World, check_choice, check_int
 
 PAGE = 5

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from datetime import date, datetime, time
 from typing import Any, TypeAlias
 
-from agentgym.envs.loca.servers.warehouse.bigquery import BigQuery
 from agentgym.envs.loca.servers.email.server import Email
-from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.gcloud.logging_service import Logging
 from agentgym.envs.loca.servers.gcloud.storage import Storage
+from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.store import Store
-from agentgym.envs.loca.servers.files.workspace import Workspace
+from agentgym.envs.loca.servers.warehouse.bigquery import BigQuery
 from agentgym.tools import ToolError, echo
 
 Same: TypeAlias = Callable[[Any, Any], bool]

@@ -20,9 +20,9 @@ import numpy as np
 from agentgym.envs.loca.calls import plain
 from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
+from agentgym.envs.loca.protected_state import changes, untouched
 from agentgym.envs.loca.servers.context import START
 from agentgym.envs.loca.servers.office import Office
-from agentgym.envs.loca.protected_state import changes, untouched
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tokens import counter

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.turn_budget import TurnBudget
 from agentgym.envs.lore.graph import Shape
+from agentgym.turn_budget import TurnBudget
 from agentgym.world import check_bool, check_choice, check_float, check_int
 
 DIFFICULTIES = ("standard", "hard")

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.turn_budget import TurnBudget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
+from agentgym.turn_budget import TurnBudget
 from agentgym.world import World, check_float, check_int
 
 Cell = tuple[int, int]

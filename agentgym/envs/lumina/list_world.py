@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.turn_budget import TurnBudget
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, echo, tool
+from agentgym.turn_budget import TurnBudget
 from agentgym.world import CallSet, World, check_bool, check_int
 
 _DONE = ToolCall("done", {})

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from agentgym.tokens import cl100k
-from agentgym.training.papers.gsm_agent import metrics, outcome, summary
 from agentgym.training.evaluation.plots import plot_revisits
-from agentgym.training.papers.reasoning_graph import figures, graph_summary, paths_of
 from agentgym.training.evaluation.tables import to_markdown
+from agentgym.training.papers.gsm_agent import metrics, outcome, summary
+from agentgym.training.papers.reasoning_graph import figures, graph_summary, paths_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 
 

@@ -15,9 +15,9 @@ from agentgym.envs.agentlongbench.config import FULL
 from agentgym.envs.agentlongbench.rows import LENGTHS
 from agentgym.envs.agentlongbench.scoring import TASKS
 from agentgym.tokens import counter
+from agentgym.training.evaluation.plots import plot_heatmap
 from agentgym.training.papers import agentlongbench as longbench
 from agentgym.training.papers.agentlongbench import LongBenchResult, Plan
-from agentgym.training.evaluation.plots import plot_heatmap
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.trajectory import TrajectoryLog
 

@@ -27,15 +27,15 @@ from agentgym.parsing import parse
 from agentgym.policy import PolicyError
 from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, teams, worlds
 from agentgym.training.cli import train as cli_train
-from agentgym.training.evaluation.ablation import PRESETS, Ablation, prepare, results, run
 from agentgym.training.cli.export import add_export
 from agentgym.training.cli.gsm import add_gsm
 from agentgym.training.cli.longbench import add_longbench
 from agentgym.training.cli.serve import add_serve
-from agentgym.training.rollout.collector import ENGINES, CollectionError, Collector
-from agentgym.training.evaluation.scoring import Result
-from agentgym.training.rollout.policies import PolicyConfig
+from agentgym.training.evaluation.ablation import PRESETS, Ablation, prepare, results, run
 from agentgym.training.evaluation.report import tables, write_report
+from agentgym.training.evaluation.scoring import Result
+from agentgym.training.rollout.collector import ENGINES, CollectionError, Collector
+from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.world import check_choice
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress, TaskID
 
-from agentgym.training.rl.learning_curve import Point
 from agentgym.training.evaluation.plots import plot_learning
+from agentgym.training.rl.learning_curve import Point
 
 if TYPE_CHECKING:
     from agentgym.training.rl.from_scratch import Learning

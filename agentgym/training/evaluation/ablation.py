@@ -23,9 +23,9 @@ from agentgym.envs.lore.config import DIFFICULTIES, GRID
 from agentgym.registry import ARMS, WINDOW, check_arm, check_context, resolve, spec, worlds
 from agentgym.training.evaluation.scoring import Result, score
 from agentgym.training.rollout.policies import PolicyConfig
-from agentgym.training.rollout.workers import follow_the_parent
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import TrajectoryLog
+from agentgym.training.rollout.workers import follow_the_parent
 from agentgym.world import check_int, load_world
 
 SETTINGS = "ablation.json"

@@ -15,10 +15,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from agentgym.registry import ARMS
-from agentgym.training.rl.learning_curve import Point
+from agentgym.training.evaluation.bootstrap import Interval, effects, summarize
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.papers.lore import Bin, curve, lines
-from agentgym.training.evaluation.bootstrap import Interval, effects, summarize
+from agentgym.training.rl.learning_curve import Point
 
 # The palette of Okabe and Ito, which readers with any colour vision can tell apart.
 _COLOURS = dict(zip(ARMS, ("#555555", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7"), strict=True))

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agentgym.registry import ARMS
+from agentgym.training.evaluation.bootstrap import differences, effects, summarize
+from agentgym.training.evaluation.plots import plot_arms, plot_contexts, plot_horizons, plot_interventions, plot_lore
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
+from agentgym.training.evaluation.tables import Table, percent, to_markdown
 from agentgym.training.papers.loca import loca_tables
 from agentgym.training.papers.lore import is_lore
 from agentgym.training.papers.lore_report import lore_tables, write_curves
-from agentgym.training.evaluation.plots import plot_arms, plot_contexts, plot_horizons, plot_interventions, plot_lore
-from agentgym.training.evaluation.bootstrap import differences, effects, summarize
-from agentgym.training.evaluation.tables import Table, percent, to_markdown
 
 METRICS = ("success", "step_accuracy", "alive_step_accuracy")
 _NAMES = {"success": "success rate", "step_accuracy": "step accuracy", "alive_step_accuracy": "step accuracy while alive"}

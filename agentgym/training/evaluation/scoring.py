@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.registry import STRATEGIES, check_context
-from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.training.rollout.token_usage import Usage, usage
+from agentgym.training.rollout.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from agentgym.messages import Chat, Message
 from agentgym.oracles import OraclePolicy
 from agentgym.parsing import parse
 from agentgym.registry import make
-from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rl.token_rows import Row, join
+from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import Step, Trajectory
 from agentgym.world import check_choice
 

@@ -30,8 +30,8 @@ import agentgym.registry as registry
 from agentgym.env import tool_env
 from agentgym.messages import Chat, Message
 from agentgym.training.integrations.common import as_text, joined
-from agentgym.training.rollout.openai_policy import to_reply
 from agentgym.training.integrations.datasets import group_of
+from agentgym.training.rollout.openai_policy import to_reply
 from agentgym.training.rollout.rollouts import Episode
 
 PLUGIN = "agentgym_verifiers"

@@ -14,8 +14,8 @@ from agentgym.envs.agentlongbench.scoring import TASKS, form, last_tag, read, sc
 from agentgym.messages import Chat
 from agentgym.policy import Policy
 from agentgym.tokens import TokenCounter
-from agentgym.training.papers.lore import wilson
 from agentgym.training.evaluation.tables import Table, percent, to_markdown
+from agentgym.training.papers.lore import wilson
 from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.world import check_choice, check_int
 

@@ -19,8 +19,8 @@ from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.messages import Chat, Message
 from agentgym.parsing import NO_CALL, explain, parse
 from agentgym.policy import Policy
-from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.evaluation.tables import Table
+from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import Step, Trajectory
 
 Count = Callable[[str], int]

@@ -10,8 +10,8 @@ from math import sqrt
 from typing import Any, Protocol
 
 from agentgym.registry import ARMS
-from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.evaluation.bootstrap import Interval
+from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.world import check_choice, check_int
 

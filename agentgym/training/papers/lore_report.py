@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import fmean
 
 from agentgym.training.evaluation.scoring import Result
-from agentgym.training.papers.lore import accuracy, curve, lines
 from agentgym.training.evaluation.tables import Table, percent
+from agentgym.training.papers.lore import accuracy, curve, lines
 
 _COLUMNS = ("world", "oracles", "context", "by", "from", "to", "episodes", "solved", "accuracy", "low", "high")
 _MEANS = {"lost_leads": "leads lost", "reads": "reads", "redundant_reads": "redundant", "guessed_reads": "guessed"}

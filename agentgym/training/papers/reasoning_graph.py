@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.search import Embed, load_embed, unit
-from agentgym.training.papers.gsm_agent import searches
 from agentgym.training.evaluation.tables import Table
+from agentgym.training.papers.gsm_agent import searches
 from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.world import check_int
 

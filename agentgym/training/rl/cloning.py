@@ -11,9 +11,9 @@ import torch
 from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
 from agentgym.training.rl.batches import Batch, batch, logprobs_of
-from agentgym.training.rollout.models import Renderer
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import Trainer, TrainerConfig
+from agentgym.training.rollout.models import Renderer
 from agentgym.world import check_int
 
 

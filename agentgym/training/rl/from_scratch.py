@@ -19,12 +19,12 @@ from agentgym.oracles.thinking import ThinkingPolicy
 from agentgym.policy import Policy
 from agentgym.registry import check_arm, resolve, spec
 from agentgym.training.rl.cloning import Cloning, CloningConfig
-from agentgym.training.rl.learning_curve import Curve, Point
 from agentgym.training.rl.grpo import GRPO, GRPOConfig
+from agentgym.training.rl.learning_curve import Curve, Point
+from agentgym.training.rl.trainer import TRAIN_SEED, Trainer, evaluate
 from agentgym.training.rollout.mixture import mixture
 from agentgym.training.rollout.models import LocalPolicy, load_tokenizer, make_model, make_tokenizer, mimic, save_policy
 from agentgym.training.rollout.rollouts import collect
-from agentgym.training.rl.trainer import TRAIN_SEED, Trainer, evaluate
 from agentgym.world import check_float, check_int, load_world
 
 SETTINGS = "train.json"

@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from agentgym.training.rl.batches import Batch, Prediction, autocast, batch, logprobs_of, predict
-from agentgym.training.rollout.models import LocalPolicy
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import Trainer, TrainerConfig
+from agentgym.training.rollout.models import LocalPolicy
 from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.world import check_choice, check_float, check_int
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 
 from agentgym.training.rl.batches import Batch, Prediction, batch
-from agentgym.training.rollout.models import Renderer
 from agentgym.training.rl.policy_gradient import (
     Experience,
     PolicyGradient,
@@ -21,6 +20,7 @@ from agentgym.training.rl.policy_gradient import (
     spread,
 )
 from agentgym.training.rl.token_rows import Row, rows
+from agentgym.training.rollout.models import Renderer
 from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.world import check_bool, check_choice, check_float, check_int
 

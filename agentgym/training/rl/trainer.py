@@ -14,9 +14,9 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentgym.policy import Policy
+from agentgym.training.rl.metrics_log import MetricsLog, Recorder
 from agentgym.training.rollout.collector import ENGINES, Collector
 from agentgym.training.rollout.engines import EnvLike
-from agentgym.training.rl.metrics_log import MetricsLog, Recorder
 from agentgym.training.rollout.rollouts import collect
 from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.world import check_bool, check_choice, check_float, check_int

@@ -19,7 +19,19 @@ from gymnasium.envs.registration import EnvSpec
 import agentgym.registry as registry
 from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
-from agentgym.training.rollout.engines import GRACE, Answer, Answers, Asyncio, Engine, EnvLike, Failure, Lockstep, MakeEnv, Slot, Threads
+from agentgym.training.rollout.engines import (
+    GRACE,
+    Answer,
+    Answers,
+    Asyncio,
+    Engine,
+    EnvLike,
+    Failure,
+    Lockstep,
+    MakeEnv,
+    Slot,
+    Threads,
+)
 from agentgym.training.rollout.episode import Recording, spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.world import check_choice, check_float, check_int

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from agentgym.messages import Chat
 from agentgym.policy import Policy, Reply
-from agentgym.training.rollout.episode import StepOutcome, Player
+from agentgym.training.rollout.episode import Player, StepOutcome
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv

@@ -335,17 +335,17 @@ def _wait(failure: Exception, sent: int, config: EndpointConfig) -> float | None
     if isinstance(failure, openai.APIStatusError):
         if failure.code == "insufficient_quota" or not (failure.status_code in (408, 409, 429) or failure.status_code >= 500):
             return None
-        asked = _retry_after(failure.response.headers.get("retry-after", ""))
+        asked = retry_after(failure.response.headers.get("retry-after", ""), time.time())
     backoff = config.backoff * 2.0 ** min(sent - 1, 30) * (1 - _JITTER.random() / 2)
     return max(asked, min(backoff, MAX_WAIT_S)) if asked <= MAX_WAIT_S else None
 
 
-def _retry_after(asked: str) -> float:
-    """The wait that a server asks for, as seconds or as a date."""
+def retry_after(asked: str, now: float) -> float:
+    """The wait in seconds that a server asks for, as seconds or as a date, at a time in seconds since 1970; 0 if it is neither."""
     with suppress(ValueError):
         return float(asked)
     with suppress(ValueError):
-        return parsedate_to_datetime(asked).timestamp() - time.time()
+        return parsedate_to_datetime(asked).timestamp() - now
     return 0.0
 
 

@@ -16,7 +16,7 @@ from agentgym.messages import Chat, Message
 from agentgym.policy import Policy, Reply
 from agentgym.tools import Tool
 from agentgym.training.rollout.engines import GRACE, Answers, Engine, MakeEnv, Slot, ThreadSlot, describe
-from agentgym.training.rollout.episode import StepOutcome, Player
+from agentgym.training.rollout.episode import Player, StepOutcome
 
 News = tuple[int, tuple[Message, ...], tuple[Tool, ...] | None]
 """A chat against the one before: how many messages stay, those that follow, and the tools if they are others."""

@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import jinja2.sandbox
 import numpy as np
 import pytest

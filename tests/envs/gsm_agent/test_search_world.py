@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers import play, say, start
 
 from agentgym import ToolCall, make, render, tool_env
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
@@ -21,6 +20,7 @@ from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed, rank
 from agentgym.envs.gsm_agent.search_world import SearchConfig, SearchWorld
 from agentgym.oracles import OraclePolicy, RandomPolicy
 from agentgym.training.rollout.rollouts import rollout
+from tests.helpers import play, say, start
 
 SMALL: dict[str, Any] = {"tasks": 80}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.helpers import play, play_optimally, start
-from tests.envs.lore.test_programs import generated
-from tests.envs.lore.test_document_world import read, submit
 
 from agentgym import ToolCall, make
 from agentgym.envs.lore.code_world import CodeWorld
+from tests.envs.lore.test_document_world import read, submit
+from tests.envs.lore.test_programs import generated
+from tests.helpers import play, play_optimally, start
 
 
 def test_names_are_unique_and_those_of_the_paper_can_be_guessed() -> None:

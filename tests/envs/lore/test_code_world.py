@@ -10,10 +10,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.envs.lore.code_solver import CodeSolver, Program
-from tests.helpers import say, start
-from tests.envs.lore.test_programs import BOTH, generated
-from tests.envs.lore.test_document_world import read, reply, submit
 
 import agentgym
 from agentgym import make, tool_env
@@ -21,6 +17,10 @@ from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat
 from agentgym.training.rollout.rollouts import rollout
+from tests.envs.lore.code_solver import CodeSolver, Program
+from tests.envs.lore.test_document_world import read, reply, submit
+from tests.envs.lore.test_programs import BOTH, generated
+from tests.helpers import say, start
 from tests.laws.test_registry import compare
 
 # Solved from the sources alone.

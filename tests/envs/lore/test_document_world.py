@@ -12,8 +12,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.helpers import play, play_optimally, say, start
-from tests.envs.lore.lore_solver import Solver
 
 import agentgym
 from agentgym import ToolCall, make, render, tool_env
@@ -22,6 +20,8 @@ from agentgym.envs.lore.graph import Graph
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat
 from agentgym.training.rollout.rollouts import rollout
+from tests.envs.lore.lore_solver import Solver
+from tests.helpers import play, play_optimally, say, start
 from tests.laws.test_registry import compare
 
 BOTH = ["standard", "hard"]

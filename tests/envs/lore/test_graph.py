@@ -10,12 +10,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.envs.lore.lore_solver import calculate
 
 from agentgym.envs.lore.bottom_up import LETTERS, Births, grow_bottom_up
 from agentgym.envs.lore.graph import Graph, Node, Operator, Rule, Shape, among, below, shuffled
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, evaluate, number, text, variables
 from agentgym.envs.lore.top_down import Modules, grow_top_down
+from tests.envs.lore.lore_solver import calculate
 
 PLAIN = Births(lambda rng, operator: (operator.child(rng), None), number)
 

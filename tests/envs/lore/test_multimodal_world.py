@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers import play, play_optimally, start
-from tests.envs.lore.lore_solver import Solver
-from tests.envs.lore.picture_solver import kinds, read_turned
-from tests.envs.lore.test_document_world import BOTH, computable, read, reply
 
 import agentgym
 from agentgym import Content, ToolCall, ToolError, make, tool_env
 from agentgym.envs.lore.multimodal_world import MultimodalWorld
 from agentgym.oracles import NoisyPolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat
+from tests.envs.lore.lore_solver import Solver
+from tests.envs.lore.picture_solver import kinds, read_turned
+from tests.envs.lore.test_document_world import BOTH, computable, read, reply
+from tests.helpers import play, play_optimally, start
 from tests.laws.test_registry import compare
 
 LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"

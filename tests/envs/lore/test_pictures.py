@@ -8,13 +8,13 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.envs.lore.picture_solver import agreement, box, components, kinds, read, undoing
-from tests.envs.lore.test_document_world import BOTH
-from tests.envs.lore.test_multimodal_world import LOSSLESS, generated, pictured, tools
 
 from agentgym import Image
 from agentgym.envs.lore import pictures
 from agentgym.tokens import image_tokens
+from tests.envs.lore.picture_solver import agreement, box, components, kinds, read, undoing
+from tests.envs.lore.test_document_world import BOTH
+from tests.envs.lore.test_multimodal_world import LOSSLESS, generated, pictured, tools
 
 
 @pytest.mark.parametrize("difficulty", BOTH)

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.envs.lore.code_solver import VIRTUAL, Program, run_at, run_virtually
 
 import agentgym
 from agentgym.envs.lore import programs
@@ -26,6 +25,8 @@ from agentgym.envs.lore.sources import read_source, write_source
 from agentgym.envs.lore.top_down import Modules, grow_top_down
 from agentgym.training.cli.export import HELPER, write
 from agentgym.training.cli.export import program as export_program
+from tests.envs.lore.code_solver import VIRTUAL, Program, run_at, run_virtually
+from tests.helpers import PATIENCE
 
 BOTH = ["standard", "hard"]
 ASYNC = {"difficulty": "hard", "weights": {"async": 1.0}}
@@ -261,11 +262,11 @@ def test_all_sources_are_modules_of_python_that_import_what_they_call() -> None:
 
 def exported(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "agentgym.training.cli.main", "export", *options, str(folder)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def printed(folder: Path) -> tuple[str, str]:
-    shown = subprocess.run([sys.executable, str(folder / "main.py")], capture_output=True, text=True, timeout=60, check=False)
+    shown = subprocess.run([sys.executable, str(folder / "main.py")], capture_output=True, text=True, timeout=PATIENCE, check=False)
     return shown.stdout, shown.stderr
 
 

@@ -6,8 +6,6 @@ import itertools
 from typing import Any
 
 import pytest
-from tests.helpers import play, play_optimally, say, start
-from tests.envs.lore.test_document_world import generated, labelled, read, reply, submit
 
 import agentgym
 from agentgym import ToolCall, make, render, tool_env
@@ -16,6 +14,8 @@ from agentgym.oracles import OraclePolicy
 from agentgym.oracles.policies import ParsedChat
 from agentgym.training.papers.lore import accuracy, outcome, wilson
 from agentgym.training.rollout.rollouts import rollout
+from tests.envs.lore.test_document_world import generated, labelled, read, reply, submit
+from tests.helpers import play, play_optimally, say, start
 
 
 def test_calls_are_labelled() -> None:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import pytest
-from tests.helpers import play, play_optimally, say, start
 
 from agentgym import ToolCall, render
 from agentgym.envs.lumina.grid_world import GridWorld
+from tests.helpers import play, play_optimally, say, start
 
 Cell = tuple[int, int]
 

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.helpers import play, play_optimally, start
 
 from agentgym import ToolCall
 from agentgym.envs.lumina.list_world import ListWorld
+from tests.helpers import play, play_optimally, start
 
 DONE = ToolCall("done", {})
 PLENTY = 1_000

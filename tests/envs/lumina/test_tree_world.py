@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers import play, play_optimally, start
-from tests.envs.lumina.tree_beliefs import Beliefs, History, Path, Prior, Tree, mixed, recursive, shape_of, uniform
 
 from agentgym import ToolCall
 from agentgym.envs.lumina.tree_world import TreeWorld, uniform_tree
+from tests.envs.lumina.tree_beliefs import Beliefs, History, Path, Prior, Tree, mixed, recursive, shape_of, uniform
+from tests.helpers import play, play_optimally, start
 
 UNREACHABLE = ToolCall("unreachable", {})
 PLENTY = 1_000

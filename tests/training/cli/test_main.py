@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 import agentgym
+from tests.helpers import PATIENCE
 
 
 def command(*arguments: str, typed: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "agentgym.training.cli.main", *arguments]
-    return subprocess.run(line, input=typed, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)
+    return subprocess.run(line, input=typed, capture_output=True, text=True, timeout=PATIENCE, cwd=cwd, check=False)
 
 
 def test_list_shows_every_world_and_preset() -> None:
@@ -136,11 +137,11 @@ def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
     line = [*python, "-m", "agentgym.training.cli.main", "ablate", "--seeds", "200", "--out", str(tmp_path / "a"), "--workers", "2"]
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     log = tmp_path / "a" / "trajectories.jsonl"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert errors.strip() == "interrupted; the same command goes on from here"
     assert log.read_bytes().endswith(b"\n")

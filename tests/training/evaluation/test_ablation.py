@@ -19,6 +19,7 @@ from agentgym.training.evaluation.scoring import score
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import replay
 from agentgym.training.rollout.trajectory import TrajectoryLog
+from tests.helpers import PATIENCE
 
 SMALL: dict[str, Any] = {"worlds": ("ListWorld", "GridWorld"), "horizons": (3, 6), "seeds": 3}
 SLOW = ["ablate", "--horizons", "40", "--seeds", "40", "--world", "TreeWorld", "--arms", "none,S", "--workers", "2"]
@@ -55,7 +56,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "agentgym.training.cli.main", *SLOW, "--out", str(tmp_path / "k")]
     log = tmp_path / "k" / TRAJECTORIES
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.02)
     workers = children(process.pid)
@@ -67,7 +68,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     assert not [pid for pid in workers if running(pid)], "a killed parent takes its workers along"
     assert log.stat().st_size
     before = {(row.arm, row.seed) for row in map(score, _whole(log))}
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
     rows = results(tmp_path / "k")
     assert len(rows) == len({(row.arm, row.seed) for row in rows}) == 80
     assert before < {(row.arm, row.seed) for row in rows}
@@ -76,13 +77,13 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
 def running(pid: int) -> bool:
     """Whether a process is there and not a zombie."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except FileNotFoundError:
         return False
 
 
 def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()]
 
 
 def _whole(log: Path) -> TrajectoryLog:

@@ -259,5 +259,4 @@ def test_the_default_run_takes_the_model_past_its_teacher(tmp_path: Path) -> Non
     assert teacher.sampled < 0.7
     assert cloned[-1].sampled < teacher.sampled + 0.1, "a clone is as good as its teacher"
     assert points[-1].sampled > teacher.sampled + 0.2, "and the reward takes it further"
-    assert points[-1].seconds < 20 * 60
     assert evaluate(load_policy(tmp_path), mixture(config.specs(config.cells())), 500) >= 0.9

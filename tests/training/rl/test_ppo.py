@@ -21,7 +21,14 @@ from agentgym.training.rl.trainer import evaluate
 from agentgym.training.rollout.models import TEMPLATE, LocalPolicy
 from agentgym.training.rollout.rollouts import collect
 from agentgym.training.rollout.trajectory import Trajectory
-from tests.training.rl.echo_trainers import episode, gradients, have_the_same_gradients, make_words_tokenizer, small_model, wavering_model
+from tests.training.rl.echo_trainers import (
+    episode,
+    gradients,
+    have_the_same_gradients,
+    make_words_tokenizer,
+    small_model,
+    wavering_model,
+)
 from tests.training.rl.echo_world import make_env
 
 

@@ -22,7 +22,15 @@ from agentgym.training.rl.trainer import TRAIN_SEED, evaluate
 from agentgym.training.rollout.models import LocalPolicy
 from agentgym.training.rollout.rollouts import collect
 from agentgym.training.rollout.trajectory import Trajectory
-from tests.training.rl.echo_trainers import Echo, episode, gradients, have_the_same_gradients, make_words_tokenizer, small_model, wavering_model
+from tests.training.rl.echo_trainers import (
+    Echo,
+    episode,
+    gradients,
+    have_the_same_gradients,
+    make_words_tokenizer,
+    small_model,
+    wavering_model,
+)
 from tests.training.rl.echo_world import make_env
 
 
@@ -272,8 +280,12 @@ def test_sampler_and_trainer_have_the_same_precision(tokenizer: Any, wavering: A
             data = weighted(played, [0.0] * 100)
             drift = trainer.predict(data).logprobs - data.logprobs
             apart[f"{of} {precision}"] = drift[data.sampled].abs().mean().item()
-    assert apart["fp32 fp32"] < 1e-6
-    assert 0 < 3 * apart["bf16 bf16"] < min(apart["fp32 bf16"], apart["bf16 fp32"]), apart
+    # Where the processor has no bf16 instructions, equal precisions give equal numbers; elsewhere sampling token by token and
+    # reading the whole row round differently.
+    unequal = min(apart["fp32 bf16"], apart["bf16 fp32"])
+    assert unequal > 0
+    assert apart["fp32 fp32"] < unequal / 100, apart
+    assert apart["bf16 bf16"] < unequal / 3, apart
 
 
 def test_each_step_and_each_seed_has_instances_and_noise_of_its_own(tokenizer: Any) -> None:

@@ -173,7 +173,7 @@ def transformers_serve(folder: Path) -> Iterator[str]:
         try:
             for _ in range(600):
                 assert process.poll() is None, (folder / "log").read_text()
-                with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+                with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60):
                     break
                 time.sleep(0.1)
             yield f"http://127.0.0.1:{port}/v1"

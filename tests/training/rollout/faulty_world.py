@@ -67,7 +67,9 @@ FAULTS = {
     "meet": lambda: BARRIERS["all"].wait(30) and None,
 }
 
-gymnasium.register("tests/FaultyWorld-v0", "agentgym.env:ToolEnv", kwargs={"world": "tests.training.rollout.faulty_world:FaultyWorld"})
+gymnasium.register(
+    "tests/FaultyWorld-v0", "agentgym.env:ToolEnv", kwargs={"world": "tests.training.rollout.faulty_world:FaultyWorld"}
+)
 
 
 def make_env(**options: Any) -> gymnasium.Env[Any, Any]:

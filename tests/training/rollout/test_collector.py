@@ -71,7 +71,7 @@ def numbers(seeds: Sequence[int]) -> list[int]:
 
 CAUSES = {
     "raise": "the disk is full",
-    "hang": "it hung: no answer in 2 seconds",
+    "hang": "it hung: no answer in 8 seconds",
     "die": "ended with exit code 7",
 }
 FAULTS = [*((engine, how) for engine in APART for how in ("raise", "hang")), ("processes", "die")]
@@ -80,13 +80,14 @@ FAULTS = [*((engine, how) for engine in APART for how in ("raise", "hang")), ("p
 @pytest.mark.parametrize(("engine", "how"), FAULTS)
 @pytest.mark.parametrize("replicate", [False, True])
 def test_what_breaks_costs_its_episode_alone(engine: str, how: str, replicate: bool) -> None:
-    seeds = range(8)
-    struck = [seed for seed, number in zip(seeds, numbers(seeds), strict=True) if number == 0]
-    assert 0 < len(struck) < 4
-    timeout = 2.0 if how == "hang" else None
+    drawn = dict(zip(range(40), numbers(range(40)), strict=True))
+    struck = [seed for seed, number in drawn.items() if number == 0][:1]
+    seeds = sorted([*struck, *[seed for seed, number in drawn.items() if number][:6]])
+    # A worker that is only slow, on a busy machine, must not be taken for one that hangs.
+    timeout = 8.0 if how == "hang" else None
     played = {t.seed: t for t in collect(Worker(how), make_env, seeds, 2, engine=engine, replicate=replicate, timeout=timeout)}
     fine = {t.seed: t for t in collect(Worker(), make_env, seeds, 2)}
-    assert sorted(played) == list(seeds)
+    assert sorted(played) == seeds
     for seed in seeds:
         if seed not in struck:
             assert played[seed].to_json() == fine[seed].to_json()

@@ -19,13 +19,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.training.rollout.endpoint_server import Answer, call, failing, playing, playing_out, serving, transformers_serve
 
 import agentgym
 from agentgym import Chat, Image, Message, ToolCall, parse
-from agentgym.training.rollout.openai_policy import ContextLengthError, EndpointConfig, EndpointError, EndpointPolicy, EndpointUsage
+from agentgym.training.rollout.openai_policy import (
+    ContextLengthError,
+    EndpointConfig,
+    EndpointError,
+    EndpointPolicy,
+    EndpointUsage,
+    retry_after,
+)
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import replay, rollout
+from tests.helpers import PATIENCE
+from tests.training.rollout.endpoint_server import Answer, call, failing, playing, playing_out, serving, transformers_serve
 
 ASK = Chat((Message("user", "hello", id="0:1"),))
 
@@ -196,11 +204,16 @@ def test_failures_that_pass_are_retried(status: int) -> None:
 
 
 def test_retry_after_is_honoured_in_seconds_and_as_a_date() -> None:
-    for asked, least in (("0.3", 0.3), (formatdate(time.time() + 2.0, usegmt=True), 0.5), ("soon", 0.0)):
+    at = 1_763_000_000.0
+    assert retry_after("0.3", at) == 0.3
+    assert retry_after(formatdate(at + 100, usegmt=True), at) == 100.0
+    assert retry_after("soon", at) == retry_after("", at) == 0.0
+    for asked in ("0.3", formatdate(time.time() + 1, usegmt=True), "soon"):
         with playing(failing(1, 429, Retry_After=asked)) as (policy, _):
             began = time.monotonic()
             assert policy([ASK])[0].text == "at last"
-            assert least <= time.monotonic() - began < 10
+            assert policy.usage.retries == 1
+            assert time.monotonic() - began >= 0.3 or asked != "0.3"
 
 
 @pytest.mark.parametrize("asked", ["3600", "inf"])
@@ -261,10 +274,10 @@ def test_an_answer_that_is_no_completion_is_an_infrastructure_error(body: str) -
 
 
 def test_a_request_without_an_answer_times_out() -> None:
-    with playing(Answer(hang=True), timeout=0.1, retries=1) as (policy, server):
-        with pytest.raises(EndpointError, match=r"2 requests.* took over 0.1 s; raise timeout") as caught:
+    with playing(Answer(hang=True), timeout=0.5, retries=1) as (policy, _):
+        with pytest.raises(EndpointError, match=r"2 requests.* took over 0.5 s; raise timeout") as caught:
             policy([ASK])
-        assert (caught.value.status, len(server.requests)) == (None, 2)
+        assert caught.value.status is None
 
 
 def test_a_refused_connection_names_the_address() -> None:
@@ -281,11 +294,8 @@ def test_one_failure_gives_the_other_requests_up() -> None:
         bad = request["messages"][0]["content"] == "hello"
         return Answer(status=400, error={"message": "no"}, delay=0.1) if bad else Answer(hang=True)
 
-    with playing(script) as (policy, _):
-        began = time.monotonic()
-        with pytest.raises(EndpointError, match="400"):
-            policy([Chat((Message("user", "other"),)), ASK])
-        assert time.monotonic() - began < 10
+    with playing(script, timeout=10 * PATIENCE) as (policy, _), pytest.raises(EndpointError, match="400"):
+        policy([Chat((Message("user", "other"),)), ASK])
 
 
 def test_the_limit_of_requests_holds_for_all_callers_together() -> None:
@@ -331,7 +341,7 @@ def test_closing_ends_what_is_in_flight_and_a_later_call_starts_anew() -> None:
         policy.close()
         for future in waiting:
             with pytest.raises(EndpointError, match="was closed"):
-                future.result(10)
+                future.result(PATIENCE)
         assert policy([ASK])[0].text == "new"
 
 
@@ -364,7 +374,7 @@ def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
     )
     with serving(Answer({"content": "x"})) as server:
         line = [sys.executable, "-W", "default", "-c", code, server.url]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("x\n", "", 0)
 
 
@@ -378,7 +388,7 @@ def test_the_command_line_plays_through_an_endpoint(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("OPENAI_MODEL", "tiny")
         line = ["rollout", "ListWorld", "--policy", config.name, "--set", "max_failed_rounds=2"]
         line = [sys.executable, "-m", "agentgym.training.cli.main", *line]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert "solved 0 of 1" in done.stdout, done.stderr
     assert [request["model"] for request in server.requests] == ["tiny", "tiny"]
 

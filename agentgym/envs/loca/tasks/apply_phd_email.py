@@ -17,10 +17,10 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.reading import read_folder
-from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.memory import KnowledgeGraph
+from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf
+from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError, echo
 from agentgym.world import check_float, check_int

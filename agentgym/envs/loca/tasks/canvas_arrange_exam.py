@@ -26,8 +26,8 @@ from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_folder
 from agentgym.envs.loca.servers.canvas.server import Canvas
-from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.email.messages import Mail
+from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.envs.loca.task import OfficeTask, register_task

@@ -15,8 +15,8 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_folder
-from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.email.messages import Mail, addresses
+from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import write_pdf
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
 from agentgym.envs.loca.task import OfficeTask, register_task

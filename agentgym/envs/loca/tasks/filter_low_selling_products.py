@@ -9,17 +9,17 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from agentgym.envs.loca.catalog import goods
 from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, file_state, number, row_faults, set_faults, write_csv
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.catalog import goods
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.reading import read_shop, split_letter, write_table
 from agentgym.envs.loca.servers.context import START
-from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.email.messages import Mail
-from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
+from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.workspace import Workspace
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 from agentgym.tools import echo

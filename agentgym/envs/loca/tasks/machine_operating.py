@@ -26,9 +26,9 @@ from agentgym.envs.loca.checks import (
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
-from agentgym.envs.loca.servers.files.workspace import Workspace
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError
 from agentgym.world import check_float, check_int

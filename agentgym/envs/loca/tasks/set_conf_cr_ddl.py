@@ -15,8 +15,8 @@ from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_folder
 from agentgym.envs.loca.servers.calendar import Calendar
-from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.email.messages import Mail
+from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.world import check_float, check_int
 

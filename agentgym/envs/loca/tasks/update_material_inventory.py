@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.envs.loca.catalog import cents
 from agentgym.envs.loca.checks import (
     digest,
     exact,
@@ -25,7 +26,6 @@ from agentgym.envs.loca.checks import (
     sheet_rows,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.catalog import cents
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, write
 from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table

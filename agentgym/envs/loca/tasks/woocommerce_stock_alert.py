@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from agentgym.envs.loca.catalog import cents, goods
 from agentgym.envs.loca.checks import (
     as_text,
     digest,
@@ -22,7 +23,6 @@ from agentgym.envs.loca.checks import (
     sheet_rows,
 )
 from agentgym.envs.loca.config import OfficeConfig
-from agentgym.envs.loca.catalog import cents, goods
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import find_spreadsheet, read_shop, read_table, split_letter

@@ -19,8 +19,8 @@ from agentgym.envs.loca.servers.email.messages import addresses
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf, write_pdf
 from agentgym.envs.loca.tasks.apply_phd_email import ME, SUBJECT, _read_request
-from tests.helpers import needs_workbench
 from tests.envs.loca.office import Change, carry_out, faults_after, fresh, no_file, resend, solved, unsent
+from tests.helpers import needs_workbench
 
 TASK = "ApplyPhDEmail"
 OPTIONS = {"length": 16_000, "seed": 2}

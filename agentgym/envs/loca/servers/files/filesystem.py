@@ -12,9 +12,9 @@ from typing_extensions import TypedDict
 
 from agentgym.envs.loca.servers.files.media_types import media_type
 from agentgym.envs.loca.servers.files.patterns import Patterns
-from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.files.textedit import Edit, apply_edits, show_diff
 from agentgym.envs.loca.servers.files.workspace import ROOT
+from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import ToolError, echo, tool
 
 MAX_READ_CHARS = 2_000_000

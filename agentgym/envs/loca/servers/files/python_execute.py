@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.files.shell import check_seconds, run_on
 from agentgym.envs.loca.servers.files.workspace import ROOT
+from agentgym.envs.loca.servers.server import Server
 from agentgym.sandboxes.namespaces import PYTHON
 from agentgym.tools import tool
 

@@ -8,9 +8,9 @@ import posixpath
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.files.shell import check_seconds, run_on
 from agentgym.envs.loca.servers.files.workspace import MAX_FILE_BYTES, ROOT
+from agentgym.envs.loca.servers.server import Server
 from agentgym.sandboxes.namespaces import BASH
 from agentgym.tools import ToolError, echo, tool
 

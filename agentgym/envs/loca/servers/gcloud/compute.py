@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, REGIONS, ZONES, check_name, check_one_of, check_range
 from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, REGIONS, ZONES, check_name, check_one_of, check_range
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from agentgym.envs.loca.servers.warehouse.bigquery import BIGQUERY_SCHEMA, BigQuery
 from agentgym.envs.loca.servers.gcloud.compute import COMPUTE_SCHEMA, Compute
 from agentgym.envs.loca.servers.gcloud.logging_service import LOGGING_SCHEMA, Logging
 from agentgym.envs.loca.servers.gcloud.storage import STORAGE_SCHEMA, Storage
+from agentgym.envs.loca.servers.warehouse.bigquery import BIGQUERY_SCHEMA, BigQuery
 
 
 # The tools are listed from the last class to the first.

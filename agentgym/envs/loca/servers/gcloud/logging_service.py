@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, REGIONS, check_name, check_one_of, check_range, page_token, read_token
 from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, REGIONS, check_name, check_one_of, check_range, page_token, read_token
 from agentgym.envs.loca.servers.gcloud.log_filter import SEVERITIES, log_path, read_filter
 from agentgym.envs.loca.servers.gcloud.storage import Storage
 from agentgym.envs.loca.servers.store import Row

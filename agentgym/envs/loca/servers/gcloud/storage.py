@@ -7,12 +7,12 @@ import hashlib
 import re
 from datetime import datetime, timedelta
 
-from agentgym.envs.loca.servers.gcloud.checksums import crc32c
-from agentgym.envs.loca.servers.gcloud.cloud import REGIONS, check_name, check_one_of, check_range, page_token, read_token
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.files.media_types import media_type
-from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.gcloud.checksums import crc32c
+from agentgym.envs.loca.servers.gcloud.cloud import REGIONS, check_name, check_one_of, check_range, page_token, read_token
 from agentgym.envs.loca.servers.gcloud.signed_urls import read_url, sign_url
+from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet import excel_parts as parts
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, parse_cell
 from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift, with_sheet
-from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet.workbooks import (
     MAX_COLUMNS,
     MAX_ROWS,

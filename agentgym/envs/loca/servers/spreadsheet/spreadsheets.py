@@ -7,12 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.spreadsheet.cell_input import fitting, plain, shown, typed
 from agentgym.envs.loca.servers.spreadsheet.cell_values import text_of
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
-from agentgym.envs.loca.servers.context import iso
-from agentgym.envs.loca.servers.spreadsheet.cell_input import fitting, plain, shown, typed
 from agentgym.envs.loca.servers.spreadsheet.formulas import Calculator, rewrite, shift, with_sheet
-from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from agentgym.envs.loca.servers.spreadsheet.cells import column_number
 from agentgym.envs.loca.servers.context import START
+from agentgym.envs.loca.servers.spreadsheet.cells import column_number
 from agentgym.tools import ToolError
 
 MAX_BYTES = 64 * 2**20

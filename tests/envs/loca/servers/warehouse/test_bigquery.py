@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.envs.loca.servers.test_tools import TABLES, fits, spell
 
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.warehouse.bigquery import BigQuery
 from agentgym.tools import ToolError, tools_of
 from tests.envs.loca.servers.test_laws import digest, draw_call, run
+from tests.envs.loca.servers.test_tools import TABLES, fits, spell
 
 SALES = [
     (1, "north", "2025-01-05", 10.0, "a"),

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.envs.loca.servers.woocommerce.shop_checks import PAID, check_laws, make_shop, order, refused, stock
 
 from agentgym.envs.loca.servers.context import START
 from agentgym.envs.loca.servers.woocommerce.money import cents, discounts, money, share
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.tools import ToolError
+from tests.envs.loca.servers.woocommerce.shop_checks import PAID, check_laws, make_shop, order, refused, stock
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.envs.loca.servers.woocommerce.shop_checks import PAID, make_shop, order, refused
 
 from agentgym.envs.loca.servers.context import START, OfficeContext
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.servers.woocommerce.shop import MAX_BATCH
 from agentgym.tools import tools_of
+from tests.envs.loca.servers.woocommerce.shop_checks import PAID, make_shop, order, refused
 
 
 @pytest.fixture
