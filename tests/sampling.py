@@ -29,6 +29,8 @@ FAST = "not exhaustive"
 """The `-m` of a plain run, in which no case is built that the sample leaves out."""
 OFFICE = frozenset(entry.id for entry in worlds(presets=True) if issubclass(entry.world, OfficeTask))
 """The office tasks: alike, and their episodes are long, so that they are sampled more thinly than other worlds."""
+OFFICE_SHARE = 8
+"""Cases of other worlds for each of an office task: that many take about as long."""
 KINDS = {
     name: "office" if issubclass(entry.world, OfficeTask) else entry.id if entry in teams() else entry.world.__name__
     for entry in (*worlds(presets=True), *teams())
@@ -52,7 +54,7 @@ class Sample:
     """A way to draw samples.
 
     Args:
-        one_in: How many cases there are for each that is drawn; of office tasks, its square.
+        one_in: The number of cases of which one is drawn; of the office tasks, far fewer are.
         seed: What the draw depends on, besides the name of the family.
         whole: Whether the cases left out are built too, marked `exhaustive`.
     """
@@ -85,9 +87,10 @@ class Sample:
         if thin is None:
             return set(_draw(rng, axes, places, self.one_in))
         mixed = [offices[n] if n == thin else some for n, some in enumerate(places)]
-        count = math.ceil(math.prod(map(len, mixed)) / self.one_in**2)
+        drawn = set(_draw(rng, axes, others, self.one_in))
+        count = math.ceil(min(len(drawn) / OFFICE_SHARE, math.prod(map(len, mixed))))
         few = itertools.islice(zip(*(itertools.cycle(rng.sample(some, len(some))) for some in mixed), strict=True), count)
-        return {*_draw(rng, axes, others, self.one_in), *few}
+        return {*drawn, *few}
 
 
 def _draw(rng: random.Random, axes: Sequence[Axis], places: Sequence[Places], one_in: int) -> Iterator[tuple[int, ...]]:

@@ -26,6 +26,7 @@ from agentgym.wrappers import (
     Trim,
     WindowFraction,
 )
+from tests.helpers import few
 from tests.wrappers.context_checks import check_form
 from tests.wrappers.context_worlds import Env, ToolBox
 
@@ -64,7 +65,9 @@ def test_the_innermost_strategy_sets_the_budget_of_all() -> None:
     env = Compaction(ClearToolResults(ToolEnv(ToolBox), ContextBudget(5_000)))
     assert env.view.budget == ContextBudget(5_000)
     assert Compaction(ToolEnv(ToolBox)).view.budget == ContextBudget(128_000, 0, "cl100k_base")
-    with pytest.raises(ValueError, match=r"Compaction has Budget.*9000.*but ClearToolResults inside it has Budget.*5000"):
+    with pytest.raises(
+        ValueError, match=r"Compaction has ContextBudget.*9000.*but ClearToolResults inside it has ContextBudget.*5000"
+    ):
         Compaction(ClearToolResults(ToolEnv(ToolBox), ContextBudget(5_000)), ContextBudget(9_000))
 
 
@@ -151,13 +154,16 @@ def test_with_room_enough_the_oracle_policy_solves_every_world(env_id: str, cont
 @pytest.mark.family(env_id=IDS)
 def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     """With compaction it solves what does not fit the window."""
-    sizes = next(entry.world for entry in worlds() if entry.id == env_id).config_for_horizon(64)
+    try:
+        sizes = next(entry.world for entry in worlds() if entry.id == env_id).config_for_horizon(64)
+    except ValueError as error:  # the plan of an office task may have the same number of steps at every size
+        pytest.skip(str(error))
     # What does not fit beside the newest results is trimmed before it can be summed up: the window has to hold a few of them.
     steps = rollout(make(env_id, window=10**6, **sizes), OraclePolicy(env_id), 0).steps
     room = max(2_000, 6 * max(step.info["context"]["appended"] for step in steps))
     env = tight(env_id, "compaction", room=room, context_options={"compaction": {"max_summary": 10**6}}, **sizes)
     summaries = 0
-    for seed in range(4):
+    for seed in few(env_id, 4):
         trajectory = rollout(env, OraclePolicy(env_id), seed)
         summaries += sum(step.info["context"]["phase"] == "summary" for step in trajectory.steps)
         ended = trajectory.steps[-1].info["detail"]["ended"]

@@ -29,7 +29,7 @@ SPARED = {"S": {"P"}}
 def planted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Result]]:
     letter: str = request.param
     policy = PolicyConfig(deficits=DEFICITS[letter])
-    ablation = Ablation(worlds=WORLDS, horizons=(10, 20), seeds=25, policy=policy, options={"": {"budget_factor": 1.0}})
+    ablation = Ablation(worlds=WORLDS, horizons=(16,), seeds=25, policy=policy, options={"": {"budget_factor": 1.0}})
     out: Path = tmp_path_factory.mktemp("ablation") / letter
     return letter, run(ablation, out, workers=1)
 

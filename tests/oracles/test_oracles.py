@@ -15,6 +15,7 @@ from agentgym.oracles import HistoryOracle, NoisyPolicy, OraclePolicy, PlanOracl
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import ParsedChat, best_call
 from agentgym.training.rollout.rollouts import rollout
+from tests.helpers import few
 from tests.sampling import OFFICE
 
 IDS = [entry.id for entry in worlds()]
@@ -124,7 +125,7 @@ def test_the_state_suffices(env_id: str, arm: str) -> None:
     """A player that is given the system message, the task and the state text, and nothing else, plays optimally."""
     env = make(env_id, oracles=arm, labels=True)
     player = OraclePolicy(env_id)
-    for seed in range(15):
+    for seed in few(env_id, 15):
         chat, _ = env.reset(seed=seed)
         over = False
         while not over:

@@ -27,6 +27,7 @@ from agentgym.training.cli.export import HELPER, write
 from agentgym.training.cli.export import program as export_program
 from tests.envs.lore.code_solver import VIRTUAL, Program, run_at, run_virtually
 from tests.helpers import PATIENCE
+from tests.training.cli.test_main import command
 
 BOTH = ["standard", "hard"]
 ASYNC = {"difficulty": "hard", "weights": {"async": 1.0}}
@@ -261,8 +262,7 @@ def test_all_sources_are_modules_of_python_that_import_what_they_call() -> None:
 
 
 def exported(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "agentgym.training.cli.main", "export", *options, str(folder)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return command("export", *options, str(folder))
 
 
 def printed(folder: Path) -> tuple[str, str]:

@@ -10,12 +10,18 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import agentgym
+from agentgym.training.cli.main import app
 from tests.helpers import PATIENCE
 
 
 def command(*arguments: str, typed: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process; where it is to see a folder of the user's, as a program."""
+    if cwd is None:
+        shown = CliRunner().invoke(app, arguments, input=typed)
+        return subprocess.CompletedProcess(arguments, shown.exit_code, shown.stdout, shown.stderr)
     line = [sys.executable, "-m", "agentgym.training.cli.main", *arguments]
     return subprocess.run(line, input=typed, capture_output=True, text=True, timeout=PATIENCE, cwd=cwd, check=False)
 
@@ -175,10 +181,13 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD)
-def test_bad_input_is_one_clear_line_and_leaves_nothing_behind(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_bad_input_is_one_clear_line_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("a file where a folder should be")
     before = sorted(tmp_path.rglob("*"))
-    shown = command(*arguments, cwd=tmp_path)
+    shown = command(*arguments)
     assert shown.returncode == 2
     assert len(shown.stderr.strip().splitlines()) == 1
     assert shown.stderr.startswith("error: ")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from agentgym.training.papers import agentlongbench as longbench
 from agentgym.training.papers.agentlongbench import Plan
 from agentgym.training.rollout.rollouts import rollout
 from tests.helpers import play, say, start
+from tests.training.cli.test_main import command
 
 PAIR = ["Item_ABCD", "Item_EFGH"]
 
@@ -190,22 +189,16 @@ def test_wrong_plans_are_refused() -> None:
 
 
 def test_the_commands_run(tmp_path: Path) -> None:
-    run = [sys.executable, "-m", "agentgym.training.cli.main"]
     options = ["--lengths", "16384", "--settings", "kf-v", "--samples", "1", "--tokens", "heuristic"]
-    shown = subprocess.run([*run, "longbench", "write", str(tmp_path / "d"), *options], capture_output=True, text=True, check=True)
-    assert "wrote 8 rows" in shown.stdout
+    assert "wrote 8 rows" in command("longbench", "write", str(tmp_path / "d"), *options).stdout
     replies(tmp_path / "d", tmp_path / "a")
-    scored = [*run, "longbench", "score", str(tmp_path / "d"), str(tmp_path / "a"), "--out", str(tmp_path / "o")]
-    assert "100.0" in subprocess.run(scored, capture_output=True, text=True, check=True).stdout
+    scored = command("longbench", "score", str(tmp_path / "d"), str(tmp_path / "a"), "--out", str(tmp_path / "o"))
+    assert "100.0" in scored.stdout
     log = tmp_path / "t.jsonl"
-    play_some = [*run, "rollout", "LongContextQA", "--episodes", "2", "--out", str(log)]
-    subprocess.run(play_some, capture_output=True, text=True, check=True)
-    reported = [*run, "longbench", "report", str(log), "--out", str(tmp_path / "r")]
-    assert "Find Target" in subprocess.run(reported, capture_output=True, text=True, check=True).stdout
+    assert command("rollout", "LongContextQA", "--episodes", "2", "--out", str(log)).returncode == 0
+    assert "Find Target" in command("longbench", "report", str(log), "--out", str(tmp_path / "r")).stdout
     assert (tmp_path / "r" / "heatmap.png").exists()
-    wrong = subprocess.run(
-        [*run, "longbench", "write", str(tmp_path / "d"), "--lengths", "9z"], capture_output=True, text=True, check=False
-    )
+    wrong = command("longbench", "write", str(tmp_path / "d"), "--lengths", "9z")
     assert wrong.returncode == 2
     assert "error: lengths must be among" in wrong.stderr
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from math import isnan, nan
 from pathlib import Path as File
 from typing import Any
@@ -19,7 +17,7 @@ from agentgym.training.papers.gsm_agent import SearchResult, metrics, outcome, s
 from agentgym.training.papers.reasoning_graph import Path, ReasoningGraph, figures, graph_of, graph_summary, paths_of
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
-from tests.helpers import PATIENCE
+from tests.training.cli.test_main import command
 
 # Appendix C.4: the node of each of the 36 steps of o3, and what the paper calls it.
 CASE = (
@@ -201,14 +199,7 @@ def test_clusters_part_what_is_different() -> None:
 def test_the_command_writes_tables_and_the_scatter(tmp_path: File) -> None:
     log = TrajectoryLog(tmp_path / "noisy.jsonl")
     log.append(*(rollout(make("SearchWorld", tasks=60), NoisyPolicy("SearchWorld", 0.3), seed).to_json() for seed in range(4)))
-    line = [sys.executable, "-m", "agentgym.training.cli.main", "gsm"]
-    shown = subprocess.run(
-        [*line, f"noisy={log.path}", "--out", str(tmp_path), "--count"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    shown = command("gsm", f"noisy={log.path}", "--out", str(tmp_path), "--count")
     assert shown.returncode == 0, shown.stderr
     written = (tmp_path / "summary.md").read_text()
     assert "| setting | Acc | SR |" in written
@@ -216,7 +207,7 @@ def test_the_command_writes_tables_and_the_scatter(tmp_path: File) -> None:
     assert written.count("| noisy |") == 2
     assert (tmp_path / "revisits.png").exists()
     for wrong, message in (("noisy", "a setting is name=FILE, got 'noisy'"), ("no=nowhere", "holds no trajectories")):
-        shown = subprocess.run([*line, wrong], capture_output=True, text=True, timeout=PATIENCE, check=False)
+        shown = command("gsm", wrong)
         assert shown.returncode != 0
         assert message in " ".join(shown.stderr.split())
 

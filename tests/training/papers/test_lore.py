@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from agentgym.training.evaluation.scoring import Result
 from agentgym.training.papers.lore import accuracy, curve, lines
 from agentgym.training.papers.lore_report import lore_tables, write_curves
 from agentgym.training.rollout.policies import PolicyConfig
-from tests.helpers import PATIENCE
+from tests.training.cli.test_main import command
 
 BOTH = ("lore-standard", "lore-hard")
 
@@ -187,15 +185,14 @@ def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) ->
     out = tmp_path / "a"
     line = ["ablate", "--preset", "lore-hard", "--world", "CodeWorld,DocumentWorld", "--arms", "none,SP", "--horizons", "2,8"]
     line += ["--seeds", "2", "--policy", "noisy", "--set", "theta=2", "--set", "CodeWorld.names=sequential", "--workers", "1"]
-    whole = [sys.executable, "-m", "agentgym.training.cli.main", *line, "--out", str(out)]
-    shown = subprocess.run(whole, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    shown = command(*line, "--out", str(out))
     assert shown.returncode == 0, shown.stderr
     assert "DocumentWorld: accuracy by height" in shown.stdout
     settings = json.loads((out / "ablation.json").read_text())
     assert settings["options"] == {"": {"difficulty": "hard", "theta": 2}, "CodeWorld": {"names": "sequential"}}
     assert (settings["axis"], settings["horizons"], settings["arms"]) == ("operations", [2, 8], ["", "SP"])
     assert (out / "lore.csv").read_text().startswith("world,oracles,context,by,from,to,episodes,solved,accuracy,low,high\nCode")
-    shown = subprocess.run([*whole[:4], "--preset", "lore"], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    shown = command(line[0], "--preset", "lore")
     assert (shown.returncode, "preset must be one of lumina, lore-standard, lore-hard, loca, got 'lore'" in shown.stderr) == (
         2,
         True,

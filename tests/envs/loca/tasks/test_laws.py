@@ -77,7 +77,7 @@ def check(name: str, length: int, seed: int) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_text_of_the_task_is_the_same_at_every_length(name: str) -> None:
-    texts = {fresh(name, length, seed).task() for length in (8_000, 20_000) for seed in range(2)}
+    texts = {fresh(name, length, seed).task() for length, seed in ((8_000, 0), (20_000, 1))}
     assert len(texts) == 1
 
 
