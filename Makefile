@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: ablate learn check lint types test adapters exhaustive matrix wheel bench docs clean
+.PHONY: ablate learn check lint types smoke test adapters exhaustive matrix wheel bench docs clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -29,13 +29,18 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+# Every world, wrapper, engine and command once, in under a minute.
+smoke: $(VENV)/.dev
+	$(BIN)/pytest -n auto tests/smoke
+
+# A sample of the large families, which rotates with the commit (CONTRIBUTING).
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist worksteal
 
 # The libraries of other trainers want older releases than the tests, so they have an environment of their own.
 ADAPTERS := .adapters-venv
 adapters: $(ADAPTERS)/.done
-	$(ADAPTERS)/bin/python -m pytest tests/test_verifiers.py tests/test_verl.py
+	$(ADAPTERS)/bin/python -m pytest tests/training/integrations/test_verifiers.py tests/training/integrations/test_verl.py
 
 $(ADAPTERS)/.done: pyproject.toml constraints.txt
 	$(PYTHON) .ci/preflight.py 4
@@ -48,7 +53,7 @@ $(ADAPTERS)/.done: pyproject.toml constraints.txt
 	touch $@
 
 exhaustive: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist loadfile -m exhaustive
+	$(BIN)/pytest -n auto --dist worksteal -m exhaustive
 
 # The tests as other machines would run them; ROWS="nonroot load" takes some of the rows (docs/testing.md).
 matrix: $(VENV)/.dev

@@ -1,4 +1,4 @@
-"""Settings for all tests, made before any library is loaded."""
+"""Settings for all tests, made before any library is loaded, and the sample of their large families."""
 
 from __future__ import annotations
 
@@ -15,9 +15,29 @@ from packaging.requirements import Requirement
 # The tests run in as many processes as there are cores: more threads in each would wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from tests.sampling import FAST, SEED, Sample, seed_of
 
-def pytest_configure() -> None:
-    """Let optimizers round as another processor would, if asked: `AGENTGYM_ROUNDING=1 pytest tests/test_trainers.py`."""
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--sample",
+        type=int,
+        default=4,  # with 2, the whole suite takes a sixth longer
+        metavar="N",
+        help="run one case in N of the large families (tests/sampling.py); 1 runs all of them",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize the families with the cases of the sample, and with the rest only if it is asked for."""
+    sample = Sample(metafunc.config.option.sample, seed_of(metafunc.config.rootpath), metafunc.config.option.markexpr != FAST)
+    for family in metafunc.definition.iter_markers("family"):
+        metafunc.parametrize(list(family.kwargs), sample.cases(metafunc.definition.nodeid, family.kwargs))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let optimizers round as another processor would, if asked: `AGENTGYM_ROUNDING=1 pytest tests/training/rl`."""
+    seed_of(config.rootpath)  # before the workers of pytest-xdist start
     if seed := os.environ.get("AGENTGYM_ROUNDING"):
         _round_otherwise(int(seed))
 
@@ -38,11 +58,14 @@ def _round_otherwise(seed: int) -> None:
     register_optimizer_step_pre_hook(perturb)
 
 
-def pytest_report_header() -> str | None:
-    """Name what is not installed, in the first second, with the remedy."""
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Name the sample, and what is not installed, in the first second, with the remedy."""
+    lines = [f"sample: one case in {config.option.sample} of the large families, {SEED}={seed_of(config.rootpath)}"]
     if lacking := missing_packages():
-        return f"not installed, so their tests are skipped: {', '.join(lacking)} (pip install -c constraints.txt -e '.[dev]')"
-    return None
+        lines.append(
+            f"not installed, so their tests are skipped: {', '.join(lacking)} (pip install -c constraints.txt -e '.[dev]')"
+        )
+    return lines
 
 
 @functools.cache

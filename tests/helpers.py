@@ -6,21 +6,15 @@ import copy
 import functools
 import pickle
 import sys
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 
 import agentgym
-from agentgym import ToolCall, ToolEnv, worlds
+from agentgym import ToolCall, ToolEnv
 from agentgym.envs.loca.servers.store import Store
-from agentgym.envs.loca.task import OfficeTask
-from agentgym.registry import resolve
-
-OFFICE = frozenset(entry.id for entry in worlds(presets=True) if issubclass(entry.world, OfficeTask))
-"""The office tasks, whose episodes are long; the laws over all worlds take a sample of them, and all with `-m exhaustive`."""
-
+from tests.sampling import OFFICE
 
 PATIENCE = 600.0
 """Seconds after which a test gives up what hangs: far more than anything takes, on one busy core too."""
@@ -49,20 +43,6 @@ def calls_of(function: Callable[..., object], *arguments: Any, database: Store |
         if database is not None:
             database._db.set_progress_handler(None, 10)
     return count
-
-
-def is_office(env_id: str) -> bool:
-    """Whether an id is that of an office task, or of a team that plays one."""
-    return resolve(env_id.replace("-team", "").replace("-manager", "")) in OFFICE
-
-
-def spread(law: str, ids: Sequence[str], one_in: int = 8) -> list[Any]:
-    """Ids as parameters of a test, with but one in so many office tasks; the others are left to `-m exhaustive`.
-
-    Each law takes others.
-    """
-    left_out = {env_id for env_id in ids if is_office(env_id) and zlib.crc32(f"{law} {env_id}".encode()) % one_in}
-    return [pytest.param(env_id, marks=pytest.mark.exhaustive) if env_id in left_out else env_id for env_id in ids]
 
 
 def few(env_id: str, count: int) -> range:

@@ -9,6 +9,7 @@ from typing import Any
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.oracles import ARMS
+from agentgym.registry import worlds
 from agentgym.stacks import WINDOW
 from agentgym.training.evaluation import Paper, Result, Table, ordered_contexts, percent, register_paper, summarize
 

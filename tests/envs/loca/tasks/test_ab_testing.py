@@ -1,0 +1,211 @@
+"""ABTesting: near misses fail, equivalents pass, the truth is found a third way in the tables."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
+from agentgym.envs.loca.tasks.ab_testing import BUCKET, COLUMNS, DATASET, LOG, OVERALL, PAYLOAD, RECORD
+from tests.envs.loca.office import TASKS, faults_after, fresh, solved
+
+TASK = "ABTesting"
+Rows = list[list[str]]
+Change = Callable[[Any], object]
+
+
+@functools.cache
+def seed_of(verdict: str) -> int:
+    """A seed whose test ends in that way."""
+    return next(seed for seed in range(60) if fresh(TASK, size=40, seed=seed).truth["verdict"] == verdict)
+
+
+def after(verdict: str, change: Change) -> list[str]:
+    return faults_after(TASK, change, size=40, seed=seed_of(verdict))
+
+
+def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
+    def apply(world: Any) -> None:
+        rows = list(csv.reader(io.StringIO(world.office.context.files.read_text(RECORD))))
+        text = io.StringIO(newline="")
+        csv.writer(text, **form).writerows(change(rows))
+        world.office.context.files.write(RECORD, text.getvalue())
+
+    return apply
+
+
+def cells(change: Callable[[str], str]) -> Change:
+    return rewrite(lambda rows: [rows[0], *([row[0], *map(change, row[1:])] for row in rows[1:])])
+
+
+def call(tool: str, **arguments: Any) -> Change:
+    return lambda world: world.office.call(tool, arguments)
+
+
+def log(message: Any, name: str = LOG) -> Change:
+    return call("logging_write_log", log_name=name, message=message)
+
+
+def sql(query: str) -> Change:
+    return call("bigquery_run_query", query=query)
+
+
+def both(*changes: Change) -> Change:
+    return lambda world: [change(world) for change in changes]
+
+
+def no_entry(world: Any) -> None:
+    """Take back the entry of the plan."""
+    store = world.office.get(GoogleCloud).store
+    for row in store.find("log_entries")[len(world.truth["entries"]) :]:
+        store.delete("log_entries", id=row["id"])
+
+
+def no_bucket(world: Any) -> None:
+    world.office.get(GoogleCloud).store.delete("buckets", name=BUCKET)
+
+
+def mean_of_the_rates(rows: Rows) -> Rows:
+    scenarios = [row for row in rows[1:] if row[0] != OVERALL]
+    means = [f"{fmean(float(row[k]) for row in scenarios):.2f}" for k in (1, 2)]
+    return [rows[0], *scenarios, [OVERALL, *means]]
+
+
+def folder(world: Any) -> None:
+    world.office.context.files.remove(RECORD)
+    world.office.context.files.mkdir(RECORD)
+
+
+def file_of(data: bytes | str) -> Change:
+    return lambda world: world.office.context.files.write(RECORD, data)
+
+
+NEAR_MISSES: dict[str, tuple[str, Change, str]] = {
+    "a scenario is missing": ("B", rewrite(lambda rows: [rows[0], *rows[2:]]), "is missing"),
+    "no overall row": ("B", rewrite(lambda rows: rows[:-1]), "clicks)\" is missing"),
+    "the mean of the rates": ("A", rewrite(mean_of_the_rates), f"conversion % of {OVERALL}"),
+    "the example row is left": ("B", rewrite(lambda rows: [*rows, ["scenario_name", "", ""]]), "should not be there"),
+    "an earlier pilot as a scenario": ("B", rewrite(lambda rows: [*rows, ["pilot", "70.00", "70.00"]]), "should not be there"),
+    "a row twice": ("B", rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
+    "names of tables": ("B", rewrite(lambda rows: [rows[0], *([f"ab_{r[0]}", *r[1:]] for r in rows[1:])]), "is missing"),
+    "shares for percent": ("A", cells(lambda cell: str(float(cell) / 100)), "A_conversion %"),
+    "one decimal": ("A", cells(lambda cell: f"{float(cell):.1f}"), "_conversion %"),
+    "versions swapped": ("A", rewrite(lambda rows: [rows[0], *([r[0], r[2], r[1]] for r in rows[1:])]), "A_conversion %"),
+    "an empty cell": ("A", cells(lambda cell: ""), "A_conversion %"),
+    "other columns": ("A", rewrite(lambda rows: [["scenario", "A", "B"], *rows[1:]]), "has the columns"),
+    "no bucket": ("B", no_bucket, "there is no bucket"),
+    "an entry though B has won": ("B by a view", log(PAYLOAD), "one too many"),
+    "the bucket has something in it": (
+        "B", lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, "x.txt", "x"), "should not be there"
+    ),
+    "another bucket": ("B", call("storage_create_bucket", bucket_name=f"{BUCKET}-2"), "should not be there"),
+    "a bucket though A has won": ("A by a view", call("storage_create_bucket", bucket_name=BUCKET), "should not be there"),
+    "a bucket after a tie": ("tie", call("storage_create_bucket", bucket_name=BUCKET), "should not be there"),
+    "no entry after a tie": ("tie", no_entry, "there is no entry"),
+    "no entry though A has won": ("A", no_entry, "there is no entry"),
+    "two entries": ("A", log(PAYLOAD), "one too many"),
+    "another payload": ("A", both(no_entry, log({**PAYLOAD, "winner": "B"})), "there is no entry"),
+    "a payload with more": ("A", both(no_entry, log({**PAYLOAD, "note": "x"})), "there is no entry"),
+    "another log": ("tie", both(no_entry, log(PAYLOAD, "ab_testing")), "there is no entry"),
+    "a text that is no JSON": ("tie", both(no_entry, log("A stays")), "there is no entry"),
+    "a text that is nested deeply": ("tie", both(no_entry, log("[" * 100_000)), "there is no entry"),
+    "the log was emptied": ("A", call("logging_delete_log", log_name=LOG), "is gone"),
+    "a count was changed": ("A", sql(f"UPDATE {DATASET}.scenario_owners SET owner = 'x' WHERE TRUE"), "was changed"),
+    "an old banner was deleted": (
+        "A", lambda world: world.office.get(GoogleCloud).store.delete("objects", name="banner.txt"), "is gone"
+    ),
+    "no file": ("A", lambda world: world.office.context.files.remove(RECORD), "there is no file"),
+    "a directory in its place": ("A", folder, "is a directory"),
+    "no text": ("A", file_of(b"\xff\xfe\x00"), "not a text file"),
+    "very long": ("A", file_of("x," * 200_000), "has the columns"),
+}  # fmt: skip
+EQUIVALENTS: dict[str, tuple[str, Change]] = {
+    "backwards": ("A", rewrite(lambda rows: [rows[0], *rows[:0:-1]])),
+    "with the sign of percent": ("B", cells(lambda cell: f"{cell}%")),
+    "more decimals": (
+        "tie", lambda world: rewrite(lambda rows: [rows[0], *([str(r[c]) for c in COLUMNS] for r in world.truth["rows"])])(world)
+    ),
+    "Windows line ends and quotation marks": ("A", rewrite(lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL)),
+    "a byte order mark": ("A", lambda world: file_of(b"\xef\xbb\xbf" + world.office.context.files.read(RECORD))(world)),
+    "the payload as text": ("tie", both(no_entry, log(json.dumps(PAYLOAD, indent=1)))),
+    "another severity": ("A", both(no_entry, call("logging_write_log", log_name=LOG, message=PAYLOAD, severity="NOTICE"))),
+    "a bucket elsewhere": ("B", both(no_bucket, call("storage_create_bucket", bucket_name=BUCKET, location="EU"))),
+    "a table written to as it was": ("A", sql(f"UPDATE {DATASET}.scenario_owners SET owner = owner WHERE TRUE")),
+    "a scratch file": ("B", lambda world: world.office.context.files.write("notes.md", "x")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_fail(name: str) -> None:
+    verdict, change, words = NEAR_MISSES[name]
+    assert words in " ".join(after(verdict, change))
+
+
+@pytest.mark.parametrize("name", EQUIVALENTS)
+def test_equivalents_pass(name: str) -> None:
+    assert after(*EQUIVALENTS[name]) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_truth_row_by_row(seed: int) -> None:
+    world = fresh(TASK, 32_000, seed)
+    cloud = world.office.get(GoogleCloud)
+    scenarios = {
+        name.removeprefix("ab_"): cloud.bigquery.rows(DATASET, name)
+        for name in cloud.bigquery.tables(DATASET)
+        if name.startswith("ab_")
+    }
+    everything = [row for rows in scenarios.values() for row in rows]
+    wanted = {}
+    for name, rows in {**scenarios, OVERALL: everything}.items():
+        sums = {v: (sum(r[f"{v}_store_views"] for r in rows), sum(r[f"{v}_clicks"] for r in rows)) for v in "AB"}
+        wanted[name] = tuple(Fraction(*sums[v]) if sums[v][1] else Fraction(0) for v in "AB")
+    assert {row["scenario"]: (row[COLUMNS[1]], row[COLUMNS[2]]) for row in world.truth["rows"]} == {
+        name: (float(100 * a), float(100 * b)) for name, (a, b) in wanted.items()
+    }
+    assert world.truth["winner"] == ("B" if wanted[OVERALL][1] > wanted[OVERALL][0] else "A")
+    assert all(0 <= row[f"{v}_store_views"] <= row[f"{v}_clicks"] for row in everything for v in "AB")
+    assert any(0 in rates for rates in wanted.values()), "somewhere a version has no clicks"
+    assert any(len({row["time_window"] for row in rows}) < len(rows) for rows in scenarios.values())
+    assert any(row["A_clicks"] == row["B_clicks"] == 0 for row in everything)
+
+
+def test_all_verdicts_occur_and_the_mean_of_the_rates_misleads() -> None:
+    verdicts: Counter[str] = Counter()
+    misled = 0
+    for seed in range(40):
+        world = fresh(TASK, size=40, seed=seed)
+        *scenarios, overall = world.truth["rows"]
+        a, b = (overall[column] for column in COLUMNS[1:])
+        verdict = world.truth["verdict"]
+        verdicts[verdict] += 1
+        assert (a > b, a == b) == (verdict[0] == "A", verdict == "tie")
+        assert ("view" in verdict) == (0 < abs(a - b) < 0.2)
+        means = [fmean(row[column] for row in scenarios) for column in COLUMNS[1:]]
+        misled += (means[1] > means[0]) != (world.truth["winner"] == "B")
+    assert min(verdicts[v] for v in ("A", "A by a view", "tie", "B by a view", "B")) >= 2
+    assert 8 <= misled <= 32
+
+
+def test_one_hour_and_knobs() -> None:
+    for seed in range(4):
+        assert solved(TASK, size=1, seed=seed, zero_rate=1.0, idle_rate=1.0).score() == 1.0
+    world = solved(TASK, size=30, scenarios=12, idle_rate=1.0)
+    assert world.score() == 1.0
+    assert len(world.truth["rows"]) == 13
+    assert 1 + len(solved(TASK, **TASKS[TASK].config_for_horizon(9)).progress.passed()) == 9
+    with pytest.raises(ValueError, match=r"horizon must be an integer in \[6, 1000\], got 5"):
+        TASKS[TASK].config_for_horizon(5)
+    with pytest.raises(ValueError, match=r"scenarios must be an integer in \[1, 5000\], got 0"):
+        fresh(TASK, scenarios=0)
+    with pytest.raises(ValueError, match=r"zero_rate must be a number in \[0.0, 1.0\], got 2"):
+        fresh(TASK, zero_rate=2)

@@ -1,0 +1,224 @@
+"""ExcelMarketResearch: near misses fail, equivalents pass, the truth is found a third way in the workbook."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+import openpyxl
+import pytest
+
+from agentgym.envs.loca.servers.spreadsheet.excel import Excel
+from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
+from agentgym.envs.loca.tasks.excel_market_research import DATA, FORMAT, NONE, REQUEST, RESULT, SHEET, TOTAL, VALUES, WEIGHTS
+from tests.envs.loca.office import faults_after, fresh, solved
+
+TASK = "ExcelMarketResearch"
+Rows = list[list[Any]]
+
+
+def rewrite(change: Callable[[Rows], Rows], sheets: tuple[str, ...] = (SHEET,)) -> Callable[[Any], None]:
+    def apply(world: Any) -> None:
+        rows = read_workbook(world.office.context.files.read(RESULT))[SHEET]
+        world.office.context.files.write(RESULT, write_workbook(dict.fromkeys(sheets, change(rows))))
+
+    return apply
+
+
+def cells(change: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Change all cells with growth."""
+    return rewrite(lambda rows: [rows[0], *([row[0], *(v if v == NONE else change(v) for v in row[1:])] for row in rows[1:])])
+
+
+def cell(change: Callable[[Any], Any], row: int = -1, column: int = -1) -> Callable[[Any], None]:
+    def apply(rows: Rows) -> Rows:
+        rows[row][column] = change(rows[row][column])
+        return rows
+
+    return rewrite(apply)
+
+
+def write(data: bytes) -> Callable[[Any], None]:
+    return lambda world: world.office.context.files.write(RESULT, data)
+
+
+def a_folder(world: Any) -> None:
+    world.office.context.files.remove(RESULT)
+    world.office.context.files.mkdir(RESULT)
+
+
+def totals(world: Any, weigh: Callable[[float, str, float], float]) -> None:
+    """Compute the total in another way, given weight, unit and value of each category."""
+    rows, sheets = (
+        read_workbook(world.office.context.files.read(RESULT))[SHEET],
+        read_workbook(world.office.context.files.read(DATA)),
+    )
+    target, _, _ = request(world)
+    heads = [re.fullmatch(r"(.+) \((..) USD\)", head) for head in sheets[VALUES][0][1:]]
+    weights = dict(zip(sheets[WEIGHTS][0], next(row for row in sheets[WEIGHTS] if row[0] == target), strict=False))
+    size = {
+        row[0]: sum(weigh(weights.get(head[1]) or 0, head[2], value) for head, value in zip(heads, row[1:], strict=True) if head)
+        for row in sheets[VALUES][1:]
+    }
+    for row in rows[1:]:
+        row[-1] = row[-1] if row[-1] == NONE else round((size[row[0]] / size[row[0] - 1] - 1) * 100, 2)
+    world.office.context.files.write(RESULT, write_workbook({SHEET: rows}))
+
+
+def request(world: Any) -> tuple[str, int, int]:
+    text = world.office.context.files.read_text(REQUEST)
+    lines = text.split("## Report to be made")[1].split("\n")[2:4]
+    years = re.findall(r"\d{4}", lines[1])
+    return lines[0].removeprefix("- Target category: "), int(years[0]), int(years[1])
+
+
+def form_rows(rows: Rows) -> Rows:
+    return [*rows, [2022, *rows[1][1:]]] if rows[-1][0] != 2022 else [*rows, rows[-1]]
+
+
+NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a year is missing": (rewrite(lambda rows: [*rows[:2], *rows[3:]]), "is missing"),
+    "a year more": (rewrite(lambda rows: [*rows, [rows[-1][0] + 1, *rows[-1][1:]]]), "should not be there"),
+    "a row of the form": (rewrite(form_rows), "should not be there"),
+    "newest first": (rewrite(lambda rows: [rows[0], *rows[:0:-1]]), "not in the order"),
+    "a column is missing": (rewrite(lambda rows: [[row[0], *row[2:]] for row in rows]), "has the heads"),
+    "two columns in another order": (rewrite(lambda rows: [[row[0], row[2], row[1], *row[3:]] for row in rows]), "has the heads"),
+    "a column for a category without weight": (
+        rewrite(lambda rows: [[*row[:-1], f"{row[-1]}" if k else "Lamps %", row[-1]] for k, row in enumerate(rows)]),
+        "has the heads",
+    ),
+    "another head": (rewrite(lambda rows: [[*rows[0][:-1], "Growth Rate"], *rows[1:]]), "has the heads"),
+    "a cell to the right": (rewrite(lambda rows: [*rows[:-1], [*rows[-1], 1.5]]), "too many"),
+    "swapped sign": (cell(lambda v: -v), f"{TOTAL} of"),
+    "shares for percent": (cells(lambda v: v / 100), "it should be"),
+    "0.02 off": (cell(lambda v: v + 0.02), f"{TOTAL} of"),
+    "0.02 below": (cell(lambda v: v - 0.02, column=1), "% of"),
+    "one decimal": (cells(lambda v: round(v, 1)), "it should be"),
+    "texts": (cells(str), "it should be"),
+    "formulas": (cells(lambda v: f"={v}"), "it should be"),
+    "an empty cell": (cell(lambda _: None), f"{TOTAL} of"),
+    "a truth value": (cell(lambda _: True), f"{TOTAL} of"),
+    "years as dates": (rewrite(lambda rows: [rows[0], *([datetime(r[0], 1, 1), *r[1:]] for r in rows[1:])]), "is missing"),
+    "billions as millions": (lambda world: totals(world, lambda weight, _, value: weight * value), TOTAL),
+    "without weights": (lambda world: totals(world, lambda w, u, v: bool(w) * v * (1000 if u == "bn" else 1)), TOTAL),
+    "another sheet": (rewrite(lambda rows: rows, ("Sheet1",)), "has the sheets"),
+    "a sheet more": (rewrite(lambda rows: rows, (SHEET, "Sheet1")), "has the sheets"),
+    "no file": (lambda world: world.office.context.files.remove(RESULT), "there is no file"),
+    "a folder": (a_folder, "is a directory"),
+    "no workbook": (write(b"\x00\xff" * 50), "no workbook"),
+    "a bomb": (write(b"PK\x03\x04" + b"0" * 10**7), "no workbook"),
+    "an empty workbook": (write(write_workbook({SHEET: []})), "has the heads []"),
+    "the form": (lambda world: world.office.context.files.write(RESULT, world.office.context.files.read(FORMAT)), "has the heads"),
+    "the data was changed": (lambda world: world.office.call("write_data_to_excel", {"filepath": DATA, "sheet_name": VALUES,
+                             "data": [[1]], "start_cell": "B2"}), "was changed"),
+    "the form was changed": (lambda world: world.office.context.files.remove(FORMAT), "is gone"),
+}  # fmt: skip
+
+EQUIVALENTS: dict[str, Callable[[Any], object]] = {
+    "0.01 off": cells(lambda v: v + 0.01),
+    "0.01 below": cells(lambda v: v - 0.01),
+    "floats for whole years": rewrite(lambda rows: [rows[0], *([float(row[0]), *row[1:]] for row in rows[1:])]),
+    "blanks around heads": rewrite(lambda rows: [[f" {name} " for name in rows[0]], *rows[1:]]),
+    "empty rows below": rewrite(lambda rows: [*rows, [], [None]]),
+    "in floating point": lambda world: totals(world, lambda w, u, v: w * v * (1 if u == "bn" else 0.001)),
+    "formatted": lambda world: world.office.call(
+        "format_range", {"filepath": RESULT, "sheet_name": SHEET, "start_cell": "A1", "end_cell": "C3", "bold": True,
+                         "number_format": "0.0"}),
+    "a scratch file": lambda world: world.office.context.files.write("notes.txt", "x"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_fail(name: str) -> None:
+    change, words = NEAR_MISSES[name]
+    assert words in " ".join(faults_after(TASK, change, seed=1))
+
+
+@pytest.mark.parametrize("name", EQUIVALENTS)
+def test_equivalents_pass(name: str) -> None:
+    assert faults_after(TASK, EQUIVALENTS[name], seed=1) == []
+
+
+def test_each_wrong_cell_is_a_fault() -> None:
+    assert len(faults_after(TASK, cell(lambda v: v + 1))) == 1
+    assert len(faults_after(TASK, rewrite(lambda rows: [*rows[:-1], [rows[-1][0], *(v + 1 for v in rows[-1][1:])]]))) > 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_truth_in_plain_floating_point(seed: int) -> None:
+    world = fresh(TASK, 24_000, seed)
+    book = openpyxl.load_workbook(io.BytesIO(world.office.context.files.read(DATA)))
+    target, first, last = request(world)
+    names, *rows = book[WEIGHTS].iter_rows(values_only=True)
+    weights = next({n: w for n, w in zip(names[1:], row[1:], strict=True) if w} for row in rows if row[0] == target)
+    assert list(weights) == [column.removesuffix(" %") for column in world.truth["columns"][1:-1]]
+    heads, *years = book[VALUES].iter_rows(values_only=True)
+    size = {row[0]: {head[:-9]: v * (1 if "(mn" in head else 1e3) for head, v in zip(heads, row, strict=True)} for row in years}
+    truth = {row["Year"]: row for row in world.truth["rows"]}
+    assert list(truth) == list(range(first, last + 1))
+    for year, row in truth.items():
+        if year == min(size):
+            assert set(row.values()) == {year, NONE}
+            continue
+        old, new = size[year - 1], size[year]
+        for name in weights:
+            assert abs((new[name] - old[name]) / old[name] * 100 - float(row[f"{name} %"])) < 0.0051
+        old_sum, new_sum = (sum(weight * each[name] for name, weight in weights.items()) for each in (old, new))
+        assert abs((new_sum / old_sum - 1) * 100 - float(row[TOTAL])) < 0.0051
+
+
+def test_looking_changes_nothing_for_who_looks_next() -> None:
+    server = Excel()
+    server.context.files.write(RESULT, write_workbook({"S": [[], [None, 1, 2], [None, 3]]}))
+    ranges = [("A1", "F9"), ("B2", None), ("A1", None), ("C3", "D4")]
+    first = [server.read_data_from_excel(RESULT, "S", *ends) for ends in ranges]
+    assert first[2]["range"] == "B2:C3"
+    assert server.validate_formula_syntax(RESULT, "S", "Z99", "=1+1") == "Formula is valid but cell contains no formula"
+    assert [server.read_data_from_excel(RESULT, "S", *ends) for ends in reversed(ranges)] == first[::-1]
+    server.write_data_to_excel(RESULT, "S", [[7]], "B2")
+    assert server.read_data_from_excel(RESULT, "S", "B2", "B2")["cells"][0]["value"] == 7
+
+
+def test_states_are_varied() -> None:
+    seen = set()
+    for seed in range(12):
+        world = fresh(TASK, 8_000, seed)
+        sheets = read_workbook(world.office.context.files.read(DATA))
+        target, first, last = request(world)
+        years = [row[0] for row in sheets[VALUES][1:]]
+        rows = {row[0]: row for row in sheets[WEIGHTS][1:]}
+        weights = dict(zip(sheets[WEIGHTS][0][1:], [*rows[target][1:], *[None] * 99], strict=False))
+        used = [name for name, weight in weights.items() if weight]
+        units = {head[-7:-5] for head in sheets[VALUES][0][1:] if head[:-9] in used}
+        assert units == {"mn", "bn"}
+        assert len(used) < len(weights)
+        assert [head[:-9] for head in sheets[VALUES][0][1:]] != list(weights)
+        assert sorted(years) == list(range(min(years), max(years) + 1))
+        assert min(years) <= first < last <= max(years)
+        values = [row[0] for row in sheets[WEIGHTS][1:]]
+        seen |= {
+            ("ascending", all(a < b for a, b in pairwise(years))),
+            ("first", first == min(years)),
+            ("last", last == max(years)),
+        }
+        seen |= {("target first", values[0] == target), ("zero", 0 in weights.values()), ("empty", None in weights.values())}
+    assert {name for name, so in seen if so} == {"ascending", "first", "last", "target first", "zero", "empty"}
+    assert {name for name, so in seen if not so} >= {"ascending", "first", "last", "target first"}
+
+
+def test_the_smallest_states_and_knobs() -> None:
+    for seed in range(5):
+        assert solved(TASK, size=1, seed=seed).score() == 1.0
+        assert solved(TASK, size=1, seed=seed, num_years=2, num_raw_categories=1, num_internal_categories=1).score() == 1.0
+    world = fresh(TASK, size=20, num_years=4, num_raw_categories=6, num_internal_categories=3, weight_rate=0.0)
+    sheets = read_workbook(world.office.context.files.read(DATA))
+    assert (len(sheets[VALUES]), len(sheets[VALUES][0]), len(sheets[WEIGHTS])) == (5, 7, 4)
+    assert len(world.truth["columns"]) == 4, "two categories go into the target even so"
+    with pytest.raises(ValueError, match=r"num_years must be an integer in \[2, 300\], got 1"):
+        fresh(TASK, num_years=1)
+    with pytest.raises(ValueError, match=r"weight_rate must be a number in \[0.0, 1.0\], got 2"):
+        fresh(TASK, weight_rate=2)

@@ -1,0 +1,255 @@
+"""FilterLowSellingProducts: near misses fail, equivalents pass, the truth is found a third way in the shop."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
+from agentgym.envs.loca.tasks.filter_low_selling_products import OUTLET, SUBSCRIBERS, TABLE, FilterLowSellingProducts
+from tests.envs.loca.office import (
+    Change,
+    Rows,
+    call,
+    carry_out,
+    csv_text,
+    each_cell,
+    faults_after,
+    file_of,
+    folder_at,
+    fresh,
+    in_csv,
+    one_cell,
+    resend,
+    solved,
+    table_of,
+    unsent,
+)
+from tests.envs.loca.office import update_product as update
+
+TASK = "FilterLowSellingProducts"
+World = FilterLowSellingProducts
+EXAMPLE = ["1", "Example Product", "2024-01-31", "100", "87.5", "12.5%"]
+STATE: dict[str, Any] = {"length": 20_000, "seed": 1, "tie_rate": 0.5, "inactive_rate": 0.4}
+"""A state in which there are ties and subscribers who have cancelled."""
+rewrite = functools.partial(in_csv, TABLE)
+
+
+def swapped(rows: Rows, when: Callable[[list[str], list[str]], bool]) -> Rows:
+    """Swap the first two neighbours that a test is true for."""
+    k = next(k for k in range(1, len(rows) - 1) if when(rows[k], rows[k + 1]))
+    return [*rows[:k], rows[k + 1], rows[k], *rows[k + 2 :]]
+
+
+def tied(one: list[str], two: list[str]) -> bool:
+    """Whether only their names tell two rows apart."""
+    return (one[2], one[5]) == (two[2], two[5])
+
+
+def of_one_date(one: list[str], two: list[str]) -> bool:
+    """Whether two rows have one date and different discounts."""
+    return one[2] == two[2] and one[5] != two[5]
+
+
+def set_cell(column: int, value: Callable[[str], str]) -> Change:
+    return rewrite(one_cell(2, column, value))
+
+
+def in_quotes(world: World) -> str:
+    """The table with quotation marks everywhere, and a byte-order mark."""
+    return "\ufeff" + csv_text(table_of(world, TABLE), quoting=csv.QUOTE_ALL)
+
+
+def outlet(world: World) -> int:
+    return next(int(each["id"]) for each in world.office.get(WooCommerce).categories.all() if each["name"] == OUTLET)
+
+
+def stays(world: World) -> int:
+    """A product that has nothing to do in the outlet."""
+    low = {row["Product ID"] for row in world.truth["rows"]}
+    return next(p["id"] for p in world.office.get(WooCommerce).products.all() if p["id"] not in low)
+
+
+def moves(world: World) -> int:
+    return int(world.truth["rows"][0]["Product ID"])
+
+
+def mail(world: World, again: bool = True, **changes: Any) -> None:
+    """Send the last mail once more, with changes, in place of what it was."""
+    sent = unsent(world) if again else world.office.get(Email).sent()[-1]
+    resend(world, sent, **{"attachments": [TABLE], **changes})
+
+
+def mail_with(data: str | bytes, name: str = f"old/{TABLE}") -> Change:
+    """Send the last mail with another attachment."""
+
+    def mutate(world: World) -> None:
+        world.office.context.files.write(name, data)
+        mail(world, attachments=[name])
+
+    return mutate
+
+
+def example_first(world: World) -> None:
+    """Send the table as it was at the start, with the example row."""
+    world.office.context.files.write(f"old/{TABLE}", world.truth["files"][f"/workspace/{TABLE}"])
+    mail(world, attachments=[f"old/{TABLE}"])
+
+
+def cancelled(world: World) -> None:
+    listed = json.loads(world.office.context.files.read_text(SUBSCRIBERS))["subscribers"]
+    mail(world, again=False, to=next(each["email"] for each in listed if each["status"] == "cancelled"))
+
+
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
+    "one row is missing": (rewrite(lambda rows: [*rows[:2], *rows[3:]]), "is missing"),
+    "a row twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
+    "the example row is left": (rewrite(lambda rows: [rows[0], EXAMPLE, *rows[1:]]), TABLE),
+    "a tie the wrong way": (rewrite(lambda rows: swapped(rows, tied)), "not in the order"),
+    "the discounts of a date the wrong way": (rewrite(lambda rows: swapped(rows, of_one_date)), "not in the order"),
+    "latest first": (rewrite(lambda rows: [rows[0], *rows[:0:-1]]), "not in the order"),
+    "another column name": (rewrite(one_cell(0, 5, lambda _: "Discount")), "has the columns"),
+    "no header": (rewrite(lambda rows: rows[1:]), "has the columns"),
+    "a fraction for the percents": (set_cell(5, lambda cell: str(float(cell[:-1]) / 100 + 1)), "Discount Ratio of"),
+    "what is left to pay as the discount": (set_cell(5, lambda cell: f"{100.1 - float(cell[:-1])}%"), "Discount Ratio of"),
+    "a cent off": (set_cell(4, lambda cell: f"{float(cell) + 0.01:.2f}"), "Discounted Price of"),
+    "the day of another zone": (set_cell(2, lambda cell: f"{cell[:-2]}32"), "In Stock Since of"),
+    "a directory in place of the table": (folder_at(TABLE), "directory"),
+    "a binary file": (file_of(TABLE, b"\xff\xfe\x00" * 100), "UTF-8"),
+    "a huge file": (file_of(TABLE, "x" * 3_000_000), "is no CSV"),
+    "a huge attachment": (mail_with("Product ID\n" * 300_000), "has the columns"),
+    "a product was not moved": (lambda world: update(world, moves(world), categories=[{"id": 2}]), "it should have"),
+    "a product keeps its category": (
+        lambda world: update(world, moves(world), categories=[{"id": 2}, {"id": outlet(world)}]),
+        "it should have",
+    ),
+    "a product too many": (lambda world: update(world, stays(world), categories=[{"id": outlet(world)}]), "it should have"),
+    "another category": (call("woo_products_categories_create", categoryData={"name": "Sale"}), "added"),
+    "a price was changed": (lambda world: update(world, moves(world), sale_price="1.00"), "more than categories"),
+    "a product was deleted": (
+        lambda world: world.office.call("woo_products_delete", {"productId": stays(world)}),
+        "more than categories",
+    ),
+    "a mail is missing": (unsent, "is missing"),
+    "a mail twice": (lambda world: mail(world, again=False), "should not be there"),
+    "a mail to one who has cancelled": (cancelled, "should not be there"),
+    "a copy to the shop": (lambda world: mail(world, bcc="admin@woocommerce.local"), "should not be there"),
+    "no attachment": (lambda world: mail(world, attachments=[]), "it should have"),
+    "two attachments": (lambda world: mail(world, attachments=[TABLE, SUBSCRIBERS]), "it should have"),
+    "the table under another name": (mail_with("x", "table.csv"), "it should have"),
+    "the table of the start": (example_first, "the attachment of the mail"),
+    "a binary attachment": (mail_with(b"\x00\xff" * 50), "the attachment of the mail"),
+    "another subject": (lambda world: mail(world, subject="Outlet"), "not what the template says"),
+    "another number": (
+        lambda world: mail(world, body=world.office.get(Email).sent()[-1].body.replace(f"{len(world.truth['rows'])} pro", "0 pro")),
+        "not what the template says",
+    ),
+    "the list of subscribers was changed": (file_of(SUBSCRIBERS, "{}"), "was changed"),
+}
+
+EQUIVALENTS: dict[str, Change] = {
+    "quotes, CRLF and a byte-order mark": lambda world: file_of(TABLE, in_quotes(world))(world),
+    "numbers in other forms": rewrite(each_cell(3, lambda cell: f"{float(cell):.3f}")),
+    "percents without the sign, blanks around": rewrite(each_cell(5, lambda cell: f" {cell[:-1]} ")),
+    "empty lines at the end": lambda world: file_of(TABLE, csv_text(table_of(world, TABLE)) + "\n\n")(world),
+    "an attachment of another form": lambda world: mail_with(in_quotes(world).replace("%", " %"))(world),
+    "the address as it is in capitals": lambda world: mail(world, to=world.office.get(Email).sent()[-1].to.upper()),
+    "other line ends in a mail": (
+        lambda world: mail(world, body=world.office.get(Email).sent()[-1].body.replace("\n", "\r\n") + "\r\n")
+    ),
+    "a product was moved twice": lambda world: update(world, moves(world), categories=[{"id": outlet(world)}]),
+    "a scratch file": file_of("scratch.csv", "x"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_fail(name: str) -> None:
+    mutate, words = NEAR_MISSES[name]
+    found = faults_after(TASK, mutate, **STATE)
+    assert words in " ".join(found)
+
+
+@pytest.mark.parametrize("name", EQUIVALENTS)
+def test_equivalents_pass(name: str) -> None:
+    assert faults_after(TASK, EQUIVALENTS[name], **STATE) == []
+
+
+def test_an_attachment_is_what_the_file_was_when_it_was_sent() -> None:
+    found = faults_after(TASK, rewrite(lambda rows: [*rows[:2], *rows[3:]]))
+    assert not any("attachment" in fault for fault in found)
+
+
+def test_the_truth_is_what_the_shop_tells() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(3):
+        world = fresh(TASK, 48_000, seed)
+        expected = []
+        products = world.office.get(WooCommerce).products.all()
+        for product in products:
+            custom = {meta["key"]: int(meta["value"]) for meta in product["meta_data"]}
+            created, sold = datetime.fromisoformat(product["date_created"]), custom["sales_last_30_days"]
+            midnight = created.replace(hour=0, minute=0)
+            days = next(d for d in range(400) if midnight + timedelta(days=d) == datetime(2025, 1, 15))
+            there = product["status"] == "publish" and product["stock_status"] == "instock"
+            seen["90 days"] += days == 90 and sold < 10 and there
+            seen["91 days"] += days == 91 and sold < 10 and there
+            seen["10 sales"] += days > 90 and sold == 10
+            seen["9 sales"] += days > 90 and sold == 9
+            seen["hidden"] += days > 90 and sold < 10 and not there
+            seen["much sold before"] += days > 90 and sold < 10 and there and product["total_sales"] > 100
+            if there and days >= 91 and sold <= 9:
+                old, new = Fraction(product["regular_price"]), Fraction(product["sale_price"] or product["regular_price"])
+                expected.append((created.date(), (old - new) / old, product["name"], product["id"], old, new))
+                seen["no sale price"] += not product["sale_price"]
+        expected.sort()
+        seen["ties of dates"] += len(expected) - len({each[0] for each in expected})
+        seen["ties of both"] += len(expected) - len({each[:2] for each in expected})
+        assert [row["Product ID"] for row in world.truth["rows"]] == [each[3] for each in expected]
+        assert 0.3 < len(expected) / len(products) < 0.37
+        carry_out(world)
+        told = [
+            (row[2], Fraction(row[5][:-1]) / 100, row[1], int(row[0]), Fraction(row[3]), Fraction(row[4]))
+            for row in table_of(world, TABLE)[1:]
+        ]
+        assert told == [(each[0].isoformat(), *each[1:]) for each in expected]
+    assert all(seen[name] >= 3 for name in seen), seen
+    assert len(seen) == 9
+
+
+def test_the_subscribers() -> None:
+    twice = away = 0
+    for seed in range(3):
+        world = solved(TASK, length=48_000, seed=seed)
+        listed = json.loads(world.office.context.files.read_text(SUBSCRIBERS))["subscribers"]
+        active = {each["email"].casefold(): each["name"] for each in listed if each["status"] == "active"}
+        twice += len(listed) - len({each["email"].casefold() for each in listed})
+        away += sum(each["status"] == "cancelled" for each in listed)
+        got = {mail.to.casefold(): mail for mail in world.office.get(Email).sent()}
+        assert got.keys() == active.keys() == world.truth["letters"].keys()
+        for to, name in active.items():
+            [mail] = world.office.get(Email).messages(to)
+            assert f"Dear {name}," in mail.body
+            assert "{" not in mail.body
+            assert mail.attachments[TABLE] == world.office.context.files.read(TABLE)
+    assert twice > 1
+    assert away > 3
+
+
+def test_size_and_knobs() -> None:
+    world = fresh(TASK, size=9, low_selling=9, subscribers=1, inactive_rate=1.0, tie_rate=0.0)
+    assert len(world.truth["rows"]) == 9
+    assert len(world.truth["letters"]) == 1
+    assert len(fresh(TASK, size=1).truth["rows"]) == 1
+    with pytest.raises(ValueError, match=r"tie_rate must be a number in \[0.0, 1.0\], got -1"):
+        fresh(TASK, tie_rate=-1)
+    with pytest.raises(ValueError, match="subscribers must be an integer"):
+        fresh(TASK, subscribers=0)

@@ -1,0 +1,124 @@
+"""Laws that hold for every office task; a new task is under them before its author writes a test."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from typing import Any
+
+import pytest
+
+import agentgym
+from agentgym import render
+from agentgym.envs.loca.config import LENGTHS
+from tests.envs.loca.office import TASKS, carry_out, fresh, solved
+
+# Table 7 of the paper; claim_done and filesystem are given everywhere.
+SHELL = "python_execute terminal"
+SERVERS = {
+    "CanvasArrangeExam": "canvas email excel memory python_execute",
+    "CanvasListTest": "canvas memory python_execute",
+    "CourseAssistant": f"email excel {SHELL}",
+    "ABTesting": "google_cloud python_execute",
+    "AcademicWarning": "google_cloud python_execute",
+    "ApplyPhDEmail": "email memory pdf_tools terminal",
+    "MachineOperating": "excel google_cloud python_execute",
+    "SetConfCrDdl": "calendar email python_execute",
+    "ExcelMarketResearch": f"excel {SHELL}",
+    "FilterLowSellingProducts": "email python_execute woocommerce",
+    "UpdateMaterialInventory": f"google_sheet woocommerce {SHELL}",
+    "WoocommerceNewWelcome": "email google_cloud python_execute woocommerce",
+    "WoocommerceStockAlert": "email google_sheet python_execute woocommerce",
+    "NhlB2bAnalysis": f"google_sheet {SHELL}",
+    "PayableInvoiceChecker": f"email pdf_tools snowflake {SHELL}",
+}
+SAMPLE = [(name, length) for k, name in enumerate(TASKS) for length in ("8k", ("16k", "32k", "64k")[k % 3])]
+WHOLE = [(name, length) for name in TASKS for length in LENGTHS]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_doing_nothing_is_not_enough(name: str) -> None:
+    for seed in range(3):
+        world = fresh(name, seed=seed)
+        assert list(world.faults())
+        world.done = True
+        assert world.score() == 0.0
+        report = world.report()
+        assert report["fault_count"] >= len(report["faults"]) > 0
+
+
+@pytest.mark.parametrize(("name", "length"), SAMPLE)
+def test_the_description_is_as_long_as_asked_and_the_plan_solves_the_task(name: str, length: str) -> None:
+    check(name, LENGTHS[length], seed=1)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("name", "length"), WHOLE)
+def test_every_released_state_has_its_length_and_is_solved(name: str, length: str, seed: int) -> None:
+    check(name, LENGTHS[length], seed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", TASKS)
+def test_states_of_a_million_tokens(name: str) -> None:
+    check(name, 1_100_000, seed=0)
+
+
+def check(name: str, length: int, seed: int) -> None:
+    world = fresh(name, length, seed)
+    assert abs(world.tokens - length) <= 0.1 * length
+    carry_out(world)
+    assert list(world.faults()) == []
+    assert world.score() == 1.0
+    world.done = False
+    assert world.score() == 0.0, "the end has to be claimed"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_text_of_the_task_is_the_same_at_every_length(name: str) -> None:
+    texts = {fresh(name, length, seed).task() for length, seed in ((8_000, 0), (20_000, 1))}
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_seeds_draw_other_states_and_the_same_seed_the_same(name: str) -> None:
+    states = [pickle.dumps(fresh(name, seed=seed).truth) for seed in (0, 1, 2, 0)]
+    assert len(set(states[:3])) == 3
+    assert states[0] == states[3]
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_the_servers_are_those_of_the_paper(name: str) -> None:
+    assert sorted(TASKS[name].servers) == sorted(["claim_done", "filesystem", *SERVERS[name].split()])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_steps_are_judged(name: str) -> None:
+    env: Any = agentgym.make(name, labels=True)
+    env.reset(seed=1)
+    world = agentgym.tool_env(env).world
+    first = world.optimal_calls()[0]
+    assert env.step(render(first))[4]["labels"] == ("productive",)
+    if first in [step.call for step in world.progress.passed()]:
+        assert env.step(render(first))[4]["labels"] == ("redundant",)
+    assert env.step('<tool_call>\n{"name": "claim_done", "arguments": {}}\n</tool_call>')[4]["labels"] == ("harmful",)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_reads_may_come_in_any_order(name: str) -> None:
+    draw = random.Random(3)
+    world = fresh(name, seed=2)
+    while calls := world.optimal_calls():
+        call = draw.choice(calls)
+        if call.name == "claim_done":
+            break
+        world.read_result(call, world.office.call(call.name, call.arguments))
+    world.done = True
+    assert world.score() == 1.0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_solved_state_stays_solved_when_it_is_copied(name: str) -> None:
+    world = solved(name, seed=1)
+    assert pickle.loads(pickle.dumps(world)).score() == world.score() == 1.0

@@ -1,0 +1,231 @@
+"""MachineOperating: near misses fail, equivalents pass, the truth is found a third way in table and workbook."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
+from agentgym.envs.loca.tasks.machine_operating import BOOK, BUCKET, COLUMNS, DATASET, REPORT, SHEET, TABLE
+from tests.envs.loca.office import carry_out, faults_after, fresh, solved
+
+TASK = "MachineOperating"
+Rows = list[list[str]]
+Change = Callable[[Any], object]
+
+
+def upload(world: Any) -> None:
+    world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, world.office.context.files.read(REPORT))
+
+
+def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
+    """Change the report and upload it anew."""
+
+    def apply(world: Any) -> None:
+        rows = list(csv.reader(io.StringIO(world.office.context.files.read_text(REPORT))))
+        text = io.StringIO(newline="")
+        csv.writer(text, **form).writerows(change(rows))
+        world.office.context.files.write(REPORT, text.getvalue())
+        upload(world)
+
+    return apply
+
+
+def cells(column: str, change: Callable[[str], str]) -> Change:
+    place = COLUMNS.index(column)
+    return rewrite(lambda rows: [rows[0], *([*row[:place], change(row[place]), *row[place + 1 :]] for row in rows[1:])])
+
+
+def with_reading(test: Callable[[datetime, float, float, float], bool]) -> Change:
+    """Report one more reading, the first that a test on moment, reading, minimum and maximum is true for."""
+
+    def apply(world: Any) -> None:
+        ranges = ranges_of(world)
+        rows = world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
+        limits = [ranges.get((row["machine_id"], row["sensor_type"]), (0, 10**9)) for row in rows]
+        row, (low, high) = next(
+            (row, held)
+            for row, held in zip(rows, limits, strict=True)
+            if test(datetime.fromisoformat(row["timestamp"]), row["reading"], *held)
+        )
+        rewrite(lambda table: [*table, [*map(str, row.values()), f"{low} - {high}"]])(world)
+
+    return apply
+
+
+def at(hour: int, minute: int, second: int = 0, day: int = 19) -> datetime:
+    return datetime(2025, 8, day, hour, minute, second, tzinfo=UTC)
+
+
+def outside(moment: datetime) -> Change:
+    return with_reading(lambda when, value, low, high: when == moment and not low <= value <= high)
+
+
+def without(moment: datetime) -> Change:
+    return rewrite(lambda rows: [row for row in rows if not row[0].startswith(f"{moment:%Y-%m-%dT%H:%M}")])
+
+
+def file_of(data: bytes | str) -> Change:
+    return lambda world: (world.office.context.files.write(REPORT, data), upload(world))
+
+
+def folder(world: Any) -> None:
+    world.office.context.files.remove(REPORT)
+    world.office.context.files.mkdir(REPORT)
+
+
+def call(tool: str, **arguments: Any) -> Change:
+    return lambda world: world.office.call(tool, arguments)
+
+
+def drop(table: str, name: str) -> Change:
+    return lambda world: world.office.get(GoogleCloud).store.delete(table, name=name)
+
+
+def ranges_of(world: Any) -> dict[tuple[str, str], tuple[float, float]]:
+    sheet = read_workbook(world.office.context.files.read(BOOK))[SHEET]
+    return {(row[0], row[2]): (row[4], row[5]) for row in sheet[1:]}
+
+
+FULL = f"gs://{BUCKET}/{REPORT}"
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
+    "a row is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
+    "a row twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
+    "nothing but the header": (rewrite(lambda rows: rows[:1]), "is missing"),
+    "without the first moment": (without(at(11, 30)), "is missing"),
+    "without the last moment": (without(at(12, 30)), "is missing"),
+    "a minute too early": (outside(at(11, 29)), "should not be there"),
+    "a second too early": (outside(at(11, 29, 59)), "should not be there"),
+    "a second too late": (outside(at(12, 30, 1)), "should not be there"),
+    "a minute too late": (outside(at(12, 31)), "should not be there"),
+    "another day": (
+        with_reading(lambda when, v, low, high: when in (at(12, 0, day=18), at(12, 0, day=20))), "should not be there"
+    ),
+    "a reading at the minimum": (
+        with_reading(lambda when, v, low, high: at(11, 30) <= when <= at(12, 30) and v == low), "should not be there"
+    ),
+    "a reading at the maximum": (
+        with_reading(lambda when, v, low, high: at(11, 30) <= when <= at(12, 30) and v == high), "should not be there"
+    ),
+    "a sensor without a range": (
+        with_reading(lambda when, v, low, high: when == at(12, 0) and high == 10**9), "should not be there"
+    ),
+    "readings rounded": (cells("reading", lambda cell: str(round(float(cell)) + 1)), "reading of"),
+    "an hour off": (cells("timestamp", lambda cell: cell.replace("Z", "+01:00")), "is missing"),
+    "very many blanks": (cells("timestamp", lambda cell: "x" + " " * 100_000 + "x"), "is missing"),
+    "only times": (cells("timestamp", lambda cell: cell[11:19]), "is missing"),
+    "ranges turned round": (cells("normal_range", lambda cell: " - ".join(cell.split(" - ")[::-1])), "normal_range"),
+    "one limit": (cells("normal_range", lambda cell: cell.split(" - ")[0]), "normal_range"),
+    "ranges of last year": (
+        cells("normal_range", lambda cell: " - ".join(str(float(limit) * 0.9) for limit in cell.split(" - "))), "normal_range"
+    ),
+    "other columns": (rewrite(lambda rows: [["time", *rows[0][1:]], *rows[1:]]), "has the columns"),
+    "not uploaded": (drop("objects", REPORT), f"{FULL}: not found"),
+    "an old report in the bucket": (
+        lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, ",".join(COLUMNS)), f"{FULL[5:]}: "
+    ),
+    "under another name": (call("storage_move_object", source_bucket=BUCKET, source_blob=REPORT, dest_bucket=BUCKET,
+                                dest_blob="anomaly_report_2025.csv"), "should not be there"),
+    "into another bucket too": (call("storage_create_bucket", bucket_name="iot-anomaly-reports"), "should not be there"),
+    "no text in the bucket": (
+        lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, b"\xff\xfe"), "not a text file"
+    ),
+    "no file": (lambda world: world.office.context.files.remove(REPORT), "there is no file"),
+    "a directory in its place": (folder, "is a directory"),
+    "no text": (file_of(b"\xff\xfe\x00"), "not a text file"),
+    "very long": (file_of("x," * 200_000), "has the columns"),
+    "a reading was changed": (
+        call("bigquery_run_query", query=f"UPDATE {DATASET}.{TABLE} SET reading = 1 WHERE TRUE"), "was changed"
+    ),
+    "the table was dropped": (call("bigquery_run_query", query=f"DROP TABLE {DATASET}.{TABLE}"), "was changed"),
+    "the workbook was changed": (call("write_data_to_excel", filepath=BOOK, sheet_name=SHEET, data=[["x"]]), "was changed"),
+}  # fmt: skip
+EQUIVALENTS: dict[str, Change] = {
+    "backwards": rewrite(lambda rows: [rows[0], *rows[:0:-1]]),
+    "moments without a zone": cells("timestamp", lambda cell: cell.removesuffix("Z")),
+    "moments as the console shows them": cells("timestamp", lambda cell: cell.replace("T", " ").replace("Z", " UTC")),
+    "another zone": cells("timestamp", lambda cell: cell.replace("T11:", "T13:").replace("T12:", "T14:").replace("Z", "+02:00")),
+    "more decimals": cells("reading", lambda cell: f"{float(cell):.4f}"),
+    "ranges with other blanks and zeros": cells(
+        "normal_range", lambda cell: "-".join(f"{float(limit):.2f}" for limit in cell.split(" - "))
+    ),
+    "Windows line ends and quotation marks": rewrite(lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL),
+    "a byte order mark": lambda world: file_of(b"\xef\xbb\xbf" + world.office.context.files.read(REPORT))(world),
+    "a table written to as it was": call(
+        "bigquery_run_query", query=f"UPDATE {DATASET}.{TABLE} SET reading = reading WHERE machine_id < 'N'"
+    ),
+    "a scratch file": lambda world: world.office.context.files.write("notes.md", "x"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_fail(name: str) -> None:
+    change, words = NEAR_MISSES[name]
+    assert words in " ".join(faults_after(TASK, change, length=16_000, seed=1))
+
+
+@pytest.mark.parametrize("name", EQUIVALENTS)
+def test_equivalents_pass(name: str) -> None:
+    assert faults_after(TASK, EQUIVALENTS[name], length=16_000, seed=1) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_truth_reading_by_reading(seed: int) -> None:
+    world = fresh(TASK, 32_000, seed)
+    ranges = ranges_of(world)
+    wanted, at_limits, spared = set(), 0, 0
+    rows = world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
+    for row in rows:
+        assert row["timestamp"][-1] == "Z"
+        if not "2025-08-19T11:30:00" <= row["timestamp"][:-1] <= "2025-08-19T12:30:00":
+            continue
+        if (row["machine_id"], row["sensor_type"]) not in ranges:
+            spared += 1
+            continue
+        low, high = (Decimal(str(limit)) for limit in ranges[row["machine_id"], row["sensor_type"]])
+        reading = Decimal(str(row["reading"]))
+        at_limits += reading in (low, high)
+        if reading < low or reading > high:
+            wanted.add((row["timestamp"][:-1], row["machine_id"], row["sensor_type"], reading))
+    truth = [(r["timestamp"][:19], r["machine_id"], r["sensor_type"], Decimal(str(r["reading"]))) for r in world.truth["anomalies"]]
+    assert set(truth) == wanted
+    assert len(truth) == len(wanted) > 0
+    assert at_limits > 0
+    assert spared > 0
+    assert len({tuple(row.values())[:3] for row in rows}) == len(rows), "a sensor has one reading at a moment"
+    assert len(wanted) < 0.5 * len(rows)
+
+
+def test_boundary_cases_and_buckets_vary() -> None:
+    moments: Counter[str] = Counter()
+    buckets: Counter[str] = Counter()
+    for seed in range(12):
+        world = fresh(TASK, size=3, seed=seed)
+        held = world.truth["storage"]
+        buckets["replaced" if f"gs://{BUCKET}/{REPORT}" in held else "there" if f"gs://{BUCKET}" in held else "absent"] += 1
+        moments.update(row["timestamp"][11:19] for row in world.truth["anomalies"])
+        assert len(held) >= 4, "other buckets have similar names"
+    assert len(buckets) == 3
+    assert min(moments["11:30:00"], moments["12:30:00"]) >= 12
+
+
+def test_one_sensor_and_knobs() -> None:
+    for seed in range(3):
+        world = solved(TASK, size=1, seed=seed, missing_rate=1.0, anomaly_rate=0.0, interval_minutes=30, hours=2)
+        assert world.score() == 1.0
+        assert len(world.truth["anomalies"]) == 2
+    assert carry_out(fresh(TASK, size=9, anomaly_rate=1.0, limit_rate=1.0)).score() == 1.0
+    with pytest.raises(ValueError, match=r"interval_minutes must be one of 1, 2, 3, 5, 6, 10, 15, 30, got 7"):
+        fresh(TASK, interval_minutes=7)
+    with pytest.raises(ValueError, match=r"hours must be an integer in \[2, 200\], got 1"):
+        fresh(TASK, hours=1)
+    with pytest.raises(ValueError, match=r"missing_rate must be a number in \[0.0, 1.0\], got 2"):
+        fresh(TASK, missing_rate=2)

@@ -1,0 +1,235 @@
+"""PayableInvoiceChecker: near misses fail, equivalents pass, the truth is found a third way in the files and tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentgym.envs.loca.invoices import LAYOUTS, SUPPLIERS, draw_invoice
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.files.pdfs import read_pdf
+from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
+from agentgym.envs.loca.tasks.payable_invoice_checker import COMMENT, FLAG, FOLDER, INVOICES, ME, PAYMENTS, SUBJECT
+from tests.envs.loca.office import faults_after, fresh, solved
+
+TASK = "PayableInvoiceChecker"
+LENGTH, SEED = 40_000, 3
+
+
+def new(world: Any) -> dict[str, Any]:
+    """An invoice that had to be entered."""
+    return next(invoice for k, invoice in enumerate(world.truth["invoices"]) if k not in world.truth["entered"])
+
+
+def old(world: Any) -> str:
+    """The number of an invoice that was in the tables."""
+    return str(world.truth["rows"][0]["INVOICE_ID"])
+
+
+def sql(text: str, which: Callable[[Any], str] | None = None) -> Callable[[Any], None]:
+    """Run a statement; `?` in it is the number of an invoice, a new one by default."""
+
+    def apply(world: Any) -> None:
+        key = which(world) if which else new(world)["id"]
+        world.office.call(
+            "write_query", {"query": text.replace("?", f"'{key}'").replace("$INV", INVOICES).replace("$PAY", PAYMENTS)}
+        )
+
+    return apply
+
+
+def mails(change: Callable[[dict[str, Any]], list[dict[str, Any]]], every: bool = False) -> Callable[[Any], None]:
+    """Send the first mail of the plan (or every one) in another way, as if the plan had not sent it."""
+
+    def apply(world: Any) -> None:
+        email = world.office.get(Email)
+        sent = email.sent()
+        email.store.delete("mails", folder="Sent")
+        for mail in sent:
+            email.store.delete("mails", folder="INBOX")
+            email.store.delete("messages", message_id=mail.message_id)
+        for k, mail in enumerate(sent):
+            told = {"to": mail.recipients[0], "subject": mail.subject, "body": mail.body}
+            for each in change(told) if every or k == 0 else [told]:
+                world.office.call("send_email", each)
+
+    return apply
+
+
+def names(told: dict[str, Any]) -> list[str]:
+    return re.findall(r"\S+\.pdf", told["body"])
+
+
+def paid_file(world: Any) -> None:
+    """A mail names a file that is paid, besides the right ones."""
+    file = next(invoice["file"] for invoice in world.truth["invoices"] if invoice["paid"] == invoice["cents"])
+    mails(lambda told: [told | {"body": f"{told['body']}\n{file}"}])(world)
+
+
+def to_somebody_else(world: Any) -> None:
+    asked = {invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]}
+    other = next(user["email"] for user in world.office.get(Email).users() if user["email"] not in {ME, *asked})
+    world.office.call("send_email", {"to": other, "subject": SUBJECT, "body": "Nothing to do."})
+
+
+def enter_again(world: Any) -> None:
+    row = next(row for row in world.truth["rows"] if row["INVOICE_ID"] == entered(world))
+    sql(f"INSERT INTO $PAY VALUES (?, {row['PAYMENT_AMOUNT']}, {row[FLAG]})", entered)(world)
+
+
+def entered(world: Any) -> str:
+    return str(world.truth["invoices"][world.truth["entered"][0]]["id"])
+
+
+NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
+    "an invoice is missing": (sql("DELETE FROM $INV WHERE INVOICE_ID = ?"), "is missing"),
+    "a payment is missing": (sql("DELETE FROM $PAY WHERE INVOICE_ID = ?"), "is missing"),
+    "an invoice twice": (sql("INSERT INTO $INV SELECT * FROM $INV WHERE INVOICE_ID = ?"), "should not be there"),
+    "an invoice that was entered before": (enter_again, "should not be there"),
+    "an invoice that is nowhere": (sql("INSERT INTO $PAY VALUES ('ZZ-2024-1', 1, 0)"), "should not be there"),
+    "a cent more": (sql("UPDATE $INV SET INVOICE_AMOUNT = INVOICE_AMOUNT + 0.01 WHERE INVOICE_ID = ?"), "INVOICE_AMOUNT of"),
+    "a cent less paid": (sql("UPDATE $PAY SET PAYMENT_AMOUNT = PAYMENT_AMOUNT - 0.01 WHERE INVOICE_ID = ?"), "PAYMENT_AMOUNT of"),
+    "another flag": (sql(f"UPDATE $PAY SET {FLAG} = 1 - {FLAG} WHERE INVOICE_ID = ?"), f"{FLAG} of"),
+    "no flag": (sql(f"UPDATE $PAY SET {FLAG} = NULL WHERE INVOICE_ID = ?"), f"{FLAG} of"),
+    "another supplier": (sql("UPDATE $INV SET SUPPLIER_NAME = SUPPLIER_NAME || ' Ltd.' WHERE INVOICE_ID = ?"), "SUPPLIER_NAME of"),
+    "another purchaser": (sql(f"UPDATE $INV SET PURCHASER_EMAIL = '{ME}' WHERE INVOICE_ID = ?"), "PURCHASER_EMAIL of"),
+    "the day it is due": (sql("UPDATE $INV SET INVOICE_DATE = DATEADD(day, 30, INVOICE_DATE) WHERE INVOICE_ID = ?"), "DATE of"),
+    "an old row is gone": (sql("DELETE FROM $INV WHERE INVOICE_ID = ?", old), "is missing"),
+    "an old payment was changed": (sql("UPDATE $PAY SET PAYMENT_AMOUNT = 1 WHERE INVOICE_ID = ?", old), "is missing"),
+    "a table was emptied": (sql("DELETE FROM $PAY"), "is missing"),
+    "a table was dropped": (sql("DROP TABLE $INV"), "there is no table"),
+    "a column more": (sql("ALTER TABLE $PAY ADD COLUMN NOTE VARCHAR"), "columns of"),
+    "no comment": (sql(f"COMMENT ON COLUMN $PAY.{FLAG} IS ''"), "the comment of"),
+    "another comment": (sql(f"COMMENT ON COLUMN $PAY.{FLAG} IS '0=paid, 1=outstanding'"), "the comment of"),
+    "the comment of another column": (sql(f"COMMENT ON COLUMN $INV.INVOICE_DATE IS '{COMMENT}'"), "the comment of"),
+    "a mail is missing": (mails(lambda told: []), "there is no mail to"),
+    "a mail twice": (mails(lambda told: [told, told]), "one too many"),
+    "a mail to another purchaser": (to_somebody_else, "was not asked for"),
+    "a copy to me": (mails(lambda told: [told | {"cc": ME}]), "was not asked for"),
+    "another subject": (mails(lambda told: [told | {"subject": "Outstanding Invoices"}]), "has the subject"),
+    "a file is missing": (mails(lambda told: [told | {"body": "\n".join(names(told)[1:])}]), "is missing"),
+    "a file that is paid": (paid_file, "should not be there"),
+    "a file that is not there": (mails(lambda told: [told | {"body": f"{told['body']}\nscan_1.pdf"}]), "should not be there"),
+    "all files in all mails": (
+        lambda w: mails(lambda told: [told | {"body": " ".join(i["file"] for i in w.truth["invoices"])}], every=True)(w),
+        "should not be there",
+    ),
+    "an invoice was deleted": (lambda world: world.office.context.files.remove(f"{FOLDER}/{new(world)['file']}"), "is gone"),
+}  # fmt: skip
+
+EQUIVALENTS: dict[str, Callable[[Any], object]] = {
+    "the rows in another order": sql("UPDATE $PAY SET PAYMENT_AMOUNT = PAYMENT_AMOUNT WHERE INVOICE_ID = ?", old),
+    "an insert of its own": lambda world: (
+        sql("CREATE TABLE PURCHASE_INVOICE.PUBLIC.KEPT AS SELECT * FROM $INV WHERE INVOICE_ID = ?")(world),
+        sql("DELETE FROM $INV WHERE INVOICE_ID = ?")(world),
+        sql("INSERT INTO $INV SELECT * FROM PURCHASE_INVOICE.PUBLIC.KEPT")(world),
+    ),
+    "the comment by another statement": sql(f"ALTER TABLE $PAY MODIFY COLUMN {FLAG} COMMENT '{COMMENT}'"),
+    "names without .pdf": mails(lambda told: [told | {"body": told["body"].replace(".pdf", "")}], every=True),
+    "in a sentence": mails(lambda told: [told | {"body": f"Open: {', '.join(names(told))}. Please look at them."}], every=True),
+    "as a list": mails(lambda told: [told | {"body": "".join(f"- {name}\n" for name in names(told)[::-1])}], every=True),
+    "as HTML": mails(
+        lambda told: [told | {"body": "See below.", "html_body": "".join(f"<li>{name}</li>" for name in names(told))}], every=True
+    ),
+    "the subject in small letters": mails(lambda told: [told | {"subject": SUBJECT.lower()}], every=True),
+    "with a name before the address": mails(lambda told: [told | {"to": f"Somebody <{told['to']}>"}], every=True),
+    "a scratch file": lambda world: world.office.context.files.write("notes.csv", "x"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_fail(name: str) -> None:
+    change, words = NEAR_MISSES[name]
+    assert words in " ".join(faults_after(TASK, change, length=LENGTH, seed=SEED))
+
+
+@pytest.mark.parametrize("name", EQUIVALENTS)
+def test_equivalents_pass(name: str) -> None:
+    assert faults_after(TASK, EQUIVALENTS[name], length=LENGTH, seed=SEED) == []
+
+
+def test_each_thing_that_is_wrong_is_a_fault() -> None:
+    world = fresh(TASK, LENGTH, SEED)
+    count = len(world.truth["invoices"]) - len(world.truth["entered"])
+    asked = {invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]}
+    assert len(list(world.faults())) == 2 * count + 1 + len(asked)
+
+
+def test_every_layout_has_all_the_facts() -> None:
+    """Read with the eyes of a clerk: labels by hand, another way than the plan reads them."""
+    seen, rng = set(), np.random.default_rng(1)
+    for _ in range(60):
+        key = f"{rng.choice(list(SUPPLIERS))}-2024-{rng.integers(100, 10_000)}"
+        rates = {"paid": 0.5, "partial": 0.6, "box": 0.6}
+        invoice, pdf = draw_invoice(rng, key, ("ada.lima9@mcp.com", "Ada Lima"), "ada.lim10@mcp.com", rates)
+        text = "\n".join(read_pdf(pdf))
+        day, dollars = date.fromisoformat(invoice["day"]), f"{invoice['cents'] / 100:,.2f}"
+        forms = (f"{day}", f"{day.day} {day:%B %Y}", f"{day:%B %d, %Y}", f"{day:%d-%b-%Y}")
+        assert re.search(rf"(?i)\binvoice( number:| no\.)? {invoice['id']}\b", text)
+        assert (
+            SUPPLIERS[invoice["id"].split("-")[0]] in text.splitlines() or f": {SUPPLIERS[invoice['id'].split('-')[0]]}\n" in text
+        )
+        assert invoice["mail"] in text
+        assert any(form in text for form in forms)
+        assert re.search(rf"(total|Total with tax): (\$|USD )?{re.escape(dollars)}", text)
+        sums = [round(100 * float(part.replace(",", ""))) for part in re.findall(r"Received on \S+ \$([\d,.]+\d)", text)]
+        assert not sums or sum(sums) == invoice["paid"]
+        assert sums or invoice["paid"] in (0, invoice["cents"]) or f"${invoice['paid'] / 100:,.2f}" in text
+        assert (invoice["paid"] == 0) == any(words in text for words in ("UNPAID", "nothing received so far", "has not reached us"))
+        seen |= {next(k for k, layout in enumerate(LAYOUTS) if layout_of(layout, text)), bool(sums)}
+        seen |= {("missing", min(2, invoice["cents"] - invoice["paid"]))}
+    assert set(range(len(LAYOUTS))) <= seen
+    assert ("missing", 1) in seen, "a cent is missing of some"
+
+
+def layout_of(layout: tuple[str, ...], text: str) -> bool:
+    """Whether a text has all that a layout says without the facts."""
+    parts = [re.split(r"\{[^}]*\}", line.removeprefix("#")) for line in layout if line not in ("|", "=", "!", "/")]
+    return all(part.strip() in text for line in parts for part in line)
+
+
+def test_the_tables_have_what_is_like_the_new_invoices_and_chance_differs() -> None:
+    states = []
+    for seed in range(4):
+        world = fresh(TASK, LENGTH, seed)
+        rows = world.office.get(Snowflake).rows(INVOICES)
+        states.append({row["INVOICE_ID"] for row in rows})
+        assert len(states[-1]) == len(rows) == len(world.office.get(Snowflake).rows(PAYMENTS))
+        fresh_ids = [invoice["id"] for k, invoice in enumerate(world.truth["invoices"]) if k not in world.truth["entered"]]
+        assert not states[-1] & set(fresh_ids)
+        assert any(key.replace("-2024-", "-2023-") in states[-1] for key in fresh_ids)
+        assert any(re.fullmatch(rf"{key}\d", other) for key in fresh_ids for other in states[-1])
+        flags = [row[FLAG] for row in world.office.get(Snowflake).rows(PAYMENTS)]
+        assert 0.02 < sum(flags) / len(flags) < 0.25
+        assert COMMENT not in world.office.get(Snowflake).comments(PAYMENTS).values()
+        assert not world.office.get(Email).sent()
+    assert len(set.union(*states)) > 0.95 * sum(map(len, states)), "each seed has other invoices"
+
+
+def test_shares() -> None:
+    world = fresh(TASK, size=90, num_interference=0)
+    found = world.truth["invoices"][1:]
+    paid = sum(invoice["paid"] == invoice["cents"] for invoice in found) / len(found)
+    unpaid = sum(invoice["paid"] == 0 for invoice in found) / len(found)
+    assert 0.6 < paid < 0.8
+    assert 0.06 < unpaid < 0.2
+    assert 0.2 < sum(invoice["file"].startswith("scan") for invoice in found) / len(found) < 0.6
+    open_ones = {invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]}
+    assert open_ones < {invoice["mail"] for invoice in world.truth["invoices"]}, "somebody has paid ones only"
+
+
+def test_the_smallest_states_and_knobs() -> None:
+    for seed in range(3):
+        assert solved(TASK, size=1, seed=seed, num_interference=0).score() == 1.0
+    world = solved(TASK, size=4, entered_rate=1.0, paid_rate=1.0, box_rate=1.0)
+    assert world.truth["entered"] == [1, 2, 3]
+    assert [invoice["paid"] == invoice["cents"] for invoice in world.truth["invoices"]] == [False, True, True, True]
+    with pytest.raises(ValueError, match=r"box_rate must be a number in \[0.0, 1.0\], got 2"):
+        fresh(TASK, box_rate=2)
+    with pytest.raises(ValueError, match="num_interference must be an integer in"):
+        fresh(TASK, num_interference=-1)

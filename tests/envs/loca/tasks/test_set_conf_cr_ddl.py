@@ -1,0 +1,122 @@
+"""SetConfCrDdl: near misses fail, equivalents pass, the truth is found a third way in the mailboxes."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.tasks.set_conf_cr_ddl import ME, NOTE, SetConfCrDdl
+from tests.envs.loca.office import Change, call, faults_after, file_of, fresh
+
+TASK = "SetConfCrDdl"
+
+
+def events(world: SetConfCrDdl) -> list[dict[str, Any]]:
+    shown = world.office.call(
+        "list_events", {"timeMin": "2025-01-01T00:00:00Z", "timeMax": "2026-12-31T00:00:00Z", "maxResults": 2000}
+    )
+    listed: list[dict[str, Any]] = json.loads(shown)["items"]
+    return listed
+
+
+def change(world: SetConfCrDdl, **arguments: Any) -> None:
+    first = events(world)[0]
+    world.office.call("update_event", {"eventId": first["id"], **arguments})
+
+
+def later(world: SetConfCrDdl, by: timedelta) -> None:
+    first = events(world)[0]
+    begin = datetime.fromisoformat(first["start"]["dateTime"]) + by
+    change(world, start={"dateTime": begin.isoformat()})
+
+
+def again(world: SetConfCrDdl) -> None:
+    first = events(world)[0]
+    world.office.call("create_event", {name: first[name] for name in ("summary", "start", "end")})
+
+
+def old_deadline(world: SetConfCrDdl) -> None:
+    later(world, -timedelta(days=3))
+
+
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
+    "one reminder is missing": (
+        lambda world: world.office.call("delete_event", {"eventId": events(world)[0]["id"]}),
+        "there is no right reminder",
+    ),
+    "a reminder twice": (again, "one too many"),
+    "the old deadline": (old_deadline, "no reminder that was asked for"),
+    "at the deadline": (lambda world: later(world, timedelta(hours=3)), "no reminder that was asked for"),
+    "the deadline in UTC": (lambda world: later(world, -timedelta(hours=12)), "there is no right reminder"),
+    "a minute late": (lambda world: later(world, timedelta(minutes=1)), "there is no right reminder"),
+    "no word of the camera": (lambda world: change(world, summary=events(world)[0]["summary"].split()[0]), "no reminder"),
+    "the name is only a part of a word": (lambda world: change(world, summary=f"X{events(world)[0]['summary']}"), "no reminder"),
+    "two conferences in one title": (
+        lambda world: change(world, summary=f"{' '.join(world.truth['reminders'])} camera-ready"),
+        "no reminder that was asked for",
+    ),
+    "an event for another conference": (
+        call(
+            "create_event",
+            summary="ZZZ camera-ready",
+            start={"dateTime": "2025-10-01T00:00:00Z"},
+            end={"dateTime": "2025-10-01T01:00:00Z"},
+        ),
+        "one too many",
+    ),
+    "a mail was sent": (call("send_email", to=ME, subject="x", body="y"), "was sent"),
+    "the note was changed": (file_of(NOTE, "x"), "was changed"),
+}
+
+EQUIVALENTS: dict[str, Change] = {
+    "another wording": (
+        lambda world: change(world, summary=f"Reminder: Camera Ready of {events(world)[0]['summary'].split()[0].lower()} (main)")
+    ),
+    "another time zone": lambda world: later(world, timedelta()),
+    "another length": (
+        lambda world: change(world, end={"dateTime": (events(world)[0]["start"]["dateTime"])}, description="with a description")
+    ),
+    "a scratch file": file_of("notes/scratch.txt", "x"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_fail(name: str) -> None:
+    mutate, words = NEAR_MISSES[name]
+    found = faults_after(TASK, mutate)
+    assert found
+    assert words in " ".join(found)
+
+
+@pytest.mark.parametrize("name", EQUIVALENTS)
+def test_equivalents_pass(name: str) -> None:
+    assert faults_after(TASK, EQUIVALENTS[name]) == []
+
+
+def test_the_newest_mail_about_a_track_tells_the_deadline() -> None:
+    extended = 0
+    for seed in range(4):
+        world = fresh(TASK, 16_000, seed)
+        mails = world.office.get(Email).messages(ME)
+        targets = dict(line.split(": ") for line in world.office.context.files.read_text(NOTE).splitlines()[1:])
+        assert set(targets) == set(world.truth["reminders"])
+        for key, track in targets.items():
+            told = [re.search(rf"{key}, {track}: .* due on ([^,]*),", mail.body) for mail in mails]
+            days = [found[1] for found in told if found]
+            extended += len(set(days)) > 1
+            reminder = world.truth["reminders"][key] + timedelta(hours=3)
+            assert days[-1] == f"{reminder.day} {reminder:%B %Y}"
+    assert extended > 3
+
+
+def test_size_and_knobs() -> None:
+    world = fresh(TASK, size=3, noise_conferences=0, extension_rate=0.0)
+    assert len(world.truth["reminders"]) == 3
+    assert all("EXTENDED" not in mail.body for mail in world.office.get(Email).messages(ME))
+    with pytest.raises(ValueError, match=r"extension_rate must be a number in \[0.0, 1.0\], got 2"):
+        fresh(TASK, extension_rate=2)

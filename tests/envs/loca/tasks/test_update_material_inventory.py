@@ -1,0 +1,229 @@
+"""UpdateMaterialInventory: near misses fail, equivalents pass, the truth is found a third way in sheets and shop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
+from agentgym.envs.loca.tasks.update_material_inventory import RECIPES, STOCK, TITLE, UpdateMaterialInventory
+from tests.envs.loca.office import Change, carry_out, faults_after, file_of, fresh, solved
+from tests.envs.loca.office import enter as enter_into
+from tests.envs.loca.office import update_product as update
+
+TASK = "UpdateMaterialInventory"
+World = UpdateMaterialInventory
+Rule = Callable[[dict[str, Any]], bool]
+MOMENT = "2025-01-12T18:00:00"
+
+
+def table(world: World, sheet: str = STOCK) -> list[list[Any]]:
+    return world.office.get(GoogleSheet).values(world.truth["sheet"], sheet)
+
+
+def enter(world: World, place: str, data: list[list[Any]], sheet: str = STOCK) -> None:
+    enter_into(world, world.truth["sheet"], sheet, place, data)
+
+
+def cell(column: str, value: Callable[[Any], Any], sheet: str = STOCK) -> Change:
+    """Change a cell of the third row."""
+
+    def mutate(world: World) -> None:
+        enter(world, f"{column}3", [[value(table(world, sheet)[2]["ABCDEF".index(column)])]], sheet)
+
+    return mutate
+
+
+def used(world: World) -> int:
+    """The row in the sheet of a material that an order takes."""
+    before = dict(zip((row[0] for row in table(fresh(TASK))), (row[2] for row in table(fresh(TASK))), strict=True))
+    return next(k for k, row in enumerate(table(world), 1) if row[2] != before[row[0]])
+
+
+def as_before(world: World) -> None:
+    """Give a material that orders take the stock that it had."""
+    k = used(world)
+    before = {row[0]: row[2] for row in table(fresh(TASK))}
+    enter(world, f"C{k}", [[before[table(world)[k - 1][0]]]])
+
+
+def stock(by: int, place: int = 0) -> Change:
+    """Add to the stock of a product in the shop."""
+
+    def mutate(world: World) -> None:
+        product = world.office.get(WooCommerce).products.all()[place]
+        count = (product["stock_quantity"] or 0) + by
+        update(world, product["id"], manage_stock=True, stock_quantity=count)
+
+    return mutate
+
+
+def order(world: World, number: int, **fields: Any) -> None:
+    world.office.call("woo_orders_update", {"orderId": number, "orderData": fields})
+
+
+def service(world: World) -> int:
+    """A product that takes no material."""
+    return next(int(each["id"]) for each in world.office.get(WooCommerce).products.all() if each["sku"] == "GIFT-CARD")
+
+
+def mixed(world: World) -> None:
+    """Enter all rows of materials in another order."""
+    enter(world, "A2", sorted(table(world)[1:], key=lambda row: str(row[1])))
+
+
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
+    "a material as it was": (as_before, "Current Stock of"),
+    "a hundredth more": (cell("C", lambda value: round(value + 0.01, 2)), "Current Stock of"),
+    "rounded to whole numbers": (lambda world: enter(world, f"C{used(world)}", [["=ROUND(2.5)"]]), "Current Stock of"),
+    "no number": (cell("C", lambda value: f"{value} m"), "Current Stock of"),
+    "an empty cell": (cell("C", lambda _: ""), "Current Stock of"),
+    "the least stock was changed": (cell("E", lambda value: value + 1), "Min Stock of"),
+    "the supplier was changed": (cell("F", lambda value: f"{value} Inc"), "Supplier of"),
+    "a row is missing": (lambda world: enter(world, "A3", [[""] * 6]), "is missing"),
+    "a row more": (lambda world: enter(world, f"A{len(table(world)) + 1}", [table(world)[1]]), "should not be there"),
+    "another header": (lambda world: enter(world, "C1", [["Stock"]]), "has the columns"),
+    "a remark beside": (lambda world: enter(world, "G2", [["checked"]]), "to the right"),
+    "a recipe was changed": (cell("E", lambda value: value + 1, RECIPES), "had to stay as it was"),
+    "a sheet was added": (
+        lambda world: world.office.call("create_sheet", {"spreadsheet_id": world.truth["sheet"], "title": "Log"}),
+        "had to stay as it was",
+    ),
+    "another spreadsheet": (lambda world: world.office.call("create_spreadsheet", {"title": TITLE}), "had to stay as it was"),
+    "one piece less": (stock(-1), "has the stock"),
+    "one piece more": (stock(1), "has the stock"),
+    "stock for a product without material": (
+        lambda world: update(world, service(world), manage_stock=True, stock_quantity=5),
+        "has the stock",
+    ),
+    "stock that is not managed": (lambda world: update(world, 1, manage_stock=False), "has the stock"),
+    "a product is gone": (lambda world: world.office.call("woo_products_delete", {"productId": 1, "force": True}), "gone"),
+    "a price was changed": (lambda world: update(world, 1, regular_price="5.00"), "more than the stock"),
+    "an order was completed": (lambda world: order(world, 1, status="completed"), "more than the stock"),
+    "a file was changed": (file_of("README.md", b"\xff\x00"), "was changed"),
+}
+
+EQUIVALENTS: dict[str, Change] = {
+    "texts in place of numbers": cell("C", lambda value: f"'{value:.2f}"),
+    "the noise of floats": cell("C", lambda value: value + 1e-11),
+    "a formula": cell("C", lambda value: f"={value:.2f}+0"),
+    "commas between thousands": cell("C", lambda value: f"'{value:,.2f}"),
+    "another order of the rows": mixed,
+    "a name with blanks around": cell("B", lambda value: f" {value} "),
+    "the stock was set twice": stock(0),
+    "a scratch file": file_of("work/orders.json", "[]"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_fail(name: str) -> None:
+    mutate, words = NEAR_MISSES[name]
+    assert words in " ".join(faults_after(TASK, mutate))
+
+
+@pytest.mark.parametrize("name", EQUIVALENTS)
+def test_equivalents_pass(name: str) -> None:
+    assert faults_after(TASK, EQUIVALENTS[name]) == []
+
+
+def expected(world: World, new: Rule, number: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """The stock of the materials and products when the orders that `new` names are taken; computed with `number`."""
+    recipes = [(row[0], row[2], number(str(row[4]))) for row in table(world, RECIPES)[1:]]
+    left = {row[0]: number(str(row[2])) for row in table(world)[1:]}
+    shop = world.office.get(WooCommerce)
+    for each in filter(new, shop.orders.all()):
+        for line in each["line_items"]:
+            for _ in range(line["quantity"]):
+                for sku, material, need in recipes:
+                    left[material] -= need if sku == line["sku"] else 0
+    there = {product["sku"] for product in shop.products.all()}
+    made = {sku: min(left[m] / need for s, m, need in recipes if s == sku) for sku, _, _ in recipes if sku in there}
+    return left, {sku: int(count) for sku, count in made.items()}
+
+
+def is_new(each: dict[str, Any]) -> bool:
+    return each["status"] == "processing" and each["date_paid"] > MOMENT
+
+
+def test_the_truth_is_what_sheets_and_shop_tell() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(6):
+        world = fresh(TASK, 16_000 if seed < 4 else 96_000, seed)
+        shop = world.office.get(WooCommerce)
+        left, made = expected(world, is_new, Fraction)
+        assert {row["Material ID"]: Fraction(row["Current Stock"]) for row in world.truth["rows"]} == left
+        assert all(value > 0 for value in left.values())
+        skus = {product["sku"]: product["id"] for product in shop.products.all()}
+        assert {sku: world.truth["stock"][skus[sku]][0] for sku in made} == made
+        seen["wrong in floats"] += sum(made[sku] != count for sku, count in expected(world, is_new, float)[1].items())
+        recipes = [(row[0], row[2], Fraction(str(row[4]))) for row in table(world, RECIPES)[1:]]
+        least = {sku: min(left[m] / need for s, m, need in recipes if s == sku) for sku in made}
+        seen["whole"] += sum(value.denominator == 1 for value in least.values())
+        seen["parts"] += sum(value.denominator != 1 for value in least.values())
+        for name, rule in WRONG_RULES.items():
+            assert expected(world, rule, Fraction)[0] != left or seed < 4, name
+            seen[name] += expected(world, rule, Fraction)[0] != left
+        world = carry_out(world)
+        assert {row[0]: Fraction(str(row[2])) for row in table(world)[1:]} == left
+        assert {each["sku"]: each["stock_quantity"] for each in shop.products.all() if each["sku"] in made} == made
+    assert all(count >= 2 for count in seen.values()), seen
+    assert len(seen) == 3 + len(WRONG_RULES)
+
+
+WRONG_RULES: dict[str, Rule] = {
+    "all that are paid": lambda each: bool(each["date_paid"]) and each["date_paid"] > MOMENT,
+    "completed ones too": lambda each: each["status"] in ("processing", "completed") and (each["date_paid"] or "") > MOMENT,
+    "old ones too": lambda each: each["status"] == "processing",
+    "the moment itself": lambda each: each["status"] == "processing" and each["date_paid"] >= MOMENT,
+    "made after the moment": lambda each: each["status"] == "processing" and each["date_created"] > MOMENT,
+    "unpaid ones too": lambda each: is_new(each) or each["status"] in ("pending", "on-hold", "failed"),
+    "a second later": lambda each: is_new(each) and each["date_paid"] > "2025-01-12T18:00:01",
+}
+
+
+def test_the_orders() -> None:
+    statuses: Counter[str] = Counter()
+    for seed in range(3):
+        orders = fresh(TASK, 48_000, seed).office.get(WooCommerce).orders.all()
+        statuses.update(each["status"] for each in orders)
+        assert 0.35 < sum(map(is_new, orders)) / len(orders) < 0.55
+        assert any(each["date_paid"] == MOMENT for each in orders)
+        assert all(datetime.fromisoformat(each["date_created"]) < datetime(2025, 1, 15, 9) for each in orders)
+    assert statuses.keys() == {"processing", "completed", "pending", "on-hold", "failed", "cancelled", "refunded"}
+
+
+def test_hostile_states_give_faults() -> None:
+    world = solved(TASK)
+    world.office.call("rename_sheet", {"spreadsheet": world.truth["sheet"], "sheet": STOCK, "new_name": "X"})
+    assert "has the columns []" in " ".join(world.faults())
+    world = solved(TASK)
+    enter(world, "A1", [["x" * 40_000] * 6] * 3)
+    assert all(len(fault) < 1_000 for fault in world.faults())
+    assert list(world.faults())
+
+
+def test_size_and_knobs() -> None:
+    world = fresh(TASK, size=5, new_orders=5, products=3, materials=4, materials_per_product=2, edge_rate=0.0)
+    assert len(world.truth["rows"]) == 4
+    assert len({row[0] for row in table(world, RECIPES)[1:]}) == 4  # one is sold no more
+    assert all(map(is_new, world.office.get(WooCommerce).orders.all()))
+    assert sum(map(is_new, fresh(TASK, size=1).office.get(WooCommerce).orders.all())) == 1
+    with pytest.raises(ValueError, match=r"edge_rate must be a number in \[0.0, 1.0\], got 2"):
+        fresh(TASK, edge_rate=2)
+    with pytest.raises(ValueError, match="materials must be an integer"):
+        fresh(TASK, materials=1)
+
+
+def test_a_plan_of_a_wanted_length_has_as_many_products() -> None:
+    for steps in (8, 20, 64):
+        world = carry_out(fresh(TASK, **World.config_for_horizon(steps)))
+        assert abs(len(world.progress.facts) + 1 - steps) <= 1
+        assert list(world.faults()) == []
+    with pytest.raises(ValueError, match="has about 8 to 1007 steps, got 7"):
+        World.config_for_horizon(7)

@@ -1,0 +1,238 @@
+"""WoocommerceNewWelcome: near misses fail, equivalents pass, the truth is found a third way in the shop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
+from agentgym.envs.loca.tasks.woocommerce_new_welcome import CREDENTIALS, DATASET, FROM, LETTER, ME, NOW, TABLE, TEMPLATE
+from tests.envs.loca.office import carry_out, faults_after, fresh, solved
+
+TASK = "WoocommerceNewWelcome"
+Change = Callable[[Any], object]
+CRM = f"{DATASET}.{TABLE}"
+
+
+def call(tool: str, **arguments: Any) -> Change:
+    return lambda world: world.office.call(tool, arguments)
+
+
+def sql(query: str) -> Change:
+    return call("bigquery_run_query", query=query)
+
+
+def new(world: Any, k: int = -1) -> dict[str, Any]:
+    """One of the rows that the plan has added."""
+    row: dict[str, Any] = world.truth["rows"][len(world.truth["rows"]) - len(world.truth["letters"]) :][k]
+    return row
+
+
+def on_new(text: str, k: int = -1) -> Change:
+    """Run a statement that ends in a condition, on one of the new rows."""
+    return lambda world: sql(f"{text} WHERE woocommerce_id = {new(world, k)['woocommerce_id']}")(world)
+
+
+def set_new(change: str) -> Change:
+    return on_new(f"UPDATE {CRM} SET {change}")
+
+
+def row_for(customer: Callable[[Any], int]) -> Change:
+    """Add a row that looks like the others for somebody else."""
+
+    def apply(world: Any) -> None:
+        columns = "woocommerce_id, email, welcome_email_sent"
+        sql(f"INSERT INTO {CRM} (id, {columns}) VALUES (9999, {customer(world)}, 'a@example.com', TRUE)")(world)
+
+    return apply
+
+
+def completed(world: Any) -> dict[int, list[datetime]]:
+    """When the orders of each customer were completed, read off the records of the shop."""
+    found: dict[int, list[datetime]] = {}
+    for order in world.office.get(WooCommerce).orders.all():
+        if order["status"] == "completed":
+            moment = datetime.fromisoformat(f"{order['date_completed_gmt']}+00:00")
+            found.setdefault(order["customer_id"], []).append(moment)
+    return found
+
+
+def with_several(world: Any) -> int:
+    orders = completed(world)
+    return next(owner for owner, dates in orders.items() if owner and sum(date >= FROM for date in dates) > 1)
+
+
+def just_too_old(world: Any) -> int:
+    return next(owner for owner, dates in completed(world).items() if dates == [FROM - timedelta(seconds=1)])
+
+
+def again(change: Callable[[dict[str, Any]], dict[str, Any]], k: int = -1) -> Change:
+    """Send one of the mails again in another way, after the one of the plan was taken back."""
+
+    def apply(world: Any) -> None:
+        email = world.office.get(Email)
+        to, subject, body = world.truth["letters"][k]
+        message = email.store.value("SELECT id FROM messages WHERE origin = 'sent' AND \"to\" = ?", to)
+        email.store.delete("mails", message=message)
+        email.store.delete("messages", id=message)
+        world.office.call("send_email", change({"to": to, "subject": subject, "body": body}))
+
+    return apply
+
+
+def unsent(world: Any) -> None:
+    again(lambda mail: {**mail, "to": ME, "subject": "x"})(world)
+
+
+def mail(**changes: Any) -> Change:
+    return again(lambda held: {**held, **changes})
+
+
+def mail_to(customer: Callable[[Any], int]) -> Change:
+    def apply(world: Any) -> None:
+        person = next(each for each in world.office.get(WooCommerce).customers.all() if each["id"] == customer(world))
+        call("send_email", to=person["email"], subject="Welcome", body="Welcome")(world)
+
+    return apply
+
+
+def file_of(name: str, data: bytes | str) -> Change:
+    return lambda world: world.office.context.files.write(name, data)
+
+
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
+    "a row is missing": (on_new(f"DELETE FROM {CRM}"), "is missing"),
+    "a row twice": (on_new(f"INSERT INTO {CRM} SELECT * FROM {CRM}"), "should not be there"),
+    "a row for a customer with several orders": (row_for(with_several), "should not be there"),
+    "a row for an order a second too old": (row_for(just_too_old), "should not be there"),
+    "a row for guests": (row_for(lambda world: 0), "should not be there"),
+    "ids that leave one out": (set_new("id = id + 1"), "id of"),
+    "ids in another order": (sql(f"UPDATE {CRM} SET id = 10000 - id WHERE welcome_email_date = DATE '2025-11-20'"), "id of"),
+    "another address": (set_new("email = CONCAT(email, 'x')"), "email of"),
+    "names swapped": (set_new("first_name = last_name, last_name = first_name"), "first_name of"),
+    "no phone": (set_new("phone = NULL"), "phone of"),
+    "the site's time": (set_new("first_order_date = TIMESTAMP_ADD(first_order_date, INTERVAL 2 HOUR)"), "first_order_date"),
+    "not marked as sent": (set_new("welcome_email_sent = FALSE"), "welcome_email_sent"),
+    "no date of the mail": (set_new("welcome_email_date = NULL"), "welcome_email_date"),
+    "the day before": (set_new("sync_date = DATE '2025-11-19'"), "sync_date"),
+    "something in metadata": (set_new("metadata = '{}'"), "metadata"),
+    "an old row marked as sent": (
+        sql(f"UPDATE {CRM} SET welcome_email_sent = TRUE WHERE welcome_email_sent = FALSE"), "welcome_email_sent"
+    ),
+    "an old row is gone": (sql(f"DELETE FROM {CRM} WHERE woocommerce_id >= 90000"), "is missing"),
+    "the table is gone": (sql(f"DROP TABLE {CRM}"), "not found"),
+    "the table has another column": (sql(f"ALTER TABLE {CRM} ADD COLUMN note STRING"), "other columns"),
+    "another table was changed": (sql(f"DELETE FROM {CRM}_2024 WHERE TRUE"), "was changed"),
+    "a mail is missing": (unsent, "is missing"),
+    "a mail to a customer with several orders": (mail_to(with_several), "should not be there"),
+    "a mail twice": (lambda world: call("send_email", to=world.truth["letters"][0][0], subject="x", body="y")(world),
+                     "should not be there"),
+    "a copy to somebody": (mail(cc=ME), "should not be there"),
+    "a hidden copy": (mail(bcc="a@example.com"), "should not be there"),
+    "another subject": (mail(subject="Welcome"), "is not the template"),
+    "names in braces left": (mail(body=LETTER.partition("\n")[2]), "is not the template"),
+    "a sentence more": (again(lambda held: {**held, "body": held["body"] + "\nBest wishes"}), "is not the template"),
+    "a number changed": (again(lambda held: {**held, "body": held["body"].replace("10 %", "15 %")}), "is not the template"),
+    "an attachment": (mail(attachments=[TEMPLATE]), "has attachments"),
+    "a user more": (call("create_user", email="x@woocommerce.local", name="X", password="long-enough-1"), "a user was added"),
+    "the shop was changed": (call("woo_orders_notes_create", orderId=1, note="welcomed"), "something in the shop"),
+    "an order was completed": (call("woo_orders_update", orderId=1, orderData={"status": "on-hold"}), "something in the shop"),
+    "the template was changed": (file_of(TEMPLATE, b"\xff"), "was changed"),
+    "the credentials are gone": (lambda world: world.office.context.files.remove(CREDENTIALS), "is gone"),
+}  # fmt: skip
+EQUIVALENTS: dict[str, Change] = {
+    "a row written anew": lambda world: [
+        sql(f"CREATE TABLE {DATASET}.one AS SELECT * FROM {CRM} WHERE woocommerce_id = {new(world)['woocommerce_id']}")(world),
+        on_new(f"DELETE FROM {CRM}")(world),
+        sql(f"INSERT INTO {CRM} SELECT * FROM {DATASET}.one")(world),
+        sql(f"DROP TABLE {DATASET}.one")(world),
+    ],
+    "rows in another order": sql(f"CREATE OR REPLACE TABLE {CRM} AS SELECT * FROM {CRM} ORDER BY id DESC"),
+    "other line ends and blanks": again(lambda held: {**held, "body": held["body"].replace("\n", "\r\n") + "\n"}),
+    "the name beside the address": again(lambda held: {**held, "to": f"A Customer <{held['to']}>"}),
+    "capitals in the address": again(lambda held: {**held, "to": held["to"].upper()}),
+    "as HTML too": again(lambda held: {**held, "html_body": f"<p>{held['body']}</p>"}),
+    "a scratch file": file_of("notes.md", "x"),
+    "logged out in the end": call("logout"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_fail(name: str) -> None:
+    change, words = NEAR_MISSES[name]
+    assert words in " ".join(faults_after(TASK, change, length=16_000, seed=1))
+
+
+@pytest.mark.parametrize("name", EQUIVALENTS)
+def test_equivalents_pass(name: str) -> None:
+    assert faults_after(TASK, EQUIVALENTS[name], length=16_000, seed=1) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_truth_by_the_records_of_the_shop(seed: int) -> None:
+    world = fresh(TASK, 32_000, seed)
+    shop, orders = world.office.get(WooCommerce), completed(world)
+    rows = {row["woocommerce_id"]: row for row in world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)}
+    assert all(date <= NOW for dates in orders.values() for date in dates)
+    one = {owner for owner, dates in orders.items() if sum(date >= FROM for date in dates) == 1}
+    wanted = sorted(one - {0} - rows.keys())
+    added = [new(world, k) for k in range(len(world.truth["letters"]))]
+    assert [row["woocommerce_id"] for row in added] == wanted
+    top = max(row["id"] for row in rows.values())
+    assert [row["id"] for row in added] == list(range(top + 1, top + 1 + len(wanted)))
+    people = {each["id"]: each for each in shop.customers.all()}
+    for row, (to, subject, body) in zip(added, world.truth["letters"], strict=True):
+        person = people[row["woocommerce_id"]]
+        assert row["email"] == to == person["email"]
+        assert (row["first_name"], row["last_name"]) == (person["first_name"], person["last_name"])
+        assert row["phone"] == person["billing"]["phone"]
+        assert datetime.fromisoformat(row["first_order_date"]) == min(orders[row["woocommerce_id"]])
+        mine = [
+            order for order in shop.orders.all() if order["customer_id"] == row["woocommerce_id"] and order["status"] == "completed"
+        ]
+        last = max(mine, key=lambda order: order["date_completed_gmt"])
+        assert f"order {last['id']} of {last['total']} EUR, which was completed on {last['date_completed_gmt'][:10]} " in body
+        assert person["first_name"] in subject
+        assert "{" not in body
+    assert one & rows.keys(), "somebody is in the table already"
+    assert 0 in orders, "a guest has ordered"
+    edges = {date - FROM for dates in orders.values() for date in dates}
+    assert {timedelta(0), timedelta(seconds=-1)} <= edges
+    assert any(row["first_order_date"] < f"{FROM:%Y-%m-%d}" for row in added), "an old order matters for the first date"
+    assert len(world.office.get(WooCommerce).orders.all()) > sum(map(len, orders.values()))
+
+
+def test_states_vary() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(6):
+        world = fresh(TASK, size=16, seed=seed)
+        orders = completed(world)
+        assert sum(map(len, orders.values())) == 16
+        assert world.truth["letters"]
+        order = world.office.get(WooCommerce).orders.all()[0]
+        counts["site time"] += order["date_created"] != order["date_created_gmt"]
+        counts["passwords"] += world.office.context.files.read_text(CREDENTIALS) != fresh(
+            TASK, size=16
+        ).office.context.files.read_text(CREDENTIALS)
+        dates = next(dates for dates in orders.values() if FROM in dates)
+        counts["the edge is in a pair" if len(dates) > 1 else "the edge is alone"] += 1
+    assert counts["site time"] == 6
+    assert counts["passwords"] == 5
+
+
+def test_one_order_and_knobs() -> None:
+    for seed in range(3):
+        world = solved(TASK, size=1, seed=seed, known=0, incomplete_rate=0.0)
+        assert world.score() == 1.0
+        assert len(world.truth["letters"]) == 1
+    assert carry_out(fresh(TASK, size=9, known=3, incomplete_rate=3.0)).score() == 1.0
+    with pytest.raises(ValueError, match=r"known must be an integer in \[0, 5000\], got -1"):
+        fresh(TASK, known=-1)
+    with pytest.raises(ValueError, match=r"incomplete_rate must be a number in \[0.0, 10.0\], got 11"):
+        fresh(TASK, incomplete_rate=11)

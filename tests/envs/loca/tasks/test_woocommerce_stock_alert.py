@@ -1,0 +1,215 @@
+"""WoocommerceStockAlert: near misses fail, equivalents pass, the truth is found a third way in the shop and the sheets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.servers.email.server import Email
+from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
+from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
+from agentgym.envs.loca.tasks.woocommerce_stock_alert import (
+    ALERTS,
+    COLUMNS,
+    CONTACTS,
+    SUPPLIERS,
+    TEMPLATE,
+    TITLE,
+    WoocommerceStockAlert,
+)
+from tests.envs.loca.office import (
+    Change,
+    call,
+    carry_out,
+    enter,
+    faults_after,
+    file_of,
+    fresh,
+    no_file,
+    resend,
+    solved,
+    unsent,
+    update_product,
+)
+
+TASK = "WoocommerceStockAlert"
+
+
+def table(world: WoocommerceStockAlert) -> list[list[Any]]:
+    return world.office.get(GoogleSheet).values(world.truth["sheet"], ALERTS)
+
+
+def cell(world: WoocommerceStockAlert, place: str, value: Any) -> None:
+    enter(world, world.truth["sheet"], ALERTS, place, [[value]])
+
+
+def last(world: WoocommerceStockAlert, column: int, value: Callable[[Any], Any]) -> None:
+    """Change a cell of the last row, which is one of a new alert."""
+    rows = table(world)
+    cell(world, f"{'ABCDEFGH'[column]}{len(rows)}", value(rows[-1][column]))
+
+
+def without_last(world: WoocommerceStockAlert) -> None:
+    for column in range(8):
+        last(world, column, lambda _: "")
+
+
+def more(world: WoocommerceStockAlert, row: list[Any]) -> None:
+    enter(world, world.truth["sheet"], ALERTS, f"A{len(table(world)) + 1}", [row])
+
+
+def at_threshold(world: WoocommerceStockAlert) -> None:
+    """Add the row of a product whose stock is the threshold."""
+    product = next(
+        p for p in world.office.get(WooCommerce).products.all() if str(p["stock_quantity"]) == custom(p)["stock_threshold"]
+    )
+    stock = product["stock_quantity"]
+    more(world, [product["id"], product["name"], product["sku"], stock, stock, "x", "y", "z"])
+
+
+def custom(product: dict[str, Any]) -> dict[str, str]:
+    return {meta["key"]: meta["value"] for meta in product["meta_data"]}
+
+
+def mail(world: WoocommerceStockAlert, **changes: Any) -> None:
+    """Send the last mail with changes, in place of what it was."""
+    resend(world, unsent(world), **changes)
+
+
+def rewritten(world: WoocommerceStockAlert) -> None:
+    """Sort all rows of the sheet by name, numbers as texts, with an empty row between them."""
+    rows = sorted(table(world)[1:], key=lambda row: str(row[1]))
+    rows = [[f"'{value}" for value in row] for row in rows]
+    enter(world, world.truth["sheet"], ALERTS, "A2", [*rows[:1], [""] * 8, *rows[1:]])
+
+
+NEAR_MISSES: dict[str, tuple[Change, str]] = {
+    "one row is missing": (without_last, "is missing"),
+    "a row twice": (lambda world: more(world, table(world)[-1]), "should not be there"),
+    "a product at its threshold": (at_threshold, "should not be there"),
+    "another stock": (lambda world: last(world, 3, lambda stock: stock + 1), "Current Stock of"),
+    "stock and threshold swapped": (lambda world: last(world, 4, lambda _: table(world)[-1][3]), "Safety Threshold of"),
+    "the name of another supplier": (lambda world: last(world, 5, lambda name: f"{name} Co"), "Supplier Name of"),
+    "no contact": (lambda world: last(world, 7, lambda _: ""), "Supplier Contact of"),
+    "an old row was brought up to date": (lambda world: cell(world, "D2", 999), "it should be"),
+    "another header": (lambda world: cell(world, "D1", "Stock"), "has the columns"),
+    "a remark beside the table": (lambda world: cell(world, "I2", "done"), "to the right"),
+    "another sheet was changed": (
+        lambda world: enter(world, world.truth["sheet"], SUPPLIERS, "B2", [["x"]]),
+        "had to stay as it was",
+    ),
+    "another spreadsheet": (call("create_spreadsheet", title=TITLE), "had to stay as it was"),
+    "one mail is missing": (unsent, "is missing"),
+    "one mail twice": (lambda world: resend(world, world.office.get(Email).sent()[0]), "should not be there"),
+    "a copy to somebody": (lambda world: mail(world, cc="admin@woocommerce.local"), "should not be there"),
+    "to somebody else": (lambda world: mail(world, to="someone@example.com"), "should not be there"),
+    "a field of the template is left": (lambda world: mail(world, body="Supplier: {supplier_name}"), "is not that of the template"),
+    "a line more": (
+        lambda world: mail(world, body=world.office.get(Email).sent()[-1].body + "\nUrgent!"),
+        "is not that of the template",
+    ),
+    "the stock was changed": (
+        lambda world: update_product(world, 1, manage_stock=True, stock_quantity=500),
+        "in the shop was changed",
+    ),
+    "the template was changed": (file_of(TEMPLATE, b"\xff\x00"), "was changed"),
+    "the contacts are gone": (no_file(CONTACTS), "is gone"),
+}
+
+EQUIVALENTS: dict[str, Change] = {
+    "another order, texts, an empty row": rewritten,
+    "numbers with a point": lambda world: last(world, 4, lambda value: f"'{value}.0"),
+    "a formula": lambda world: last(world, 4, lambda value: f"={value - 1}+1"),
+    "blanks around": lambda world: last(world, 6, lambda value: f" {value} "),
+    "other line ends in a mail": (
+        lambda world: mail(world, body="\r\n\r\n" + world.office.get(Email).sent()[-1].body.replace("\n", "\r\n") + "\r\n")
+    ),
+    "a mail with the address in full": lambda world: mail(world, to=f"The Manager <{world.truth['manager'].upper()}>"),
+    "a scratch file": file_of("scratch/alerts.json", "[]"),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_fail(name: str) -> None:
+    mutate, words = NEAR_MISSES[name]
+    found = faults_after(TASK, mutate, seed=3)
+    assert words in " ".join(found)
+
+
+@pytest.mark.parametrize("name", EQUIVALENTS)
+def test_equivalents_pass(name: str) -> None:
+    assert faults_after(TASK, EQUIVALENTS[name], seed=3) == []
+
+
+def test_removed_and_renamed_sheets_are_faults() -> None:
+    world = solved(TASK)
+    world.office.call("rename_sheet", {"spreadsheet": world.truth["sheet"], "sheet": ALERTS, "new_name": "X"})
+    assert "has the columns []" in " ".join(world.faults())
+
+
+def test_the_truth_is_what_shop_and_sheets_tell() -> None:
+    seen = dict.fromkeys(("equal", "one below", "hidden", "unmanaged", "reported", "negative"), 0)
+    for seed in range(3):
+        world = fresh(TASK, 48_000, seed)
+        sheets = world.office.get(GoogleSheet)
+        reported = {row[2] for row in sheets.values(world.truth["sheet"], ALERTS)[1:]}
+        suppliers = {row[0]: row for row in sheets.values(world.truth["sheet"], SUPPLIERS)[1:]}
+        expected = []
+        for product in world.office.get(WooCommerce).products.all():
+            stock, limit, by = (
+                product["stock_quantity"],
+                int(custom(product)["stock_threshold"]),
+                suppliers[custom(product)["supplier_id"]],
+            )
+            seen["unmanaged"] += stock is None
+            if stock is None:
+                continue
+            seen["equal"] += stock == limit
+            seen["one below"] += stock == limit - 1
+            seen["negative"] += stock < 0
+            seen["hidden"] += product["status"] != "publish" and stock < limit
+            seen["reported"] += product["sku"] in reported and stock < limit
+            if product["status"] == "publish" and stock < limit and product["sku"] not in reported:
+                expected.append((product["id"], product["name"], product["sku"], stock, limit, by[1], by[0], by[2]))
+        assert [tuple(row.values()) for row in world.truth["new"]] == expected
+        assert list(world.truth["new"][0]) == list(COLUMNS)
+        share = len(expected) / len(world.office.get(WooCommerce).products.all())
+        assert 0.3 < share < 0.4
+        carry_out(world)
+        assert sorted(table(world)[1 + len(reported) :]) == sorted(map(list, expected))
+    assert all(count >= 2 for count in seen.values()), seen
+
+
+def test_neither_the_ids_nor_the_fields_of_the_shop_tell_the_answer() -> None:
+    places: list[float] = []
+    for seed in range(3):
+        world = fresh(TASK, 32_000, seed)
+        products = world.office.get(WooCommerce).products.all()
+        low = {row["Product ID"] for row in world.truth["new"]}
+        places += [number / len(products) for number in low]
+        ordinary = [p for p in products if p["status"] == "publish" and p["stock_quantity"] is not None]
+        for field in ("stock_status", "low_stock_amount", "categories"):
+            told = {str(p[field]) for p in ordinary if p["id"] in low and p["stock_quantity"] > 0}
+            assert told & {str(p[field]) for p in ordinary if p["id"] not in low}
+    assert 0.4 < sum(places) / len(places) < 0.6
+
+
+@pytest.mark.exhaustive
+def test_many_alerts_need_more_rows_than_the_sheet_has() -> None:
+    world = carry_out(fresh(TASK, size=1_100, low_stock=1_050))
+    assert list(world.faults()) == []
+    assert len(table(world)) > 1_050
+
+
+def test_size_and_knobs() -> None:
+    world = fresh(TASK, size=6, low_stock=2, boundary_rate=0.0, reported_rate=0.0, hidden_rate=0.0)
+    assert len(world.truth["new"]) == 2
+    assert not world.truth["old"]
+    assert len(fresh(TASK, size=1).truth["new"]) == 1
+    assert len(fresh(TASK, size=2, low_stock=9).truth["new"]) == 2
+    with pytest.raises(ValueError, match=r"hidden_rate must be a number in \[0.0, 1.0\], got 3"):
+        fresh(TASK, hidden_rate=3)
+    with pytest.raises(ValueError, match="low_stock must be an integer"):
+        fresh(TASK, low_stock=0)

@@ -1,0 +1,101 @@
+"""Agents that write a call in another way than the reference plan does are understood; others are told what they did."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.calls import plain
+from agentgym.envs.loca.plan import CLAIM
+from agentgym.messages import ToolCall
+from tests.envs.loca.office import fresh
+
+SERVERS = ("filesystem", "email", "calendar")
+PAIRS = {
+    "the workspace before a path": (("read_text_file", {"path": "/workspace/a.txt"}), ("read_text_file", {"path": "a.txt"}), True),
+    "a path from here": (("read_text_file", {"path": "./a.txt"}), ("read_text_file", {"path": "a.txt"}), True),
+    "another file": (("read_text_file", {"path": "b/a.txt"}), ("read_text_file", {"path": "a.txt"}), False),
+    "an older name of a tool": (("read_file", {"path": "a.txt"}), ("read_text_file", {"path": "a.txt"}), True),
+    "another tool": (("list_directory", {"path": "a.txt"}), ("read_text_file", {"path": "a.txt"}), False),
+    "defaults": (("get_emails", {"folder": "INBOX", "page": 1}), ("get_emails", {}), True),
+    "no default": (("get_emails", {"page": 2}), ("get_emails", {}), False),
+    "a part that is left out": (("get_emails", {"page": None}), ("get_emails", {}), True),
+    "a time zone": (
+        ("create_event", {"start": {"dateTime": "2025-11-11T20:59:00", "timeZone": "Etc/GMT+12"}}),
+        ("create_event", {"start": {"dateTime": "2025-11-12T08:59:00Z"}}),
+        True,
+    ),
+    "another hour": (
+        ("create_event", {"start": {"dateTime": "2025-11-11T20:59:00Z"}}),
+        ("create_event", {"start": {"dateTime": "2025-11-12T08:59:00Z"}}),
+        False,
+    ),
+    "no tool at all": (("fly", {"to": "Mars"}), ("fly", {"to": "Mars"}), True),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_calls_that_do_the_same(name: str) -> None:
+    one, other, same = PAIRS[name]
+    forms = [plain(SERVERS, ToolCall(*call)) for call in (one, other)]
+    assert ((forms[0].name, forms[0].arguments) == (forms[1].name, forms[1].arguments)) is same
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"dateTime": "no"}, {"dateTime": "2025-01-01T00:00:00", "timeZone": "../x"}, {"dateTime": "0001-01-01T00:00:00+14:00"},
+     {"dateTime": 3}, {"dateTime": "2025-01-01T00:00:00", "timeZone": [1]}, ["/workspace/x"], 1.5],
+)  # fmt: skip
+def test_hostile_values_stay_as_they_are(value: Any) -> None:
+    assert plain(SERVERS, ToolCall("create_event", {"start": value})).arguments == {"start": value}
+
+
+def take(world: Any, name: str, **arguments: Any) -> str:
+    """Make a call; how it is judged."""
+    label_calls = world.label_calls()
+    result = world.office.call(name, arguments)
+    world.read_result(ToolCall(name, arguments), result)
+    [label] = label_calls([ToolCall(name, arguments)])
+    return str(label)
+
+
+def to_the_step(task: str, beginning: str) -> Any:
+    """A task and the first step of its plan whose label begins so, with all before it done."""
+    world = fresh(task)
+    while not (found := [step for step in world.progress.pending() if step.label.startswith(beginning)]):
+        step = world.progress.pending()[0]
+        world.read_result(step.call, world.office.call(step.call.name, step.call.arguments))
+    return world, found[0]
+
+
+def test_a_hint_to_read_can_be_followed_and_goes_on_when_it_was() -> None:
+    world = fresh("CourseAssistant")
+    assert world.subtask(False) == 'Read the account. Call read_text_file with {"path": "email_account.txt"}.'
+    assert take(world, "read_text_file", path="/workspace/email_account.txt") == "productive"
+    assert world.subtask(False).startswith("Read the roster. Call read_data_from_excel with ")
+    assert take(world, "read_file", path="email_account.txt") == "redundant"
+
+
+def test_an_entry_in_other_words_counts_and_one_about_two_students_is_harmful() -> None:
+    world, step = to_the_step("AcademicWarning", "Log ")
+    name, student = step.label.removeprefix("Log ").removesuffix(").").split(" (")
+    entry = {"log_name": "exam_log", "severity": "CRITICAL"}
+    assert take(world, "logging_write_log", **entry, message=f"Warn the parents of {name}, {student}!") == "productive"
+    assert step.label not in [step.label for step in world.progress.pending()]
+    left = [step.call.arguments["message"] for step in world.progress.pending() if step.label.startswith("Log ")]
+    assert take(world, "logging_write_log", **entry, message=f"{left[0]} {left[1]}") == "harmful"
+
+
+def test_a_reminder_in_another_time_zone_counts() -> None:
+    world, step = to_the_step("SetConfCrDdl", "Set the reminder")
+    written = step.call.arguments["start"]["dateTime"]
+    times = {name: {"dateTime": written.removesuffix("-12:00"), "timeZone": "Etc/GMT+12"} for name in ("start",)}
+    times["end"] = step.call.arguments["end"]
+    before = len(world.progress.pending())
+    assert take(world, "create_event", summary=step.call.arguments["summary"], **times) == "productive"
+    assert len(world.progress.pending()) == before - 1
+    while (steps := world.progress.pending()) != [CLAIM]:
+        take(world, steps[0].call.name, **json.loads(json.dumps(steps[0].call.arguments)))
+    assert list(world.wrong()) == []

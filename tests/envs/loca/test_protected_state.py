@@ -1,0 +1,101 @@
+"""Whatever the task: what is done in the services beside it counts against the agent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.servers.store import Store
+from agentgym.tools import ToolError
+from tests.envs.loca.office import TASKS, faults_after, fresh, solved
+
+EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "email": [
+        ("save_draft", {"subject": "Later", "body": "x", "to": "a@mcp.com"}),
+        ("create_folder", {"folder_name": "Later"}),
+        ("create_user", {"email": "new@mcp.com", "name": "New", "password": "long enough"}),
+    ],
+    "calendar": [
+        (
+            "create_event",
+            {"summary": "Lunch", "start": {"dateTime": "2025-10-01T00:00:00Z"}, "end": {"dateTime": "2025-10-01T01:00:00Z"}},
+        )
+    ],
+    "canvas": [
+        ("canvas_update_user_profile", {"bio": "Student"}),
+        ("canvas_create_conversation", {"recipients": ["2"], "body": "Hello"}),
+    ],
+    "google_cloud": [
+        ("bigquery_create_dataset", {"dataset_id": "scratch"}),
+        ("bigquery_run_query", {"query": "CREATE TABLE {dataset}.scratch AS SELECT 1 AS one"}),
+        ("storage_create_bucket", {"bucket_name": "scratch-of-mine"}),
+        ("logging_write_log", {"log_name": "scratch", "message": "x"}),
+        ("logging_create_log_bucket", {"bucket_id": "scratch"}),
+        ("compute_create_instance", {"instance_name": "scratch", "zone": "us-central1-a"}),
+    ],
+    "google_sheet": [
+        ("create_spreadsheet", {"title": "Scratch"}),
+        ("share_spreadsheet", {"spreadsheet_id": "{spreadsheet}", "recipients": [{"email_address": "a@b.org", "role": "reader"}]}),
+    ],
+    "woocommerce": [
+        ("woo_products_create", {"productData": {"name": "Scratch"}}),
+        ("woo_products_categories_create", {"categoryData": {"name": "Scratch"}}),
+        ("woo_coupons_create", {"couponData": {"code": "scratch"}}),
+        ("woo_shipping_zones_create", {"name": "Scratch"}),
+        ("woo_tax_rates_create", {"country": "DE", "rate": "19"}),
+        ("woo_payment_gateways_update", {"gatewayId": "cod", "title": "In cash"}),
+    ],
+}
+
+
+def carried_out(world: Any, tool: str, arguments: dict[str, Any]) -> None:
+    """Make a call; what its arguments name in braces is taken from the office."""
+    text = json.dumps(arguments)
+    if "{dataset}" in text:
+        listed = json.loads(world.office.call("bigquery_list_datasets", {}))
+        text = text.replace("{dataset}", listed[0]["datasetReference"]["datasetId"])
+    if "{spreadsheet}" in text:
+        text = text.replace("{spreadsheet}", json.loads(world.office.call("list_spreadsheets", {}))[0]["id"])
+    world.office.call(tool, json.loads(text))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_is_done_besides_is_a_fault(task: str) -> None:
+    for server in solved(task).toolsets():
+        for tool, arguments in EXTRAS.get(server.name, ()):
+            assert faults_after(task, lambda world, call=(tool, arguments): carried_out(world, *call)), tool
+
+
+@pytest.mark.parametrize("task", [task for task, kind in TASKS.items() if "email" in kind.servers])
+def test_a_mail_that_was_deleted_or_marked_is_a_fault(task: str) -> None:
+    first = json.loads(solved(task).office.call("get_emails", {}))["emails"][:1]
+    for tool, more in (("delete_emails", {}), ("mark_emails", {"status": "important"})) if first else ():
+        arguments = {"email_ids": [first[0]["id"]], **more}
+        assert faults_after(task, lambda world, call=(tool, arguments): world.office.call(*call)), tool
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_looking_around_is_none(task: str) -> None:
+    before = set(fresh(task).wrong())
+    world = fresh(task)
+    for tool in ("canvas_list_users", "canvas_list_conversations", "get_mailbox_stats", "bigquery_list_jobs", "logging_read_logs",
+                 "woo_reports_stock", "woo_system_status", "list_spreadsheets", "compute_list_instances", "logout"):  # fmt: skip
+        if any(tool in type(server).__dict__ or hasattr(server, tool) for server in world.toolsets()):
+            with contextlib.suppress(ToolError):  # who is not logged in cannot look around
+                world.office.call(tool, {})
+    assert set(world.wrong()) == before
+
+
+def test_a_fingerprint_is_of_the_records_whatever_their_order() -> None:
+    stores = [Store("CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT, seen TEXT)") for _ in range(2)]
+    for store, order in zip(stores, ((1, 2), (2, 1)), strict=True):
+        for k in order:
+            store.insert("things", id=k, name=f"thing {k}", seen=str(order))
+    assert stores[0].tables() == ("things",)
+    prints = [store.fingerprint("things", without=("seen",)) for store in stores]
+    assert prints[0] == prints[1] != stores[0].fingerprint("things")
+    stores[0].update("things", 1, name="another")
+    assert stores[0].fingerprint("things", without=("seen",)) != prints[0]

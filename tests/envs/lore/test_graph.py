@@ -1,0 +1,242 @@
+"""The generator of LORE: its guarantees, its counter, its extremes, and both directions against slow and plain evaluations."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+import re
+from random import Random
+from typing import Any
+
+import pytest
+
+from agentgym.envs.lore.bottom_up import LETTERS, Births, grow_bottom_up
+from agentgym.envs.lore.graph import Graph, Node, Operator, Rule, Shape, among, below, shuffled
+from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, evaluate, number, text, variables
+from agentgym.envs.lore.top_down import Modules, grow_top_down
+from tests.envs.lore.lore_solver import calculate
+
+PLAIN = Births(lambda rng, operator: (operator.child(rng), None), number)
+
+
+def shape(operations: int, theta: int = 10, p: float = 0.5, least: int = 2, most: int = 4) -> Shape:
+    return Shape(operations, theta, p, least, most)
+
+
+def grow(seed: int, operations: int, births: Births = PLAIN, operators: Any = STANDARD, **options: Any) -> Graph:
+    return grow_bottom_up(Random(seed), shape(operations, **options), operators, births)
+
+
+def longest_chain(graph: Graph) -> int:
+    @functools.cache
+    def below_node(uid: int) -> int:
+        return max((1 + below_node(child) for child in graph.nodes[uid].children), default=0)
+
+    for uid in reversed(range(len(graph.nodes))):
+        below_node(uid)
+    return below_node(0)
+
+
+@pytest.mark.parametrize("operations", [0, 1, 2, 7, 60])
+def test_ids_differ_numbers_are_used_once_and_all_hangs_together(operations: int) -> None:
+    births = Births(PLAIN.value, text, field_rate=0.5, document_rate=0.5)
+    for seed in range(30):
+        graph = grow(seed, operations, births, HARD)
+        files = [node.file for node in graph.nodes]
+        assert len(set(files)) == len(files)
+        assert all(re.fullmatch(r"v\d+%(-?\d+|[A-Za-z]+)", file) and not file.endswith("%-0") for file in files)
+        told = [n for node in graph.nodes if node.kind == "value" for n in (node.number, *(field for field, _ in node.fields))]
+        prefixes = [int(file[1:].split("%")[0]) for file in files]
+        assert sorted(told + prefixes) == list(range(len(told) + len(prefixes))), "one counter, every number once"
+        reached = set(graph.start)
+        for node in reversed(graph.nodes):
+            assert node.uid in reached or (node.children and reached.issuperset(node.children))
+            reached.add(node.uid)
+        assert graph.height == longest_chain(graph)
+        assert re.fullmatch(f"[{LETTERS}]{{8}}", str(graph.answer))
+        assert sum(node.kind == "rule" for node in graph.nodes) == operations
+        assert sum(node.kind == "index" for node in graph.nodes) == graph.consolidations
+
+
+def test_the_counter_runs_as_in_the_example_of_the_paper() -> None:
+    """v0, then for each operation its variables and one prefix, then one for each document that was gathered or left."""
+    for seed in range(20):
+        graph = grow(seed, 2, theta=100)
+        first, second = (node for node in graph.nodes if node.kind == "rule")
+        count = len(first.content.operands)
+        assert graph.nodes[0].number == 0
+        assert [graph.nodes[uid].number for uid in range(1, count + 1)] == list(range(1, count + 1))
+        assert (first.number, graph.nodes[0].file.split("%")[0]) == (count + 1, f"v{count + 1}")
+        last = second.number
+        assert [int(graph.nodes[uid].file[1:].split("%")[0]) for uid in graph.start] == list(
+            range(last + 1, len(graph.nodes) + last - 1)
+        )
+
+
+def test_a_rule_is_a_document_too_and_may_be_the_result_of_another() -> None:
+    kinds = {node.kind for seed in range(20) for node in grow(seed, 12).nodes if re.search(r"%-?\d+$", node.file)}
+    assert kinds == {"value", "rule", "index"}
+
+
+@pytest.mark.parametrize(
+    ("options", "consolidations"),
+    [({"p": 0.0}, {0}), ({"theta": 10**6}, {0}), ({"p": 1.0, "theta": 1}, {25}), ({}, set(range(1, 15)))],
+)
+def test_theta_and_p_set_how_often_leaves_are_gathered(options: dict[str, Any], consolidations: set[int]) -> None:
+    for seed in range(20):
+        graph = grow(seed, 25, **options)
+        assert graph.consolidations in consolidations
+        assert graph.height == longest_chain(graph)
+
+
+def test_gathering_makes_tasks_deep() -> None:
+    """The table of heights that the defaults were chosen by."""
+    heights = {p: sum(grow(seed, 120, p=p).height for seed in range(30)) / 30 for p in (0.0, 0.5)}
+    assert 10 < heights[0.0] < 15
+    assert 62 < heights[0.5] < 84
+
+
+def test_operands_are_as_many_as_asked_for() -> None:
+    counts = {len(node.content.operands) for s in range(20) for node in grow(s, 20, least=3, most=5).nodes if node.kind == "rule"}
+    assert counts == {3, 4, 5}
+    capped = {
+        len(node.content.operands)
+        for s in range(9)
+        for node in grow_bottom_up(Random(s), shape(9, least=5, most=6), HARD, PLAIN, {"multiply": 1.0}).nodes
+        if node.kind == "rule"
+    }
+    assert capped == {3}
+
+
+def test_weights_choose_operators() -> None:
+    weights = {"add": 3.0, "join": 1.0, "max": 0.0}
+    names = [node.content.operator for s in range(20) for node in grow_with(s, weights).nodes if node.kind == "rule"]
+    assert set(names) == {"add", "join"}
+    assert 0.7 < names.count("add") / len(names) < 0.8
+
+
+def grow_with(seed: int, weights: dict[str, float]) -> Graph:
+    return grow_bottom_up(Random(seed), shape(40), HARD, PLAIN, weights)
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_what_an_operator_writes_is_what_it_does(name: str) -> None:
+    operator, rng = BY_NAME[name], Random(1)
+    for _ in range(300):
+        count = rng.randint(operator.least, min(operator.most, 5))
+        values = [operator.child(rng) for _ in range(count)]
+        drawn = operator.draw(rng, count)
+        names = [f"v{k + 7}" for k in range(count)]
+        expression, known = operator.write(drawn, names), dict(zip(names, values, strict=True))
+        result = operator.execute(drawn, values)
+        assert result == evaluate(expression, known) == calculate(expression, known)
+        assert sorted(variables(expression)) == sorted(names)
+        assert type(result) is (int if operator.operand == "number" else str)
+        assert result != ""
+        assert not isinstance(result, int) or abs(result) <= 1_728
+
+
+def test_a_difference_has_a_minus_and_negative_ids_occur() -> None:
+    assert all(-1 in BY_NAME["subtract"].draw(Random(k), 2 + k % 3)[1:] for k in range(50))
+    assert any(re.search("%-[1-9]", node.file) for node in grow(0, 60).nodes)
+
+
+@pytest.mark.parametrize(
+    "expression", ["", "v1 +", "v1 ** 9", "v9", "v1 + v2", "v1.real", "open(v1)", "[v1]", "'a'", "1.5", "v1(" * 999]
+)
+def test_what_is_no_expression_is_refused(expression: str) -> None:
+    with pytest.raises(ValueError, match="this is no expression over the values that are known"):
+        evaluate(expression, {"v1": 1, "v2": "a"})
+
+
+@pytest.mark.parametrize("result", ["", "a b", "7a", "-0"])
+def test_an_operator_that_breaks_ids_is_caught_by_the_generator(result: str) -> None:
+    broken = Operator("broken", "text", 2, 2, text, lambda rng, k: None, lambda drawn, values: result, lambda drawn, names: "")
+    with pytest.raises(AssertionError, match="broke a guarantee: ids have the form of the grammar"):
+        grow_bottom_up(Random(0), shape(1), [broken], PLAIN)
+
+
+def test_copies_of_a_graph_are_the_graph_and_it_pickles() -> None:
+    graph = grow(0, 30, operators=HARD)
+    assert copy.deepcopy(graph) is copy.copy(graph) is graph
+    assert pickle.loads(pickle.dumps(graph)).nodes == graph.nodes
+
+
+def test_small_draws_are_even() -> None:
+    rng = Random(3)
+    assert {below(rng, 3) for _ in range(99)} == {0, 1, 2}
+    assert {among(rng, 2, 4) for _ in range(99)} == {2, 3, 4}
+    orders = {tuple(shuffled(rng, "abc")) for _ in range(200)}
+    assert len(orders) == 6
+
+
+# Top-down, with operators made for the test.
+
+ADD = Operator("add", "number", 2, 4, number, lambda rng, k: None, lambda _, values: sum(values), lambda _, names: "")
+IF = Operator(
+    "if",
+    "number",
+    4,
+    4,
+    number,
+    lambda rng, k: None,
+    lambda _, values: values[2] if values[0] < values[1] else values[3],
+    lambda _, names: "",
+    lambda _, values: (0, 1, 2 if values[0] < values[1] else 3),
+)
+MIX = Operator(
+    "mix", "number", 1, 1, number, lambda rng, k: below(rng, 100), lambda b, v: (v[0] * 7 + b) % 100, lambda b, names: ""
+)
+MODULES = Modules(lambda rng, k: f"m{k}.py" if k else "main.py", number, MIX)
+
+
+def lazily(graph: Graph) -> tuple[int, set[int]]:
+    """The value of the root and the documents that were called, by recursion with a memory."""
+    asked: dict[int, int] = {}
+
+    def value(node: Node) -> int:
+        if node.uid not in asked:
+            asked[node.uid] = work_out(node)
+        return asked[node.uid]
+
+    def work_out(node: Node) -> int:
+        if not isinstance(node.content, Rule):
+            return int(node.content)
+        operands = [graph.nodes[uid] for uid in node.content.operands]
+        if node.content.operator == "if":
+            return value(operands[2]) if value(operands[0]) < value(operands[1]) else value(operands[3])
+        if node.content.operator == "mix":
+            return (7 * value(operands[0]) + node.content.drawn) % 100
+        return sum(map(value, operands))
+
+    return value(graph.nodes[0]), set(asked)
+
+
+@pytest.mark.parametrize("operations", [0, 1, 5, 40])
+def test_top_down_values_and_needs_are_those_of_a_lazy_evaluation(operations: int) -> None:
+    shared = skipped = 0
+    for seed in range(30):
+        graph = grow_top_down(Random(seed), shape(operations, theta=5), [ADD, IF], MODULES)
+        answer, asked = lazily(graph)
+        assert graph.answer == answer
+        assert {node.uid for node in graph.nodes if node.needed} == asked
+        assert graph.needed == len(asked)
+        assert graph.height == longest_chain(graph)
+        assert [graph.nodes[uid].file for uid in graph.start] == ["main.py"]
+        assert graph.progress(graph.nodes[0]) == 0
+        shared += graph.consolidations
+        skipped += len(graph.nodes) - len(asked)
+    assert operations < 5 or (shared and skipped)
+
+
+def test_names_of_modules_must_differ() -> None:
+    with pytest.raises(AssertionError, match="broke a guarantee: ids differ"):
+        grow_top_down(Random(0), shape(1), [ADD], Modules(lambda rng, k: "m.py", number, MIX))
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_large_graphs_need_no_recursion(direction: str) -> None:
+    large = shape(2_000)
+    graph = grow_top_down(Random(0), large, [ADD, IF], MODULES) if direction == "down" else grow(0, 2_000)
+    assert graph.height > 1_100

@@ -1,0 +1,313 @@
+"""The programs of CodeWorld: the value in the graph is what the source really returns, and the traps on the way there."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import itertools
+import re
+import subprocess
+import sys
+from itertools import accumulate, pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import agentgym
+from agentgym.envs.lore import programs
+from agentgym.envs.lore.code_world import CodeWorld
+from agentgym.envs.lore.graph import Graph, Rule, Shape
+from agentgym.envs.lore.operators import number
+from agentgym.envs.lore.programs import HARD, PROGRAMS, REDIRECTS, STANDARD, read_expression, wakeups, write_expression
+from agentgym.envs.lore.sources import read_source, write_source
+from agentgym.envs.lore.top_down import Modules, grow_top_down
+from agentgym.training.cli.export import HELPER, write
+from agentgym.training.cli.export import program as export_program
+from tests.envs.lore.code_solver import VIRTUAL, Program, run_at, run_virtually
+from tests.helpers import PATIENCE
+from tests.training.cli.test_main import command
+
+BOTH = ["standard", "hard"]
+ASYNC = {"difficulty": "hard", "weights": {"async": 1.0}}
+
+
+def generated(seed: int, **options: Any) -> CodeWorld:
+    world = CodeWorld(CodeWorld.Config(**options), seed)
+    world.generate()
+    return world
+
+
+def run_and_compare(world: CodeWorld, clock: Any = VIRTUAL) -> None:
+    """What main.py returns, and which modules it asks for, by running the sources."""
+    program = Program(world.files(), clock)
+    assert program.run() == world.graph.answer
+    assert {f"{name}.py" for name in program.called} == set(world.needed())
+    assert len(program.called) == world.graph.needed
+
+
+# Executed.
+
+
+@pytest.mark.parametrize("difficulty", BOTH)
+@pytest.mark.parametrize(("operations", "count"), [(0, 3), (1, 15), (2, 15), (8, 15), (30, 8), (120, 2), (350, 1)])
+def test_the_sources_return_the_answer_and_ask_for_what_is_needed(operations: int, count: int, difficulty: str) -> None:
+    for seed, names, style in itertools.product(range(count), ["opaque"], REDIRECTS):
+        run_and_compare(generated(seed, operations=operations, difficulty=difficulty, names=names, consolidation=style))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", range(8))
+def test_two_thousand_programs_return_their_answers(part: int) -> None:
+    rng = Random(part)
+    for seed in range(250 * part, 250 * (part + 1)):
+        style = rng.choice(["wrap", "wrap", "plain"])
+        run_and_compare(generated(seed, operations=rng.randint(1, 350), difficulty=BOTH[seed % 2], consolidation=style))
+
+
+@pytest.mark.parametrize("options", [{"p": 0.0}, {"p": 1.0, "theta": 1}, {"theta": 40, "max_arity": 10}, {"min_arity": 4}, ASYNC])
+def test_extremes_run(options: dict[str, Any]) -> None:
+    for seed in range(6):
+        run_and_compare(generated(seed, **{"operations": 25, "difficulty": "hard", **options}))
+
+
+@pytest.mark.exhaustive
+def test_a_real_clock_gives_the_same() -> None:
+    """One tick is 10 ms here, above the jitter of timers; where the machine is so busy that it is not, a slower run decides."""
+    for seed in range(4):
+        world = generated(seed, operations=8, **ASYNC)
+        assert any(Program(world.files(), run_at(speed)).run() == world.graph.answer for speed in (10, 5, 2))
+
+
+# Coroutines.
+
+
+def coroutines(count: int, seed: int = 0) -> list[tuple[Any, str]]:
+    """Drawn programs of workers, with their sources; operands are called m_1, m_2, and so on."""
+    rng, drawn = Random(seed), []
+    for _ in range(count):
+        operands = rng.randint(3, 4)
+        program = PROGRAMS["async"].draw(rng, operands)
+        drawn.append((program, write_source(programs.Program("async", program, tuple(f"m_{k}.py" for k in range(operands))))))
+    return drawn
+
+
+def stubs(values: list[int]) -> dict[str, str]:
+    return {f"m_{k}.py": f"def main():\n    return {value}\n" for k, value in enumerate(values)}
+
+
+def test_workers_run_as_the_event_loop_runs_them_and_often_unlike_one_after_the_other() -> None:
+    rng, unlike = Random(1), 0
+    for workers, source in coroutines(200):
+        values = [rng.randint(-50, 99) for _ in range(len(workers) + 1)]
+        truth = Program({"main.py": source, **stubs(values)}).run()
+        assert PROGRAMS["async"].execute(workers, values) == truth
+        *amounts, one_by_one = values
+        for worker, amount in zip(workers, amounts, strict=True):
+            one_by_one = PROGRAMS["async"].execute((worker,), (amount, one_by_one))
+        unlike += one_by_one != truth
+    assert unlike > 100
+
+
+def test_no_two_wake_ups_coincide() -> None:
+    for workers, source in coroutines(300):
+        functions = re.findall(r"async def \w+\(amount\):\n((?:    .*\n)+)", source)
+        sleeps = [[round(10 * float(t)) for t in re.findall(r"sleep\((\d\.\d)\)", body)] for body in functions]
+        ticks = [tick for durations in sleeps for tick in accumulate(durations)]
+        assert len(set(ticks)) == len(ticks) == sum(map(len, workers))
+        assert min(min(durations) for durations in sleeps) > 0
+        assert all(earlier[0] < later[0] for earlier, later in pairwise(wakeups(workers)))
+        assert 2 <= len(sleeps) <= 3
+        assert all(2 <= len(durations) <= 3 for durations in sleeps)
+        assert all("seen = shared\n" in body.partition("= seen")[0] for body in functions if "= seen" in body)
+
+
+def test_a_second_call_returns_the_same_since_the_shared_variable_is_set_anew() -> None:
+    unlike = 0
+    for workers, source in coroutines(40):
+        values = [7 * k + 3 for k in range(len(workers) + 1)]
+        main = Program({"main.py": source, **stubs(values)}).load("main")["main"]
+        assert main() == main() == PROGRAMS["async"].execute(workers, values)
+        stale = source.replace("    shared = start\n", "").replace("shared = 0\n", f"shared = {values[-1]}\n")
+        main = Program({"main.py": stale, **stubs(values)}).load("main")["main"]
+        assert main() == PROGRAMS["async"].execute(workers, values)
+        unlike += main() != PROGRAMS["async"].execute(workers, values)
+    assert unlike > 20, "without that it would not"
+
+
+def test_operands_are_computed_before_the_loop_runs_since_loops_do_not_nest() -> None:
+    graph = generated(0, operations=12, **ASYNC).graph
+    assert any(is_async(graph, uid) and any(is_async(graph, child) for child in graph.nodes[uid].children) for uid in range(12))
+
+    async def nothing() -> int:
+        return 1
+
+    async def nested() -> int:
+        inner = nothing()
+        try:
+            return asyncio.run(inner)
+        finally:
+            inner.close()
+
+    with pytest.raises(RuntimeError, match="cannot be called from a running event loop"):
+        run_virtually(nested())
+
+
+def is_async(graph: Graph, uid: int) -> bool:
+    content = graph.nodes[uid].content
+    return isinstance(content, Rule) and content.operator == "async"
+
+
+# What is drawn.
+
+
+def calls(graph: Graph) -> int:
+    """How many calls a run without memory makes."""
+    count = [0] * len(graph.nodes)
+    for node in reversed(graph.nodes):
+        needed = [uid for uid in node.children if graph.nodes[uid].needed]
+        count[node.uid] = 1 + sum(count[uid] for uid in needed)
+    return count[0]
+
+
+def test_without_a_memory_large_programs_would_not_end() -> None:
+    assert min(calls(generated(seed, operations=350).graph) for seed in range(3)) > 10**15
+
+
+def test_plain_redirects_cancel_and_wrapped_ones_do_not() -> None:
+    """Before tasks whose answer is 0 are drawn again."""
+
+    def answers(style: str) -> list[int]:
+        modules = Modules(lambda _, k: f"v{k}.py" if k else "main.py", number, REDIRECTS[style])
+        graphs = (grow_top_down(Random(seed), Shape(100, 10, 0.5, 2, 4), STANDARD, modules) for seed in range(60))
+        return [int(graph.answer) for graph in graphs]
+
+    assert 0.35 < answers("plain").count(0) / 60 < 0.7
+    assert answers("wrap").count(0) < 4
+    assert max(map(abs, answers("wrap"))) < 10**6
+
+
+def test_a_task_whose_answer_is_0_is_kept_only_after_many_tries() -> None:
+    assert all(generated(seed, operations=n, consolidation="plain").graph.answer for seed in range(20) for n in (0, 2, 20))
+    hopeless = generated(0, operations=60, consolidation="plain", theta=1, p=1.0, weights={"arithmetic": 1.0}, max_arity=2)
+    assert isinstance(hopeless.graph.answer, int)
+
+
+def test_weights_choose_operators_and_coroutines_are_half_as_frequent() -> None:
+    def share(name: str, **options: Any) -> float:
+        rules = [n.content.operator for s in range(15) for n in generated(s, operations=60, **options).graph.nodes if ruled(n)]
+        return rules.count(name) / len(rules)
+
+    def ruled(node: Any) -> bool:
+        return isinstance(node.content, Rule) and node.content.operator not in REDIRECTS
+
+    assert [name for name in PROGRAMS if share(name) > 0] == [operator.name for operator in STANDARD]
+    assert 0.11 < share("async", difficulty="hard") < 0.18
+    assert share("scale", weights={"scale": 2}) == 1.0
+
+
+def test_every_operand_of_coroutines_makes_a_difference() -> None:
+    for workers, _ in coroutines(200):
+        values = [1000 * 7**k for k in range(len(workers) + 1)]
+        result = PROGRAMS["async"].execute(workers, values)
+        for place in range(len(values)):
+            other = [value + (k == place) for k, value in enumerate(values)]
+            assert PROGRAMS["async"].execute(workers, other) != result
+
+
+@pytest.mark.parametrize("name", list(PROGRAMS))
+def test_what_is_written_is_read_back(name: str) -> None:
+    operator, rng = PROGRAMS[name], Random(2)
+    for _ in range(100):
+        count = rng.randint(operator.least, min(operator.most, 5))
+        program = programs.Program(name, operator.draw(rng, count), tuple(f"m_{k}.py" for k in range(count)))
+        assert read_expression(write_expression(program)) == program
+        assert read_source(write_source(program)) == read_source(write_source(program, root=True)) == program
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "m_a",
+        "m_a() +",
+        "m_a() * m_b()",
+        "9 * (m_a() + m_b()",
+        "(m_a() * 7 + 100) % 100",
+        "if m_a() < m_b() then 3",
+        "1.5",
+        "01",
+    ],
+)
+def test_what_is_no_expression_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="this is no expression over modules"):
+        read_expression(text)
+
+
+def test_all_sources_are_modules_of_python_that_import_what_they_call() -> None:
+    for seed, difficulty in itertools.product(range(3), BOTH):
+        world = generated(seed, operations=40, difficulty=difficulty)
+        for file, source in world.files().items():
+            tree = ast.parse(source, feature_version=(3, 11))
+            imported = [alias.name for line in tree.body if isinstance(line, ast.Import) for alias in line.names]
+            called = re.findall(r"(\w+)\.main\(\)", source)
+            assert imported == ["asyncio"] * ("asyncio." in source) + called
+            assert {f"{name}.py" for name in called} <= world.files().keys()
+            assert ("__main__" in source) == (file == "main.py")
+    assert len(HARD) == 4
+
+
+# Exported.
+
+
+def exported(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return command("export", *options, str(folder))
+
+
+def printed(folder: Path) -> tuple[str, str]:
+    shown = subprocess.run([sys.executable, str(folder / "main.py")], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return shown.stdout, shown.stderr
+
+
+def the_world(env_id: str, seed: int, **options: Any) -> Any:
+    env = agentgym.make(env_id, **options)
+    env.reset(seed=seed)
+    return agentgym.tool_env(env).world
+
+
+def test_the_command_writes_files_that_run(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "one"
+    told = exported(folder, "CodeWorld", "--seed", "3", "--set", "operations=2")
+    assert told.returncode == 0, told.stderr
+    world = the_world("CodeWorld", 3, operations=2)
+    files = {path.name: path.read_text() for path in folder.iterdir()}
+    assert told.stdout == f"wrote {len(files)} files; run: python {folder / 'main.py'}\n"
+    assert HELPER in files
+    assert files.pop("main.py") == f"import each_once  # added by the export\n{world.files()['main.py']}"
+    assert {file: text for file, text in files.items() if file != HELPER} == {
+        file: text for file, text in world.files().items() if file != "main.py"
+    }
+    assert printed(folder) == (str(world.graph.answer), "")
+    again = exported(folder, "CodeWorld")
+    assert (again.returncode, again.stderr) == (2, f"error: the folder {str(folder)!r} is not empty; choose another one\n")
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "seed"),
+    [
+        ("CodeWorld-n350", {}, 1),
+        ("CodeWorld", {"operations": 1_000, "theta": 1, "p": 1.0, "weights": {"arithmetic": 1.0}}, 0),
+        ("CodeWorld", {"operations": 3, "difficulty": "hard", "names": "sequential"}, 5),
+        ("CodeWorld", {"operations": 0}, 0),
+    ],
+)
+def test_exports_of_all_sizes_run_for_real(tmp_path: Path, env_id: str, options: dict[str, Any], seed: int) -> None:
+    files = export_program(env_id, seed, **options)
+    write(files, tmp_path)
+    assert printed(tmp_path) == (str(the_world(env_id, seed, **options).graph.answer), "")
+
+
+def test_other_worlds_have_no_program_to_export() -> None:
+    with pytest.raises(ValueError, match=r"^ListWorld has no program to export; the world that has one is CodeWorld$"):
+        export_program("ListWorld", 0)

@@ -1,0 +1,228 @@
+"""Laws of every registered team: PettingZoo finds nothing to say, scripted teams solve it, all of its forms play alike."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import agentgym
+from agentgym import ARMS, aec_env, make, parallel_env, teams
+
+with warnings.catch_warnings():  # what PettingZoo's own dependencies say when they load
+    warnings.simplefilter("ignore")
+    from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parallel_seed_test, seed_test
+    from pettingzoo.utils.conversions import (
+        aec_to_parallel,
+        parallel_to_aec,
+        parallel_to_aec_wrapper,
+        turn_based_aec_to_parallel,
+    )
+
+from agentgym.oracles import TeamPolicy
+from agentgym.oracles.hints import split_hints
+
+IDS = [entry.id for entry in teams()]
+UNAVOIDABLE = (  # a chat is no array, and a text no number
+    "Observation is not a NumPy array",
+    "Observation space for each agent probably should be",
+    "Action space for each agent probably should be",
+)
+
+
+@contextmanager
+def only_unavoidable_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        for start in UNAVOIDABLE:
+            warnings.filterwarnings("ignore", start)
+        yield
+
+
+def play(env: Any, policy: Any, seed: int) -> Any:
+    """Play a team in its Gymnasium form; the last step's results."""
+    chat, _ = env.reset(seed=seed)
+    over = False
+    while not over:
+        result = env.step(policy([chat])[0].text)
+        chat, over = result[0], result[2] or result[3]
+    return result
+
+
+def test_every_world_has_a_split_team_and_a_managed_one() -> None:
+    for entry in agentgym.worlds():
+        name = entry.id.removesuffix("-v0")
+        assert {f"{name}-team-v0", f"{name}-manager-v0"} <= set(IDS)
+
+
+@pytest.mark.family(env_id=IDS)
+def test_pettingzoo_finds_nothing_to_say(env_id: str) -> None:
+    with only_unavoidable_warnings():
+        api_test(aec_env(env_id), num_cycles=12)
+        parallel_api_test(parallel_env(env_id), num_cycles=12)
+        seed_test(lambda: aec_env(env_id), num_cycles=12)
+        parallel_seed_test(lambda: parallel_env(env_id), num_cycles=12)
+
+
+@pytest.mark.family(env_id=IDS)
+def test_the_conversions_pass_too(env_id: str) -> None:
+    aec, parallel = aec_env(env_id), parallel_env(env_id)
+    assert aec_to_parallel(aec).unwrapped is aec
+    assert parallel_to_aec(parallel) is parallel.aec_env
+    with only_unavoidable_warnings():
+        parallel_api_test(aec_to_parallel(aec), num_cycles=6)
+        parallel_api_test(turn_based_aec_to_parallel(aec_env(env_id)), num_cycles=6)
+        api_test(parallel_to_aec_wrapper(parallel), num_cycles=6)
+
+
+@pytest.mark.family(env_id=IDS)
+def test_the_limit_of_cycles_is_kept(env_id: str) -> None:
+    def forms(seed: int) -> Any:
+        """With seeded random calls, since the test does not seed them, and some of them end the task."""
+
+        def seeded(env: Any) -> Any:
+            for agent in env.possible_agents:
+                env.action_space(agent).seed(seed)
+            return env
+
+        def parallel(max_cycles: int) -> Any:
+            return seeded(parallel_env(env_id, max_cycles=max_cycles, **lenient))
+
+        def aec(max_cycles: int) -> Any:
+            return seeded(aec_env(env_id, max_cycles=max_cycles, **lenient))
+
+        lenient = {"max_failed_rounds": None, "budget_slack": 99}
+        return SimpleNamespace(parallel_env=parallel, env=aec)
+
+    def lasts(seed: int) -> bool:
+        env = forms(seed).parallel_env(9)
+        env.reset(seed=0)
+        for _ in range(4):
+            if env.agents:
+                env.step({agent: env.action_space(agent).sample() for agent in env.agents})
+        return bool(env.agents)
+
+    seed = next(seed for seed in range(500) if lasts(seed))
+    max_cycles_test(forms(seed))
+
+
+@pytest.mark.family(env_id=IDS, arm=ARMS)
+def test_a_scripted_team_solves_it_from_the_chats_alone(env_id: str, arm: str) -> None:
+    env, policy = make(env_id, oracles=arm), TeamPolicy(env_id)
+    for seed in range(3):
+        _, reward, terminated, _, info = play(env, policy, seed)
+        assert (reward, terminated, info["success"], info["detail"].ended) == (1.0, True, True, "world")
+        share = 0.5 if "-duel-" in env_id else 1.0  # rivals that play alike win in the same cycle
+        assert info["detail"].report["team"]["rewards"] == dict.fromkeys(env.unwrapped.game.agents, share)
+
+
+PRESETS = {entry.id: entry for entry in agentgym.worlds(presets=True) if entry.options and not entry.id.endswith("long-v0")}
+FAST = [
+    env_id if env_id.endswith(("-easy-v0", "-hard-v0")) else pytest.param(env_id, marks=pytest.mark.exhaustive)
+    for env_id in PRESETS
+    if not env_id.endswith("extreme-v0")
+]
+
+
+@pytest.mark.family(preset=FAST, kind=["team", "manager"])
+def test_a_scripted_team_solves_presets(preset: str, kind: str) -> None:
+    entry = PRESETS[preset]
+    team = f"{entry.world.__name__}-{kind}"
+    env = make(team, **entry.options, max_message=131_072)
+    env.reset(seed=1)
+    if env.unwrapped.game.team.worlds[env.unwrapped.game.agents[0]].max_turns > 800:
+        pytest.skip("every reply is written from the whole chat, which takes too long here")
+    assert play(env, TeamPolicy(team), 1)[1] == 1.0
+
+
+@pytest.mark.family(env_id=IDS, scope=["persistent", "ephemeral"])
+def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: str) -> None:
+    """Whatever came in since a reply, and however often it was looked at, a chat is whole, with hints of the cycle's begin."""
+    env, policy = make(env_id, oracles="SP", hint_scope=scope), TeamPolicy(env_id)
+    chat, _ = env.reset(seed=2)
+    game, over, began, states = env.unwrapped.game, False, -1, {}
+    while not over:
+        if game.cycle != began:
+            began, states = game.cycle, {name: world.state() for name, world in game.team.worlds.items()}
+        agent = env.unwrapped.agent
+        agent_env = game.agent_envs[agent]
+        assert [m.id for m in chat.messages] == [m.id for m in agent_env.chat.messages]
+        assert [split_hints(m.text)[0] for m in chat.messages[2:]] == [split_hints(m.text)[0] for m in agent_env.chat.messages[2:]]
+        assert chat.messages[-1].text.endswith(f"<state>\n{states[agent]}\n</state>")
+        hinted = sum("\n\n<state>\n" in m.text for m in chat.messages[2:-1])
+        assert hinted == 0 or scope == "persistent"
+        result = env.step(policy([chat])[0].text)
+        chat, over = result[0], result[2] or result[3]
+    assert result[1] == 1.0
+
+
+@pytest.mark.family(env_id=IDS, dialect=["json", "python"])
+def test_every_dialect_is_played(env_id: str, dialect: Any) -> None:
+    assert play(make(env_id, dialect=dialect), TeamPolicy(env_id, dialect=dialect), 5)[1] == 1.0
+
+
+@pytest.mark.family(env_id=IDS)
+def test_doing_nothing_scores_0(env_id: str) -> None:
+    for reply in ("I would rather not.", ""):
+        _, reward, terminated, truncated, info = play(make(env_id), lambda chats, say=reply: [agentgym.Reply(say)], 0)
+        assert (reward, terminated, truncated) == (0.0, False, True)
+        assert info["detail"].ended in ("max_turns", "max_cycles")
+
+
+@pytest.mark.family(env_id=IDS)
+def test_all_forms_play_the_same_episode(env_id: str) -> None:
+    policy = TeamPolicy(env_id)
+    single, aec, parallel = make(env_id, labels=True), aec_env(env_id, labels=True), parallel_env(env_id, labels=True)
+    *_, last = play(single, policy, 3)
+    game = single.unwrapped.game
+    aec.reset(seed=3)
+    earned: dict[str, float] = {}
+    for agent in aec.agent_iter():
+        chat, reward, terminated, truncated, info = aec.last()
+        earned[agent] = earned.get(agent, 0.0) + reward
+        over = terminated or truncated
+        aec.step(None if over else "" if info["waiting"] else policy([chat])[0].text)
+    chats, infos = parallel.reset(seed=3)
+    while parallel.agents:
+        actions = {a: "" if infos[a]["waiting"] else policy([chats[a]])[0].text for a in parallel.agents}
+        chats, rewards, terminations, _, infos = parallel.step(actions)
+    assert aec.game.chats == parallel.unwrapped.game.chats == game.chats == chats
+    assert earned == rewards == game.rewards
+    assert set(terminations.values()) == {True}
+    assert {k: v for k, v in infos[last["agent"]].items() if k != "waiting"} == last
+
+
+@pytest.mark.family(env_id=IDS, arm=["", "SP"])
+def test_copies_in_mid_episode_go_on_alike(env_id: str, arm: str) -> None:
+    policy, env = TeamPolicy(env_id), make(env_id, oracles=arm, context="memory", labels=True)
+    chat, _ = env.reset(seed=4)
+    for _ in range(2):
+        chat, *_ = env.step(policy([chat])[0].text)
+    copies = [env, copy.deepcopy(env), agentgym.clone(env), pickle.loads(pickle.dumps(env))]
+    ends = []
+    for each in copies:
+        steps, shown, over = [], chat, False
+        while not over:
+            steps.append(each.step(policy([shown])[0].text))
+            shown, over = steps[-1][0], steps[-1][2] or steps[-1][3]
+        ends.append([*steps, each.reset()])
+    assert ends[0] == ends[1] == ends[2] == ends[3]
+
+
+@pytest.mark.family(env_id=IDS)
+def test_a_zoo_env_pickles_in_mid_cycle(env_id: str) -> None:
+    policy, env = TeamPolicy(env_id), aec_env(env_id)
+    env.reset(seed=1)
+    env.step(policy([env.last()[0]])[0].text)
+    again = pickle.loads(pickle.dumps(env))
+    for each in (env, again):
+        for _ in each.agent_iter():
+            chat, _, terminated, truncated, info = each.last()
+            each.step(None if terminated or truncated else "" if info["waiting"] else policy([chat])[0].text)
+    assert env.game.chats == again.game.chats
+    assert env.game.score == again.game.score == 1.0

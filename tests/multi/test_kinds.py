@@ -1,0 +1,296 @@
+"""Managers and workers, hosts and guessers, and duels, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentgym import aec_env, make
+from agentgym.envs.agentlongbench.hosting import object_to, reply_to, write_question
+from agentgym.multi.game import Game
+from agentgym.oracles import OraclePolicy, TeamPolicy
+from agentgym.oracles.teams import _TeamChat
+from agentgym.training.rollout import rollout
+from tests.multi.team_checks import call, cycle, newest
+
+
+def test_a_sub_task_begins_with_a_clean_context_and_the_manager_reads_the_report_only() -> None:
+    env = make("DocumentWorld-manager").unwrapped
+    env.reset(seed=0)
+    game = env.game
+    assert game.due == ["manager_0"]
+    length = len(game.chats["manager_0"].messages)
+    start = game.chats["manager_0"].messages[1].text.partition(": ")[2].split(".")[0].split(", ")[0]
+    for number in range(3):
+        cycle(game, call("delegate", task=f"Sub-task {number}: read {start}"))
+        assert game.due == ["worker_0"]
+        assert [m.role for m in game.chats["worker_0"].messages] == ["system", "user"]
+        assert game.chats["worker_0"].messages[1].text == f"Sub-task {number}: read {start}"
+        for _ in range(2):
+            cycle(game, call("read_document", file_id=start))
+            assert game.due == ["worker_0"]
+        assert len(game.chats["manager_0"].messages) == length + 2, "the call and its answer"
+        cycle(game, call("report", text=f"Report {number}"))
+        assert game.due == ["manager_0"]
+        length += 3
+        assert len(game.chats["manager_0"].messages) == length
+        assert newest(game, "manager_0") == f"worker_0 reports (8 characters):\nReport {number}"
+    assert game.team.worlds["manager_0"].turn == 6, "delegating and reporting take no turn"
+
+
+def test_the_contexts_of_a_managed_team_stay_short() -> None:
+    options = {"operations": 40}
+    alone = rollout(make("DocumentWorld", **options), TeamPolicy("DocumentWorld"), 0)
+    led = rollout(make("DocumentWorld-manager", **options), TeamPolicy("DocumentWorld-manager"), 0)
+    assert alone.reward == led.reward == 1.0
+    longest = max(len(step.chat.messages) for step in led.steps if step.info["agent"] == "worker_0")
+    assert longest <= 2 + 2 * 8 < len(alone.last.messages) / 4
+
+
+def test_several_workers_take_sub_tasks_and_more_are_refused() -> None:
+    env = make("DocumentWorld-manager", roles={"manager": ["submit"], "worker_0": ["read_document"], "worker_1": ["read_document"]})
+    env.reset(seed=0)
+    game = env.unwrapped.game
+    cycle(game, call("delegate", task="one") + call("delegate", task="two") + call("delegate", task="three"))
+    told = [m.text for m in game.chats["manager_0"].messages[-3:]]
+    assert told == ["worker_0 works on it.", "worker_1 works on it.", "error: no worker is free; wait for a report"]
+    assert game.due == ["worker_0", "worker_1"]
+    cycle(game, call("report", text="done"), call("read_document", file_id="x"))
+    assert game.due == ["manager_0", "worker_1"], "the manager may go on while the other works"
+    for text, error in (("", "the sub-task is empty"), ("x" * 16_385, "a sub-task may have 16384 characters, got 16385")):
+        game.play("manager_0", call("delegate", task=text))
+        assert error in newest(game, "manager_0")
+        game.play("worker_1", call("wait"))
+        game.end_cycle()
+
+
+def hosted(seed: int = 0, **options: Any) -> Game:
+    env = make("PuzzleWorld-host", **{"items": 20, **options}).unwrapped
+    env.reset(seed=seed)
+    game: Game = env.game
+    return game
+
+
+def profile(world: Any, place: int) -> dict[str, tuple[Any, ...]]:
+    return {section.name: column[place] for section, column in zip(world.table.sections, world.table.columns, strict=True)}
+
+
+def verdicts(world: Any, guess: int, target: int) -> str:
+    """The right answer, worked out from the table."""
+    lines = []
+    mine, theirs = profile(world, guess), profile(world, target)
+    for section in world.table.sections:
+        marks = []
+        for value in mine[section.name]:
+            if section.numeric:
+                other = theirs[section.name][0]
+                marks.append("correct" if value == other else "wrong, too low" if value < other else "wrong, too high")
+            else:
+                marks.append("correct" if value in theirs[section.name] else "wrong")
+        told = "; ".join(f"{value} ({mark})" for value, mark in zip(mine[section.name], marks, strict=True))
+        lines.append(f"  - {section.name}: {told}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("knowledge", ["free", "intensive"])
+@pytest.mark.parametrize("source", ["species", "synthetic"])
+def test_the_referee_takes_the_right_verdicts_and_no_others(knowledge: str, source: str) -> None:
+    world: Any = hosted(knowledge=knowledge, source=source, items=30).team.worlds["guesser_0"]
+    for guess in range(len(world.table)):
+        right = verdicts(world, guess, world.target)
+        question = write_question(world.table, world.target, "guess", {"name": world.table.names[guess]})
+        assert reply_to(question) == right, "the question tells enough"
+        result = f"Round 2: Guess x\nSections:\n{world.table.feedback(guess, world.target)}\nResult: wrong\nRemaining rounds: 3"
+        assert object_to(right, result) == ""
+        assert object_to("\n".join(reversed(right.split("\n"))), result) == "", "in any order of the lines"
+        for other in range(0, len(world.table), 7):
+            wrong = verdicts(world, guess, other)
+            assert bool(object_to(wrong, result)) == (wrong != right)
+        for spoilt in (
+            "",
+            "yes",
+            right.replace("correct", "right"),
+            "\n".join(right.split("\n")[1:]),
+            f"{right}\n  - Extra: 1 (wrong)",
+        ):
+            assert (object_to(spoilt, result) != "") is (spoilt != right)
+
+
+def test_the_host_sees_the_question_and_not_the_task_and_the_guesser_no_profile() -> None:
+    game = hosted()
+    world: Any = game.team.worlds["guesser_0"]
+    target = world.table.names[world.target]
+    assert [tool.name for tool in game.chats["guesser_0"].tools] == ["query_items", "guess", "ask"]
+    assert [tool.name for tool in game.chats["host_0"].tools] == ["answer"]
+    assert game.due == ["guesser_0"]
+    guess = next(k for k in range(20) if k != world.target)
+    cycle(game, call("guess", name=world.table.names[guess]))
+    assert newest(game, "guesser_0") == "host_0 is asked."
+    assert game.due == ["host_0"]
+    assert [m.role for m in game.chats["host_0"].messages] == ["system", "user"]
+    assert "Puzzle 1 of" not in game.chats["host_0"].to_text()
+    cycle(game, call("answer", text=verdicts(world, guess, world.target)))
+    assert newest(game, "guesser_0").startswith("host_0 answers:\nRound 2: Guess ")
+    assert "Sections of the hidden item" not in game.chats["guesser_0"].to_text()
+    assert game.due == ["guesser_0"]
+    assert world.turn == 1, "the answer takes no turn"
+    cycle(game, call("guess", name=target))
+    assert not game.over, "the host has to answer first"
+    cycle(game, call("answer", text=verdicts(world, world.target, world.target)))
+    assert game.over
+    assert game.terminated
+    assert game.rewards == {"guesser_0": 1.0, "host_0": 1.0}
+
+
+def test_a_wrong_answer_is_not_passed_on_and_costs_the_host_its_reward() -> None:
+    game = hosted()
+    world: Any = game.team.worlds["guesser_0"]
+    cycle(game, call("guess", name=world.table.names[world.target]))
+    length = len(game.chats["guesser_0"].messages)
+    cycle(game, call("answer", text="  - nonsense"))
+    assert newest(game, "host_0").startswith("The referee: there is no line on section ")
+    assert newest(game, "host_0").endswith(" Fault 1 of 3.")
+    assert (len(game.chats["guesser_0"].messages), game.due) == (length, ["host_0"])
+    cycle(game, call("answer", text=verdicts(world, world.target, world.target)))
+    assert game.over
+    assert game.rewards == {"guesser_0": 1.0, "host_0": 0.0}
+    assert game.infos["host_0"]["detail"].report["team"]["faults"] == 1
+
+
+def test_the_third_wrong_answer_ends_the_episode() -> None:
+    game = hosted()
+    world: Any = game.team.worlds["guesser_0"]
+    section = next(section.name for section in world.table.sections if not section.numeric)
+    cycle(game, call("ask", condition={"type": "value", "section": section, "values": [profile(world, world.target)[section][0]]}))
+    for number, (said, told) in enumerate(
+        (("no", "the answer to the question is wrong"), ("perhaps", "yes or no"), ("No.", "wrong")), 1
+    ):
+        assert not game.over
+        cycle(game, call("answer", text=said))
+        assert told in newest(game, "host_0")
+        assert newest(game, "host_0").endswith(f"Fault {number} of 3.")
+    assert game.over
+    assert game.terminated
+    assert game.infos["guesser_0"]["detail"].ended == "referee"
+    assert game.rewards == {"guesser_0": 0.0, "host_0": 0.0}
+
+
+def test_questions_are_answered_and_believed() -> None:
+    """Every condition on every section, against a scan of the table; the hints know what a reader of the chat knows."""
+    policy = TeamPolicy("PuzzleWorld-host")
+    for seed in range(4):
+        game = hosted(seed, budget_slack=400, max_cycles=10_000)
+        world: Any = game.team.worlds["guesser_0"]
+        own = profile(world, world.target)
+        conditions: list[tuple[dict[str, Any], bool]] = []
+        for section in world.table.sections:
+            values = sorted({value for k in range(len(world.table)) for value in profile(world, k)[section.name]})[:4]
+            for value in values:
+                if section.numeric:
+                    for sign, true in (
+                        (">", own[section.name][0] > value),
+                        ("<", own[section.name][0] < value),
+                        ("==", own[section.name][0] == value),
+                    ):
+                        conditions.append(
+                            ({"type": "numeric", "section": section.name, "comparator": sign, "threshold": value}, true)
+                        )
+                else:
+                    base = {"type": "value", "section": section.name, "values": [value]}
+                    conditions += [(base, value in own[section.name]), ({**base, "exclude": True}, value not in own[section.name])]
+        for condition, true in conditions:
+            cycle(game, call("ask", condition=condition))
+            assert reply_to(game.chats["host_0"].messages[1].text) == ("yes" if true else "no")
+            cycle(game, policy([game.chats["host_0"]])[0].text)
+            assert newest(game, "guesser_0") == f"host_0 answers:\n{'yes' if true else 'no'}"
+            seen = policy.player.recall(_TeamChat.of(game.chats["guesser_0"]).parsed(game.chats["guesser_0"]))
+            assert seen.state() == world.state()
+        assert world.table.meet([a for c in world.belief.conditions() for a in _atoms(c)])[world.target], "what is believed is true"
+        while not game.over:
+            for agent in list(game.due):
+                game.play(agent, policy([game.chats[agent]])[0].text)
+            game.end_cycle()
+        assert game.score == 1.0
+
+
+def _atoms(condition: dict[str, Any]) -> list[Any]:
+    if condition["type"] == "numeric":
+        return [(condition["section"], condition["comparator"], condition["threshold"])]
+    return [(condition["section"], "lacks" if condition.get("exclude") else "has", value) for value in condition["values"]]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {},
+        3,
+        {"type": "value"},
+        {"type": "value", "section": "x", "values": ["y"]},
+        {"type": "numeric", "section": []},
+        {"type": "value", "section": "Type", "values": [3]},
+        {"type": "value", "section": "Type", "values": [{}]},
+    ],
+)
+def test_malformed_questions_are_refused(condition: Any) -> None:
+    game = hosted()
+    game.play("guesser_0", call("ask", condition=condition))
+    assert newest(game, "guesser_0").startswith("error: ")
+    assert game.team.question == ""
+    game.end_cycle()
+    assert game.due == ["guesser_0"]
+
+
+def test_a_host_speaks_when_asked_and_only_hosted_worlds_have_one() -> None:
+    game = hosted()
+    game.team.idle.discard("host_0")
+    game.end_cycle()
+    game.play("host_0", call("answer", text="yes"))
+    assert newest(game, "host_0") == "error: there is no open question to answer"
+    with pytest.raises(ValueError, match=r"ListWorld cannot be hosted: it lacks what agentgym.multi.host.Hosted lists"):
+        Game("agentgym.envs.lumina.list_world:ListWorld", team="host")
+    with pytest.raises(ValueError, match="the roles of a hosted game are fixed: guesser_0 and host_0; give no roles"):
+        make("PuzzleWorld-host", roles={"a": [], "b": []})
+
+
+def test_a_long_hosted_game_goes_from_puzzle_to_puzzle() -> None:
+    trajectory = rollout(make("PuzzleWorld-host", items=12, puzzles=5), TeamPolicy("PuzzleWorld-host"), 3)
+    assert trajectory.reward == 1.0
+    assert trajectory.terminated
+
+
+def test_a_duel_is_on_equal_instances_and_the_quicker_one_wins() -> None:
+    for winner in ("player_0", "player_1"):
+        env = aec_env("PuzzleWorld-duel", items=20)
+        env.reset(seed=3)
+        worlds = env.game.team.worlds
+        one, two = worlds["player_0"], worlds["player_1"]
+        assert one is not two
+        assert (one.table, one.target) == (two.table, two.target)
+        assert one.task() == two.task()
+        policy, earned = OraclePolicy("PuzzleWorld"), {}
+        for agent in env.agent_iter():
+            chat, reward, terminated, truncated, info = env.last()
+            earned[agent] = reward
+            late = agent != winner and len(chat.messages) == 2
+            env.step(None if terminated or truncated else "hm" if late else policy([chat])[0].text)
+        assert earned == {agent: float(agent == winner) for agent in worlds}
+        assert info["detail"].ended == "world"
+        assert one.turn == two.turn, "both were asked in the last cycle"
+
+
+def test_rivals_that_are_equal_share_and_one_that_is_out_is_asked_no_more() -> None:
+    env = make("PuzzleWorld-duel")
+    assert rollout(env, OraclePolicy("PuzzleWorld"), 0).reward == 1.0
+    assert env.unwrapped.game.rewards == {"player_0": 0.5, "player_1": 0.5}
+    env = make("PuzzleWorld-duel", items=20, rounds=2).unwrapped
+    env.reset(seed=0)
+    game = env.game
+    world: Any = game.team.worlds["player_0"]
+    wrong = [name for name in world.table.names if name != world.table.names[world.target]]
+    cycle(game, call("guess", name=wrong[0]), "hm")
+    assert world.done
+    assert game.due == ["player_1"]
+    cycle(game, call("guess", name=world.table.names[world.target]))
+    assert game.rewards == {"player_0": 0.0, "player_1": 1.0}
+    assert game.score == 1.0

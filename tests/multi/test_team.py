@@ -1,0 +1,128 @@
+"""Options of teams, how worlds are split by default, and how teams stand in Gymnasium and beside PettingZoo."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from agentgym import World, aec_env, make, parallel_env, teams
+from agentgym.multi.game import Game
+from agentgym.multi.split import Talk
+from agentgym.multi.team import default_roles
+from agentgym.oracles import TeamPolicy
+from agentgym.registry import is_team
+from agentgym.training.rollout import rollout
+from agentgym.world import load_world
+from tests.sampling import is_office
+
+IDS = [entry.id for entry in teams()]
+SPLIT = [env_id for env_id in IDS if "-team-" in env_id]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"roles": {"a": ["pop"]}}, "roles must name 2 to 64 agents, got 1"),
+        ({"roles": {"a": ["pop"], "b": ["fly"]}}, "roles gives b_0 the tool 'fly', which the world has not; tools: pop, done"),
+        ({"roles": {"A": ["pop"], "b": []}}, "a role is named in small letters, as in reader or reader_0, got 'A'"),
+        ({"roles": {"a": "pop", "b": []}}, "the tools of a_0 must be a list of names, got 'pop'"),
+        ({"roles": {"a": ["pop"], "a_0": []}}, "roles names a_0 twice"),
+        ({"reward": "mine"}, "reward must be shared, or a factor for each role, got 'mine'"),
+        ({"reward": {"x": 1.0}}, "reward names 'x_0', who is not in the team; agents: actor_0, closer_0"),
+        ({"reward": {"actor": 2}}, r"the reward of actor_0 must be a factor in \[-1.0, 1.0\], got 2"),
+        ({"max_message": 0}, r"max_message must be an integer in \[1, 131072\], got 0"),
+        ({"max_cycles": 0}, r"max_cycles must be an integer in \[1, 1000000000\], got 0"),
+        ({"items": 0}, "items must be an integer in"),
+        ({"itmes": 3}, "ListWorld has no option 'itmes'"),
+        ({"dialect": "yaml"}, "dialect must be one of auto, json, python, got 'yaml'"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], error: str) -> None:
+    for form in (make, aec_env, parallel_env):
+        with pytest.raises(ValueError, match=error):
+            form("ListWorld-team", **options)
+    with pytest.raises(ValueError, match="team must be one of"):
+        Game("agentgym.envs.lumina.list_world:ListWorld", team="mob")
+    with pytest.raises(ValueError, match="ListWorld is played by one agent; ids of teams end in -team, -manager"):
+        aec_env("ListWorld")
+    with pytest.raises(ValueError, match="the first role of this team is the manager, got boss_0"):
+        make("ListWorld-manager", roles={"boss": ["done"], "worker": ["pop"]})
+
+
+def test_pettingzoo_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "agentgym.multi.zoo", raising=False)
+    monkeypatch.setitem(sys.modules, "pettingzoo", None)
+    for form in (aec_env, parallel_env):
+        with pytest.raises(ImportError, match=r"PettingZoo is needed to play teams as its envs: pip install 'agentgym\[multi\]'"):
+            form("ListWorld-team")
+    assert rollout(make("ListWorld-team"), TeamPolicy("ListWorld-team"), 0).reward == 1.0
+
+
+def test_a_world_with_one_tool_leaves_the_others_to_talk() -> None:
+    for env_id, options in (("LongContextQA-team", {"delivery": "task"}), ("SearchWorld-team", {"setting": "static"})):
+        env = make(env_id, **options)
+        first, second = env.unwrapped.game.protocol.agents.values()
+        assert (first, second) == ((), ("answer",))
+        assert rollout(env, TeamPolicy(env_id), 1).reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("tools", "actor", "closer"),
+    [
+        ({"a": False, "b": True, "c": False}, ("a", "c"), ("b",)),
+        ({"a": False, "b": False, "c": False}, ("a", "c"), ("b",)),
+        ({"a": True, "b": True}, ("a",), ("b",)),
+        ({"a": True}, ("a",), ()),
+    ],
+)
+def test_the_default_split(tools: dict[str, bool], actor: tuple[str, ...], closer: tuple[str, ...]) -> None:
+    assert default_roles(World, tools) == {"actor": actor, "closer": closer}
+
+
+def test_teams_are_vectorised() -> None:
+    envs = gymnasium.make_vec("agentgym/ListWorld-team-v0", num_envs=2, vectorization_mode="sync")
+    singles = [make("ListWorld-team") for _ in range(2)]
+    chats = tuple(env.reset(seed=5 + k)[0] for k, env in enumerate(singles))
+    policy = TeamPolicy("ListWorld-team")
+    assert envs.reset(seed=5)[0] == chats
+    for _ in range(4):
+        actions = tuple(reply.text for reply in policy(chats))
+        chats = tuple(env.step(action)[0] for env, action in zip(singles, actions, strict=True))
+        assert envs.step(actions)[0] == chats
+    envs.close()
+
+
+class Busy(World[Any]):
+    """A world that has a tool called like one of a team."""
+
+    Config = load_world("agentgym.envs.lumina.list_world:ListWorld").Config
+
+    def toolsets(self) -> Any:
+        return (Talk("x_0", None, 3),)  # type: ignore[arg-type]
+
+
+def test_a_world_may_not_have_the_tools_of_a_team() -> None:
+    with pytest.raises(ValueError, match="the world has a tool called tell, which a team has too; rename it to play in a team"):
+        Game(Busy)
+
+
+@pytest.mark.parametrize("env_id", SPLIT)
+def test_every_tool_of_the_world_is_somebodys(env_id: str) -> None:
+    game = make(env_id).unwrapped.game
+    tools = [name for names in game.protocol.agents.values() for name in names]
+    env = make(env_id.replace("-team", "")).unwrapped
+    assert sorted(tools) == sorted(tool.name for tool in env.tools)
+    assert is_team(env_id)
+    assert not is_team(env_id.replace("-team", ""))
+
+
+def test_gymnasium_finds_nothing_to_say() -> None:
+    for env_id in (env_id for env_id in IDS if not is_office(env_id) or "Course" in env_id):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            check_env(make(env_id).unwrapped)

@@ -1,0 +1,244 @@
+"""The oracles: what is told, when, on which message, and that it suffices."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import gymnasium
+import pytest
+
+from agentgym import ARMS, CallSet, Chat, ToolCall, ToolEnv, make, render, tool_env, worlds
+from agentgym.envs.lumina.list_world import ListWorld
+from agentgym.oracles import HistoryOracle, NoisyPolicy, OraclePolicy, PlanOracle, StateOracle, StepOptimality
+from agentgym.oracles.hints import split_hints
+from agentgym.oracles.policies import ParsedChat, best_call
+from agentgym.training.rollout import rollout
+from tests.helpers import few
+from tests.sampling import OFFICE
+
+IDS = [entry.id for entry in worlds()]
+SCOPES = ["persistent", "ephemeral"]
+TAGS = {"": [], "S": ["state"], "P": ["plan"], "SP": ["plan", "state"], "SH": ["state"], "SPH": ["plan", "state"]}
+
+
+def tags(text: str) -> list[str]:
+    return re.findall(r"<(plan|state)>\n", text)
+
+
+def views(env_id: str, arm: str, scope: str = "persistent", **options: Any) -> list[Chat]:
+    """What an optimal policy is shown, step by step."""
+    env = make(env_id, oracles=arm, hint_scope=scope, **options)
+    trajectory = rollout(env, OraclePolicy(env_id), 3)
+    return [*(step.chat for step in trajectory.steps), trajectory.last]
+
+
+@pytest.mark.parametrize("oracles", ["H", "PH", "HP"])
+def test_history_needs_state(oracles: str) -> None:
+    with pytest.raises(ValueError, match="H needs S"):
+        make("ListWorld", oracles=oracles)
+    with pytest.raises(ValueError, match="needs a StateOracle inside"):
+        HistoryOracle(PlanOracle(gymnasium.make("agentgym/ListWorld-v0")))
+
+
+@pytest.mark.parametrize("oracles", ["X", "SS", "sp", "S P", "None"])
+def test_unknown_arms_are_refused(oracles: str) -> None:
+    with pytest.raises(ValueError, match="oracles must be letters of P"):
+        make("ListWorld", oracles=oracles)
+
+
+def test_letters_may_come_in_any_order() -> None:
+    assert make("ListWorld", oracles="HPS").reset(seed=1) == make("ListWorld", oracles="SPH").reset(seed=1)
+
+
+@pytest.mark.family(arm=ARMS, env_id=IDS)
+def test_hints_stand_at_the_end_of_the_newest_message(env_id: str, arm: str) -> None:
+    for scope in SCOPES:
+        *shown, last = views(env_id, arm, scope)
+        for chat in shown:
+            assert tags(chat.messages[-1].text) == TAGS[arm]
+            assert chat.messages[-1].role == ("user" if len(chat.messages) == 2 else "tool")
+        assert tags(last.messages[-1].text) == [], "nothing is told after the end"
+
+
+@pytest.mark.family(env_id=IDS)
+def test_persistent_hints_only_add_to_the_chat(env_id: str) -> None:
+    for before, after in zip(chats := views(env_id, "SP"), chats[1:], strict=False):
+        assert after.shared_prefix(before) == len(before.messages)
+
+
+@pytest.mark.family(arm=["S", "P", "SP"], env_id=IDS)
+def test_ephemeral_hints_leave_no_trace(env_id: str, arm: str) -> None:
+    hinted = views(env_id, arm, "ephemeral")
+    for chat in hinted:
+        assert all(tags(message.text) == [] for message in chat.messages[:-1])
+        assert split_hints(chat.messages[-1].text)[0] == hinted[-1].messages[len(chat.messages) - 1].text
+
+
+@pytest.mark.family(scope=SCOPES, arm=["SH", "SPH"], env_id=IDS)
+def test_pruning_leaves_the_system_message_the_task_and_the_hints(env_id: str, arm: str, scope: str) -> None:
+    first = views(env_id, "")[0]
+    *shown, last = views(env_id, arm, scope)
+    for chat in shown:
+        assert [message.id for message in chat.messages] == ["0:0", "0:1"]
+        assert chat.messages[0] == first.messages[0]
+        assert split_hints(chat.messages[1].text)[0] == first.messages[1].text
+    assert len(last.messages) == 2 + 2 * len(shown), "after the end the whole chat is shown"
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_last_error_is_dropped_unless_it_is_asked_for(keep: bool) -> None:
+    env = HistoryOracle(StateOracle(gymnasium.make("agentgym/ListWorld-v0")), keep_last_error=keep)
+    env.reset(seed=0)
+    chat, *_ = env.step(render(ToolCall("pop", {"id": 99})))
+    assert ("error: the list has no index 99" in chat.messages[-1].text) is keep
+    assert tags(chat.messages[-1].text) == ["state"]
+    chat, *_ = env.step(render(best_call(tool_env(env).world)))
+    assert "error:" not in chat.messages[-1].text
+
+
+@pytest.mark.parametrize("env_id", [env_id for env_id in IDS if env_id not in OFFICE])  # whose states quote what was read
+def test_the_state_names_no_action_and_tells_what_is_left(env_id: str) -> None:
+    env = make(env_id)
+    names = "|".join(tool.name for tool in tool_env(env).tools)
+    chat, _ = env.reset(seed=1)
+    left = []
+    while not tool_env(env).over:
+        state = tool_env(env).world.state()
+        assert not re.search(rf"\b({names}|remove|report|enter|step|finish)\b", state)
+        left.append(int(re.findall(r"(?:Turns left|moves): ([0-9]+)", state)[0]))
+        chat, *_ = env.step(OraclePolicy(env_id)([chat])[0].text)
+    assert all(after < before for before, after in itertools.pairwise(left))
+
+
+def test_the_lock_is_told() -> None:
+    env = make("ListWorld", oracles="SH", items=6, removals=3)
+    env.reset(seed=0)
+    chat, *_ = env.step(render(best_call(tool_env(env).world)))
+    world: Any = tool_env(env).world
+    assert f"below {world.locked}" in chat.messages[-1].text
+
+
+@pytest.mark.family(arm=["SH", "SPH"], env_id=IDS)
+def test_the_state_suffices(env_id: str, arm: str) -> None:
+    """A player that is given the system message, the task and the state text, and nothing else, plays optimally."""
+    env = make(env_id, oracles=arm, labels=True)
+    player = OraclePolicy(env_id)
+    for seed in few(env_id, 15):
+        chat, _ = env.reset(seed=seed)
+        over = False
+        while not over:
+            task, hints = split_hints(chat.messages[-1].text)
+            chat, reward, terminated, truncated, info = env.step(
+                render(player.act(ParsedChat(task, (), {"state": hints["state"]})))
+            )
+            assert info["optimal"]
+            over = terminated or truncated
+        assert reward == 1.0
+
+
+def test_a_plan_refers_to_the_state_only_where_it_is_shown() -> None:
+    with_state, without = views("ListWorld", "SP"), views("ListWorld", "P")
+    assert any("current list" in chat.messages[-1].text.split("<plan>")[1].split("</plan>")[0] for chat in with_state[:-1])
+    assert not any("current list" in chat.messages[-1].text.split("<plan>")[1] for chat in without[:-1])
+    assert any("initial list (value" in chat.messages[-1].text for chat in without[:-1])
+
+
+def labels(actions: list[str], **options: Any) -> list[tuple[bool, bool]]:
+    env = StepOptimality(gymnasium.make("agentgym/ListWorld-v0", **options))
+    _, info = env.reset(seed=0)
+    assert (info["optimal"], info["alive"]) == (None, None)
+    world: Any = tool_env(env).world
+    world._start([3, 3, 1], [3])
+    world.max_turns = 5
+    infos = [env.step(action)[4] for action in actions]
+    return [(info["optimal"], info["alive"]) for info in infos]
+
+
+def pop(index: Any) -> str:
+    return render(ToolCall("pop", {"id": index}))
+
+
+def test_steps_are_labelled() -> None:
+    done = render(ToolCall("done", {}))
+    assert labels([pop(0), pop(1), done]) == [(True, True)] * 3
+    assert labels([pop(1), pop(1), done]) == [(True, True)] * 3
+    assert labels([pop(2), pop(0)]) == [(False, True), (False, False)], "popping the last locks the others: lost"
+    assert labels(["hm", pop(True), pop(0)]) == [(False, True), (False, True), (True, True)], "a refused call is never optimal"
+    assert labels(["", "", "", pop(0)]) == [(False, True), (False, True), (False, True), (False, False)][:4]
+
+
+class PlainListWorld(ListWorld):
+    """Its optimal calls are a plain tuple, to which True is 1."""
+
+    def optimal_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(super().optimal_calls())
+
+
+def test_a_refused_call_is_not_optimal_even_if_it_equals_one_that_is() -> None:
+    env = StepOptimality(ToolEnv(PlainListWorld, items=3, removals=2))
+    env.reset(seed=0)
+    world: Any = tool_env(env).world
+    world._start([1, 2, 3], [1, 3])
+    assert ToolCall("pop", {"id": True}) in world.optimal_calls()
+    assert env.step(pop(True))[4]["optimal"] is False
+    assert env.step(pop(1))[4]["optimal"] is True
+
+
+def test_sets_of_calls_are_as_strict_as_the_checks() -> None:
+    calls = CallSet("pop", "id", range(3))
+    assert ToolCall("pop", {"id": 1}, "any id") in calls
+    for arguments in ({"id": True}, {"id": 1.0}, {"id": "1"}, {"id": [1]}, {"id": 3}, {}, {"id": 1, "x": 1}, {"x": 1}):
+        assert ToolCall("pop", arguments) not in calls
+    assert ToolCall("push", {"id": 1}) not in calls
+    assert (len(calls), calls[-1], list(calls[1:])) == (3, ToolCall("pop", {"id": 2}), list(calls)[1:])
+    assert not CallSet("pop", "id", ())
+
+
+@pytest.mark.family(arm=ARMS, env_id=IDS)
+def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
+    for scope in SCOPES:
+        none, one, two = (views(env_id, arm, scope, shots=shots)[0] for shots in (0, 1, 2))
+        first = [message for message in one.messages if message.id.startswith("examples:0:")]
+        assert [message.id for message in none.messages] == ["0:0", "0:1"]
+        assert (one.messages[0], one.messages[-1]) == (none.messages[0], none.messages[-1])
+        assert list(two.messages[1 : 1 + len(first)]) == first
+        tasks = {m.text.split("\n\n<")[0] for m in two.messages if m.id in ("examples:0:0", "examples:1:0", "0:1")}
+        assert len(tasks) == (1 if env_id in OFFICE else 3), "each example is an instance of its own"
+        example = [(m.role, tags(m.text)) for m, after in itertools.pairwise(first) if after.role == "assistant"]
+        live = [(chat.messages[-1].role, tags(chat.messages[-1].text)) for chat in views(env_id, arm, scope)[:-1]]
+        assert example[0] == live[0]
+        assert example[1:] == [live[1]] * (len(example) - 1), "every later prompt of the example looks like a later live one"
+        assert len(example) > 1
+        task = none.messages[none.pinned() - 1]
+        same = first[0].text.split("\n\n<")[0] == task.text.split("\n\n<")[0]
+        assert same == (env_id in OFFICE), "another instance than the task, whose text is always the same in an office"
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_examples_keep_calls_and_results_together(arm: str) -> None:
+    chat, _ = make("TreeWorld", oracles=arm, shots=2).reset(seed=1)
+    ids = [message.id for message in chat.messages]
+    assert len(set(ids)) == len(ids)
+    waiting: list[str] = []
+    for message in chat.messages:
+        if message.role == "tool":
+            assert message.call_id == waiting.pop(0)
+        else:
+            assert not waiting
+        waiting += [call.id for call in message.calls]
+    assert not waiting
+
+
+def test_noise_errs_at_its_rate() -> None:
+    steps = wrong = 0
+    env = make("TreeWorld", nodes=40, labels=True, budget_slack=200)
+    for seed in range(40):
+        infos = [step.info for step in rollout(env, NoisyPolicy("TreeWorld", 0.25), seed).steps]
+        steps += len(infos)
+        wrong += sum(not info["optimal"] for info in infos)
+    # Five standard deviations of a binomial around its mean.
+    assert abs(wrong - 0.25 * steps) < 5 * (0.25 * 0.75 * steps) ** 0.5
+    with pytest.raises(ValueError, match=r"p must be a number in \[0.0, 1.0\], got 1.5"):
+        NoisyPolicy("TreeWorld", 1.5)

@@ -1,0 +1,188 @@
+"""The worlds in SkyRL-Gym: what its generator is shown, and what episodes earn."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import datasets
+import gymnasium
+import pytest
+from gymnasium.envs.registration import WrapperSpec
+
+import agentgym
+import tests.training.rl.echo_world  # noqa: F401 - known to Gymnasium from then on
+from agentgym import Chat, ToolCall, render, tool_env
+
+pytest.importorskip("skyrl_gym", reason="SkyRL-Gym is not installed: pip install 'agentgym[skyrl]'")
+
+import skyrl_gym
+from skyrl_gym.error import RegistrationError
+
+from agentgym.training.integrations.skyrl import prompts, register
+
+SMALL: dict[str, Any] = {"items": 5, "removals": 2}
+STACKS: list[tuple[str, dict[str, Any]]] = [
+    ("ListWorld", {}),
+    ("GridWorld", {"oracles": "SP", "dialect": "python"}),
+    ("TreeWorld", {"shots": 2}),
+    ("ListWorld", {"context": "memory+awareness", "oracles": "SP"}),
+    ("TreeWorld", {"context": "programmatic+memory"}),
+    ("CodeWorld", {"oracles": "SP"}),
+    ("DocumentWorld", {"parallel_calls": False}),
+    ("MultimodalWorld", {"render": "scene"}),
+]
+
+
+@pytest.fixture(autouse=True)
+def names_are_given_back() -> Iterator[None]:
+    before = set(skyrl_gym.registry)
+    yield
+    for name in set(skyrl_gym.registry) - before:
+        del skyrl_gym.registry[name]
+
+
+def started(env_id: str, seed: int = 3, **options: Any) -> tuple[Any, list[dict[str, str]]]:
+    """An episode as SkyRL's generator starts it: from a row of the data set."""
+    register("world", env_id, **options)
+    row = prompts("world", [seed])[0]
+    prompt, name = row.pop("prompt"), row.pop("env_class")
+    env = skyrl_gym.make(name, env_config={}, extras={**row, "max_turns": 1_000})
+    history, _ = env.init(prompt)
+    assert history == prompt
+    return env, history
+
+
+def as_shown(chat: Chat) -> list[tuple[str, str]]:
+    """What a chat says, in its order; results are the user's, and what one side says at a time is one message."""
+    said = [
+        ("user" if m.role == "tool" else m.role, m.raw or "\n".join(filter(None, [m.text, *map(render, m.calls)])))
+        for m in chat.messages
+    ]
+    return [(role, "\n\n".join(text for _, text in group)) for role, group in groupby(said, key=itemgetter(0))]
+
+
+@pytest.mark.parametrize(("env_id", "options"), STACKS)
+def test_the_optimal_calls_earn_the_reward_and_see_the_chat_of_the_env(env_id: str, options: dict[str, Any]) -> None:
+    env, history = started(env_id, **options)
+    twin = agentgym.make(env_id, **options)
+    chat, _ = twin.reset(seed=3)
+    rewards, done = [], False
+    while not done:
+        assert [(message["role"], message["content"]) for message in history] == as_shown(chat)
+        reply = f"Next.\n{render(tool_env(twin).world.optimal_calls()[0], options.get('dialect', 'auto'))}"
+        chat, reward, terminated, truncated, info = twin.step(reply)
+        step = env.step(reply)
+        history += [{"role": "assistant", "content": reply}, *step["observations"]]
+        assert (step["reward"], step["done"]) == (reward, terminated or truncated)
+        rewards.append(step["reward"])
+        done = step["done"]
+    assert rewards == [0.0] * (len(rewards) - 1) + [1.0]
+    assert step["metadata"] == {"terminated": True, "truncated": False, "success": True, "ended": "world"}
+    assert env.get_metrics() == {"turns": float(info["turn"]), "terminated": 1.0, "truncated": 0.0, "success": 1.0}
+    env.close()
+
+
+def test_several_calls_of_one_reply_are_answered_in_one_message() -> None:
+    env, _ = started("tests/EchoWorld-v0", turns=2)
+    word = tool_env(env._env).world.word
+    step = env.step(render(ToolCall("say", {"word": word})) * 2)
+    assert step["observations"] == [{"role": "user", "content": "again\n\nagain"}]
+    assert not step["done"]
+    step = env.step(word)
+    assert (step["reward"], step["done"]) == (1.5, True), "three right words in two turns"
+
+
+def test_a_policy_that_does_nothing_gets_nothing() -> None:
+    env, _ = started("ListWorld", **SMALL)
+    turns, step = 0, {"done": False}
+    while not step["done"]:
+        step = env.step("I wait.")
+        turns += 1
+        assert step["reward"] == 0.0
+        assert step["observations"][0]["content"].startswith("error: ")
+    assert turns == tool_env(env._env).world.max_turns
+    assert step["metadata"] == {"terminated": False, "truncated": True, "success": False, "ended": "max_turns"}
+    assert env.get_metrics() == {"turns": float(turns), "terminated": 0.0, "truncated": 1.0, "success": 0.0}
+
+
+def test_the_turns_of_the_generator_truncate_with_the_score_so_far() -> None:
+    register("world", "TreeWorld", nodes=20)
+    env = skyrl_gym.make("world", env_config={}, extras={"seed": 1, "max_turns": 2})
+    env.init([])
+    assert not env.step("One.")["done"]
+    step = env.step("Two.")
+    assert step["done"]
+    assert step["metadata"] == {"terminated": False, "truncated": True, "success": False, "ended": "max_turns"}
+    assert step["reward"] == tool_env(env._env).world.score()
+    assert env.get_metrics()["turns"] == 2.0
+
+
+def test_the_last_turn_of_the_generator_may_succeed() -> None:
+    register("world", "ListWorld", **SMALL)
+    env = skyrl_gym.make("world", extras={"seed": 1, "max_turns": 3})
+    env.init([])
+    steps = [env.step(render(tool_env(env._env).world.optimal_calls()[0])) for _ in range(3)]
+    assert [step["reward"] for step in steps] == [0.0, 0.0, 1.0]
+    assert steps[-1]["metadata"]["terminated"]
+
+
+def test_rows_are_read_back_and_name_the_instance(tmp_path: Path) -> None:
+    register("world", "ListWorld", oracles="S", **SMALL)
+    prompts("world", range(4, 7)).to_parquet(tmp_path / "rows.parquet")
+    rows = list(
+        datasets.load_dataset("parquet", data_files=str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))["train"]
+    )
+    assert [(row["seed"], row["env_class"]) for row in rows] == [(4, "world"), (5, "world"), (6, "world")]
+    for row in rows:
+        chat, _ = agentgym.make("ListWorld", oracles="S", **SMALL).reset(seed=row["seed"])
+        assert row["prompt"] == [{"role": m.role, "content": m.text} for m in chat.messages]
+
+
+def test_an_env_is_played_by_whichever_thread_is_free() -> None:
+    """As SkyRL does, which plays its envs in a pool of threads."""
+    env, _ = started("TreeWorld", context="programmatic", nodes=20)
+    code = render(ToolCall("run_python", {"code": "print(1 + 1)"}))
+    seen = []
+    for _ in range(3):
+        with ThreadPoolExecutor(1) as pool:
+            seen.append(pool.submit(lambda: (threading.get_ident(), env.step(code))).result())
+    assert all("2" in step["observations"][0]["content"] for _, step in seen)
+
+
+class Rewriter(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
+    """Shows another first message each time."""
+
+    def observation(self, observation: Chat) -> Chat:
+        first, *others = observation.messages
+        return Chat((agentgym.Message("system", f"{len(others)}", id=first.id), *others), observation.tools)
+
+
+def test_what_cannot_work_is_refused() -> None:
+    for options, what in [
+        ({"context": "memory+compaction"}, "compaction"),
+        ({"context": "clear_results"}, "clear_results"),
+        ({"context": "clear_thinking"}, "clear_thinking"),
+        ({"oracles": "SPH"}, "oracle H"),
+        ({"window": 1_000}, "window"),
+        ({"oracles": "S", "hint_scope": "ephemeral"}, "hint_scope=ephemeral"),
+    ]:
+        with pytest.raises(ValueError, match=f"SkyRL keeps the history, so {what} cannot edit it; .* training.export"):
+            register("world", "ListWorld", **options)
+    register("world", "ListWorld", **SMALL)
+    with pytest.raises(RegistrationError):
+        register("world", "ListWorld")
+    with pytest.raises(ValueError, match="a row needs an integer 'seed', got None; make the data set with `prompts`"):
+        skyrl_gym.make("world", extras={"max_turns": 3})
+    with pytest.raises(ValueError, match="max_turns must be"):
+        skyrl_gym.make("world", extras={"seed": 3, "max_turns": 0})
+    register("rewritten", "ListWorld", wrappers=[WrapperSpec("Rewriter", f"{__name__}:Rewriter", {})])
+    env = skyrl_gym.make("rewritten", extras={"seed": 3})
+    env.init([])
+    with pytest.raises(ValueError, match="a wrapper of this env edits what was shown before, but the trainer keeps the history"):
+        env.step("x")

@@ -1,0 +1,397 @@
+"""The worlds in verifiers: real rollouts through its own machinery, against servers that play a script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import agentgym
+from agentgym import Reply, render, tool_env
+from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.training.integrations import group_id
+from agentgym.training.rollout import rollout
+from tests.training.rollout.endpoint_server import Answer, Script, call, serving
+
+pytest.importorskip("verifiers", reason="verifiers needs openai<3, so an environment of its own: make adapters")
+
+import verifiers.v1 as vf
+from renderers import Qwen3RendererConfig
+from verifiers.v1.cli.eval.runner import run_eval
+from verifiers.v1.configs.cli.eval import EvalConfig
+
+from agentgym.training.integrations.verifiers import PLUGIN, WorldEnv, WorldHarness, WorldHarnessConfig, load_environment
+from agentgym.training.rollout import make_tokenizer
+
+SMALL: dict[str, Any] = {"items": 5, "removals": 2}
+KEY = "AGENTGYM_TEST_KEY"  # not set: a placeholder is sent
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verifiers.v1.runtimes.subprocess.CACHE_DIR", tmp_path)
+
+
+class Twin:
+    """Plays an env beside the one that verifiers plays, by a policy, and answers with what the policy says."""
+
+    def __init__(self, policy: Any, env_id: str, seed: int, **options: Any) -> None:
+        self.policy, self.env = policy, agentgym.make(env_id, **options)
+        self.chat, _ = self.env.reset(seed=seed)
+        self.shown: list[list[dict[str, Any]]] = []
+        self.said: list[str] = []
+
+    def __call__(self, request: dict[str, Any], number: int) -> Answer:
+        self.shown.append(self.asked())
+        (reply,) = self.policy([self.chat])
+        self.chat, *_ = self.env.step(reply.text)
+        self.said.append(reply.text)
+        return self.answer(reply.text)
+
+    def asked(self) -> list[dict[str, Any]]:
+        """The chat as text and pictures: results are the user's, and what the user says at a time is one message."""
+        out: list[dict[str, Any]] = []
+        shown: list[list[Any]] = []
+        for m in self.chat.messages:
+            role, said = "user" if m.role == "tool" else m.role, m.raw or "\n".join([m.text, *map(render, m.calls)]).strip()
+            if role == "user" and out[-1]["role"] == "user":
+                out[-1]["content"] += f"\n\n{said}"
+            else:
+                out.append({"role": role, "content": said})
+                shown.append([])
+            shown[-1] += [{"type": "image_url", "image_url": {"url": image.to_data_url()}} for image in m.images]
+        for message, parts in zip(out, shown, strict=True):
+            message["content"] = [{"type": "text", "text": message["content"]}, *parts] if parts else message["content"]
+        return out
+
+    def answer(self, text: str) -> Answer:
+        return Answer({"content": text})
+
+
+class Native(Twin):
+    """Answers with structured calls and reasoning."""
+
+    def answer(self, text: str) -> Answer:
+        reply = next(m for m in reversed(self.chat.messages) if m.role == "assistant")
+        calls = [
+            call(each.name, json.dumps(dict(each.arguments)), f"srv_{len(self.said)}_{k}") for k, each in enumerate(reply.calls)
+        ]
+        return Answer({"content": None, "reasoning_content": f"thought {len(self.said)}", "tool_calls": calls})
+
+
+def play(env: vf.Env, url: str, rollouts: int = 1, tasks: int = 1, client: Any = None) -> list[vf.Trace]:
+    """The traces of the episodes of the first tasks, played one after the other."""
+    client = client or vf.EvalClientConfig(base_url=url, api_key_var=KEY)
+
+    async def run() -> list[vf.Trace]:
+        async with env.serving():
+            model = vf.ModelContext(model="m", client=client)
+            slots = [slot for task in list(env.taskset.take(tasks)) for slot in env.slots(task, rollouts)]
+            return [(await env.run_slot(slot, model)).traces[0] for slot in slots]
+
+    return asyncio.run(run())
+
+
+def one(env: vf.Env, script: Script | Answer) -> tuple[vf.Trace, list[dict[str, Any]]]:
+    """The trace of an episode of the first task, and the requests that were made for it."""
+    with serving(script) as server:
+        (trace,) = play(env, server.url)
+        return trace, server.requests
+
+
+@pytest.mark.family(dialect=["json", "python"], world=[entry.world.__name__ for entry in agentgym.worlds()])
+def test_a_policy_that_solves_the_task_gets_the_reward(world: str, dialect: Any) -> None:
+    twin = Twin(OraclePolicy(world, dialect=dialect), world, 4, dialect=dialect, oracles="SP")
+    trace, requests = one(load_environment(world, range(4, 5), dialect=dialect, oracles="SP"), twin)
+    assert [request["messages"] for request in requests] == twin.shown
+    assert not any("tools" in request for request in requests), "the rules document them"
+    assert trace.ok
+    assert trace.reward == 1.0
+    assert trace.metrics == {"success": 1.0, "terminated": 1.0, "truncated": 0.0, "turns": float(len(requests))}
+    assert (trace.stop_condition, trace.is_truncated, trace.num_branches) == ("agent_completed", False, 1)
+    assert [message.content for message in trace.assistant_messages] == twin.said
+    assert trace.info["agentgym"]["ended"] == "world"
+
+
+def test_a_policy_that_does_nothing_gets_nothing() -> None:
+    trace, requests = one(load_environment("ListWorld", range(1), **SMALL), Answer({"content": "I wait."}))
+    inner = tool_env(agentgym.make("ListWorld", **SMALL))
+    inner.reset(seed=0)
+    assert len(requests) == inner.world.max_turns
+    assert trace.ok
+    assert trace.reward == 0.0
+    assert trace.metrics == {"success": 0.0, "terminated": 0.0, "truncated": 1.0, "turns": float(len(requests))}
+    assert (trace.stop_condition, trace.is_truncated) == ("max_turns", True)
+
+
+EDITS: list[dict[str, Any]] = [
+    {"context": "clear_results", "window": 1_200},
+    {"context": "compaction", "window": 1_200},
+    {"context": "compaction+memory", "window": 2_000},
+    {"context": "clear_thinking"},
+    {"oracles": "SPH"},
+    {"oracles": "S", "hint_scope": "ephemeral"},
+]
+
+
+class Thinker:
+    """Says that it thinks, then what another policy says."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def __call__(self, chats: Sequence[Any]) -> list[Reply]:
+        return [Reply(f"<think>\nwell\n</think>\n{reply.text}") for reply in self.policy(chats)]
+
+
+@pytest.mark.parametrize("options", EDITS, ids=lambda options: "-".join(map(str, options.values())))
+def test_edited_contexts_are_shown_edited(options: dict[str, Any]) -> None:
+    options = {"nodes": 60, **options}
+    twin = Twin(Thinker(NoisyPolicy("TreeWorld", 0.1)), "TreeWorld", 2, **options)
+    trace, requests = one(load_environment("TreeWorld", range(2, 3), **options), twin)
+    assert [request["messages"] for request in requests] == twin.shown
+    assert trace.reward == tool_env(twin.env).world.score()
+    assert trace.num_branches > 1, "each edit begins a branch"
+    sampled = [node.message.content for node in trace.nodes if node.sampled]
+    assert sampled == twin.said, "each reply is in the trace once"
+    last = [(message.role, message.content) for message in trace.branches[-1].messages[:-1]]
+    assert last == [(message["role"], message["content"]) for message in twin.shown[-1]]
+
+
+def test_tasks_are_groups_of_one_spec_and_seed() -> None:
+    env = load_environment("ListWorld", range(7, 9), **SMALL)
+    first, second = list(env.taskset)
+    known = [group_id(rollout(agentgym.make("ListWorld", **SMALL), OraclePolicy("ListWorld"), seed)) for seed in (7, 8)]
+    assert [first.key, second.key] == known
+    chat, _ = agentgym.make("ListWorld", **SMALL).reset(seed=7)
+    assert [message.model_dump() for message in first.data.prompt] == [{"role": m.role, "content": m.text} for m in chat.messages]
+    assert (first.data.name, first.data.seed) == ("agentgym/ListWorld-v0#7", 7)
+    with serving(Answer({"content": "no"})) as server:
+        traces = play(env, server.url, rollouts=2, tasks=2)
+    assert [trace.task.key for trace in traces] == [known[0], known[0], known[1], known[1]]
+    assert len({trace.id for trace in traces}) == 4
+
+
+# Structured calls.
+
+
+def test_structured_replies_go_on_standing_as_they_came() -> None:
+    twin = Native(OraclePolicy("ListWorld"), "ListWorld", 3, **SMALL)
+    trace, requests = one(load_environment("ListWorld", range(3, 4), tools="native", **SMALL), twin)
+    assert trace.reward == 1.0
+    assert trace.num_branches == 1, "verifiers knows each reply again"
+    assert [tool["function"]["name"] for tool in requests[0]["tools"]] == ["pop", "done"]
+    for number, request in enumerate(requests):
+        assert [message["role"] for message in request["messages"]] == ["system", "user", *["assistant", "tool"] * number]
+        for k, (reply, result) in enumerate(zip(request["messages"][2::2], request["messages"][3::2], strict=True), 1):
+            assert reply["reasoning_content"] == f"thought {k}"
+            assert [each["id"] for each in reply["tool_calls"]] == [f"srv_{k}_0"] == [result["tool_call_id"]]
+            assert result["content"] == "The element has been removed."
+
+
+def test_thinking_that_is_cleared_leaves_the_calls_and_their_ids() -> None:
+    options = {**SMALL, "context": "clear_thinking", "context_options": {"clear_thinking": {"keep": 1}}}
+    trace, requests = one(
+        load_environment("ListWorld", range(3, 4), **options), Native(OraclePolicy("ListWorld"), "ListWorld", 3, **SMALL)
+    )
+    assert trace.reward == 1.0
+    older, newer = (message for message in requests[-1]["messages"] if message["role"] == "assistant")
+    assert "reasoning_content" not in older
+    assert newer["reasoning_content"] == "thought 2"
+    assert (older["tool_calls"][0]["id"], newer["tool_calls"][0]["id"]) == ("srv_1_0", "srv_2_0")
+    assert [message["tool_call_id"] for message in requests[-1]["messages"] if message["role"] == "tool"] == ["srv_1_0", "srv_2_0"]
+
+
+def test_calls_that_the_env_does_not_take_are_all_answered() -> None:
+    two = [call("pop", "{}", "a"), call("pop", "{}", "b")]
+    trace, requests = one(load_environment("ListWorld", range(1), **SMALL), Answer({"content": None, "tool_calls": two}))
+    reply, first, second = requests[1]["messages"][2:]
+    assert [each["id"] for each in reply["tool_calls"]] == [first["tool_call_id"], second["tool_call_id"]] == ["a", "b"]
+    assert first["content"] == second["content"] == "error: this world takes one call in each reply; none was run"
+    assert trace.num_branches == 1
+
+
+# Ends that are not the world's.
+
+
+def limited(limits: dict[str, Any]) -> vf.Env:
+    taskset = {"id": PLUGIN, "world": "TreeWorld", "options": {"nodes": 20}, "stop": 1}
+    return vf.load_environment(vf.resolve_env_config({"taskset": taskset, "agent": limits}))
+
+
+def test_a_limit_of_verifiers_truncates_with_the_score_so_far() -> None:
+    trace, requests = one(limited({"max_turns": 2}), Answer({"content": "hm"}))
+    assert len(requests) == 2
+    assert (trace.ok, trace.stop_condition, trace.is_truncated) == (True, "max_turns", True)
+    assert trace.metrics == {"success": 0.0, "terminated": 0.0, "truncated": 1.0, "turns": 2.0}
+    assert trace.reward == trace.info["agentgym"]["reward"]
+
+
+def test_a_timeout_truncates_with_the_score_so_far() -> None:
+    hanging: Script = lambda request, number: Answer({"content": "hm"}, hang=number > 1)  # noqa: E731 - a script is a function
+    trace, _ = one(limited({"timeout": {"rollout": 1.0}}), hanging)
+    assert (trace.ok, trace.is_timeout, trace.stop_condition) == (True, True, "agent_timeout")
+    assert trace.metrics == {"success": 0.0, "terminated": 0.0, "truncated": 1.0, "turns": 1.0}
+
+
+def test_a_server_that_fails_is_an_error_without_a_reward() -> None:
+    trace, requests = one(load_environment("ListWorld", range(1), **SMALL), Answer(status=400, error={"message": "no such model"}))
+    assert len(requests) == 1
+    assert not trace.ok
+    assert trace.rewards == {}
+    assert trace.last_error.type == "ProviderError"
+    assert "no such model" in trace.last_error.message
+
+
+def test_what_an_episode_in_this_process_cannot_give_is_refused(tmp_path: Path) -> None:
+    harness = WorldHarness(WorldHarnessConfig())
+    with pytest.raises(ValueError, match=r"worlds are played in this process, not in 'docker'; set runtime\.type to 'subprocess'"):
+        asyncio.run(harness.setup(SimpleNamespace(config=vf.DockerConfig(image="x"))))
+    (tmp_path / "prompt.txt").write_text("Be kind.")
+    config = {"taskset": {"id": PLUGIN, "world": "ListWorld", "stop": 1, "system_prompt": tmp_path / "prompt.txt"}}
+    trace, requests = one(vf.load_environment(vf.resolve_env_config(config)), Answer({"content": "hm"}))
+    assert (requests, trace.ok) == ([], False)
+    assert "a world has its own rules, so system_prompt cannot be set" in trace.last_error.message
+
+
+def test_a_pairing_with_something_else_is_an_error() -> None:
+    data = vf.TaskData(prompt="x")
+    with pytest.raises(ValueError, match=r"the harness 'agentgym_verifiers' plays worlds, not a TaskData; set taskset\.id to"):
+        asyncio.run(WorldHarness(WorldHarnessConfig()).launch(None, None, None, "", "", {}, data))
+    (task,) = load_environment("ListWorld", range(1), **SMALL).taskset
+    with pytest.raises(ValueError, match=r"a world is played by the harness 'agentgym_verifiers'; leave harness\.id out"):
+        asyncio.run(task.world_score(SimpleNamespace(info={})))
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ValueError, match="there is no world 'MistWorld'"):
+        load_environment("MistWorld", range(1))
+    with pytest.raises(ValueError, match="'colour'"):
+        load_environment("ListWorld", range(1), colour="red")
+    with pytest.raises(ValueError, match=r"seeds must be a range without gaps, got range\(0, 9, 2\)"):
+        load_environment("ListWorld", range(0, 9, 2))
+    env = vf.load_environment(vf.resolve_env_config({"taskset": {"id": PLUGIN}}))
+    with pytest.raises(ValueError, match=r"there is no world ''; worlds: .*GridWorld"):
+        list(env.taskset)
+
+
+def test_the_plugin_brings_its_env_and_harness() -> None:
+    config = vf.resolve_env_config({"taskset": {"id": PLUGIN, "world": "ListWorld"}})
+    assert isinstance(vf.load_environment(config), WorldEnv)
+    assert config.agent.runtime.type == "subprocess"
+    assert config.agent_harnesses()["agent"].id == PLUGIN
+    assert len(list(vf.load_environment(config).taskset.take(3))) == 3
+
+
+def test_verifiers_own_evaluation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VF_RUN_ID", "x")  # which the run would set for good
+    env = {"taskset": {"id": PLUGIN, "world": "ListWorld", "options": SMALL, "start": 3, "stop": 5}}
+    solver: Script = lambda request, number: Answer({"content": solve(request["messages"])})  # noqa: E731 - a script is a function
+    with serving(solver) as server:
+        client = {"base_url": server.url, "api_key_var": KEY}
+        config = EvalConfig.model_validate(
+            {"env": env, "model": "m", "client": client, "num_rollouts": 2, "push": False, "rich": None, "output_dir": tmp_path}
+        )
+        episodes = asyncio.run(run_eval(config))
+    assert [episode.ok for episode in episodes] == [True] * 4
+    assert {episode.traces[0].reward for episode in episodes} == {1.0}
+    assert len({episode.task.key for episode in episodes}) == 2
+    (lines,) = tmp_path.glob("*/traces.jsonl")
+    assert len(lines.read_text().splitlines()) == 4
+
+
+def solve(messages: list[dict[str, Any]]) -> str:
+    """The next optimal call, of whichever instance it is."""
+    for seed in range(3, 5):
+        env = agentgym.make("ListWorld", **SMALL)
+        chat, _ = env.reset(seed=seed)
+        if chat.messages[1].text == messages[1]["content"]:
+            for message in messages[2::2]:
+                env.step(message["content"])
+            return render(tool_env(env).world.optimal_calls()[0])
+    raise ValueError("no such instance")
+
+
+# Tokens, as prime-rl trains on them.
+
+
+class Engine(ThreadingHTTPServer):
+    """The part of vLLM that samples tokens after tokens; here they spell out what a script says."""
+
+    daemon_threads = True
+
+    def __init__(self, tokenizer: Any, replies: list[str]) -> None:
+        super().__init__(("127.0.0.1", 0), _EngineHandler)
+        self.tokenizer, self.replies = tokenizer, replies
+        self.prompts: list[list[int]] = []
+        self.sampled: list[list[int]] = []
+
+
+class _EngineHandler(BaseHTTPRequestHandler):
+    server: Engine
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        server = self.server
+        server.prompts.append(request["token_ids"])
+        server.sampled.append(server.tokenizer.encode(f"{server.replies[len(server.sampled)]}<|im_end|>"))
+        logprobs = {"content": [{"token": f"token_id:{k}", "logprob": -k / 1_000} for k in server.sampled[-1]]}
+        choice = {"index": 0, "token_ids": server.sampled[-1], "logprobs": logprobs, "finish_reason": "stop"}
+        self.answer(200, {"request_id": "r", "choices": [choice]})
+
+    def do_GET(self) -> None:
+        self.answer(404, {})
+
+    def answer(self, status: int, data: Any) -> None:
+        body = json.dumps(data).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("options", "branches"), [({}, 1), ({"oracles": "S", "hint_scope": "ephemeral"}, 3)])
+def test_the_trace_holds_the_sampled_tokens(options: dict[str, Any], branches: int, tmp_path: Path) -> None:
+    options = {**SMALL, **options}
+    env = agentgym.make("ListWorld", **options)
+    chat, _ = env.reset(seed=3)
+    tokenizer = make_tokenizer([chat.to_text()], 800)
+    marks = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
+    tokenizer.add_tokens([*marks, "<tool_response>", "</tool_response>"], special_tokens=True)
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    replies = []
+    for _ in range(3):
+        replies.append(render(tool_env(env).world.optimal_calls()[0]))
+        env.step(replies[-1])
+    with Engine(tokenizer, replies) as engine:
+        threading.Thread(target=engine.serve_forever, args=(0.01,), daemon=True).start()
+        url, renderer = f"http://127.0.0.1:{engine.server_address[1]}/v1", Qwen3RendererConfig(enable_thinking=False)
+        client = vf.TrainClientConfig(
+            base_url=url, api_key_var=KEY, renderer=renderer, renderer_model_name=str(tmp_path / "tokenizer")
+        )
+        (trace,) = play(load_environment("ListWorld", range(3, 4), **options), url, client=client)
+        engine.shutdown()
+    assert trace.reward == 1.0
+    assert trace.num_branches == branches
+    shown = tokenizer.decode(engine.prompts[-1])
+    assert shown.count("The element has been removed.") == 2
+    sampled = []
+    for node in trace.nodes:
+        sampled += [k for k, mask in zip(node.token_ids, node.mask, strict=True) if mask]
+    assert sampled == [k for ids in engine.sampled for k in ids], "each sampled token once"
+    final = trace.branches[-1]
+    assert final.token_ids == engine.prompts[-1] + engine.sampled[-1]
+    assert final.logprobs[-len(engine.sampled[-1]) :] == [-k / 1_000 for k in engine.sampled[-1]]
+    if branches == 1:
+        for before, ids, after in zip(engine.prompts, engine.sampled, engine.prompts[1:], strict=False):
+            assert after[: len(before) + len(ids)] == before + ids, "nothing is tokenised again"

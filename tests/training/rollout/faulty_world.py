@@ -1,0 +1,124 @@
+"""A world whose tool breaks when it is told to, and policies that tell it to, for the tests of the collectors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+
+from agentgym import Chat, Reply, ToolCall, World, render, tool
+from agentgym.policy import Policy
+
+BARRIERS: dict[str, threading.Barrier] = {}
+
+
+@dataclass(frozen=True)
+class Config:
+    turns: int = 3
+    broken: bool = False
+
+
+class FaultyWorld(World[Config]):
+    """Work until the work is done."""
+
+    Config = Config
+
+    def generate(self) -> None:
+        if self.config.broken:
+            raise OSError("no disk")
+        self.number = int(self.rng.integers(4))
+
+    def rules(self) -> str:
+        return "Work."
+
+    def task(self) -> str:
+        return f"Number {self.number}."
+
+    @tool
+    def work(self, how: str) -> str:
+        """Work.
+
+        Args:
+            how: In which way.
+        """
+        FAULTS.get(how, lambda: None)()
+        self.done = self.turn >= self.config.turns
+        return f"worked in process {os.getpid()}" if how == "who" else "worked"
+
+    def score(self) -> float:
+        return float(self.done)
+
+
+def _raise() -> None:
+    raise OSError("the disk is full")
+
+
+FAULTS = {
+    "raise": _raise,
+    "hang": lambda: time.sleep(600),
+    "die": lambda: os._exit(7),
+    "meet": lambda: BARRIERS["all"].wait(30) and None,
+}
+
+gymnasium.register(
+    "tests/FaultyWorld-v0", "agentgym.env:ToolEnv", kwargs={"world": "tests.training.rollout.faulty_world:FaultyWorld"}
+)
+
+
+def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
+    return gymnasium.make("tests/FaultyWorld-v0", disable_env_checker=True, **options)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Works; in the second turn of episodes with a certain number, in another way."""
+
+    how: str = "well"
+    number: int = 0
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        return [self._reply(chat) for chat in chats]
+
+    async def areply(self, chat: Chat) -> Reply:
+        return self._reply(chat)
+
+    def _reply(self, chat: Chat) -> Reply:
+        found = re.search(r"Number (\d)", chat.to_text())
+        assert found is not None
+        turn = sum(message.role == "assistant" for message in chat.messages)
+        now = turn == 1 and int(found[1]) == self.number
+        return Reply(render(ToolCall("work", {"how": self.how if now else "well"})))
+
+
+@dataclass(frozen=True)
+class Awaiting:
+    """Another policy, whose replies can be awaited."""
+
+    policy: Policy
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        return self.policy(chats)
+
+    async def areply(self, chat: Chat) -> Reply:
+        await asyncio.sleep(0)
+        (reply,) = self.policy([chat])
+        return reply
+
+
+class Drawing:
+    """A policy with a state of which copies must not have the same."""
+
+    number = -1
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        return [Reply(render(ToolCall("work", {"how": f"as copy {self.number}"}))) for _ in chats]
+
+    def reseed(self, number: int) -> None:
+        self.number = number

@@ -1,0 +1,332 @@
+"""Collection by every engine: the same trajectories, faults that cost one episode, runs that go on where they were killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+
+import agentgym
+from agentgym import Chat, Reply
+from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.training.rollout import (
+    ENGINES,
+    Asyncio,
+    CollectionError,
+    Collector,
+    Processes,
+    Trajectory,
+    TrajectoryLog,
+    collect,
+    replay,
+)
+from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.workers import PlayerServer
+from tests.training.rollout import faulty_world
+from tests.training.rollout.faulty_world import Awaiting, Drawing, Worker, make_env
+
+APART = ("threads", "asyncio", "processes")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_process_stays() -> Iterator[None]:
+    yield
+    assert multiprocessing.active_children() == []
+
+
+def by_seed(trajectories: Any) -> list[str]:
+    return [t.to_json() for t in sorted(trajectories, key=lambda t: t.seed)]
+
+
+SPECS = [
+    agentgym.spec("ListWorld", oracles="SPH", labels=True),
+    agentgym.spec("TreeWorld", nodes=12, oracles="S", context="compaction+awareness", window=3_000, shots=1),
+]
+
+
+@pytest.mark.parametrize("replicate", [False, True])
+@pytest.mark.parametrize("engine", APART)
+@pytest.mark.parametrize("spec", SPECS, ids=["hints", "edits"])
+def test_every_engine_records_what_lockstep_records(spec: Any, engine: str, replicate: bool) -> None:
+    world = re.search(r"\w+World", spec.id)[0]  # type: ignore[index]
+    policy = Awaiting(NoisyPolicy(world, 0.2))
+    expected = by_seed(collect(policy, spec, range(7), 3))
+    assert len(expected) == 7
+    assert by_seed(collect(policy, spec, range(7), 3, engine=engine, replicate=replicate)) == expected
+
+
+def numbers(seeds: Sequence[int]) -> list[int]:
+    """The numbers of the instances, read from what is shown."""
+    chats = [make_env().reset(seed=seed)[0] for seed in seeds]
+    return [int(re.search(r"Number (\d)", chat.to_text())[1]) for chat in chats]  # type: ignore[index]
+
+
+CAUSES = {
+    "raise": "the disk is full",
+    "hang": "it hung: no answer in 8 seconds",
+    "die": "ended with exit code 7",
+}
+FAULTS = [*((engine, how) for engine in APART for how in ("raise", "hang")), ("processes", "die")]
+
+
+@pytest.mark.parametrize(("engine", "how"), FAULTS)
+@pytest.mark.parametrize("replicate", [False, True])
+def test_what_breaks_costs_its_episode_alone(engine: str, how: str, replicate: bool) -> None:
+    drawn = dict(zip(range(40), numbers(range(40)), strict=True))
+    struck = [seed for seed, number in drawn.items() if number == 0][:1]
+    seeds = sorted([*struck, *[seed for seed, number in drawn.items() if number][:6]])
+    # A worker that is only slow, on a busy machine, must not be taken for one that hangs.
+    timeout = 8.0 if how == "hang" else None
+    played = {t.seed: t for t in collect(Worker(how), make_env, seeds, 2, engine=engine, replicate=replicate, timeout=timeout)}
+    fine = {t.seed: t for t in collect(Worker(), make_env, seeds, 2)}
+    assert sorted(played) == seeds
+    for seed in seeds:
+        if seed not in struck:
+            assert played[seed].to_json() == fine[seed].to_json()
+            continue
+        broken = played[seed]
+        assert (broken.truncated, broken.terminated) == (True, False)
+        assert broken.steps == fine[seed].steps[:1], "what was played before is kept"
+        assert CAUSES[how] in broken.failure
+        assert Trajectory.from_json(broken.to_json()) == broken
+
+
+def test_lockstep_raises_what_breaks() -> None:
+    with pytest.raises(OSError, match="disk is full"):
+        list(collect(Worker("raise"), make_env, range(8), 2))
+
+
+@pytest.mark.parametrize("engine", APART)
+def test_when_everything_breaks_the_collection_says_why(engine: str) -> None:
+    with pytest.raises(CollectionError, match=r"5 episodes broke one after the other; the last one: .*no disk"):
+        list(collect(Worker(), lambda: make_env(broken=True), range(20), 2, engine=engine))
+
+
+def test_an_env_that_cannot_be_made_is_an_error_of_the_user() -> None:
+    with pytest.raises(ValueError, match="there is no world 'NoWorld'"):
+        Collector("NoWorld")
+    with pytest.raises(ValueError, match="an episode needs an env with a spec"):
+        Collector(lambda: make_env().unwrapped.__class__("tests.training.rollout.faulty_world:FaultyWorld"))
+
+
+def test_bad_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match="engine must be one of lockstep, threads, asyncio, processes, ray, got 'thread'"):
+        Collector("ListWorld", engine="thread")
+    with pytest.raises(ValueError, match="num_envs"):
+        Collector("ListWorld", 0)
+    with pytest.raises(ValueError, match="lockstep cannot give up a slot that hangs, so it takes no timeout"):
+        Collector("ListWorld", timeout=1.0)
+    with pytest.raises(ValueError, match="timeout"):
+        Collector("ListWorld", engine="threads", timeout=0.0)
+    with pytest.raises(ValueError, match="OraclePolicy has none; use threads"):
+        list(collect(OraclePolicy("ListWorld"), "ListWorld", [0], engine="asyncio"))
+    assert set(ENGINES) == {"lockstep", "ray", *APART}
+
+
+def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:
+    faulty_world.BARRIERS["all"] = threading.Barrier(4)  # nobody passes until four are there
+
+    def meeting(chats: Sequence[Chat]) -> list[Reply]:
+        return [Reply(agentgym.render(agentgym.ToolCall("work", {"how": "meet"}))) for _ in chats]
+
+    played = list(collect(meeting, make_env, range(8), 4, engine="threads"))
+    assert [t.reward for t in played] == [1.0] * 8
+    assert not any(t.failure for t in played)
+
+
+def test_replies_that_wait_are_awaited_together() -> None:
+    inside: list[int] = []
+    most: list[int] = [0]
+
+    class Meeting(Worker):
+        async def areply(self, chat: Chat) -> Reply:
+            inside.append(1)
+            most[0] = max(most[0], len(inside))
+            while most[0] < 4:
+                await asyncio.sleep(0)
+            inside.pop()
+            return self._reply(chat)
+
+    played = list(collect(Meeting(), make_env, range(8), 4, engine="asyncio"))
+    assert [t.reward for t in played] == [1.0] * 8
+    assert most == [4]
+
+
+def test_processes_play_in_processes() -> None:
+    played = list(collect(Worker("who"), make_env, range(12), 3, engine="processes"))
+    pids = {m.text.split()[-1] for t in played for m in t.last.messages if m.text.startswith("worked in process")}
+    assert pids
+    assert str(os.getpid()) not in pids
+
+
+def test_slots_stay_open_between_collections_and_take_the_new_policy() -> None:
+    with Collector(make_env, 2, engine="processes", replicate=True) as collector:
+        first = list(collector.collect(Worker("who"), range(6)))
+        second = list(collector.collect(Worker("raise"), range(6)))
+        third = list(collector.collect(Worker("who"), range(6)))
+    assert [t.failure for t in first + third] == [""] * 12
+    assert {bool(t.failure) for t in second} == {False, True}
+
+
+def test_a_collection_that_is_left_early_leaves_nothing_running() -> None:
+    with Collector(make_env, 2, engine="processes") as collector:
+        endless = collector.collect(Worker(), count())
+        assert not next(endless).failure
+        endless.close()
+        assert multiprocessing.active_children() == [] or len(multiprocessing.active_children()) <= 2
+        assert [t.seed for t in sorted(collector.collect(Worker(), range(3)), key=lambda t: t.seed)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("engine", APART)
+def test_closing_does_not_wait_for_what_hangs(engine: str) -> None:
+    collector = Collector(make_env, 4, engine=engine)
+    playing = collector.collect(Worker("hang"), count())
+    for trajectory in playing:
+        if trajectory.seed > 8:
+            break
+    collector.close()
+
+
+def test_a_policy_that_raises_is_an_error_of_the_user() -> None:
+    def failing(chats: Sequence[Chat]) -> list[Reply]:
+        raise KeyError("weights")
+
+    with pytest.raises(KeyError, match="weights"):
+        list(collect(failing, make_env, range(3), 2, engine="processes"))
+
+
+def test_a_log_is_written_before_the_trajectory_is_yielded_and_read_back(tmp_path: Path) -> None:
+    log = tmp_path / "runs" / "log.jsonl"
+    seeds = [0, 0, 1, 2, 2, 3, 4]
+    first = collect(Worker(), make_env, seeds, 2, log=log, labels={"arm": "S"})
+    for number, _ in enumerate(first, 1):
+        assert len(list(TrajectoryLog(log))) == number
+        if number == 3:
+            break
+    first.close()
+    with log.open("a") as file:
+        file.write('{"torn')
+    found = list(collect(Worker(), make_env, seeds, 2, log=log, labels={"arm": "S"}))
+    assert Counter(t.seed for t in found) == Counter(seeds)
+    assert by_seed(found) == by_seed(TrajectoryLog(log))
+    assert by_seed(found) == by_seed(collect(Worker(), make_env, seeds, 2, labels={"arm": "S"}))
+    others = list(collect(Worker(), make_env, [0, 1], 2, log=log, labels={"arm": "P"}))
+    assert len(others) == 2
+    assert len(list(TrajectoryLog(log))) == len(seeds) + 2
+    assert len(list(collect(Worker(), lambda: make_env(turns=5), [0, 1], log=log, labels={"arm": "P"}))) == 2
+    assert len(list(TrajectoryLog(log))) == len(seeds) + 4
+    asked = [9, 4, 2, 2, 2]
+    assert [
+        t.seed for t in sorted(collect(Worker(), make_env, asked, 2, log=log, labels={"arm": "S"}), key=lambda t: t.seed)
+    ] == sorted(asked)
+    assert len(list(TrajectoryLog(log))) == len(seeds) + 6, "9 and a third 2 were new"
+
+
+def test_failures_are_played_again(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    broken = list(collect(Worker("raise"), make_env, range(6), 2, log=log, engine="threads"))
+    struck = {t.seed for t in broken if t.failure}
+    assert struck
+    again = list(collect(Worker(), make_env, range(6), 2, log=log, engine="threads"))
+    assert sorted(t.seed for t in again) == list(range(6))
+    assert not any(t.failure for t in again)
+    assert len(list(TrajectoryLog(log))) == 6 + len(struck)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from agentgym.oracles import OraclePolicy
+from agentgym.training.rollout import collect
+
+if __name__ == "__main__":
+    for number, trajectory in enumerate(collect(
+        OraclePolicy("ListWorld"), "ListWorld", range(300), 2, engine="processes", replicate=True, log=Path(sys.argv[1])
+    )):
+        print(number, flush=True)
+"""
+
+
+def test_a_run_that_was_killed_goes_on_and_its_workers_end_with_it(tmp_path: Path) -> None:
+    script, log = tmp_path / "run.py", tmp_path / "log.jsonl"
+    script.write_text(SCRIPT)
+    line = [sys.executable, str(script), str(log)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        for text in process.stdout:
+            if int(text) == 20:
+                break
+        process.send_signal(signal.SIGKILL)
+    _wait_until_group_is_empty(process.pid)
+    before = len(log.read_text().splitlines())
+    assert 20 <= before < 300, "it was killed too late"
+    subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
+    trajectories = list(TrajectoryLog(log))
+    assert sorted(t.seed for t in trajectories) == list(range(300))
+    assert all(t.reward == 1.0 for t in trajectories)
+    assert replay(trajectories[-1]).to_json() == trajectories[-1].to_json()
+
+
+def _wait_until_group_is_empty(group: int) -> None:
+    for _ in range(300):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    raise AssertionError("workers outlived their parent")
+
+
+def test_what_crosses_to_a_worker_is_only_what_is_new() -> None:
+    import cloudpickle  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    spec = agentgym.spec("TreeWorld", nodes=40, oracles="S", context="clear_results", window=3_000)
+    server = PlayerServer(cloudpickle.dumps(lambda: gymnasium.make(spec)), 0)
+    plain = Player(gymnasium.make(spec))
+    policy = OraclePolicy("TreeWorld")
+    chat = plain.reset(5)
+    sent = [len(server.reset(5)[1])]
+    over = False
+    while not over:
+        (reply,) = policy([chat])
+        _, outcome = plain.step(reply)
+        _, news, _, terminated, truncated, _ = server.step(reply.text)
+        assert tuple(chat.messages[: news[0]]) + news[1] == tuple(outcome.chat.messages)
+        sent.append(len(news[1]))
+        chat, over = outcome.chat, terminated or truncated
+    assert len(sent) > 20
+    assert Counter(sent).most_common(1)[0][0] == 2, "a reply and its result"
+    server.close()
+
+
+def test_copies_of_a_policy_that_draws_are_seeded_apart() -> None:
+    played = list(collect(Drawing(), make_env, range(6), 3, engine="processes", replicate=True))
+    ways = [re.findall(r"as copy (\d)", t.steps[0].reply.text)[0] for t in played]
+    assert set(ways) == {"0", "1", "2"}
+
+
+def test_engines_can_be_given_with_their_options() -> None:
+    assert len(list(collect(Worker(), make_env, range(3), 2, engine=Processes("spawn")))) == 3
+    engine = Asyncio()
+    assert len(list(collect(Worker(), make_env, range(3), 2, engine=engine))) == 3
+
+
+def test_labels_and_failures_survive_json() -> None:
+    trajectory = next(iter(collect(Worker(), make_env, [0], labels={"a": (1, 2)})))
+    assert trajectory.labels == {"a": [1, 2]}
+    assert "failure" not in json.loads(trajectory.to_json())

@@ -1,0 +1,402 @@
+"""The policy that plays through a chat-completions endpoint, against real servers on the loopback interface."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentgym
+from agentgym import Chat, Image, Message, ToolCall, parse
+from agentgym.training.rollout import EndpointConfig, EndpointPolicy, EndpointUsage, PolicyConfig, replay, rollout
+from agentgym.training.rollout.openai_policy import ContextLengthError, EndpointError, retry_after
+from tests.helpers import PATIENCE
+from tests.training.rollout.endpoint_server import Answer, call, failing, playing, playing_out, serving, transformers_serve
+
+ASK = Chat((Message("user", "hello", id="0:1"),))
+
+
+@pytest.fixture(autouse=True)
+def _no_strays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    before = set(threading.enumerate())  # a test of another file may have left a thread that hangs
+    yield
+    assert not [thread.name for thread in threading.enumerate() if thread not in before and thread.name.startswith("agentgym")]
+
+
+def ask(answer: Answer, **options: Any) -> str:
+    with playing(answer, **options) as (policy, _):
+        return policy([ASK])[0].text
+
+
+def test_options_and_key_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-mine")
+    options = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "seed": 3}
+    with playing(Answer({"content": "hi"}), **options, api_key_env="MY_KEY", extra_body={"top_k": 2}) as (policy, server):
+        assert policy([]) == []
+        assert policy([ASK]) == [agentgym.Reply("hi")]
+    assert server.requests == [{"model": "m", "messages": [{"role": "user", "content": "hello"}], **options, "top_k": 2}]
+    assert server.keys == ["Bearer sk-mine"]
+
+
+def test_an_option_left_out_is_left_to_the_server() -> None:
+    with playing(Answer({"content": "hi"})) as (policy, server):
+        policy([ASK])
+    assert set(server.requests[0]) == {"model", "messages"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"base_url": "localhost:8000"}, "base_url must begin with http"),
+        ({"concurrency": 0}, "concurrency must be"),
+        ({"retries": -1}, "retries must be"),
+        ({"timeout": 0}, "timeout must be"),
+        ({"backoff": 1e9}, "backoff must be"),
+        ({"tools": "xml"}, "tools must be one of native, text"),
+        ({"dialect": "perl"}, "dialect must be one of"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        EndpointConfig("m", **options)
+
+
+@pytest.mark.parametrize("tools", ["native", "text"])
+@pytest.mark.parametrize("dialect", ["auto", "python"])
+def test_a_plan_played_by_the_server_solves_the_world(tools: Any, dialect: Any) -> None:
+    oracle = PolicyConfig("oracle").make("ListWorld")
+    options: dict[str, Any] = {"items": 4, "removals": 2, "max_failed_rounds": 1}
+    solved = rollout(agentgym.make("ListWorld", **options), oracle, 5)
+    plan = [one for message in solved.last.messages for one in message.calls]
+    options["dialect"] = dialect if tools == "native" else "auto"
+    with playing(playing_out(plan, tools == "text"), tools=tools, dialect=dialect) as (policy, server):
+        trajectory = rollout(agentgym.make("ListWorld", **options), policy, 5)
+    assert trajectory.reward == 1.0
+    assert replay(trajectory) == trajectory
+    last = server.requests[-1]["messages"]
+    if tools == "native":
+        assert server.requests[0]["tools"] == [tool.to_openai() for tool in trajectory.last.tools]
+        assert [m["role"] for m in last[:4]] == ["system", "user", "assistant", "tool"]
+        assert last[2]["tool_calls"][0]["id"] == last[3]["tool_call_id"]
+        assert last[2]["content"] == "next"
+    else:
+        assert "tools" not in server.requests[0]
+        roles = [m["role"] for m in last[1:]]
+        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
+        assert last[2]["content"] == trajectory.steps[0].reply.text
+
+
+def test_parallel_calls_come_after_the_content_in_order() -> None:
+    text = ask(
+        Answer({"content": "both", "tool_calls": [call("a", '{"x": 1.5}'), call("b", ""), call("c", {"y": "</tool_call>"})]})
+    )
+    message = parse(text)
+    assert message.text == "both"
+    assert message.calls == (ToolCall("a", {"x": 1.5}), ToolCall("b", {}), ToolCall("c", {"y": "</tool_call>"}))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a": 1', "[1]", '{"a": 1}, "b": 2', "{}}</tool_call>", '{"a": 1, "a": 2}', "null", '"x"', "NaN", 7, '{"a": "\x00"}'],
+)
+def test_malformed_arguments_reach_the_env_which_refuses_them(arguments: Any) -> None:
+    text = ask(Answer({"tool_calls": [call("done", arguments)]}))
+    assert str(arguments).replace("</", "<\\/") in text
+    env = agentgym.make("ListWorld")
+    env.reset(seed=0)
+    chat, _, terminated, _, info = env.step(text)
+    assert not terminated
+    assert not info["valid"]
+    assert chat.messages[-1].text.startswith("error: ")
+
+
+@pytest.mark.parametrize("calls", [[{}], [{"function": None}], [call("no good", "{}")], [None], ["x"]])
+def test_calls_without_sense_do_not_raise(calls: Any) -> None:
+    assert not parse(ask(Answer({"tool_calls": calls}))).calls
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_reasoning_becomes_thinking(name: str) -> None:
+    calls = [call("f", "{}")]
+    message = parse(ask(Answer({"content": "so", name: "hm </think> <tool_call>no</tool_call>", "tool_calls": calls})))
+    assert message.thinking == "hm  <tool_call>no</tool_call>"
+    assert (message.text, message.calls) == ("so", (ToolCall("f", {}),))
+
+
+def test_a_refusal_is_a_reply_and_so_is_nothing() -> None:
+    assert ask(Answer({"refusal": "I cannot"})) == "I cannot"
+    assert ask(Answer({"content": None})) == ""
+
+
+def test_logprobs_are_kept_when_asked_for() -> None:
+    logprobs = {"content": [{"token": "h", "logprob": -0.5}, {"token": "i", "logprob": 0}]}
+    with playing(Answer({"content": "hi"}, choice={"logprobs": logprobs}), logprobs=True) as (policy, server):
+        (reply,) = policy([ASK])
+    assert (reply.logprobs, reply.ids) == ((-0.5, 0.0), ())
+    assert server.requests[0]["logprobs"] is True
+
+
+HISTORY = Chat(
+    (
+        Message("system", "rules"),
+        Message("user", "task", images=(Image(b"png"),)),
+        parse("<think>a</think>go <tool_call>{bad", turn=1),
+        Message("user", "error: bad"),
+        parse('<think>b</think>do <tool_call>{"name": "f"}</tool_call><tool_call>{"name": "g"}</tool_call>', turn=2),
+        Message("tool", "one", call_id="call_2_0"),
+        Message("tool", "two", call_id="call_2_1", images=(Image(b"dot"),)),
+        Message("assistant", "by hand", calls=(ToolCall("h", {}),)),
+    )
+)
+
+
+def test_native_history_keeps_pairs_and_shows_unreadable_replies() -> None:
+    with playing(Answer({"content": "x"})) as (policy, server):
+        policy([HISTORY])
+    sent = server.requests[0]["messages"]
+    assert [m["role"] for m in sent] == ["system", "user", "assistant", "user", "assistant", "tool", "tool", "user", "assistant"]
+    assert sent[2] == {"role": "assistant", "content": "<think>a</think>go <tool_call>{bad"}
+    assert sent[4]["reasoning_content"] == "b"
+    assert [one["id"] for one in sent[4]["tool_calls"]] == [sent[5]["tool_call_id"], sent[6]["tool_call_id"]]
+
+
+def test_text_history_alternates_and_is_exact() -> None:
+    with playing(Answer({"content": "x"}), tools="text") as (policy, server):
+        policy([HISTORY])
+    sent = server.requests[0]["messages"]
+    assert [m["role"] for m in sent] == ["system", "user", "assistant", "user", "assistant", "user", "assistant"]
+    assert [sent[2]["content"], sent[4]["content"]] == [HISTORY.messages[2].raw, HISTORY.messages[4].raw]
+    assert [part["type"] for part in sent[5]["content"]] == ["text", "image_url"]
+    assert sent[5]["content"][0]["text"] == "one\n\ntwo"
+    assert parse(sent[6]["content"]).calls == (ToolCall("h", {}),)
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
+def test_failures_that_pass_are_retried(status: int) -> None:
+    with playing(failing(3, status), retries=3) as (policy, server):
+        assert policy([ASK])[0].text == "at last"
+    assert (policy.usage.replies, policy.usage.requests, policy.usage.retries) == (1, 4, 3)
+    assert len(server.requests) == 4
+
+
+def test_retry_after_is_honoured_in_seconds_and_as_a_date() -> None:
+    at = 1_763_000_000.0
+    assert retry_after("0.3", at) == 0.3
+    assert retry_after(formatdate(at + 100, usegmt=True), at) == 100.0
+    assert retry_after("soon", at) == retry_after("", at) == 0.0
+    for asked in ("0.3", formatdate(time.time() + 1, usegmt=True), "soon"):
+        with playing(failing(1, 429, Retry_After=asked)) as (policy, _):
+            began = time.monotonic()
+            assert policy([ASK])[0].text == "at last"
+            assert policy.usage.retries == 1
+            assert time.monotonic() - began >= 0.3 or asked != "0.3"
+
+
+@pytest.mark.parametrize("asked", ["3600", "inf"])
+def test_a_server_that_asks_for_too_long_a_wait_is_not_asked_again(asked: str) -> None:
+    with playing(failing(9, 429, Retry_After=asked)) as (policy, server), pytest.raises(EndpointError, match=r"429: .*concurrency"):
+        policy([ASK])
+    assert len(server.requests) == 1
+
+
+def test_after_the_last_retry_the_error_names_status_and_remedy() -> None:
+    with playing(failing(99, 500), retries=2) as (policy, server):
+        with pytest.raises(EndpointError, match=r"3 requests.* answered 500: .*not now.*; see the log of the server") as caught:
+            policy([ASK])
+        assert caught.value.status == 500
+        assert server.url in str(caught.value)
+        copy = pickle.loads(pickle.dumps(caught.value))
+        assert (str(copy), copy.status) == (str(caught.value), 500)
+    assert policy.usage == EndpointUsage(requests=3, retries=2)
+    assert policy.last is None
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "remedy"),
+    [
+        (400, None, "correct the options"),
+        (401, "invalid_api_key", "environment variable OPENAI_API_KEY"),
+        (404, "model_not_found", "check model and base_url"),
+        (422, None, "correct the options"),
+        (429, "insufficient_quota", "quota"),
+    ],
+)
+def test_what_a_retry_cannot_mend_fails_at_once(status: int, code: str | None, remedy: str) -> None:
+    refusal = Answer(status=status, error={"message": "no", "code": code})
+    with playing(refusal) as (policy, server), pytest.raises(EndpointError, match=f"{status}.*; .*{remedy}") as caught:
+        policy([ASK])
+    assert len(server.requests) == 1
+    assert "sk-test" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "too many tokens", "code": "context_length_exceeded"},
+        {"message": "This model's maximum context length is 4096 tokens.", "type": "BadRequestError", "code": 400},
+        {"message": "the request exceeds the available context size", "type": "exceed_context_size_error", "code": 400},
+    ],
+)
+def test_a_chat_that_is_too_long_has_its_own_error(error: dict[str, Any]) -> None:
+    with playing(Answer(status=400, error=error)) as (policy, _), pytest.raises(ContextLengthError, match="context strategy"):
+        policy([ASK])
+
+
+@pytest.mark.parametrize("body", ["<html>a proxy</html>", "[]", '{"choices": []}', '{"error": {"message": "upstream is down"}}'])
+def test_an_answer_that_is_no_completion_is_an_infrastructure_error(body: str) -> None:
+    with playing(Answer(body=body), retries=1) as (policy, server), pytest.raises(EndpointError, match="gave no chat completion"):
+        policy([ASK])
+    assert len(server.requests) == 2
+
+
+def test_a_request_without_an_answer_times_out() -> None:
+    with playing(Answer(hang=True), timeout=0.5, retries=1) as (policy, _):
+        with pytest.raises(EndpointError, match=r"2 requests.* took over 0.5 s; raise timeout") as caught:
+            policy([ASK])
+        assert caught.value.status is None
+
+
+def test_a_refused_connection_names_the_address() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        told = pytest.raises(EndpointError, match=f"{url}.*cannot be reached: .*start the server")
+        with closing(EndpointPolicy(EndpointConfig("m", url, retries=1, backoff=0.001))) as policy, told:
+            policy([ASK])
+
+
+def test_one_failure_gives_the_other_requests_up() -> None:
+    def script(request: dict[str, Any], number: int) -> Answer:
+        bad = request["messages"][0]["content"] == "hello"
+        return Answer(status=400, error={"message": "no"}, delay=0.1) if bad else Answer(hang=True)
+
+    with playing(script, timeout=10 * PATIENCE) as (policy, _), pytest.raises(EndpointError, match="400"):
+        policy([Chat((Message("user", "other"),)), ASK])
+
+
+def test_the_limit_of_requests_holds_for_all_callers_together() -> None:
+    with playing(lambda request, number: Answer({"content": request["messages"][0]["content"]}, delay=0.03), concurrency=3) as (
+        policy,
+        server,
+    ):
+        batches = [[Chat((Message("user", f"{k}.{n}"),)) for n in range(6)] for k in range(4)]
+
+        async def one_by_one() -> list[str]:
+            return [reply.text for reply in await asyncio.gather(*map(policy.areply, batches[3]))]
+
+        with ThreadPoolExecutor(4) as pool:
+            texts = [*pool.map(lambda batch: [reply.text for reply in policy(batch)], batches[:3])]
+            texts.append(pool.submit(asyncio.run, one_by_one()).result())
+    assert texts == [[chat.messages[0].text for chat in batch] for batch in batches]
+    assert server.most == 3
+    assert server.connections <= 4
+    assert policy.usage.replies == policy.usage.requests == 24
+
+
+def test_usage_is_read_and_summed() -> None:
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 20,
+        "prompt_tokens_details": {"cached_tokens": 60},
+        "completion_tokens_details": {"reasoning_tokens": 5},
+    }
+    with playing(Answer({"content": "x"}, usage=usage, choice={"finish_reason": "length"}, delay=0.02)) as (policy, _):
+        policy([ASK] * 3)
+        assert policy.last == EndpointUsage(1, 1, 1, 0, 100, 60, 20, 5, policy.last.seconds)
+        assert policy.last.seconds >= 0.02
+        assert policy.usage == EndpointUsage(3, 3, 3, 0, 300, 180, 60, 15, policy.usage.seconds)
+
+
+def test_closing_ends_what_is_in_flight_and_a_later_call_starts_anew() -> None:
+    script = lambda request, number: Answer({"content": "new"}, hang=number <= 2)  # noqa: E731
+    with playing(script) as (policy, server), ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(policy, [ASK]), pool.submit(lambda: asyncio.run(policy.areply(ASK)))]
+        while len(server.requests) < 2:
+            time.sleep(0.01)
+        policy.close()
+        policy.close()
+        for future in waiting:
+            with pytest.raises(EndpointError, match="was closed"):
+                future.result(PATIENCE)
+        assert policy([ASK])[0].text == "new"
+
+
+def test_a_reply_that_is_not_awaited_any_more_is_given_up() -> None:
+    async def main(policy: EndpointPolicy) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(policy.areply(ASK), 0.2)
+
+    with playing(lambda request, number: Answer({"content": "ok"}, hang=number == 1), concurrency=1) as (policy, _):
+        asyncio.run(main(policy))
+        assert policy([ASK])[0].text == "ok"
+
+
+def test_a_dropped_policy_and_a_forked_one_leave_nothing_behind() -> None:
+    with serving(Answer({"content": "x"})) as server:
+        policy = EndpointPolicy(EndpointConfig("m", server.url))
+        assert policy([ASK])[0].text == "x"
+        if (child := os.fork()) == 0:
+            os._exit(0 if policy([ASK])[0].text == "x" and not policy.close() else 1)  # type: ignore[func-returns-value]
+        assert os.waitpid(child, 0)[1] == 0
+        assert policy([ASK])[0].text == "x"
+        del policy
+        gc.collect()  # the fixture sees whether its thread has ended
+
+
+def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
+    code = (
+        "import sys\nfrom agentgym import *\nfrom agentgym.training.rollout.openai_policy import *\n"
+        "policy = EndpointPolicy(EndpointConfig('m', sys.argv[1]))\nprint(policy([Chat((Message('user', 'hi'),))])[0].text)"
+    )
+    with serving(Answer({"content": "x"})) as server:
+        line = [sys.executable, "-W", "default", "-c", code, server.url]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("x\n", "", 0)
+
+
+def test_the_command_line_plays_through_an_endpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = PolicyConfig("agentgym.training.rollout.openai_policy:from_environment")
+    monkeypatch.delenv("OPENAI_MODEL", raising=False)
+    with pytest.raises(ValueError, match="set OPENAI_MODEL"):
+        config.make("ListWorld")
+    with serving(Answer({"content": "what?"})) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_MODEL", "tiny")
+        line = ["rollout", "ListWorld", "--policy", config.name, "--set", "max_failed_rounds=2"]
+        line = [sys.executable, "-m", "agentgym", *line]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert "solved 0 of 1" in done.stdout, done.stderr
+    assert [request["model"] for request in server.requests] == ["tiny", "tiny"]
+
+
+def test_a_model_behind_transformers_serve_plays_a_world(tmp_path: Path) -> None:
+    for name in ("fastapi", "uvicorn", "torch", "accelerate"):
+        pytest.importorskip(name)
+    with transformers_serve(tmp_path) as url:
+        for tools in ("native", "text"):
+            config = EndpointConfig(str(tmp_path), url, temperature=1.0, max_tokens=12, seed=1, tools=tools)
+            env = agentgym.make("ListWorld", max_failed_rounds=3)
+            with closing(EndpointPolicy(config)) as policy:
+                trajectory = rollout(env, policy, 0)
+            assert len(trajectory.steps) == policy.usage.replies == 3
+            assert policy.usage.prompt_tokens > policy.usage.completion_tokens > 0
+            assert any(step.reply.text for step in trajectory.steps)
+        wrong = EndpointConfig("elsewhere", url, retries=0)
+        with closing(EndpointPolicy(wrong)) as policy, pytest.raises(EndpointError, match=r"400.*correct the options"):
+            policy([ASK])

@@ -1,0 +1,77 @@
+"""Collection by actors of Ray, in a cluster of one machine: as elsewhere, and with weights or an endpoint shared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import agentgym
+from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.training.rl import rows
+from agentgym.training.rollout import LocalPolicy, collect, make_model, make_tokenizer
+from tests.training.rollout.endpoint_server import playing, playing_out
+from tests.training.rollout.faulty_world import Worker, make_env
+
+ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    patch = pytest.MonkeyPatch()
+    patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
+    yield
+    ray.shutdown()
+    patch.undo()
+
+
+@pytest.mark.parametrize("replicate", [False, True])
+def test_actors_record_what_lockstep_records(replicate: bool) -> None:
+    spec = agentgym.spec("TreeWorld", nodes=12, oracles="S", context="compaction+awareness", window=3_000, shots=1)
+    policy = NoisyPolicy("TreeWorld", 0.2)
+    expected = {t.seed: t.to_json() for t in collect(policy, spec, range(5), 2)}
+    played = {t.seed: t.to_json() for t in collect(policy, spec, range(5), 2, engine="ray", replicate=replicate)}
+    assert played == expected
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [("raise", "OSError: the disk is full"), ("die", "died|exit|unavailable"), ("hang", "no answer in 15 seconds")],
+)
+def test_an_actor_that_breaks_costs_its_episode_alone(how: str, cause: str) -> None:
+    fine = {t.seed: t for t in collect(Worker(), make_env, range(5), 2)}
+    struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
+    assert 0 < len(struck) < 3
+    timeout = 15.0 if how == "hang" else None
+    for played in collect(Worker(how), make_env, range(5), 2, engine="ray", timeout=timeout):
+        if played.seed in struck:
+            assert re.search(cause, played.failure)
+            assert played.truncated
+            assert played.steps == fine[played.seed].steps[:1]
+        else:
+            assert played.to_json() == fine[played.seed].to_json()
+
+
+def test_weights_are_shared_and_every_copy_samples_for_itself() -> None:
+    texts = ["Say something about lists: [1, 2, 3]", *(f"number {number}" for number in range(50))]
+    tokenizer = make_tokenizer(texts, 300)
+    policy = LocalPolicy(make_model(tokenizer, width=32, heads=2, context=4_096), tokenizer, max_new_tokens=5)
+    played = list(collect(policy, agentgym.spec("ListWorld", items=4, removals=1), [3, 3], 2, engine="ray"))
+    assert len(played) == 2
+    one, other = ([step.reply.ids for step in t.steps] for t in played)
+    assert one != other, "two episodes of one instance, as in a group of GRPO"
+    for trajectory in played:
+        sampled = sum(sum(row.sampled) for row in rows(trajectory))
+        assert sampled == sum(len(step.reply.ids) for step in trajectory.steps) > 0
+
+
+def test_actors_share_an_endpoint() -> None:
+    spec = agentgym.spec("ListWorld", items=5, removals=2)
+    (solved,) = collect(OraclePolicy("ListWorld"), spec, [4])
+    plan = [call for message in solved.last.messages for call in message.calls]
+    with playing(playing_out(plan, text=False)) as (policy, server):
+        played = list(collect(policy, spec, [4, 4, 4], 2, engine="ray"))
+        assert len(server.requests) == 3 * len(plan)
+    assert [(t.reward, t.failure) for t in played] == [(1.0, "")] * 3

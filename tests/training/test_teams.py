@@ -1,0 +1,213 @@
+"""Episodes of teams are recorded, collected, ablated and exported as those of single agents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from agentgym import Reply, make, teams
+from agentgym.oracles import NoisyPolicy, TeamPolicy
+from agentgym.training.evaluation import Ablation, run_ablation
+from agentgym.training.integrations import to_chat_rows, to_training_dict
+from agentgym.training.rl import Cloning, CloningConfig
+from agentgym.training.rl.cloning import Tokenized
+from agentgym.training.rollout import (
+    PolicyConfig,
+    Renderer,
+    Trajectory,
+    collect,
+    make_model,
+    make_tokenizer,
+    replay,
+    rollout,
+    usage,
+)
+
+IDS = [entry.id for entry in teams()]
+
+
+def recorded(env_id: str, seed: int = 2, **options: Any) -> Trajectory:
+    return rollout(make(env_id, **options), TeamPolicy(env_id), seed)
+
+
+@pytest.mark.family(env_id=IDS)
+def test_a_trajectory_has_the_view_of_every_agent(env_id: str) -> None:
+    env = make(env_id, oracles="SP", labels=True)
+    trajectory = rollout(env, TeamPolicy(env_id), 2)
+    game = env.unwrapped.game
+    assert trajectory.reward == 1.0
+    assert set(trajectory.by_agent()) == set(game.agents)
+    for agent, numbers in trajectory.by_agent().items():
+        views = [trajectory.steps[k].chat for k in numbers]
+        assert all(f"You are {agent}" in view.messages[0].text for view in views)
+        assert game.chats[agent].messages[0] == views[-1].messages[0]
+    assert trajectory.last == game.chats[trajectory.steps[-1].info["agent"]]
+    marked = [step.info["optimal"] for step in trajectory.steps]
+    assert True in marked
+    assert False not in marked
+    assert (None in marked) is ("-duel-" not in env_id), "a reply to the team alone is no step of the world"
+
+
+@pytest.mark.family(env_id=IDS)
+def test_trajectories_are_kept_and_played_again(env_id: str) -> None:
+    trajectory = recorded(env_id, labels=True)
+    line = trajectory.to_json()
+    again = Trajectory.from_json(line)
+    assert again.to_json() == line
+    assert [step.chat for step in again.steps] == [step.chat for step in trajectory.steps]
+    assert replay(trajectory) == replay(again) == trajectory
+    texts = [sum(len(m.text) for m in trajectory.steps[numbers[-1]].chat.messages) for numbers in trajectory.by_agent().values()]
+    tools = len(json.dumps([step.chat.tools for step in trajectory.steps[:1]], default=str))
+    assert len(line) < 8 * sum(texts) + 20 * tools + 2_000 * len(trajectory.steps), "chats are written once for each agent"
+
+
+@pytest.mark.family(env_id=IDS)
+def test_segments_are_those_of_each_agent(env_id: str) -> None:
+    trajectory = recorded(env_id)
+    segments = trajectory.segments()
+    assert sorted(number for segment in segments for number in segment) == list(range(len(trajectory.steps)))
+    begun = {(step.info["agent"], step.info["task"]) for step in trajectory.steps}
+    assert len(segments) == len(begun), "without edits, there is one for each chat that was begun"
+    for segment in segments:
+        assert len({trajectory.steps[k].info["agent"] for k in segment}) == 1
+    rows = to_chat_rows(trajectory)
+    assert sum(len(row["replies"]) for row in rows) == len(trajectory.steps)
+    for row in rows:
+        ids = [call["id"] for message in row["messages"] for call in message.get("tool_calls", [])]
+        assert len(set(ids)) == len(ids)
+        assert len(row["trainable"]) == len(row["replies"])
+
+
+@pytest.mark.parametrize("engine", ["lockstep", "threads"])
+def test_teams_are_collected(engine: str, tmp_path: Path) -> None:
+    for env_id in ("ListWorld-team", "DocumentWorld-manager"):
+        log = tmp_path / f"{engine}-{env_id}.jsonl"
+        played = list(collect(TeamPolicy(env_id), env_id, range(5), 3, engine=engine, log=log))
+        assert [trajectory.reward for trajectory in played] == [1.0] * 5
+        again = list(collect(TeamPolicy(env_id), env_id, range(5), 3, engine=engine, log=log))
+        assert {t.seed: t.to_json() for t in again} == {t.seed: t.to_json() for t in played}
+
+
+def test_teams_are_ablated(tmp_path: Path) -> None:
+    worlds = ("ListWorld-team", "TreeWorld-manager", "PuzzleWorld-host", "PuzzleWorld-duel")
+    ablation = Ablation(
+        worlds=worlds,
+        arms=("", "SH"),
+        horizons=(4,),
+        seeds=3,
+        policy=PolicyConfig("oracle"),
+        contexts=("none", "clear_results"),
+    )
+    results = run_ablation(ablation, tmp_path, 1)
+    assert len(results) == 4 * 2 * 3 * 2
+    assert {(row.success, row.steps == row.optimal > 0) for row in results} == {(1.0, True)}
+    assert {row.world for row in results} == set(worlds)
+    assert all(row.usage is not None for row in results)
+
+
+@pytest.mark.parametrize("name", ["control", "noisy", "random"])
+def test_any_scripted_policy_plays_all_agents(name: str) -> None:
+    for env_id in ("TreeWorld-team", "PuzzleWorld-manager"):
+        policy = PolicyConfig(name, noise=0.5).make(env_id)
+        scores = [rollout(make(env_id), policy, seed).reward for seed in range(6)]
+        assert all(0.0 <= score <= 1.0 for score in scores)
+        assert [rollout(make(env_id), policy, seed).reward for seed in range(6)] == scores
+
+
+def test_a_noisy_team_errs_where_a_noisy_agent_does() -> None:
+    for seed in range(12):
+        alone = rollout(make("ListWorld", labels=True), NoisyPolicy("ListWorld", 0.3), seed)
+        team = rollout(make("ListWorld-team", labels=True), TeamPolicy("ListWorld-team", NoisyPolicy("ListWorld", 0.3)), seed)
+        marks = [step.info["optimal"] for step in team.steps if step.info["optimal"] is not None]
+        assert marks == [step.info["optimal"] for step in alone.steps]
+        assert team.reward == alone.reward
+
+
+CONTEXTS = ["memory", "clear_results", "clear_thinking+awareness", "compaction", "awareness", "programmatic"]
+
+
+@pytest.mark.family(env_id=IDS, context=CONTEXTS)
+def test_context_strategies_stand_around_each_seat(env_id: str, context: str) -> None:
+    trajectory = recorded(env_id, context=context, oracles="S")
+    assert trajectory.reward == 1.0
+    if context not in ("memory", "programmatic"):
+        assert {"context"} <= set(trajectory.steps[0].info)
+
+
+def test_agents_may_have_different_arms_and_contexts() -> None:
+    agents = {"closer_0": {"oracles": "SP", "context": "memory"}}
+    trajectory = recorded("ListWorld-team", agents=agents)
+    for agent, numbers in trajectory.by_agent().items():
+        chat = trajectory.steps[numbers[-1]].chat
+        helped = agent == "closer_0"
+        assert ("<plan>" in chat.messages[1].text) is helped
+        assert ("memory" in {tool.name for tool in chat.tools}) is helped
+    with pytest.raises(ValueError, match="there is no agent 'nobody_0' in this team; agents: actor_0, closer_0"):
+        make("ListWorld-team", agents={"nobody_0": {"oracles": "S"}})
+    with pytest.raises(ValueError, match="actor_0 cannot have its own 'items'; what agents may have: oracles, hint_scope"):
+        make("ListWorld-team", agents={"actor_0": {"items": 3}})
+    with pytest.raises(ValueError, match="agents are for teams, and ListWorld is played by one; ids of teams end in -team"):
+        make("ListWorld", agents={})
+    with pytest.raises(ValueError, match="a team takes no solved examples, got shots=1"):
+        make("ListWorld-team", shots=1)
+
+
+def test_a_compacted_team_goes_on_from_its_summaries() -> None:
+    options = {"context": "compaction", "window": 4_000, "operations": 12}
+    trajectory = recorded("DocumentWorld-team", **options)
+    assert any("compaction:" in message.id for step in trajectory.steps for message in step.chat.messages)
+    assert trajectory.reward == 1.0
+    counted = usage(trajectory)
+    assert counted is not None
+    assert counted.edits > 0
+    assert counted.peak_tokens <= 4_000
+
+
+def test_the_tokens_of_a_team_are_counted_exactly() -> None:
+    for env_id in ("DocumentWorld-team", "TreeWorld-manager"):
+        env = make(env_id, context="awareness", window=100_000)
+        trajectory = rollout(env, TeamPolicy(env_id), 1)
+        counter = next(iter(env.unwrapped.game.stacks.values())).view.counter
+        prompts = sum(counter.count(message) for step in trajectory.steps for message in step.chat.messages)
+        counted = usage(trajectory)
+        assert counted is not None
+        assert counted.prompt_tokens == prompts
+        ends = {(s.info["agent"], s.info["task"]): k for k, s in enumerate(trajectory.steps)}
+        finals = sum(trajectory.steps[k].info["context"]["tokens"] for k in ends.values())
+        assert counted.trajectory_tokens == finals
+
+
+def test_a_policy_that_forgets_itself_costs_turns_only() -> None:
+    env = make("ListWorld-team", budget_slack=20)
+    policy = TeamPolicy("ListWorld-team")
+    calls = 0
+
+    def absent(chats: Any) -> list[Reply]:
+        nonlocal calls
+        calls += 1
+        return [Reply("hm")] if calls % 3 == 0 else policy(chats)
+
+    assert rollout(env, absent, 1).reward == 1.0
+
+
+def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
+    """Each reply of each agent is in exactly one row, after the ids it was sampled after."""
+    texts = [message.raw or message.text for message in recorded("ListWorld-team", 0, items=4, removals=1).last.messages]
+    tokenizer = make_tokenizer(texts, 400)
+    policy = Tokenized(TeamPolicy("ListWorld-team"), Renderer(tokenizer))
+    trajectory = rollout(make("ListWorld-team", items=4, removals=1), policy, 1)
+    rows = to_training_dict(trajectory)["rows"]
+    assert sorted(k for row in rows for k in row["steps"]) == list(range(len(trajectory.steps)))
+    assert sum(sum(row["loss_mask"]) for row in rows) == sum(len(step.reply.ids) for step in trajectory.steps)
+    assert len(rows) == len(trajectory.segments()) == 2
+    config = CloningConfig(episodes=2, steps=2, num_envs=2)
+    trainer = Cloning(
+        TeamPolicy("ListWorld-team"), make_model(tokenizer), tokenizer, lambda: make("ListWorld-team", items=4), config
+    )
+    before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
+    trainer.train()
+    assert any(not torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))

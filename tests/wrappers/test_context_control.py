@@ -1,0 +1,239 @@
+"""The positive control of the context strategies: an agent that uses only what it is shown, and a task of two hundred results.
+
+With a window of 4,000 tokens and no strategy it must fail, because what it needs has been trimmed; with clearing and memory, with
+compaction, and with code that calls the tools it must succeed, because each of them is a way to keep what is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from agentgym import Chat, Message, Reply, ToolCall, ToolEnv, ToolError, World, render, tool
+from agentgym.wrappers import (
+    ClearThinking,
+    ClearToolResults,
+    Compaction,
+    ContextAwareness,
+    ContextBudget,
+    MemoryTool,
+    ProgrammaticTools,
+    Trim,
+)
+from agentgym.wrappers.compaction import SUMMARY_REQUEST
+from tests.wrappers.context_worlds import Env
+
+PAGES = 200
+PAGE = re.compile(r"Page (\d+)\. Value: (\d+)\. Next key: (\w+)\.")
+NOTE = re.compile(r"pages read: (\d+); total: (\d+); next key: (\w+)")
+
+
+@dataclass(frozen=True)
+class Config:
+    pages: int = PAGES
+
+
+class Archive(World[Config]):
+    """Add up the values of pages, each of which tells the key of the next."""
+
+    Config = Config
+
+    def generate(self) -> None:
+        self.max_turns = 4 * self.config.pages
+        self.keys = [f"k{int(number):05d}" for number in self.rng.permutation(99_999)[: self.config.pages]]
+        self.values = [int(value) for value in self.rng.integers(1, 1_000, size=self.config.pages)]
+        self.right = False
+
+    def rules(self) -> str:
+        return "An archive holds pages. Each has a value and the key of the next page."
+
+    def task(self) -> str:
+        return f"Start with the key {self.keys[0]}. When the next key is none, answer with the sum of all values."
+
+    @tool
+    def read_page(self, key: str) -> str:
+        """Read a page.
+
+        Args:
+            key: Its key.
+        """
+        if key not in self.keys:
+            raise ToolError("no page has this key")
+        place = self.keys.index(key)
+        after = self.keys[place + 1] if place + 1 < len(self.keys) else "none"
+        return f"Page {place + 1}. Value: {self.values[place]}. Next key: {after}.\n" + "The rest of the page is of no use. " * 5
+
+    @tool(final=True)
+    def answer(self, total: int) -> str:
+        """Give the sum of all values.
+
+        Args:
+            total: The sum.
+        """
+        self.right = total == sum(self.values)
+        return "noted"
+
+    def score(self) -> float:
+        return float(self.right)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the agent knows of its progress."""
+
+    page: int
+    total: int
+    key: str
+
+    def note(self) -> str:
+        return f"pages read: {self.page}; total: {self.total}; next key: {self.key}"
+
+
+class HonestReader:
+    """Acts on the chat it is shown and on nothing else: it keeps no state between its replies."""
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        return [Reply(self.act(chat)) for chat in chats]
+
+    def act(self, chat: Chat) -> str:
+        tools = {tool.name for tool in chat.tools}
+        known, unsaved = self.read(chat)
+        if chat.messages[-1].text.endswith(SUMMARY_REQUEST):
+            return known.note() if known else "nothing is known"
+        if "run_python" in tools:
+            return self.with_code(chat)
+        if known is None:
+            call = ToolCall("memory", {"command": "view", "path": "/memories/progress"}) if "memory" in tools else self.guess(chat)
+        elif "memory" in tools and unsaved >= 5:
+            call = ToolCall("memory", {"command": "create", "path": "/memories/progress", "file_text": known.note()})
+        elif known.key == "none":
+            call = ToolCall("answer", {"total": known.total})
+        else:
+            call = ToolCall("read_page", {"key": known.key})
+        return "<think>One page after the other.</think>" + render(call)
+
+    def read(self, chat: Chat) -> tuple[Known | None, int]:
+        """The progress that the chat shows, and how many pages of it are in no note; None if pages are missing."""
+        start = re.search(r"key (\w+)\.", chat.messages[1].text)
+        assert start is not None
+        known: Known | None = Known(0, 0, start[1])
+        unsaved = 0
+        for message in chat.messages[2:]:
+            if note := self.note(message):
+                known, unsaved = Known(int(note[1]), int(note[2]), note[3]), 0
+            elif message.role == "tool" and (page := PAGE.search(message.text)):
+                if known is None or int(page[1]) not in (known.page, known.page + 1):
+                    known = None
+                elif int(page[1]) == known.page + 1:
+                    known = Known(known.page + 1, known.total + int(page[2]), page[3])
+                    unsaved += 1
+            elif message.role == "tool" and "cleared" in message.text:
+                known = None
+        return known, unsaved
+
+    @staticmethod
+    def note(message: Message) -> re.Match[str] | None:
+        if message.role == "assistant":
+            saved = [call.arguments.get("file_text", "") for call in message.calls]
+            return NOTE.search(" ".join([message.text, *saved]))
+        return NOTE.search(message.text) if message.role == "tool" else None
+
+    @staticmethod
+    def guess(chat: Chat) -> ToolCall:
+        """Without the beginning, go on from the newest page that is there, and answer with what can be seen."""
+        pages = [page for message in chat.messages if (page := PAGE.search(message.text))]
+        if not pages or pages[-1][3] == "none":
+            return ToolCall("answer", {"total": sum(int(page[2]) for page in pages)})
+        return ToolCall("read_page", {"key": pages[-1][3]})
+
+    @staticmethod
+    def with_code(chat: Chat) -> str:
+        if chat.messages[-1].role == "tool":
+            return render(ToolCall("answer", {"total": int(chat.messages[-1].text.split()[0])}))
+        start = re.search(r"key (\w+)\.", chat.messages[1].text)
+        assert start is not None
+        code = (
+            f"key, total = '{start[1]}', 0\n"
+            "while key != 'none':\n"
+            "    words = read_page(key).split()\n"
+            "    total += int(words[3].strip('.'))\n"
+            "    key = words[6].strip('.')\n"
+            "print(total)"
+        )
+        return render(ToolCall("run_python", {"code": code}), "json")
+
+
+BUDGET = ContextBudget(4_000, 200)
+
+
+def archive(*names: str, budget: ContextBudget = BUDGET) -> Env:
+    env: Env = ToolEnv(Archive)
+    inside: dict[str, Any] = {"memory": MemoryTool, "programmatic": ProgrammaticTools}
+    for name in names:
+        if name in inside:
+            env = inside[name](env)
+    for name, strategy in {
+        "clear_thinking": ClearThinking,
+        "clear_results": ClearToolResults,
+        "compaction": Compaction,
+        "trim": Trim,
+        "awareness": ContextAwareness,
+    }.items():
+        if name in names or name == "trim":
+            env = strategy(env, budget=budget)
+    return env
+
+
+def play(*names: str, budget: ContextBudget = BUDGET, seed: int = 0) -> tuple[float, int, list[Any]]:
+    """The score, the number of replies and the records of an episode."""
+    env = archive(*names, budget=budget)
+    policy = HonestReader()
+    chat, info = env.reset(seed=seed)
+    records, over = [info["context"]], False
+    while not over:
+        chat, reward, terminated, truncated, info = env.step(policy([chat])[0].text)
+        records.append(info["context"])
+        over = terminated or truncated
+    return float(reward), len(records) - 1, records
+
+
+def test_the_agent_can_do_the_task_if_it_sees_everything() -> None:
+    score, replies, records = play(budget=ContextBudget(100_000))
+    assert score == 1.0
+    assert replies == PAGES + 1
+    assert records[-1].tokens > 4 * BUDGET.window, "the task does not fit the small window"
+
+
+@pytest.mark.parametrize("names", [(), ("clear_results",), ("clear_thinking",), ("awareness",), ("clear_results", "awareness")])
+def test_a_bounded_window_alone_fails(names: tuple[str, ...]) -> None:
+    score, replies, records = play(*names)
+    assert score == 0.0
+    assert replies > PAGES, "it read to the end and answered wrong"
+    assert max(record.tokens for record in records) <= BUDGET.usable
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("clear_results", "memory"),
+        ("memory",),
+        ("compaction",),
+        ("programmatic",),
+        ("clear_thinking", "clear_results", "compaction", "awareness", "memory"),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_strategy_that_keeps_what_is_needed_succeeds(names: tuple[str, ...], seed: int) -> None:
+    score, replies, records = play(*names, seed=seed)
+    assert score == 1.0
+    assert max(record.tokens for record in records) <= BUDGET.usable
+    if names == ("programmatic",):
+        assert replies == 2
+        assert records[1].hidden > 3 * BUDGET.window
+    else:
+        edited = {edit.strategy for record in records for edit in record.edits}
+        assert edited >= {"ClearToolResults" if "clear_results" in names else "Compaction" if "compaction" in names else "Trim"}

@@ -1,0 +1,265 @@
+"""What each context strategy does, in cases small enough to count by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import pytest
+
+import agentgym
+from agentgym import Chat, ToolEnv
+from agentgym.wrappers import (
+    AnyOf,
+    ClearThinking,
+    ClearToolResults,
+    Compaction,
+    ContextAwareness,
+    ContextBudget,
+    Tokens,
+    ToolUses,
+    Trim,
+    Turns,
+    WindowFraction,
+)
+from agentgym.wrappers.budget import Load, read_budget, read_trigger
+from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST, summarize_by_rules
+from agentgym.wrappers.trim import cut_middle
+from tests.wrappers.context_checks import Checked, episode
+from tests.wrappers.context_worlds import ToolBox, call, read
+
+# Compaction.
+
+
+def test_the_policy_is_asked_for_a_summary_in_a_step_that_is_no_turn() -> None:
+    checked = episode((Compaction, {"trigger": Turns(4), "keep_last_turns": 2}))
+    checked.play([read(page) for page in range(4)])
+    *_, request = checked.chat.messages
+    assert (request.role, request.text) == ("user", SUMMARY_REQUEST)
+    keys = list(checked.info)
+    checked.play([f"<think>hm</think>I read two pages.{read(9)}"])
+    info = checked.info
+    assert list(info) == keys
+    assert (info["turn"], info["valid"], info["success"], info["context"].phase) == (4, True, False, "summary")
+    assert checked.base.world.reads == 4, "a call in a summary is not run"  # type: ignore[attr-defined]
+    shown = checked.chat.messages
+    assert [message.role for message in shown] == ["system", "user", *["assistant", "tool"] * 2, "assistant", "user"]
+    assert [message.id for message in shown[2:6]] == ["3:0", "3:1", "4:0", "4:1"]
+    assert (shown[6].text, shown[7].text) == ("I read two pages.", SUMMARY_FOLLOWS)
+    request_tokens = checked.view.last_request_tokens
+    assert info["context"].summary == info["context"].reply + request_tokens > request_tokens > 0
+
+
+def test_a_request_after_an_error_is_in_the_same_message() -> None:
+    checked = episode((Compaction, {"trigger": Turns(3)})).play([read(0), read(1), "no call"])
+    assert checked.chat.messages[-1].role == "user"
+    assert checked.chat.messages[-1].text.startswith("error: no tool call found")
+    assert checked.chat.messages[-1].text.endswith(SUMMARY_REQUEST)
+    checked.play(["The pages are read."])
+    assert not any(message.text.endswith(SUMMARY_REQUEST) for message in checked.chat.messages)
+
+
+@pytest.mark.parametrize("reply", ["", "<think>only thinking</think>", read(3), "word " * 5_000])
+def test_a_summary_that_is_none_or_too_long_is_replaced_or_cut(reply: str) -> None:
+    checked = episode((Compaction, {"trigger": Turns(4), "max_summary": 100})).play([*[read(page, 60) for page in range(4)], reply])
+    summary = checked.chat.messages[-2].text
+    assert checked.info["valid"] == reply.startswith("word")
+    assert summary.startswith("word" if checked.info["valid"] else "Calls so far, oldest first")
+    assert checked.view.counter.length(summary) <= 100
+    assert reply.startswith("word") or 'read({"page": 0, "size": 60}) -> "' in summary or "cut" in summary
+
+
+def test_a_summary_that_is_longer_than_what_it_replaces_is_not_used() -> None:
+    checked = episode((Compaction, {"trigger": Turns(2)})).play([call("say", text="a"), call("say", text="b"), "word " * 100])
+    assert checked.info["context"].edits == ()
+    assert not any("word" in message.text for message in checked.chat.messages[2:])
+    before = len(checked.chats)
+    checked.play([call("say", text="c")] * 5)
+    phases = [chat.messages[-1].text.endswith(SUMMARY_REQUEST) for chat in checked.chats[before:]]
+    assert not any(phases), "it is not asked for at every turn"
+
+
+def test_the_next_summary_replaces_the_last() -> None:
+    checked = episode((Compaction, {"trigger": Turns(4)}))
+    for number in range(4):
+        while not checked.chat.messages[-1].text.endswith(SUMMARY_REQUEST):
+            checked.play([read(number, 50)])
+        checked.play([f"summary number {number}"])
+        texts = [message.text for message in checked.chat.messages]
+        assert [text for text in texts if text.startswith("summary number")] == [f"summary number {number}"]
+
+
+def upper(chat: Chat) -> str:
+    return f"{len(chat.messages)} messages"
+
+
+def broken(chat: Chat) -> str:
+    raise RuntimeError("no connection")
+
+
+@pytest.mark.parametrize(
+    ("summarizer", "summary"),
+    [
+        (upper, "6 messages"),
+        ("tests.wrappers.test_strategies:upper", "6 messages"),
+        ("rules", "Calls so far"),
+        (broken, "Calls so far"),
+    ],
+)
+def test_a_summary_may_be_made_without_the_policy(summarizer: Any, summary: str) -> None:
+    checked = episode((Compaction, {"trigger": Turns(4), "summarizer": summarizer})).play([read(page, 60) for page in range(4)])
+    assert checked.chat.messages[-2].text.startswith(summary)
+    assert checked.info["context"].phase == "act"
+
+
+def test_the_summary_by_rules_says_what_was_called_and_found() -> None:
+    checked = episode((Compaction, {"trigger": Turns(100)})).play([call("say", text="one"), call("fail"), "nothing"])
+    text = summarize_by_rules(Chat(tuple(checked.chat.messages[2:])))
+    assert text.splitlines()[1:] == [
+        'say({"text": "one"}) -> "one"',
+        'fail({}) -> "error: this never works, however often it is tried"',
+    ]
+
+
+# Trimming.
+
+
+def test_the_oldest_turns_go_down_to_the_target() -> None:
+    checked = episode((Trim, {"target": WindowFraction(0.5)}), window=1_600)
+    while not checked.info["context"].edits:
+        checked.play([read(0, 40)])
+    assert checked.info["context"].tokens <= 800
+    turns = [message.id for message in checked.chat.messages if message.role == "assistant"]
+    last = checked.base.world.turn
+    assert turns == [f"{turn}:0" for turn in range(last - len(turns) + 1, last + 1)]
+
+
+def test_the_middle_of_a_result_that_is_too_long_is_cut() -> None:
+    checked = episode((Trim, {}), window=600).play([read(3, 2_000)])
+    result = checked.chat.messages[-1].text
+    whole = checked.log[-1].text
+    assert "characters cut" in result
+    assert result.startswith(whole[:100])
+    assert result.endswith(whole[-100:])
+    assert checked.info["context"].tokens <= 600
+    assert not checked.over
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 5, 12, 50, 10_000])
+def test_what_is_cut_fits(tokens: int) -> None:
+    counter = agentgym.tokens.heuristic()
+    text = " ".join(f"word{number}" for number in range(300))
+    short = cut_middle(text, tokens, counter)
+    assert counter.length(short) <= max(tokens, counter.length(f"\n[… {len(text)} characters cut …]\n"))
+    assert (short == text) == (tokens == 10_000)
+
+
+def test_a_task_that_does_not_fit_ends_the_episode_before_it_is_played() -> None:
+    checked = episode((Trim, {}), window=50)
+    assert checked.info["context"].overflow
+    checked.play([read(0)])
+    assert checked.over
+    assert checked.info["detail"].ended == "context_overflow"
+    assert (checked.info["turn"], len(checked.log)) == (0, 2)
+
+
+def test_a_reply_that_does_not_fit_ends_the_episode_with_the_score_so_far() -> None:
+    env: Any = Trim(ToolEnv(ToolBox), ContextBudget(1_000, counter="heuristic"))
+    env.reset(seed=0)
+    env.step(read(0))
+    *_, terminated, truncated, info = env.step("much too long " * 2_000 + read(1))
+    assert (terminated, truncated, info["detail"].ended) == (False, True, "context_overflow")
+    assert info["detail"].score == 2 / 1_000
+    assert info["detail"].calls == 1
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(read(0))
+    env.reset(seed=0)
+    assert not env.step(read(0))[4]["context"].overflow
+
+
+@pytest.mark.parametrize("window", [1, 2, 60, 200, 330, 345, 360, 400, 500, 700])
+@pytest.mark.parametrize("result", [0, 50, 5_000])
+def test_a_starved_context_never_raises(window: int, result: int) -> None:
+    everything = ((ClearThinking, {}), (ClearToolResults, {"keep": 50}), (Compaction, {"keep_last_turns": 9}), (Trim, {}))
+    checked = episode(*everything, window=window, memory=window == 700)
+    checked.play([f"<think>{'so ' * 50}</think>" + read(page, result) for page in range(12)])
+    assert checked.over == checked.info["context"].overflow
+
+
+# Awareness.
+
+
+def usage_lines(checked: Checked) -> list[str]:
+    return [message.id for message in checked.chat.messages if "<system_warning>Token usage" in message.text]
+
+
+def test_the_budget_is_told_once_and_the_usage_after_every_result() -> None:
+    checked = episode((ContextAwareness, {}), window=3_000).play([read(0), "no call", read(1)])
+    assert checked.chat.messages[0].text.endswith("<budget:token_budget>3000</budget:token_budget>")
+    assert usage_lines(checked) == ["1:1", "2:1", "3:1"]
+    latest = episode((ContextAwareness, {"latest_only": True}), window=3_000).play([read(0), "no call", read(1)])
+    assert usage_lines(latest) == ["3:1"]
+    assert latest.info["context"].reused < checked.info["context"].reused
+
+
+def test_the_number_is_true_for_every_size() -> None:
+    checked = episode((ContextAwareness, {}), window=1_000_000)
+    for size in (*range(60), 600, 900, 990, 1_000, 9_000):
+        checked.play([read(size, size)])  # each step compares the line with the count of the whole view
+
+
+def test_a_window_without_room_for_the_line_is_refused() -> None:
+    with pytest.raises(ValueError, match="a usable window of 20 tokens has no room for the usage line"):
+        ContextAwareness(ToolEnv(ToolBox), ContextBudget(20, counter="heuristic"))
+
+
+# Triggers, budgets, order.
+
+
+def test_triggers_fire_exactly_at_their_number() -> None:
+    load = Load(tokens=75, usable=100, tool_uses=3, turns=2)
+    fires = {
+        Tokens(75): True,
+        Tokens(76): False,
+        WindowFraction(0.75): True,
+        WindowFraction(0.76): False,
+        ToolUses(3): True,
+        ToolUses(4): False,
+        Turns(2): True,
+        Turns(3): False,
+    }
+    for trigger, fired in fires.items():
+        assert (trigger.level(load) >= 1) == fired, trigger  # type: ignore[attr-defined]
+    assert AnyOf((Tokens(76), Turns(2))).level(load) >= 1 > AnyOf((Tokens(76), Turns(3))).level(load)
+    tenth = Load(tokens=3, usable=30, tool_uses=0, turns=0)
+    assert WindowFraction(0.1).level(tenth) == 1, "0.1 * 30 is 3, whatever floats make of it"
+
+
+@pytest.mark.parametrize(
+    ("make_it", "message"),
+    [
+        (lambda: Tokens(0), "tokens must be an integer in"),
+        (lambda: WindowFraction(1.5), "fraction must be a number in"),
+        (lambda: WindowFraction(1), None),
+        (lambda: AnyOf(()), "AnyOf needs at least one trigger"),
+        (lambda: read_trigger("trigger", 100_000), r"trigger must be Tokens\(n\), WindowFraction\(x\).*got 100000"),
+        (lambda: read_trigger("trigger", {"token": 3}), "trigger must be Tokens"),
+        (lambda: read_budget(4_000), r"budget must be a ContextBudget\(window=.*got 4000"),
+        (lambda: read_budget({"size": 4}), "budget must be a ContextBudget"),
+        (lambda: ContextBudget(0), "window must be an integer in"),
+        (lambda: ContextBudget(100, 100), r"reserve_output must be an integer in \[0, 99\]"),
+        (lambda: ContextBudget(100, counter="gpt-4"), "there is no token counter 'gpt-4'.*write cl100k_base, heuristic or"),
+        (lambda: ClearToolResults(ToolEnv(ToolBox), ratio=0.5, target=Tokens(5)), "two ways to say how much goes"),
+        (lambda: ClearToolResults(ToolEnv(ToolBox), exclude="read"), "exclude must be a list of tools"),
+        (lambda: ClearToolResults(ToolEnv(ToolBox), keep=-1), "keep must be an integer"),
+        (lambda: ClearThinking(ToolEnv(ToolBox), keep=0), "keep must be an integer in"),
+        (lambda: Compaction(ToolEnv(ToolBox), keep_last_turns=0), "keep_last_turns must be an integer in"),
+        (lambda: Compaction(ToolEnv(ToolBox), summarizer="gpt"), "summarizer 'gpt' cannot be imported.*give policy, rules"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_named(make_it: Any, message: str | None) -> None:
+    if message is None:
+        make_it()
+        return
+    with pytest.raises(ValueError, match=message):
+        make_it()
