@@ -150,14 +150,12 @@ class Calendar(Server):
         Raises:
             ToolError: One cannot be kept.
         """
-        now = iso(self.context.clock.now())
+        now, ids = iso(self.context.clock.now()), []
         with self.store.change():
-            return [
-                self._put(
-                    _record({name: getattr(event, name) for name in _LIMITS}, _time_of(event.start), _time_of(event.end)), now
-                )
-                for event in ([events] if isinstance(events, Event) else events)
-            ]
+            for event in [events] if isinstance(events, Event) else events:
+                texts = {name: getattr(event, name) for name in _LIMITS}
+                ids.append(self._put(_record(texts, _time_of(event.start), _time_of(event.end)), now))
+        return ids
 
     def events(self) -> list[Event]:
         """Return all events, in order of their starts."""

@@ -128,13 +128,12 @@ class Engine:
                 columns = dict(zip((column.name for column in table.columns), table.data, strict=True))
                 for label in kinds:
                     values[label] += json.loads(columns[label]) if columns.get(label) else [None] * table.rows
-            kinds["_TABLE_SUFFIX"] = "VARCHAR"
-            ends = ([name[1][start:]] * table.rows for name, table in zip(names, tables, strict=True))
-            values["_TABLE_SUFFIX"] = [end for group in ends for end in group]
+            kinds["_TABLE_SUFFIX"], values["_TABLE_SUFFIX"] = "VARCHAR", []
+            for name, table in zip(names, tables, strict=True):
+                values["_TABLE_SUFFIX"] += [name[1][start:]] * table.rows
+            definitions = [Column(label, kind) for label, kind in kinds.items()]
             self._merged[key] = ("lib", f"merged {len(self._merged)}")
-            self._put(
-                self._merged[key], [Column(label, kind) for label, kind in kinds.items()], list(map(pack_values, values.values()))
-            )
+            self._put(self._merged[key], definitions, list(map(pack_values, values.values())))
         return self._merged[key]
 
     def set_schema(self, name: TableName, table: Table | None) -> None:
