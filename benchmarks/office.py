@@ -114,7 +114,7 @@ def show_copies(names: list[str], made: float) -> None:
             office.context.files.write(f"{k % 50}/{k}.txt", f"{k}" * 100)
         if filled and "google_cloud" in names:
             cloud: Any = office.get(server_class("google_cloud"))
-            cloud.log_all("app", [(office.context.clock.now(), "INFO", {"number": k}) for k in range(filled)])
+            cloud.logging.log_all("app", [(office.context.clock.now(), "INFO", {"number": k}) for k in range(filled)])
         copied = statistics.median(milliseconds(lambda _, office=office: copy.deepcopy(office).close(), 50))
         pickled = statistics.median(milliseconds(lambda _, office=office: pickle.loads(pickle.dumps(office)).close(), 50))
         size = len(pickle.dumps(office)) / 1024
@@ -240,7 +240,7 @@ def canvas(server: Any) -> Calls:
 
 def google_cloud(server: Any) -> Calls:
     """A bucket, a log and a table of a thousand rows."""
-    server.add_bucket("box")
+    server.storage.add_bucket("box")
     server.context.files.write("a.csv", "x,y\n" * 1000)
     up = {"bucket_name": "box", "source_file_path": "a.csv"}
     calls: Calls = {
@@ -251,7 +251,7 @@ def google_cloud(server: Any) -> Calls:
         "compute_list_instances": (CALL_MS, lambda k: {}),
     }
     if "bigquery_run_query" in tools_of(server):
-        server.load("d", "t", {"name": "STRING", "number": "INT64"}, [(f"n{k}", k % 7) for k in range(1000)])
+        server.bigquery.load("d", "t", {"name": "STRING", "number": "INT64"}, [(f"n{k}", k % 7) for k in range(1000)])
         query = "SELECT number, COUNT(*) AS n FROM `d.t` WHERE number > {} GROUP BY number ORDER BY n DESC"
         calls["bigquery_run_query"] = (SQL_MS, lambda k: {"query": query.format(k % 7)})
     return calls

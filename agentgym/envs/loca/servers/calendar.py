@@ -85,12 +85,12 @@ class Calendar(Server):
         "America/New_York"}, or {"date": "2025-01-15"} for whole days, of which the end is the day after the last.
         """
         record = _record({"summary": summary, "description": description or "", "location": location or ""}, start, end)
-        return self._shown(self._put(record, iso(self.context.clock.tick())))
+        return self._get(self._put(record, iso(self.context.clock.tick())))
 
     @tool
     def get_event(self, eventId: str) -> Row:
         """Give an event."""
-        return self._shown(eventId)
+        return self._get(eventId)
 
     @tool
     def update_event(
@@ -108,7 +108,7 @@ class Calendar(Server):
         texts = {name: event[name] if text is None else text for name, text in changes.items()}
         record = _record(texts, event["start"] if start is None else start, event["end"] if end is None else end)
         self.store.update("events", eventId, **record, sequence=event["sequence"] + 1, updated=iso(self.context.clock.tick()))
-        return self._shown(eventId)
+        return self._get(eventId)
 
     @tool
     def delete_event(self, eventId: str) -> Row:
@@ -150,18 +150,21 @@ class Calendar(Server):
         Raises:
             ToolError: One cannot be kept.
         """
-        now = iso(self.context.clock.now())
+        now, ids = iso(self.context.clock.now()), []
         with self.store.change():
-            return [
-                self._put(_record({name: getattr(event, name) for name in _LIMITS}, _time(event.start), _time(event.end)), now)
-                for event in ([events] if isinstance(events, Event) else events)
-            ]
+            for event in [events] if isinstance(events, Event) else events:
+                texts = {name: getattr(event, name) for name in _LIMITS}
+                ids.append(self._put(_record(texts, _time_of(event.start), _time_of(event.end)), now))
+        return ids
 
     def events(self) -> list[Event]:
         """Return all events, in order of their starts."""
         rows = self.store.rows("SELECT * FROM events ORDER BY starts, rowid")
         same = ("summary", "description", "location", "id")
-        return [Event(**{name: row[name] for name in same}, start=_read(row["start"]), end=_read(row["end"])) for row in rows]
+        return [
+            Event(**{name: row[name] for name in same}, start=_parse_stored(row["start"]), end=_parse_stored(row["end"]))
+            for row in rows
+        ]
 
     def ics(self) -> str:
         """Return the calendar as an iCalendar file (RFC 5545).
@@ -186,7 +189,7 @@ class Calendar(Server):
         self.store.insert("events", id=new_id, created=now, updated=now, sequence=0, **record)
         return new_id
 
-    def _shown(self, event: str) -> Row:
+    def _get(self, event: str) -> Row:
         return _resource(self.store.get("events", event))
 
 
@@ -208,7 +211,7 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
     for name, text in texts.items():
         if _CONTROL.search(text) or len(text) > _LIMITS[name]:
             raise ToolError(f"invalid argument: {name} has at most {_LIMITS[name]} characters and no control characters")
-    first, last = _checked("start", start), _checked("end", end)
+    first, last = _parse_time("start", start), _parse_time("end", end)
     if ("date" in first) != ("date" in last):
         raise ToolError("invalid argument: start and end must both have a date or both a dateTime")
     starts, ends = _seconds(first), _seconds(last)
@@ -219,7 +222,7 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
     return {**texts, "start": first, "end": last, "starts": starts, "ends": ends}
 
 
-def _checked(name: str, spec: Mapping[str, Any]) -> dict[str, str]:
+def _parse_time(name: str, spec: Mapping[str, Any]) -> dict[str, str]:
     """Return a time as it is kept: a date, or a dateTime with its offset."""
     fields = {key: value for key, value in spec.items() if value is not None}
     unknown = [key for key, value in fields.items() if key not in ("date", "dateTime", "timeZone") or not isinstance(value, str)]
@@ -278,7 +281,7 @@ def _bound(name: str, text: str) -> int:
     return int(moment.timestamp())
 
 
-def _read(value: Mapping[str, str]) -> datetime | date:
+def _parse_stored(value: Mapping[str, str]) -> datetime | date:
     """Return a time that is kept, in its time zone if it names one."""
     if "date" in value:
         return date.fromisoformat(value["date"])
@@ -288,12 +291,12 @@ def _read(value: Mapping[str, str]) -> datetime | date:
 
 def _seconds(value: Mapping[str, str]) -> int:
     """Return the seconds since 1970 at a time; a day begins in UTC."""
-    when = _read(value)
+    when = _parse_stored(value)
     moment = when if isinstance(when, datetime) else datetime.combine(when, time(), UTC)
     return int(moment.timestamp())
 
 
-def _time(when: datetime | date) -> dict[str, str]:
+def _time_of(when: datetime | date) -> dict[str, str]:
     """Return a time as the API takes it."""
     if not isinstance(when, datetime):
         return {"date": when.isoformat()}
@@ -311,7 +314,7 @@ def _component(component: Any, row: Row) -> Any:
         if row[name]:
             component.add(name, row[name])
     for name, value in (("dtstart", row["start"]), ("dtend", row["end"]))[: 1 + (row["ends"] > row["starts"])]:
-        when = _read(value)
+        when = _parse_stored(value)
         component.add(name, when.astimezone(UTC) if isinstance(when, datetime) and "timeZone" not in value else when)
     component.add("sequence", row["sequence"])
     return component

@@ -97,7 +97,7 @@ class KnowledgeGraph(Server):
         graph = self.load()
         additions = []
         for item in observations:
-            entity = _named(graph, item["entityName"])
+            entity = _find_entity(graph, item["entityName"])
             if entity is None:
                 raise ToolError(f"not found: there is no entity called {echo(item['entityName'])}")
             new = [content for content in dict.fromkeys(item["contents"]) if content not in entity["observations"]]
@@ -120,7 +120,7 @@ class KnowledgeGraph(Server):
         """Remove observations from entities."""
         graph = self.load()
         for item in deletions:
-            entity = _named(graph, item["entityName"])
+            entity = _find_entity(graph, item["entityName"])
             if entity is not None:
                 entity["observations"] = [text for text in entity["observations"] if text not in item["observations"]]
         self.save(graph)
@@ -146,13 +146,13 @@ class KnowledgeGraph(Server):
         hits = [
             e for e in graph["entities"] if any(part in text.lower() for text in (e["name"], e["entityType"], *e["observations"]))
         ]
-        return _around(graph, hits)
+        return _subgraph(graph, hits)
 
     @tool
     def open_nodes(self, names: list[str]) -> Graph:
         """Give the entities of some names, with all their relations."""
         graph = self.load()
-        return _around(graph, [entity for entity in graph["entities"] if entity["name"] in names])
+        return _subgraph(graph, [entity for entity in graph["entities"] if entity["name"] in names])
 
     def load(self) -> Graph:
         """Return the graph; an empty one where there is no file.
@@ -181,11 +181,11 @@ class KnowledgeGraph(Server):
         self.context.files.write(self.path, "\n".join(lines))
 
 
-def _named(graph: Graph, name: str) -> Entity | None:
+def _find_entity(graph: Graph, name: str) -> Entity | None:
     return next((entity for entity in graph["entities"] if entity["name"] == name), None)
 
 
-def _around(graph: Graph, entities: list[Entity]) -> Graph:
+def _subgraph(graph: Graph, entities: list[Entity]) -> Graph:
     """Entities with all relations that one of them has."""
     names = {entity["name"] for entity in entities}
     relations = [relation for relation in graph["relations"] if {relation["from"], relation["to"]} & names]

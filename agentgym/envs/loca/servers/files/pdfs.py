@@ -83,7 +83,7 @@ def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
 
 def _flowable(platypus: Any, block: Block) -> Any:
     if isinstance(block, Table):
-        cells = [[_checked(cell) for cell in row] for row in block.rows]
+        cells = [[_check_encoding(cell) for cell in row] for row in block.rows]
         grid = [("GRID", (0, 0), (-1, -1), 0.5, "black"), ("FONT", (0, 0), (-1, 0), "Helvetica-Bold")]
         return platypus.Table(cells, style=grid, spaceBefore=6, spaceAfter=6)
     if isinstance(block, Box):
@@ -103,10 +103,10 @@ def _paragraph(platypus: Any, text: Text) -> Any:
         leading=1.3 * text.size,
         alignment={"left": 0, "center": 1, "right": 2}[text.align],
     )
-    return platypus.Paragraph(escape(_checked(text.text)), style)
+    return platypus.Paragraph(escape(_check_encoding(text.text)), style)
 
 
-def _checked(text: str) -> str:
+def _check_encoding(text: str) -> str:
     try:
         text.encode("cp1252")
     except UnicodeEncodeError as error:

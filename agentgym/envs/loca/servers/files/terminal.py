@@ -112,7 +112,7 @@ class Terminal(Server):
             raise ToolError(f"invalid argument: mode must be overwrite or append, got {echo(mode)}")
         full = self._path(path)
         before = self.context.files.read(full) if mode == "append" and self.context.files.is_file(full) else b""
-        self._write(full, before + _ended(content).encode())
+        self._write(full, before + _with_newline(content).encode())
         return f"Successfully wrote {self.context.files.size(full)} bytes to '{path}' in {mode} mode."
 
     @tool
@@ -129,7 +129,7 @@ class Terminal(Server):
         if start_row is None:
             text = "".join(lines)
             if as_json:
-                text = _indented(text)
+                text = _indent_json(text)
         elif as_json:
             raise ToolError("invalid argument: as_json goes with the whole file only, not with rows")
         else:
@@ -153,13 +153,13 @@ class Terminal(Server):
             rows: Several rows as they are before, to insert them at each.
         """
         full = self._path(path)
-        lines = [_ended(line) for line in self._lines(path)] if self.context.files.exists(full) else []
+        lines = [_with_newline(line) for line in self._lines(path)] if self.context.files.exists(full) else []
         targets = _rows(row, rows)
         places = sorted([len(lines)] if targets is None else targets, reverse=True)
-        _check_room(len(_ended(content)) * len(places))
+        _check_room(len(_with_newline(content)) * len(places))
         for k in places:
             lines += ["\n"] * (k - len(lines))
-            lines[k:k] = [_ended(content)]
+            lines[k:k] = [_with_newline(content)]
         self._write(full, "".join(lines))
         if targets is None:
             return f"Successfully appended content to '{path}'."
@@ -208,10 +208,10 @@ class Terminal(Server):
             changed = self._replace(path, lines, targets, substring, content)
             return f"Successfully updated substring in {len(changed)} rows ({changed}) in '{path}'."
         if targets is None:
-            self._write(self._path(path), _ended(content))
+            self._write(self._path(path), _with_newline(content))
             return f"Successfully updated all content in '{path}'."
         present = _present(targets, lines)
-        new = _split(_ended(content)) if len(present) > 1 else [_ended(content)]
+        new = _split(_with_newline(content)) if len(present) > 1 else [_with_newline(content)]
         _check_room(max(map(len, new), default=0) * len(present))
         for k, number in enumerate(present):
             lines[number] = new[k % len(new)] if new else "\n"
@@ -248,7 +248,7 @@ class Terminal(Server):
         _check_room(sum(lines[k].count(old) for k in changed) * len(new))
         for k in changed:
             line = lines[k].replace(old, new)
-            lines[k] = _ended(line) if lines[k].endswith("\n") else line
+            lines[k] = _with_newline(line) if lines[k].endswith("\n") else line
         self._write(self._path(path), "".join(lines))
         return changed
 
@@ -258,11 +258,11 @@ def _split(text: str) -> list[str]:
     return io.StringIO(text, newline=None).readlines()
 
 
-def _ended(line: str) -> str:
+def _with_newline(line: str) -> str:
     return line if not line or line.endswith("\n") else f"{line}\n"
 
 
-def _indented(text: str) -> str:
+def _indent_json(text: str) -> str:
     try:
         return json.dumps(json.loads(text), indent=4, ensure_ascii=False)
     except (ValueError, RecursionError) as error:

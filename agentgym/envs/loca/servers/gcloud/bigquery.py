@@ -71,12 +71,12 @@ class BigQuery:
         outcome = warehouse.run(tree, writes=True, limit=max_results)
         affected = sum(outcome.counts.values()) if outcome.counts else None
         job = self._job("QUERY", outcome.kind, query, ".".join(outcome.target or ()), affected)
-        return self._shown(outcome, job)
+        return self._response(outcome, job)
 
     @tool
     def bigquery_list_datasets(self) -> list[dict[str, Any]]:
         """List the datasets of the project."""
-        return [self._dataset(name) for name in sorted(self._server.engine.schemas)]
+        return [self._dataset_resource(name) for name in sorted(self._server.engine.schemas)]
 
     @tool
     def bigquery_create_dataset(self, dataset_id: str, description: str = "", location: str = "US") -> dict[str, Any]:
@@ -91,14 +91,14 @@ class BigQuery:
         if name in self._server.engine.schemas:
             raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{name}")
         self._server.engine.schemas[name] = Schema(description, self._server.context.clock.tick().isoformat(), location)
-        return self._dataset(name)
+        return self._dataset_resource(name)
 
     @tool
     def bigquery_get_dataset_info(self, dataset_id: str) -> dict[str, Any]:
         """Get a dataset with its tables and their columns."""
         self._check_dataset(dataset_id)
-        tables = [self._table(name) for name in self._tables(dataset_id)]
-        return self._dataset(dataset_id) | {"numTables": len(tables), "tables": tables}
+        tables = [self._table_resource(name) for name in self._table_names(dataset_id)]
+        return self._dataset_resource(dataset_id) | {"numTables": len(tables), "tables": tables}
 
     @tool
     def bigquery_load_csv_data(
@@ -132,7 +132,7 @@ class BigQuery:
             "jobReference": job["jobReference"],
             "status": job["status"],
             "outputRows": rows,
-            "table": self._table((dataset_id, table_id)),
+            "table": self._table_resource((dataset_id, table_id)),
         }
 
     @tool
@@ -154,7 +154,7 @@ class BigQuery:
             file_format: What kind of file.
         """
         name, destination = self._check_table(dataset_id, table_id), f"gs://{destination_bucket}/{destination_path}"
-        rows = self._all(name)
+        rows = self._read_all(name)
         self.write_uri(destination, as_csv(rows) if file_format == "CSV" else as_lines(rows))
         job = self._job("EXTRACT", "EXTRACT", destination, f"{dataset_id}.{table_id}", rows.total)
         summary = {"destinationUri": destination, "exportedRows": rows.total}
@@ -175,12 +175,12 @@ class BigQuery:
         if state_filter in ("pending", "running"):
             return []
         jobs = self._server.store.rows("SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results)
-        return [_job_shown(job) for job in jobs]
+        return [_job_resource(job) for job in jobs]
 
     @tool
     def bigquery_cancel_job(self, job_id: str) -> dict[str, Any]:
         """Ask to cancel a job; one that is done stays as it is."""
-        job = _job_shown(self._server.store.get("bigquery_jobs", job_id, "job"))
+        job = _job_resource(self._server.store.get("bigquery_jobs", job_id, "job"))
         return {"kind": "bigquery#jobCancelResponse", "job": job}
 
     # For tasks.
@@ -204,11 +204,11 @@ class BigQuery:
         Raises:
             ToolError: There is no such table.
         """
-        return self._all(self._check_table(dataset, table)).objects()
+        return self._read_all(self._check_table(dataset, table)).objects()
 
     def tables(self, dataset: str) -> list[str]:
         """Return the names of the tables of a dataset."""
-        return [name for _, name in self._tables(dataset)]
+        return [name for _, name in self._table_names(dataset)]
 
     def comments(self, dataset: str, table: str) -> dict[str, str]:
         """Return the description of each column of a table."""
@@ -231,10 +231,10 @@ class BigQuery:
 
         return GoogleSQL(self._server.engine, self._server.context.clock.now(), PROJECT)
 
-    def _tables(self, dataset: str) -> list[TableName]:
+    def _table_names(self, dataset: str) -> list[TableName]:
         return sorted(name for name in self._server.engine.tables if name[0] == dataset)
 
-    def _all(self, name: TableName) -> Rows:
+    def _read_all(self, name: TableName) -> Rows:
         return self._server.engine.read(f"SELECT * FROM {path(name)}", [name], self._server.context.clock.now(), _ALL)
 
     def _check_dataset(self, dataset: str) -> None:
@@ -247,7 +247,7 @@ class BigQuery:
             raise ToolError(f"not found: Not found: Table {PROJECT}:{dataset}.{echo(table)[1:-1]}")
         return dataset, table
 
-    def _dataset(self, name: str) -> dict[str, Any]:
+    def _dataset_resource(self, name: str) -> dict[str, Any]:
         schema = self._server.engine.schemas[name]
         reference = {"projectId": PROJECT, "datasetId": name}
         return {
@@ -255,7 +255,7 @@ class BigQuery:
             "description": schema.comment, "creationTime": schema.created,
         }  # fmt: skip
 
-    def _table(self, name: TableName) -> dict[str, Any]:
+    def _table_resource(self, name: TableName) -> dict[str, Any]:
         table = self._server.engine.table(name)
         reference = {"projectId": PROJECT, "datasetId": name[0], "tableId": name[1]}
         return {
@@ -275,19 +275,19 @@ class BigQuery:
             "target": target,
         }
         self._server.store.insert("bigquery_jobs", **job, affected=affected, created=created, place=place)
-        return _job_shown(job | {"affected": affected, "created": created})
+        return _job_resource(job | {"affected": affected, "created": created})
 
-    def _shown(self, outcome: ConversionResult, job: Mapping[str, Any]) -> dict[str, Any]:
+    def _response(self, outcome: ConversionResult, job: Mapping[str, Any]) -> dict[str, Any]:
         response = {"jobReference": job["jobReference"], "jobComplete": True, "statementType": outcome.kind}
         if outcome.rows is None:
-            return response | _counts(outcome) | ({"message": outcome.message} if outcome.message else {})
+            return response | _statistics(outcome) | ({"message": outcome.message} if outcome.message else {})
         rows, note = fit(outcome.rows)
         fields = [bigquery_field(Column(name, kind)) for name, kind in zip(outcome.rows.names, outcome.rows.types, strict=True)]
         response |= {"schema": {"fields": fields}, "totalRows": outcome.rows.total, "rows": rows}
         return response | note
 
 
-def _job_shown(job: Mapping[str, Any]) -> dict[str, Any]:
+def _job_resource(job: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "jobReference": {"projectId": PROJECT, "jobId": job["id"]}, "jobType": job["kind"], "statementType": job["statement"],
         "query": job["query"], "target": job["target"], "status": {"state": "DONE"}, "affectedRows": job["affected"],
@@ -301,7 +301,7 @@ def _local(uri: str) -> str:
     return uri
 
 
-def _counts(outcome: ConversionResult) -> dict[str, Any]:
+def _statistics(outcome: ConversionResult) -> dict[str, Any]:
     """Return the changes of a statement as the statistics of its job say them."""
     statistics: dict[str, Any] = {}
     if outcome.counts:

@@ -30,7 +30,7 @@ def load_csv(engine: Engine, name: TableName, data: bytes, skip: int, dispositio
     if table is None:
         if not re.fullmatch(r"[\w\- ]{1,1024}", name[1]):
             raise ToolError(f"invalid argument: {echo(name[1])} is no name of a table: letters, digits, '_', '-' and spaces")
-        columns = _found(head, rows)
+        columns = _infer_columns(head, rows)
     elif table.view:
         raise ToolError(f"invalid argument: {'.'.join(name)} is a view")
     else:
@@ -61,7 +61,7 @@ def _parse(data: bytes, skip: int) -> tuple[list[str] | None, list[list[str]]]:
     return (rows[skip - 1] if 0 < skip <= len(rows) else None), rows[skip:]
 
 
-def _found(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[Column]:
+def _infer_columns(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[Column]:
     """Return columns whose types fit all values."""
     width = len(head) if head is not None else len(rows[0]) if rows else 0
     if not 1 <= width <= _MAX_COLUMNS:
@@ -69,10 +69,10 @@ def _found(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[Co
     names = [re.sub(r"\W", "_", name.strip()) or f"column_{k}" for k, name in enumerate(head or [""] * width)]
     if len({name.lower() for name in names}) != width:
         raise ToolError("invalid argument: two columns of the file have one name")
-    return [Column(name, _kind([row[k] for row in rows if k < len(row) and row[k] != ""])) for k, name in enumerate(names)]
+    return [Column(name, _infer_type([row[k] for row in rows if k < len(row) and row[k] != ""])) for k, name in enumerate(names)]
 
 
-def _kind(values: Sequence[str]) -> str:
+def _infer_type(values: Sequence[str]) -> str:
     if values and all(re.fullmatch(r"[+-]?\d{1,18}", value, re.ASCII) for value in values):
         return "BIGINT"
     if values and all(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value, re.ASCII) for value in values):

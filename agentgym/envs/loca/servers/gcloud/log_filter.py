@@ -157,7 +157,7 @@ class _Reader:
     def _comparison(self, path: tuple[str, ...], sign: str) -> Test:
         def leaf() -> Test:
             token = self._take()
-            return _there(path) if (sign, token) == (":", "*") else _compare(path, sign, _value(token))
+            return _exists(path) if (sign, token) == (":", "*") else _compare(path, sign, _value(token))
 
         return self._group(leaf) if self._peek() == "(" else leaf()
 
@@ -223,7 +223,7 @@ def _texts(value: Any) -> list[str]:
     return [value if isinstance(value, str) else json.dumps(value)]
 
 
-def _there(path: tuple[str, ...]) -> Test:
+def _exists(path: tuple[str, ...]) -> Test:
     return lambda entries: [bool(_at(entry, path)) for entry in entries]
 
 

@@ -46,7 +46,7 @@ def parse(value: Any) -> Any:
     if _NUMBER.fullmatch(text):
         number = float(text)
         return value if math.isinf(number) else validate(number)
-    return _dressed(text) or _dated(text) or value or None
+    return _parse_dressed(text) or _parse_date(text) or value or None
 
 
 def from_python(value: Any) -> Any:
@@ -83,7 +83,7 @@ def validate(value: Any) -> Any:
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
-def _dressed(text: str) -> Any:
+def _parse_dressed(text: str) -> Any:
     """Return a number with a currency, groups of thousands or a percent sign."""
     match = _DRESSED.fullmatch(text)
     if not match or len(text) > 40:
@@ -93,7 +93,7 @@ def _dressed(text: str) -> Any:
     return {"v": validate(number / 100 if percent else number), "s": text}
 
 
-def _dated(text: str) -> Any:
+def _parse_date(text: str) -> Any:
     iso, american, clock = _ISO.fullmatch(text), _AMERICAN.fullmatch(text), _CLOCK.fullmatch(text)
     try:
         if iso:

@@ -275,7 +275,7 @@ class Excel(Server):
         facts: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
         facts |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
         if include_ranges:
-            facts["used_ranges"] = {each.title: str(sheets.filled(each)) for each in book.worksheets}
+            facts["used_ranges"] = {each.title: str(sheets.data_area(each)) for each in book.worksheets}
         return facts
 
     @tool
@@ -338,10 +338,10 @@ class Excel(Server):
     @tool
     def validate_excel_range(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None) -> str:
         """Check that a range lies within what a sheet fills."""
-        area, data_area = area_of(start_cell, end_cell), sheets.filled(self._books.read_sheet(filepath, sheet_name))
-        if (area.bottom or 0) > (data_area.bottom or 0) or (area.right or 0) > (data_area.right or 0):
-            raise ToolError(f"invalid argument: range {area} is out of bounds; the sheet contains data in range {data_area}")
-        return f"Range '{area}' is valid. Sheet contains data in range '{data_area}'"
+        area, filled = area_of(start_cell, end_cell), sheets.data_area(self._books.read_sheet(filepath, sheet_name))
+        if (area.bottom or 0) > (filled.bottom or 0) or (area.right or 0) > (filled.right or 0):
+            raise ToolError(f"invalid argument: range {area} is out of bounds; the sheet contains data in range {filled}")
+        return f"Range '{area}' is valid. Sheet contains data in range '{filled}'"
 
     @tool
     def get_data_validation_info(self, filepath: str, sheet_name: str) -> Any:

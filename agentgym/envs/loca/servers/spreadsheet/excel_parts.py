@@ -268,13 +268,13 @@ def validation(rule: Any, sheet: Any) -> dict[str, Any]:
     facts = {"validation_type": rule.type, "allow_blank": bool(rule.allowBlank), "operator": rule.operator}
     facts |= {"prompt": rule.prompt, "prompt_title": rule.promptTitle, "error_message": rule.error, "error_title": rule.errorTitle}
     if rule.type == "list":
-        facts["allowed_values"] = _allowed(str(rule.formula1 or ""), sheet)
+        facts["allowed_values"] = _allowed_values(str(rule.formula1 or ""), sheet)
     else:
         facts |= {"formula1": rule.formula1, "formula2": rule.formula2}
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _allowed(formula: str, sheet: Any) -> list[str]:
+def _allowed_values(formula: str, sheet: Any) -> list[str]:
     """Return the values of a list: written out in quotes, or those of a range."""
     if formula.startswith('"'):
         return [value.strip() for value in formula.strip('"').split(",") if value.strip()]

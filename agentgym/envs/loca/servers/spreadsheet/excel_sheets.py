@@ -155,7 +155,7 @@ def spots(area: Area) -> Iterator[tuple[int, int]]:
             yield row, column
 
 
-def filled(sheet: Any) -> Area:
+def data_area(sheet: Any) -> Area:
     """From A1 to the last row and column with a cell."""
     return Area(1, 1, sheet.max_row, sheet.max_column)
 

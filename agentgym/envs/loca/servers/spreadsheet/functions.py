@@ -167,7 +167,7 @@ def _condition(criterion: Any) -> Callable[[Any], bool]:
     return lambda value: fnmatch.fnmatchcase(text_of(value).lower(), pattern) == same and not (same and rest and value is None)
 
 
-def _chosen(pairs: Sequence[Any]) -> list[tuple[int, int]]:
+def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
     """Return the places, row by row, at which all criteria hold; `pairs` are ranges and criteria in
     turn.
     """
@@ -185,8 +185,8 @@ def _chosen(pairs: Sequence[Any]) -> list[tuple[int, int]]:
     return [spot for spot in places if all(test(grid.cells.get(spot)) for grid, test in tests)]
 
 
-def _of_chosen(pairs: Sequence[Any], summed: Any) -> list[float]:
-    chosen = _chosen(pairs)
+def _matching_numbers(pairs: Sequence[Any], summed: Any) -> list[float]:
+    chosen = _matching_places(pairs)
     values = (summed.cells.get(spot) for spot in chosen) if isinstance(summed, Grid) else ()
     return [float(_check(value)) for value in values if isinstance(value, (int, float, CellError)) and not isinstance(value, bool)]
 
@@ -358,14 +358,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SMALL": lambda a, k: _nth(_numbers([a]), k, largest=False),
     "RANK": _rank,
     "SUMPRODUCT": _sum_product,
-    "COUNTIF": lambda grid, wanted: float(len(_chosen([grid, wanted]))),
-    "COUNTIFS": lambda *pairs: float(len(_chosen(pairs))),
-    "SUMIF": lambda grid, wanted, summed=None: math.fsum(_of_chosen([grid, wanted], summed or grid)),
-    "SUMIFS": lambda summed, *pairs: math.fsum(_of_chosen(pairs, summed)),
-    "AVERAGEIF": lambda grid, wanted, summed=None: _mean(_of_chosen([grid, wanted], summed or grid)),
-    "AVERAGEIFS": lambda summed, *pairs: _mean(_of_chosen(pairs, summed)),
-    "MINIFS": lambda summed, *pairs: min(_of_chosen(pairs, summed), default=0.0),
-    "MAXIFS": lambda summed, *pairs: max(_of_chosen(pairs, summed), default=0.0),
+    "COUNTIF": lambda grid, wanted: float(len(_matching_places([grid, wanted]))),
+    "COUNTIFS": lambda *pairs: float(len(_matching_places(pairs))),
+    "SUMIF": lambda grid, wanted, summed=None: math.fsum(_matching_numbers([grid, wanted], summed or grid)),
+    "SUMIFS": lambda summed, *pairs: math.fsum(_matching_numbers(pairs, summed)),
+    "AVERAGEIF": lambda grid, wanted, summed=None: _mean(_matching_numbers([grid, wanted], summed or grid)),
+    "AVERAGEIFS": lambda summed, *pairs: _mean(_matching_numbers(pairs, summed)),
+    "MINIFS": lambda summed, *pairs: min(_matching_numbers(pairs, summed), default=0.0),
+    "MAXIFS": lambda summed, *pairs: max(_matching_numbers(pairs, summed), default=0.0),
     "ABS": lambda a: abs(_number(a)),
     "INT": lambda a: float(math.floor(_number(a))),
     "MOD": lambda a, b: _number(a) % _number(b),

@@ -102,8 +102,8 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
         book = library().load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # what a sheet claims to span is not to be trusted
-            rows = [_trimmed([_whole(value) for value in row]) for row in sheet.iter_rows(values_only=True)]
-            sheets[sheet.title] = _trimmed(rows)
+            rows = [_trim([_whole(value) for value in row]) for row in sheet.iter_rows(values_only=True)]
+            sheets[sheet.title] = _trim(rows)
     except failures() as error:
         raise ToolError(f"invalid argument: the file is no workbook that can be read ({type(error).__name__})") from None
     return sheets
@@ -239,7 +239,7 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-def _trimmed(items: list[Any]) -> list[Any]:
+def _trim(items: list[Any]) -> list[Any]:
     """Remove the empty items at the end."""
     while items and (items[-1] is None or items[-1] == []):
         items.pop()

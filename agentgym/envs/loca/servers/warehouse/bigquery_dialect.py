@@ -31,6 +31,7 @@ class GoogleSQL(Warehouse):
 
     dialect: ClassVar[str] = "bigquery"
     functions: ClassVar[frozenset[str]] = FUNCTIONS
+    rewrites = REWRITES
     cascades: ClassVar[bool] = False
 
     def __init__(self, engine: Engine, now: datetime, project: str) -> None:
@@ -164,12 +165,8 @@ class GoogleSQL(Warehouse):
         listed = [(self.project, *name, table.view) for name, table in self._named(within) if table.view]
         return ("table_catalog", "table_schema", "table_name", "view_definition"), listed
 
-    def rewrite(self, tree: exp.Expression) -> None:
+    def transpile(self, tree: exp.Expression) -> None:
         """See the class above."""
         if isinstance(tree, (exp.Update, exp.Delete)) and not tree.args.get("where"):
             raise ToolError(f"invalid argument: {tree.key.upper()} must have a WHERE clause; write WHERE true for all rows")
-        for node in list(tree.walk())[::-1]:
-            change = REWRITES.get(type(node))
-            new = change(node) if change else node
-            if new is not node:
-                node.replace(new)
+        super().transpile(tree)

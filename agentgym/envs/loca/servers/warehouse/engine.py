@@ -26,9 +26,9 @@ from agentgym.envs.loca.servers.warehouse.tables import (
     path,
     quote,
     table_of,
-    unpacked,
+    unpack_columns,
 )
-from agentgym.envs.loca.servers.warehouse.values import Rows, converter, packed
+from agentgym.envs.loca.servers.warehouse.values import Rows, converter, pack_values
 from agentgym.tools import ToolError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Engine:
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
         values = zip(*rows, strict=True) if rows else ([] for _ in columns)
-        data = tuple(map(packed, values))
+        data = tuple(map(pack_values, values))
         self.drop(name)
         self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
 
@@ -107,10 +107,10 @@ class Engine:
             ToolError: A value does not fit the type of its column; nothing has changed.
         """
         is_new = name not in self.tables
-        data = [packed([row[k] for row in rows]) for k in range(len(columns))]
+        data = [pack_values([row[k] for row in rows]) for k in range(len(columns))]
         start = [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"] if is_new else []
         start += [f"DELETE FROM {path(name)}"] if replace_rows and not is_new else []
-        insert = f"INSERT INTO {path(name)} SELECT {unpacked(columns)}"
+        insert = f"INSERT INTO {path(name)} SELECT {unpack_columns(columns)}"
         self.write([*start, insert], [name], [] if is_new else [name], now, schema=name[0], values=data)
         if is_new:
             self.set_schema(name, Table(tuple(columns), created=now.isoformat()))
@@ -128,11 +128,12 @@ class Engine:
                 columns = dict(zip((column.name for column in table.columns), table.data, strict=True))
                 for label in kinds:
                     values[label] += json.loads(columns[label]) if columns.get(label) else [None] * table.rows
-            kinds["_TABLE_SUFFIX"] = "VARCHAR"
-            ends = ([name[1][start:]] * table.rows for name, table in zip(names, tables, strict=True))
-            values["_TABLE_SUFFIX"] = [end for group in ends for end in group]
+            kinds["_TABLE_SUFFIX"], values["_TABLE_SUFFIX"] = "VARCHAR", []
+            for name, table in zip(names, tables, strict=True):
+                values["_TABLE_SUFFIX"] += [name[1][start:]] * table.rows
+            definitions = [Column(label, kind) for label, kind in kinds.items()]
             self._merged[key] = ("lib", f"merged {len(self._merged)}")
-            self._put(self._merged[key], [Column(label, kind) for label, kind in kinds.items()], list(map(packed, values.values())))
+            self._put(self._merged[key], definitions, list(map(pack_values, values.values())))
         return self._merged[key]
 
     def set_schema(self, name: TableName, table: Table | None) -> None:
@@ -226,7 +227,7 @@ class Engine:
         """Load a table into DuckDB that is not in the catalogue, such as a view of the information
         schema.
         """
-        data = [packed([row[k] for row in rows]) for k in range(len(columns))]
+        data = [pack_values([row[k] for row in rows]) for k in range(len(columns))]
         kinds = ["BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR" for k in range(len(columns))]
         declared = [Column(column, kind) for column, kind in zip(columns, kinds, strict=True)]
         self._put(name, declared, data)
@@ -235,7 +236,7 @@ class Engine:
         live = self._open()
         live.execute(f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})")
         if data and data[0] != "[]":
-            live.execute(f"INSERT INTO {path(name)} SELECT {unpacked(columns)}", list(data))
+            live.execute(f"INSERT INTO {path(name)} SELECT {unpack_columns(columns)}", list(data))
 
     def columns_of(self, name: TableName, before: Sequence[Column] = ()) -> tuple[Column, ...]:
         """Return the columns of a table as DuckDB has them, with comments and keys of columns that

@@ -91,7 +91,7 @@ class Snowflake(Server):
             query: One statement in Snowflake's SQL.
         """
         warehouse = self._warehouse()
-        return self._shown(warehouse.run(warehouse.parse(query), writes=False, limit=MAX_ROWS))
+        return self._response(warehouse.run(warehouse.parse(query), writes=False, limit=MAX_ROWS))
 
     @tool
     def write_query(self, query: str) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Snowflake(Server):
         tree = warehouse.parse(query)
         if warehouse.reads(tree):
             raise ToolError("invalid argument: this statement changes nothing; run it with read_query")
-        return self._shown(warehouse.run(tree, writes=True, limit=MAX_ROWS))
+        return self._response(warehouse.run(tree, writes=True, limit=MAX_ROWS))
 
     @tool
     def create_table(self, query: str) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Snowflake(Server):
         tree = warehouse.parse(query)
         if warehouse.kind(tree) != "CREATE TABLE":
             raise ToolError(f"invalid argument: only CREATE TABLE can be run here, not {warehouse.kind(tree)}")
-        return self._shown(warehouse.run(tree, writes=True, limit=MAX_ROWS))
+        return self._response(warehouse.run(tree, writes=True, limit=MAX_ROWS))
 
     @tool
     def append_insight(self, insight: str) -> str:
@@ -198,7 +198,7 @@ class Snowflake(Server):
             return f"{parts[0]}.{parts[1]}", parts[2]
         return self._warehouse().find_by_name(name)
 
-    def _shown(self, outcome: ConversionResult) -> dict[str, Any]:
+    def _response(self, outcome: ConversionResult) -> dict[str, Any]:
         if outcome.rows is not None:
             rows, note = fit(outcome.rows)
             return {"data": rows, "total_rows": outcome.rows.total} | note

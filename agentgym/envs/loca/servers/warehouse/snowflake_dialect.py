@@ -41,6 +41,11 @@ class SnowSQL(Warehouse):
     def __init__(self, engine: Engine, now: datetime, session: dict[str, Any]) -> None:
         super().__init__(engine, now)
         self.session = session
+        self.rewrites = {
+            **REWRITES,
+            exp.CurrentDatabase: lambda node: exp.Literal.string(session.get("database", "")),
+            exp.CurrentSchema: lambda node: exp.Literal.string(session.get("schema", "")),
+        }
 
     def parse(self, sql: str) -> exp.Expression:
         """See the class above."""
@@ -299,17 +304,6 @@ class SnowSQL(Warehouse):
             if table.view and catalog == database
         ]
         return ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"), records
-
-    def rewrite(self, tree: exp.Expression) -> None:
-        """See the class above."""
-        session_keys: dict[type, str] = {exp.CurrentDatabase: "database", exp.CurrentSchema: "schema"}
-        for node in list(tree.walk())[::-1]:
-            if type(node) in session_keys:
-                node.replace(exp.Literal.string(self.session.get(session_keys[type(node)], "")))
-            change = REWRITES.get(type(node))
-            new = change(node) if change else node
-            if new is not node:
-                node.replace(new)
 
 
 def _listing(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Rows:

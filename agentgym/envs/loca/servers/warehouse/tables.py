@@ -60,7 +60,7 @@ def declare(column: Column) -> str:
     return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
 
 
-def unpacked(columns: Sequence[Column]) -> str:
+def unpack_columns(columns: Sequence[Column]) -> str:
     """Return the columns of a SELECT that gives the records whose values are in one parameter a
     column, as JSON.
     """

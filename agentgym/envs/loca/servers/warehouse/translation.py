@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 import sqlglot
 from sqlglot import exp
 
+from agentgym.envs.loca.servers.warehouse.dialects import Node
 from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName
 from agentgym.envs.loca.servers.warehouse.trees import check_length, comment_in, is_cte, set_name
@@ -45,6 +47,8 @@ class Warehouse(ABC):
     dialect: ClassVar[str]
     functions: ClassVar[frozenset[str]]
     """Functions that SQLGlot does not know but that DuckDB has with the same meaning."""
+    rewrites: Mapping[type, Callable[[Node], Node]]
+    """The rewrite of each kind of node that SQLGlot does not translate."""
     cascades: ClassVar[bool]
     """A schema is dropped with the tables in it."""
 
@@ -66,10 +70,6 @@ class Warehouse(ABC):
     @abstractmethod
     def resolve_schema(self, table: exp.Table, kind: str) -> str:
         """Return the schema that a CREATE or DROP of a schema or database names."""
-
-    @abstractmethod
-    def rewrite(self, tree: exp.Expression) -> None:
-        """Change a tree so that SQLGlot writes the SQL of DuckDB that means the same."""
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
@@ -108,13 +108,18 @@ class Warehouse(ABC):
         return " ".join(filter(None, [tree.key.upper(), str(tree.args.get("kind") or "").upper()]))
 
     def transpile(self, tree: exp.Expression) -> None:
-        """Rewrite a tree; one that is malformed in a way that the parser lets pass is refused.
+        """Change a tree so that SQLGlot writes the SQL of DuckDB that means the same.
 
         Raises:
-            ToolError: It is malformed.
+            ToolError: It is malformed in a way that the parser lets pass.
         """
         try:
-            self.rewrite(tree)
+            # Children come before their parents, whose rewrites copy them.
+            for node in list(tree.walk())[::-1]:
+                rewrite = self.rewrites.get(type(node))
+                new = rewrite(node) if rewrite else node
+                if new is not node:
+                    node.replace(new)
         except _PARSER_ERRORS:
             raise ToolError("invalid argument: the statement has a part that cannot be understood") from None
 

@@ -72,7 +72,7 @@ def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     return retained, {"truncated": True, "message": message}
 
 
-def packed(values: Sequence[Any]) -> str:
+def pack_values(values: Sequence[Any]) -> str:
     """Return the values of a column as a JSON array."""
     kinds = set(map(type, values))
     if kinds <= {str, int, float, type(None)} and all(isfinite(value) for value in values if type(value) is float):
