@@ -19,7 +19,6 @@ from agentgym.envs.loca.servers.canvas.fields import (
     public_fields,
     updates,
 )
-from agentgym.envs.loca.servers.canvas.positions import delete_at_position
 from agentgym.envs.loca.servers.canvas.records import Records
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.store import Row
@@ -239,7 +238,9 @@ class Quizzes:
         quiz, store = self._quiz(course_id, quiz_id), self._records.store
         with store.change():
             for item in store.find("module_items", type="Quiz", content_id=quiz_id):
-                delete_at_position(store, "module_items", item["id"], module_id=item["module_id"])
+                self._records.delete_at_position(
+                    "module_items", item["id"], module_id=item["module_id"]
+                )
             store.delete("quizzes", id=quiz_id)
         return self._show_quiz(quiz) | {"workflow_state": "deleted"}
 
@@ -307,7 +308,7 @@ class Quizzes:
         """Delete a question of a quiz of a course that you teach."""
         question, store = self._question(course_id, quiz_id, question_id), self._records.store
         with store.change():
-            delete_at_position(store, "quiz_questions", question_id, quiz_id=quiz_id)
+            self._records.delete_at_position("quiz_questions", question_id, quiz_id=quiz_id)
             self._update_totals(quiz_id)
         return question | {"workflow_state": "deleted"}
 

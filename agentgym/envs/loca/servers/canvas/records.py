@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
+from agentgym.envs.loca.servers.canvas.fields import integer
 from agentgym.envs.loca.servers.canvas.schema import MAX_ID, RIGHTS
 from agentgym.envs.loca.servers.context import OfficeContext, iso
 from agentgym.envs.loca.servers.server import Server
@@ -154,3 +155,27 @@ class Records:
             raise ToolError(f"permission denied: it opens at {work['unlock_at']}")
         if work["lock_at"] and now > work["lock_at"]:
             raise ToolError(f"permission denied: it was locked at {work['lock_at']}")
+
+    def open_position(self, table: str, position: int | None, **owner: int) -> int:
+        """Return a free position among the records of an owner, the last by default.
+
+        Positions count from 1 without gaps; the records from there on have moved down.
+
+        Raises:
+            ToolError: The position would leave a gap.
+        """
+        rows = self.store.find(table, "position", **owner)
+        if position is None:
+            return len(rows) + 1
+        integer("position", position, 1, len(rows) + 1)
+        for row in rows[position - 1 :]:
+            self.store.update(table, row["id"], position=row["position"] + 1)
+        return position
+
+    def delete_at_position(self, table: str, id: int, **owner: int) -> None:
+        """Delete a record that has a position; those after it move up."""
+        position = self.store.get(table, id)["position"]
+        self.store.delete(table, id=id)
+        for row in self.store.find(table, "position", **owner):
+            if row["position"] > position:
+                self.store.update(table, row["id"], position=row["position"] - 1)
