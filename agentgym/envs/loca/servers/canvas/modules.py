@@ -86,7 +86,10 @@ class Modules:
         indent: int = 0,
         published: bool = True,
     ) -> int:
-        """Add an item to a module, last unless a position is given; the id. Those from there on move down."""
+        """Add an item to a module, last unless a position is given; the id.
+
+        Those from there on move down.
+        """
         with self._records.store.change():
             return self._records.add(
                 "module_items",

@@ -24,6 +24,7 @@ from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
+# The words of Canvas's API.
 _QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")
 _SCORING_POLICIES = ("keep_highest", "keep_latest", "keep_average")
 _QUESTION_TYPES = (
@@ -76,7 +77,7 @@ class Quizzes:
     ) -> int:
         """Add a quiz; the id. The time limit is in minutes, and -1 attempts are unlimited.
 
-        Count and points are those given until it gets questions; `extra` are fields it shows besides.
+        Count and points are those given until it gets questions; `extra` are more fields to show.
         """
         return self._records.add(
             "quizzes",
@@ -341,7 +342,7 @@ def _quiz_fields(
     scoring_policy: str | None,
     access_code: str | None,
 ) -> Row:
-    """Return the fields of a quiz that an author sets, checked; those that are None stay as they are.
+    """Return the fields of a quiz that an author sets, checked, without those that are None.
 
     Raises:
         ToolError: One of them cannot have such a value.

@@ -19,8 +19,8 @@ from agentgym.tools import ToolError, echo
 class Records:
     """Records of Canvas, the user who is logged in, and what that user may do.
 
-    It keeps no state: the server replaces its own at the beginning of an episode and when a snapshot is
-    restored, so everything is looked up there.
+    It keeps no state: the server replaces its own at the beginning of an episode and when a
+    snapshot is restored, so everything is looked up there.
 
     Args:
         server: The server that has the records.
@@ -128,8 +128,8 @@ class Records:
         """Return a record of a course by its id.
 
         Raises:
-            ToolError: The user has no such right in the course, or the course has no such record; for who
-                cannot edit the course, it has none that is not published.
+            ToolError: The user has no such right in the course, or the course has no such record;
+                for who cannot edit the course, it has none that is not published.
         """
         self.course(course_id, right)
         row = self.get(table, id, kind, course_id=course_id)
