@@ -1,4 +1,4 @@
-"""Canvas: accounts, their courses and users, and reports on them, which only administrators may see."""
+"""Canvas: accounts with their courses and users, and reports on them, for administrators."""
 
 from __future__ import annotations
 
@@ -15,37 +15,51 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 _BELOW = """
-WITH RECURSIVE below(id) AS (VALUES (?1) UNION SELECT a.id FROM accounts a JOIN below b ON a.parent_account_id = b.id)
+WITH RECURSIVE below(id) AS (VALUES (?1) UNION SELECT a.id FROM accounts a
+  JOIN below b ON a.parent_account_id = b.id)
 """
 """An account with all below it; `?1` is the account."""
 
 _COURSES = f"""{_BELOW}
-SELECT c.*, a.name AS account_name, coalesce((SELECT u.sortable_name FROM enrollments e JOIN users u ON u.id = e.user_id
+SELECT c.*, a.name AS account_name,
+  coalesce((SELECT u.sortable_name FROM enrollments e JOIN users u ON u.id = e.user_id
   WHERE e.course_id = c.id AND e.type = '{TEACHER}' ORDER BY e.id), '') AS teacher,
   EXISTS (SELECT 1 FROM enrollments e WHERE e.course_id = c.id) AS enrolled
 FROM courses c JOIN accounts a ON a.id = c.account_id WHERE c.account_id IN below ORDER BY c.id
 """
+"""The courses of an account and of those below it."""
 
 _USERS = f"""{_BELOW}
 SELECT * FROM users WHERE account_id IN below
-OR id IN (SELECT e.user_id FROM enrollments e JOIN courses c ON c.id = e.course_id WHERE c.account_id IN below) ORDER BY id
+OR id IN (SELECT e.user_id FROM enrollments e JOIN courses c ON c.id = e.course_id
+  WHERE c.account_id IN below) ORDER BY id
 """
+"""The users of these accounts and of their courses."""
 
 _TABLES = {
-    "users": f"SELECT id AS canvas_user_id, sis_user_id AS user_id, login_id, name, email FROM ({_USERS})",
-    "courses": f"SELECT id AS canvas_course_id, sis_course_id AS course_id, course_code, name, workflow_state FROM ({_COURSES})",
+    "users": f"""
+        SELECT id AS canvas_user_id, sis_user_id AS user_id, login_id, name, email
+        FROM ({_USERS})""",
+    "courses": f"""
+        SELECT id AS canvas_course_id, sis_course_id AS course_id, course_code, name,
+          workflow_state FROM ({_COURSES})""",
     "enrollments": f"""
         SELECT course_id, user_id, type, enrollment_state FROM enrollments
         WHERE course_id IN (SELECT id FROM ({_COURSES})) ORDER BY id""",
     "grades": f"""
-        SELECT u.name AS student, u.id AS student_id, c.name AS course, c.id AS course_id, round(100 * sum(s.score)
-          / nullif(sum(CASE WHEN s.score IS NOT NULL THEN a.points_possible END), 0), 2) AS current_score
+        SELECT u.name AS student, u.id AS student_id, c.name AS course, c.id AS course_id,
+          round(100 * sum(s.score) / nullif(
+            sum(CASE WHEN s.score IS NOT NULL THEN a.points_possible END), 0), 2) AS current_score
         FROM enrollments e JOIN users u ON u.id = e.user_id JOIN courses c ON c.id = e.course_id
         LEFT JOIN assignments a ON a.course_id = c.id AND a.published
         LEFT JOIN submissions s ON s.assignment_id = a.id AND s.user_id = u.id
-        WHERE e.type = '{STUDENT}' AND c.id IN (SELECT id FROM ({_COURSES})) GROUP BY e.id ORDER BY e.id""",
-    "access": f"SELECT id AS user_id, name AS user_name, last_login AS last_access_at FROM ({_USERS})",
-    "unpublished": f"SELECT id AS course_id, course_code, name FROM ({_COURSES}) WHERE workflow_state = 'unpublished'",
+        WHERE e.type = '{STUDENT}' AND c.id IN (SELECT id FROM ({_COURSES}))
+        GROUP BY e.id ORDER BY e.id""",
+    "access": f"""
+        SELECT id AS user_id, name AS user_name, last_login AS last_access_at FROM ({_USERS})""",
+    "unpublished": f"""
+        SELECT id AS course_id, course_code, name FROM ({_COURSES})
+        WHERE workflow_state = 'unpublished'""",
 }
 """The tables that reports are made of; their columns have the names of Canvas's own reports."""
 
@@ -237,7 +251,9 @@ def _chosen_table(tables: Sequence[str], parameters: dict[str, Any]) -> str:
 
 
 def _search(rows: list[Row], term: str | None, columns: Sequence[str]) -> list[Row]:
-    """Return the rows that have a search term in one of some columns, whatever its case; all without a term.
+    """Return the rows that have a search term in one of some columns, in any case.
+
+    Without a term all of them are returned.
 
     Raises:
         ToolError: The term is too short.
@@ -246,7 +262,8 @@ def _search(rows: list[Row], term: str | None, columns: Sequence[str]) -> list[R
         return rows
     if len(term.strip()) < _MIN_TERM:
         raise ToolError(
-            f"invalid argument: search_term must have at least {_MIN_TERM} characters, got {echo(term)}"
+            f"invalid argument: search_term must have at least {_MIN_TERM} characters, "
+            f"got {echo(term)}"
         )
     low = term.strip().lower()
     return [row for row in rows if any(low in (row[column] or "").lower() for column in columns)]

@@ -27,23 +27,29 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 _GRADES = """
-SELECT e.id, e.course_id, e.user_id, u.name, c.name AS course_name, e.type, e.enrollment_state, sum(s.score) AS score,
-  sum(CASE WHEN s.score IS NOT NULL THEN a.points_possible END) AS graded, sum(a.points_possible) AS possible
+SELECT e.id, e.course_id, e.user_id, u.name, c.name AS course_name, e.type, e.enrollment_state,
+  sum(s.score) AS score,
+  sum(CASE WHEN s.score IS NOT NULL THEN a.points_possible END) AS graded,
+  sum(a.points_possible) AS possible
 FROM enrollments e JOIN users u ON u.id = e.user_id JOIN courses c ON c.id = e.course_id
 LEFT JOIN assignments a ON a.course_id = e.course_id AND a.published
 LEFT JOIN submissions s ON s.assignment_id = a.id AND s.user_id = e.user_id
-WHERE e.type = 'StudentEnrollment' AND e.enrollment_state IN ('active', 'completed') AND {} GROUP BY e.id ORDER BY e.id
+WHERE e.type = 'StudentEnrollment' AND e.enrollment_state IN ('active', 'completed')
+  AND {} GROUP BY e.id ORDER BY e.id
 """
+"""Sums of points of students: scored, possible where there is a score, and possible at all."""
 
 _COMMENTS = """
 SELECT c.id, c.author_id, u.name AS author_name, c.comment, c.created_at FROM submission_comments c
 JOIN users u ON u.id = c.author_id WHERE c.submission_id = ? ORDER BY c.id
 """
+"""The comments on a submission."""
 
 _SUBMISSION_TYPES = (
     "online_text_entry", "online_url", "online_upload", "on_paper", "none", "not_graded",
     "external_tool",
 )  # fmt: skip
+"""The kinds of submission in Canvas's API that make sense without its other tools."""
 
 _NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")
 """A grade in digits; twelve of them are more than the most points have, and none is an exponent."""
@@ -114,7 +120,10 @@ class Assignments:
         file_ids: Sequence[int] = (),
         score: float | None = None,
     ) -> int:
-        """Add a student's submission, at the clock's time unless another is given; the id. With a score it is graded."""
+        """Add a student's submission, at the clock's time unless another is given; the id.
+
+        With a score it is graded.
+        """
         now = self._records.now()
         grading: Row = {}
         if score is not None:
@@ -315,12 +324,7 @@ class Assignments:
         return self._records.store.get("submissions", new_id)
 
     def _content(
-        self,
-        submission_type: str,
-        me: int,
-        body: str | None,
-        url: str | None,
-        file_ids: list[int] | None,
+        self, submission_type: str, me: int, body: Text, url: Text, file_ids: list[int] | None
     ) -> Row:
         """Return the content of a submission, checked; only what belongs to its type is kept."""
         content: Row = {"body": None, "url": None, "file_ids": []}
@@ -354,9 +358,7 @@ class Assignments:
         return public_fields(submission, "file_ids", "graded_attempt") | {
             "attachments": [show_file(file) for file in files],
             "workflow_state": state,
-            "grade_matches_current_submission": (
-                current if submission["grade"] is not None else None
-            ),
+            "grade_matches_current_submission": None if submission["grade"] is None else current,
             "late": bool(submitted and due and submission["submitted_at"] > due),
             "missing": not submitted and due is not None and self._records.now() > due,
             "submission_comments": store.rows(_COMMENTS, submission["id"]),

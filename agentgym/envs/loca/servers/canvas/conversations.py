@@ -13,6 +13,7 @@ _MEMBERS = """
 SELECT u.id, u.name, p.workflow_state FROM participants p JOIN users u ON u.id = p.user_id
 WHERE p.conversation_id = ? ORDER BY u.id
 """
+"""The two users of a conversation, and whether they have read it."""
 
 _MAX_ID_DIGITS = len(str(MAX_ID)) - 1
 """Digits of the ids that a recipient may have: any number of so many digits fits into 64 bits."""
@@ -92,7 +93,8 @@ class Conversations:
             digits = recipient.removeprefix("course_")
             if not digits.isascii() or not digits.isdigit() or len(digits) > _MAX_ID_DIGITS:
                 raise ToolError(
-                    f'invalid argument: a recipient is like "7" or "course_3", got {echo(recipient)}'
+                    'invalid argument: a recipient is like "7" or "course_3", '
+                    f"got {echo(recipient)}"
                 )
             if digits == recipient:
                 users[int(digits)] = None

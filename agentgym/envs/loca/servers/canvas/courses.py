@@ -23,23 +23,29 @@ from agentgym.tools import ToolError, tool
 
 _TEACHERS = """
 SELECT e.course_id, u.id, u.name AS display_name FROM enrollments e JOIN users u ON u.id = e.user_id
-WHERE e.type = ? AND e.enrollment_state = 'active' AND e.course_id IN (SELECT value FROM json_each(?)) ORDER BY e.id
+WHERE e.type = ? AND e.enrollment_state = 'active'
+  AND e.course_id IN (SELECT value FROM json_each(?)) ORDER BY e.id
 """
+"""The teachers of courses whose ids are in a JSON list."""
 
 _STUDENT_COUNTS = """
 SELECT course_id, count(*) AS students FROM enrollments
-WHERE type = ? AND enrollment_state = 'active' AND course_id IN (SELECT value FROM json_each(?)) GROUP BY course_id
+WHERE type = ? AND enrollment_state = 'active'
+  AND course_id IN (SELECT value FROM json_each(?)) GROUP BY course_id
 """
+"""The numbers of students of such courses."""
 
 _ENROLLMENTS = """
 SELECT course_id, type AS role, user_id, enrollment_state FROM enrollments
 WHERE user_id = ? AND course_id IN (SELECT value FROM json_each(?)) ORDER BY id
 """
+"""The enrollments of a user in such courses."""
 
 _COURSES_OF_USER = """
 SELECT * FROM courses WHERE id IN (SELECT course_id FROM enrollments
 WHERE user_id = ? AND enrollment_state IN (SELECT value FROM json_each(?))) ORDER BY id
 """
+"""The courses of a user who has one of some states in them."""
 
 
 class Courses:
@@ -69,7 +75,7 @@ class Courses:
         account_id: int = 1,
         **extra: Any,
     ) -> int:
-        """Add a course with its teacher and students; the id. `extra` are fields that it shows besides."""
+        """Add a course with its teacher and students; the id. `extra` are more fields to show."""
         with self._records.store.change():
             course = self._records.add(
                 "courses",
@@ -113,17 +119,14 @@ class Courses:
         me, now = self._records.me(), self._records.now()
         states = ["active", "completed"] if include_ended else ["active"]
         courses = self._records.store.rows(_COURSES_OF_USER, me["id"], json.dumps(states))
-        return self._show_courses(
-            [
-                course
-                for course in courses
-                if (include_ended or not _has_ended(course, now))
-                and (
-                    course["workflow_state"] != "unpublished"
-                    or self._records.may(course["id"], "edit")
-                )
-            ]
-        )
+        if not include_ended:
+            courses = [course for course in courses if not _has_ended(course, now)]
+        visible = []
+        for course in courses:
+            published = course["workflow_state"] != "unpublished"
+            if published or self._records.may(course["id"], "edit"):
+                visible.append(course)
+        return self._show_courses(visible)
 
     @tool
     def canvas_get_course(self, course_id: int) -> Row:

@@ -25,27 +25,36 @@ _EVENTS = f"""
 SELECT id, title, description, location_name, start_at, end_at, 'event' AS type,
   coalesce('course_' || course_id, 'user_' || user_id) AS context_code FROM events
 WHERE (user_id = ?1 OR course_id IN ({_MY_COURSES})) AND end_at >= ?2 AND start_at <= ?3
-UNION ALL SELECT 'assignment_' || id, name, description, NULL, due_at, due_at, 'assignment', 'course_' || course_id FROM assignments
-WHERE published AND course_id IN ({_MY_COURSES}) AND due_at BETWEEN ?2 AND ?3 ORDER BY start_at, context_code, title, id
+UNION ALL SELECT 'assignment_' || id, name, description, NULL, due_at, due_at, 'assignment',
+  'course_' || course_id FROM assignments
+WHERE published AND course_id IN ({_MY_COURSES}) AND due_at BETWEEN ?2 AND ?3
+ORDER BY start_at, context_code, title, id
 """
+"""The events and the due assignments of a user between two moments."""
 
 _UPCOMING = f"""
-SELECT * FROM assignments WHERE published AND due_at >= ?2 AND course_id IN ({_MY_COURSES} AND type = 'StudentEnrollment')
+SELECT * FROM assignments WHERE published AND due_at >= ?2
+AND course_id IN ({_MY_COURSES} AND type = 'StudentEnrollment')
 ORDER BY due_at, id LIMIT ?3
 """
+"""The assignments of a student that are due from a moment on."""
 
 _NEWS = """
 WITH mine AS (SELECT e.course_id FROM enrollments e JOIN courses c ON c.id = e.course_id
   WHERE e.user_id = ?1 AND e.enrollment_state = 'active' AND c.workflow_state != 'unpublished')
-SELECT CASE WHEN is_announcement THEN 'Announcement' ELSE 'DiscussionTopic' END AS type, id AS source_id, title, message, course_id,
+SELECT CASE WHEN is_announcement THEN 'Announcement' ELSE 'DiscussionTopic' END AS type,
+  id AS source_id, title, message, course_id,
   posted_at AS created_at FROM topics WHERE course_id IN mine AND posted_at <= ?2
-UNION ALL SELECT 'Submission', s.assignment_id, a.name, 'graded: ' || s.grade, a.course_id, s.graded_at FROM submissions s
-  JOIN assignments a ON a.id = s.assignment_id WHERE s.user_id = ?1 AND s.grade IS NOT NULL AND a.published AND a.course_id IN mine
+UNION ALL SELECT 'Submission', s.assignment_id, a.name, 'graded: ' || s.grade, a.course_id,
+  s.graded_at FROM submissions s
+  JOIN assignments a ON a.id = s.assignment_id WHERE s.user_id = ?1 AND s.grade IS NOT NULL
+    AND a.published AND a.course_id IN mine
 UNION ALL SELECT 'Conversation', c.id, c.subject, m.body, NULL, m.created_at FROM messages m
   JOIN conversations c ON c.id = m.conversation_id
   JOIN participants p ON p.conversation_id = c.id AND p.user_id = ?1 WHERE m.author_id != ?1
 ORDER BY created_at DESC, type, source_id DESC LIMIT ?3
 """
+"""The announcements, topics, grades and messages that concern a user, newest first."""
 
 _NEWS_LIMIT = 10
 """Entries of the list of notifications; the tool's description promises ten."""
@@ -80,7 +89,10 @@ class Dashboard:
         description: Text = None,
         location_name: Text = None,
     ) -> int:
-        """Add an event to the calendar of a course or of a user; the id. By default it ends when it starts."""
+        """Add an event to the calendar of a course or of a user; the id.
+
+        By default it ends when it starts.
+        """
         start, end = moment("start_at", start_at), moment("end_at", end_at)
         return self._records.add(
             "events",

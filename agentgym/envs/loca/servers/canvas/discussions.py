@@ -21,6 +21,7 @@ _ENTRIES = """
 SELECT e.id, e.user_id, u.name AS user_name, e.message, e.created_at FROM entries e
 JOIN users u ON u.id = e.user_id WHERE e.topic_id = ? ORDER BY e.id
 """
+"""The entries on a topic with the names of their authors."""
 
 
 class Discussions:
@@ -43,7 +44,7 @@ class Discussions:
         author: int | None = None,
         **extra: Any,
     ) -> int:
-        """Add an announcement; the id. Arguments are those of `add_topic`; students do not see it before `posted_at`."""
+        """Add an announcement, as `add_topic` does; students do not see it before `posted_at`."""
         return self.add_topic(
             course_id,
             title,

@@ -65,7 +65,10 @@ class Library:
         owner: int | None = None,
         content_type: str = "application/octet-stream",
     ) -> int:
-        """Add a file of a course, or of a user who can then hand it in; the id. Its bytes are not stored."""
+        """Add a file of a course, or of a user who can then hand it in; the id.
+
+        Its bytes are not stored.
+        """
         return self._records.add(
             "files",
             course_id=course_id,

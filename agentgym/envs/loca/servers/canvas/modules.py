@@ -15,7 +15,6 @@ from agentgym.envs.loca.servers.canvas.fields import (
     public_fields,
 )
 from agentgym.envs.loca.servers.canvas.library import Library
-from agentgym.envs.loca.servers.canvas.positions import open_position
 from agentgym.envs.loca.servers.canvas.records import Records
 from agentgym.envs.loca.servers.canvas.schema import STUDENT
 from agentgym.envs.loca.servers.store import Row
@@ -70,9 +69,7 @@ class Modules:
                 unlock_at=moment("unlock_at", unlock_at) or None,
                 require_sequential_progress=require_sequential_progress,
                 prerequisite_module_ids=list(dict.fromkeys(prerequisite_module_ids)),
-                position=open_position(
-                    self._records.store, "modules", position, course_id=course_id
-                ),
+                position=self._records.open_position("modules", position, course_id=course_id),
             )
 
     def add_module_item(
@@ -89,7 +86,10 @@ class Modules:
         indent: int = 0,
         published: bool = True,
     ) -> int:
-        """Add an item to a module, last unless a position is given; the id. Those from there on move down."""
+        """Add an item to a module, last unless a position is given; the id.
+
+        Those from there on move down.
+        """
         with self._records.store.change():
             return self._records.add(
                 "module_items",
@@ -102,9 +102,7 @@ class Modules:
                 html_url=line("html_url", html_url, MAX_URL),
                 published=published,
                 indent=integer("indent", indent, 0, _MAX_INDENT),
-                position=open_position(
-                    self._records.store, "module_items", position, module_id=module_id
-                ),
+                position=self._records.open_position("module_items", position, module_id=module_id),
                 created_at=self._records.now(),
             )
 

@@ -10,8 +10,10 @@ from agentgym.tools import ToolError, echo, tool
 _ACQUAINTANCES = """
 SELECT u.*, known FROM users u JOIN (
   SELECT e.user_id,
-    max(e.type IN ('TeacherEnrollment', 'TaEnrollment') OR mine.type IN ('TeacherEnrollment', 'TaEnrollment')) AS known
-  FROM enrollments mine JOIN enrollments e ON e.course_id = mine.course_id AND e.enrollment_state = 'active'
+    max(e.type IN ('TeacherEnrollment', 'TaEnrollment')
+      OR mine.type IN ('TeacherEnrollment', 'TaEnrollment')) AS known
+  FROM enrollments mine JOIN enrollments e ON e.course_id = mine.course_id
+    AND e.enrollment_state = 'active'
   WHERE mine.user_id = ? AND mine.enrollment_state = 'active' GROUP BY e.user_id
 ) ON user_id = u.id
 """
@@ -57,7 +59,8 @@ class People:
     ) -> int:
         """Add a user; the id.
 
-        An administrator has all rights in all accounts. The e-mail address is the login id by default.
+        An administrator has all rights in all accounts. The e-mail address is the login id by
+        default.
         """
         line("name", name), line("unique_id", login_id), line("password", password)
         if self._records.store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):

@@ -19,12 +19,12 @@ from agentgym.envs.loca.servers.canvas.fields import (
     public_fields,
     updates,
 )
-from agentgym.envs.loca.servers.canvas.positions import delete_at_position
 from agentgym.envs.loca.servers.canvas.records import Records
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
+# The words of Canvas's API.
 _QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")
 _SCORING_POLICIES = ("keep_highest", "keep_latest", "keep_average")
 _QUESTION_TYPES = (
@@ -77,7 +77,7 @@ class Quizzes:
     ) -> int:
         """Add a quiz; the id. The time limit is in minutes, and -1 attempts are unlimited.
 
-        Count and points are those given until it gets questions; `extra` are fields it shows besides.
+        Count and points are those given until it gets questions; `extra` are more fields to show.
         """
         return self._records.add(
             "quizzes",
@@ -239,7 +239,9 @@ class Quizzes:
         quiz, store = self._quiz(course_id, quiz_id), self._records.store
         with store.change():
             for item in store.find("module_items", type="Quiz", content_id=quiz_id):
-                delete_at_position(store, "module_items", item["id"], module_id=item["module_id"])
+                self._records.delete_at_position(
+                    "module_items", item["id"], module_id=item["module_id"]
+                )
             store.delete("quizzes", id=quiz_id)
         return self._show_quiz(quiz) | {"workflow_state": "deleted"}
 
@@ -307,7 +309,7 @@ class Quizzes:
         """Delete a question of a quiz of a course that you teach."""
         question, store = self._question(course_id, quiz_id, question_id), self._records.store
         with store.change():
-            delete_at_position(store, "quiz_questions", question_id, quiz_id=quiz_id)
+            self._records.delete_at_position("quiz_questions", question_id, quiz_id=quiz_id)
             self._update_totals(quiz_id)
         return question | {"workflow_state": "deleted"}
 
@@ -340,7 +342,7 @@ def _quiz_fields(
     scoring_policy: str | None,
     access_code: str | None,
 ) -> Row:
-    """Return the fields of a quiz that an author sets, checked; those that are None stay as they are.
+    """Return the fields of a quiz that an author sets, checked, without those that are None.
 
     Raises:
         ToolError: One of them cannot have such a value.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
+from agentgym.envs.loca.servers.canvas.fields import integer
 from agentgym.envs.loca.servers.canvas.schema import MAX_ID, RIGHTS
 from agentgym.envs.loca.servers.context import OfficeContext, iso
 from agentgym.envs.loca.servers.server import Server
@@ -18,8 +19,8 @@ from agentgym.tools import ToolError, echo
 class Records:
     """Records of Canvas, the user who is logged in, and what that user may do.
 
-    It keeps no state: the server replaces its own at the beginning of an episode and when a snapshot is
-    restored, so everything is looked up there.
+    It keeps no state: the server replaces its own at the beginning of an episode and when a
+    snapshot is restored, so everything is looked up there.
 
     Args:
         server: The server that has the records.
@@ -127,8 +128,8 @@ class Records:
         """Return a record of a course by its id.
 
         Raises:
-            ToolError: The user has no such right in the course, or the course has no such record; for who
-                cannot edit the course, it has none that is not published.
+            ToolError: The user has no such right in the course, or the course has no such record;
+                for who cannot edit the course, it has none that is not published.
         """
         self.course(course_id, right)
         row = self.get(table, id, kind, course_id=course_id)
@@ -154,3 +155,27 @@ class Records:
             raise ToolError(f"permission denied: it opens at {work['unlock_at']}")
         if work["lock_at"] and now > work["lock_at"]:
             raise ToolError(f"permission denied: it was locked at {work['lock_at']}")
+
+    def open_position(self, table: str, position: int | None, **owner: int) -> int:
+        """Return a free position among the records of an owner, the last by default.
+
+        Positions count from 1 without gaps; the records from there on have moved down.
+
+        Raises:
+            ToolError: The position would leave a gap.
+        """
+        rows = self.store.find(table, "position", **owner)
+        if position is None:
+            return len(rows) + 1
+        integer("position", position, 1, len(rows) + 1)
+        for row in rows[position - 1 :]:
+            self.store.update(table, row["id"], position=row["position"] + 1)
+        return position
+
+    def delete_at_position(self, table: str, id: int, **owner: int) -> None:
+        """Delete a record that has a position; those after it move up."""
+        position = self.store.get(table, id)["position"]
+        self.store.delete(table, id=id)
+        for row in self.store.find(table, "position", **owner):
+            if row["position"] > position:
+                self.store.update(table, row["id"], position=row["position"] - 1)

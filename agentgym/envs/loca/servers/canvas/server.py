@@ -1,4 +1,7 @@
-"""Canvas, a learning platform: courses, work and grades of each user as that user may see them. Its REST API is the model."""
+"""Canvas, a learning platform: courses, work and grades, as each user may see them.
+
+Its REST API is the model.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ from agentgym.envs.loca.servers.server import Server
 
 
 class Canvas(Server):
-    """Canvas. Before a tool other than the login can be used, a user must be logged in (`people.login_as`, or the tool).
+    """Canvas. Most tools need a user who is logged in (`people.login_as`, or the tool).
 
-    A task fills it with the `add_…` methods of its parts. They return the id of the new record, ids count from 1 in each table,
-    and moments are ISO 8601 texts or datetimes.
+    A task fills it with the `add_…` methods of its parts. They return the id of the new record; ids
+    count from 1 in each table, and moments are ISO 8601 texts or datetimes.
 
     Args:
         context: Clock, identifiers and files; those of its own by default.

@@ -16,9 +16,12 @@ _STATUSES = {
 }
 """The columns that each status of `mark_emails` sets."""
 
-_COUNTS = """SELECT ? AS folder, count(*) AS total, coalesce(sum(NOT is_read), 0) AS unread,
+_COUNTS = """
+SELECT ? AS folder, count(*) AS total, coalesce(sum(NOT is_read), 0) AS unread,
 coalesce(sum(is_important), 0) AS important, coalesce(sum(files > 0), 0) AS with_attachments
-FROM mails JOIN messages ON messages.id = message WHERE user = ? AND folder = ?"""
+FROM mails JOIN messages ON messages.id = message WHERE user = ? AND folder = ?
+"""
+"""The numbers of mails in a folder."""
 
 
 class Filing:

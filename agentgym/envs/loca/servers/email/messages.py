@@ -66,7 +66,8 @@ class Mail:
         important: Whether its owner has marked it.
         folder: Where in the mailbox it is.
         id: Its id in the mailbox.
-        origin: `sent` if it was really sent with the tools, `filled` if a task delivered it, `import` or `draft`.
+        origin: `sent` if it was really sent with the tools, `filled` if a task delivered it,
+            `import` or `draft`.
     """
 
     sender: str

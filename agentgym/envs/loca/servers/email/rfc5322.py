@@ -168,7 +168,7 @@ def _attachment(name: str, data: bytes) -> Message:
 
 
 def content_type(name: str) -> str:
-    """Return the media type of a file by its name; one that consists of parts is given as bytes."""
+    """Return the media type of a file by its name; one that has parts is given as bytes."""
     kind = media_type(name)
     return BYTES if kind.startswith(("message/", "multipart/")) else kind
 
@@ -191,7 +191,7 @@ def _readable(header: str) -> str:
 
 
 def _people(header: str | None) -> Iterator[str]:
-    """Yield the entries of an address header; where it is no list, the addresses in its beginning."""
+    """Yield the entries of an address header, or the addresses in its beginning if it is no list."""
     text = re.sub(r"\r?\n", "", str(header or ""))
     try:
         entries = addresses(text)
