@@ -22,7 +22,9 @@ HEAVY = {"torch", "transformers", "ray", "trl", "stable_baselines3", "sb3_contri
 # Scripted policies play through context strategies, so they know what those say.
 MAY = {"agentgym": set(), "envs": {"envs"}, "wrappers": {"wrappers"}, "oracles": {"oracles", "wrappers"}, "training": {*FOLDERS}}
 REGISTERED = {"envs", "oracles", "wrappers"}
-"""What `agentgym/__init__.py` imports from above, so that worlds, oracles and strategies register themselves."""
+"""What `agentgym/__init__.py` imports from above, so that worlds, oracles and strategies register
+themselves.
+"""
 
 
 def part(path: Path) -> str:
@@ -57,7 +59,9 @@ def module_of(path: Path) -> str:
 
 
 def test_no_import_circles() -> None:
-    """Imports in functions and under TYPE_CHECKING count like all others; that of a package for one of its modules does not."""
+    """Imports in functions and under TYPE_CHECKING count like all others; that of a package for one
+    of its modules does not.
+    """
     modules = {module_of(path) for path in SOURCES}
     arrows: dict[str, set[str]] = {}
     for path in SOURCES:
