@@ -18,7 +18,9 @@ from agentgym import envs, wrappers  # noqa: F401
 from agentgym.oracles import ARMS
 
 STRATEGIES = strategies()
-"""The context strategies of the package (LOCA-bench, section 4.1); `strategies()` lists those of others too."""
+"""The context strategies of the package (LOCA-bench, section 4.1); `strategies()` lists those of
+others too.
+"""
 
 __version__ = "0.1.0"
 

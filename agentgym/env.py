@@ -1,4 +1,4 @@
-"""The one Gymnasium environment, which plays any world: the observation is the chat, the action is the text the policy writes."""
+"""Gymnasium environment that plays any world: it shows a chat, and takes the policy's text."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from agentgym.tools import BoundTool, Tool, ToolError, Toolset, check_jsonable, 
 from agentgym.world import World, load_world
 
 MAX_CALLS = 128
-"""Calls of one reply beyond this many are answered with an error instead of being run."""
+"""Calls of one reply beyond this many are answered with an error, so that no reply takes long."""
 
 MAX_ERROR_CHARS = 2_000
-"""An error of a tool is cut to this length, whatever it repeats of the call."""
+"""An error of a tool is cut to this length, since it stays in the context."""
 
-
-_ONE_CALL = StepInfo(calls=1)
+_ONE_CALL = StepInfo(calls=1)  # of nearly all steps, so it is built once
 _PROSE = f"error: {NO_CALL}"
+"""The beginning of the answer to a reply that does not try to call a tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A moment of an episode; opaque, picklable, and good for any number of restores."""
+    """State of an episode; opaque, picklable, and good for any number of restores."""
 
     state: Mapping[str, Any]
 
@@ -114,7 +114,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
 
     @property
     def over(self) -> bool:
-        """Whether the episode has ended."""
+        """True once the episode has ended."""
         return self._over
 
     @property
@@ -131,15 +131,15 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         """Offer the `@tool` methods of another object from the next reset on, through the same checks and the same log.
 
         Args:
-            toolset: The owner of the tools; a `Toolset` is told of each reset.
-            notes: What the system message says about them, after the documentation of all tools.
+            toolset: The owner of the tools; `Toolset.begin` is called at each reset.
+            notes: Text of the system message about them, after the documentation of all tools.
             code_only: Names of tools that are from now on not on offer to the policy, but still run by `call`.
 
         Raises:
             ValueError: A tool of that name is there already, or there is none of a name in `code_only`.
         """
-        if twice := self._tools.keys() & tools_of(toolset).keys():
-            raise ValueError(f"there is a tool called {', '.join(sorted(twice))} already; rename it in {type(toolset).__name__}")
+        if doubled := self._tools.keys() & tools_of(toolset).keys():
+            raise ValueError(f"there is a tool called {', '.join(sorted(doubled))} already; rename it in {type(toolset).__name__}")
         hidden = frozenset(code_only)
         if unknown := hidden - self._tools.keys():
             raise ValueError(f"code_only names {sorted(unknown)[0]!r}, which is no tool; tools: {', '.join(self._tools)}")
@@ -160,24 +160,26 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             documentation = document_tools(schemas, self.dialect, self.most_calls)
             self._documentation = "\n\n".join((documentation, *self._notes))
 
-    # What a `AgentEnv` of a team does otherwise.
+    # The four hooks that the `AgentEnv` of a team overrides.
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
-        """The tools of the world that are on offer."""
+        """Return the tools of the world that are on offer."""
         return {name: bound for owner in world.toolsets() for name, bound in tools_of(owner).items()}
 
     def _begin(self) -> World[Any]:
-        """The world of a new episode."""
+        """Generate the world of a new episode."""
         world = self.world_class(self.config, int(self.np_random.integers(2**63)))
         world.generate()
         return world
 
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
-        """What the system message says before the tools, and the task."""
+        """Return the system message before the tools, and the task."""
         return world.rules(), world.task()
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
-        """A reply as a message, and its number; the turn that it takes is counted before it is read."""
+        """Read a reply into a message, and number it; the turn that it takes is counted first,
+        since ids name it.
+        """
         world.turn += 1
         return self._parse(world, action, world.turn), world.turn
 
@@ -222,20 +224,26 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         return chat, 0.0, False, False, self._info(world, len(reply.calls), errors)
 
     def _parse(self, world: World[Any], action: str, turn: int) -> Message:
-        """A reply as a message; one without a call, or with several, keeps no call that is not going to be answered."""
+        """Read a reply into a message, which keeps no call that is not going to be answered."""
         reply = parse(action, self.dialect, self._schemas, turn)
         if len(reply.calls) == 1:
             return reply
         if not reply.calls and (call := world.final_answer(reply.text)):
             reply = replace(reply, calls=(replace(call, id=f"call_{turn}_0"),))
-        return replace(reply, calls=()) if self.most_calls is not None and len(reply.calls) > self.most_calls else reply
+        if self.most_calls is not None and len(reply.calls) > self.most_calls:
+            return replace(reply, calls=())
+        return reply
 
     def _answer(self, world: World[Any], reply: Message, action: str, turn: int) -> tuple[list[Message], int]:
-        """Run the calls of a reply in order; the messages that answer it and how many of them are errors."""
+        """Run the calls of a reply in order; return the messages that answer it, and the number of
+        errors among them.
+        """
         if not reply.calls:
-            several = "" if self.most_calls in (None, 1) else f", or up to {self.most_calls}"
-            why = explain(action, self.dialect, self._schemas) or f"this world takes one call in each reply{several}; none was run"
-            return [Message("user", f"error: {why}", id=f"{turn}:1")], 1
+            problem = explain(action, self.dialect, self._schemas)
+            if not problem:  # the calls can be read, but there are too many
+                several = "" if self.most_calls in (None, 1) else f", or up to {self.most_calls}"
+                problem = f"this world takes one call in each reply{several}; none was run"
+            return [Message("user", f"error: {problem}", id=f"{turn}:1")], 1
         answers: list[Message] = []
         errors = 0
         for k, call in enumerate(reply.calls, 1):
@@ -245,8 +253,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
                 result = self._run(world, self._direct, call.name, call.arguments)
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
-            text, images = (result.text, result.images) if isinstance(result, Content) else (result, ())
-            answers.append(Message("tool", text, "", (), call.id, images, f"{turn}:{k}"))
+            if isinstance(result, Content):
+                answers.append(Message("tool", result.text, "", (), call.id, result.images, f"{turn}:{k}"))
+            else:
+                answers.append(Message("tool", result, "", (), call.id, (), f"{turn}:{k}"))
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
@@ -276,10 +286,11 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         return content
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the episode from outside, with the score that the world has now: what a step returns.
+        """End the episode from outside, with the score that the world has now; return what a step
+        returns.
 
         Args:
-            reason: What `StepInfo.ended` is to say.
+            reason: The content of `StepInfo.ended`.
 
         Raises:
             ResetNeeded: There is no running episode.
@@ -297,10 +308,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         result = bound(arguments)
         if bound.schema.final:
             world.done = True
-        told = result if isinstance(result, (str, Content)) else json.dumps(result, ensure_ascii=False)
+        answer = result if isinstance(result, (str, Content)) else json.dumps(result, ensure_ascii=False)
         if world.observes:
-            world.read_result(ToolCall(name, arguments), told if isinstance(told, str) else told.text)
-        return told
+            world.read_result(ToolCall(name, arguments), answer.text if isinstance(answer, Content) else answer)
+        return answer
 
     def _ended(self, world: World[Any]) -> str:
         if world.done:
@@ -328,11 +339,12 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
 
     def render(self) -> str | None:
-        """The chat as text in `ansi` mode, None otherwise."""
+        """Return the chat as text in `ansi` mode, None otherwise."""
         return self.chat.to_text() if self.render_mode == "ansi" else None
 
     def snapshot(self) -> Snapshot:
-        """The state of the episode, to return to with `restore` here or in another env of the same world and toolsets.
+        """Return the state of the episode, for `restore` here or in another env of the same world
+        and toolsets.
 
         Wrappers keep state of their own: to branch a whole stack, use `agentgym.clone`.
         """
@@ -341,13 +353,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     def restore(self, snapshot: Snapshot) -> None:
         """Return to a snapshot; the snapshot stays good."""
         state = copy.deepcopy(dict(snapshot.state))
-        for toolset, held in zip(self._mounted, state.pop("_mounted"), strict=True):
-            vars(toolset).update(held)
+        for toolset, attributes in zip(self._mounted, state.pop("_mounted"), strict=True):
+            vars(toolset).update(attributes)
         self.__dict__.update(state)
         self._bind(self.world)
 
     def clone(self) -> ToolEnv:
-        """An independent env at the same point of the same episode. `agentgym.clone` copies a whole wrapper stack."""
+        """Return an independent env at the same point; `agentgym.clone` copies a whole stack."""
         return copy.deepcopy(self)
 
     def _state(self) -> dict[str, Any]:
@@ -369,12 +381,12 @@ def _episode_state(toolset: object) -> dict[str, Any]:
 
 
 def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """An independent copy of an env with all its wrappers, at the same point of the same episode."""
+    """Return an independent copy of an env and its wrappers, at the same point of its episode."""
     return copy.deepcopy(env)
 
 
 def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
-    """The `ToolEnv` inside a stack of wrappers.
+    """Return the `ToolEnv` inside a stack of wrappers.
 
     Raises:
         TypeError: The stack plays something else.

@@ -52,8 +52,8 @@ def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Fiel
 class Record(msgspec.Struct, frozen=True):
     """Frozen record; `dataclasses.replace`, `fields` and `asdict` take it as they take a dataclass.
 
-    A frozen dataclass fills its slots through `object.__setattr__`, which made the construction of messages a third of the cost of
-    a step; a struct of msgspec is built in a tenth of that time.
+    A frozen dataclass fills its slots through `object.__setattr__`, which made the construction of
+    messages a third of the cost of a step; a struct of msgspec is built in a tenth of that time.
     """
 
     __dataclass_fields__: ClassVar[Any] = _DataclassFields()
@@ -186,7 +186,9 @@ class Messages(Sequence[Message]):
             return self._version(buffer, len(buffer), ())
 
     def with_last(self, *messages: Message) -> Messages:
-        """Return this sequence followed by messages of its own, outside the buffer: for those that will be replaced."""
+        """Return this sequence followed by messages of its own, outside the buffer: for those that
+        will be replaced.
+        """
         return self._version(self._buffer, self._length, (*self._tail, *messages))
 
     def without_last(self) -> Messages:
@@ -244,7 +246,8 @@ class Messages(Sequence[Message]):
 
 
 class Chat(Record, frozen=True):
-    """The whole observation of a policy: the messages so far and the schemas of the tools it may call.
+    """The whole observation of a policy: the messages so far and the schemas of the tools it may
+    call.
 
     Copying a chat gives the same object: it cannot change, and Gymnasium's vector envs deep-copy every observation.
     """
@@ -252,7 +255,7 @@ class Chat(Record, frozen=True):
     messages: Sequence[Message] = ()
     tools: tuple[Tool, ...] = ()
     dtype: ClassVar[None] = None
-    """A chat is no array; PettingZoo compares the dtype of an observation with that of its space."""
+    """A chat is no array. PettingZoo compares the dtypes of an observation and its space."""
 
     def add(self, *messages: Message) -> Chat:
         """Return this chat followed by `messages`, in O(new messages)."""

@@ -1,4 +1,4 @@
-"""Reading tool calls out of what a model wrote, and writing them.
+"""Parsing of tool calls from the replies of a model, and rendering of calls.
 
 Two dialects: `python`, one call in a ```` ```python ```` fence (LUMINA, appendix A), and `json`, one or several
 `<tool_call>{"name": …, "arguments": …}</tool_call>` (the Hermes and Qwen form); `auto` reads either. Reading never raises, takes
@@ -22,20 +22,25 @@ Dialect = Literal["auto", "json", "python"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 
 MAX_REPLY_CHARS = 1_000_000
-"""A longer reply is cut to this length in the log, and none of its calls runs."""
+"""A longer reply is cut to this length in the log, and none of its calls runs; no model writes that
+much in one reply.
+"""
 NO_CALL = "no tool call found"
-"""What `explain` begins with where a reply does not even try to call a tool."""
+"""The beginning of `explain` where a reply does not even try to call a tool."""
 MAX_DEPTH = 64
-"""How deep the arguments of a call may nest."""
+"""Most levels of the arguments of a call: more than any schema has, and far from the recursion
+limit of JSON decoders.
+"""
 
-# Nearly all replies: prose without markup, then one call with at most one argument, an integer or a plain string.
+# Nearly all replies: prose without markup, then one call with at most one argument, an integer or a
+# plain string. Integers of more than 18 digits are left to the decoder, which limits them.
 _VALUE = r'(?:(-?(?:0|[1-9][0-9]{0,17}))|"([^"\\\n<`\0-\x1f]*)")\s*'
 _WORD = "([A-Za-z_][A-Za-z0-9_]*)"
-_PLAIN_JSON = re.compile(
+_COMMON_JSON = re.compile(
     r'([^<`]*)<tool_call>\s*\{\s*"name"\s*:\s*"' + _WORD + r'"\s*,\s*"arguments"\s*:\s*\{\s*'
     r'(?:"' + _WORD + r'"\s*:\s*' + _VALUE + r")?\}\s*\}\s*</tool_call>\s*"
 )
-_PLAIN_PYTHON = re.compile(
+_COMMON_PYTHON = re.compile(
     r"([^<`]*)```python[ \t]*\n?\s*" + _WORD + r"\s*\(\s*(?:" + _WORD + r"\s*=\s*" + _VALUE + r")?\)\s*```\s*"
 )
 _OPENER = re.compile(r"<think>|</think>|<tool_call>|```python[ \t]*\n?")
@@ -65,15 +70,24 @@ class _Unreadable(ValueError):
 
 
 @dataclass
-class _Found:
-    """What one pass over a reply found."""
+class _ReplyParts:
+    """Parts of a reply, collected in one pass.
+
+    Attributes:
+        thinking: The bodies of `<think>` blocks.
+        text: The prose around all blocks.
+        fences: The bodies of Python code blocks.
+        tags: The bodies of `<tool_call>` tags.
+        open: The missing end of a call that was opened; empty if there is none.
+        thinking_end: Where thinking ends that was opened by the template; 0 if it was not.
+    """
 
     thinking: list[str] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
     fences: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     open: str = ""
-    thought: int = 0
+    thinking_end: int = 0
 
 
 def parse(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = (), turn: int = 0) -> Message:
@@ -88,16 +102,20 @@ def parse(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = (), turn
     Returns:
         An assistant message. It has no calls if the reply holds none, or if any of them cannot be read: `explain` says why.
     """
-    return _read_plain(text, dialect, turn) or _read(text, dialect, tools, turn)[0]
+    return _read_common(text, dialect, turn) or _read(text, dialect, tools, turn)[0]
 
 
 def explain(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = ()) -> str:
-    """Why `parse` found no call in a reply, in words for the model that wrote it; empty if it found one."""
+    """Return the reason why `parse` reads no call from a reply, in words for the model that wrote
+    it; empty if it reads one.
+    """
     return _read(text, dialect, tools, 0)[1]
 
 
 def render(call: ToolCall, dialect: Dialect = "auto") -> str:
-    """The text of a call, the inverse of `parse`: a fence in the `python` dialect, a `<tool_call>` otherwise."""
+    """Return the text of a call, the inverse of `parse`: a fence in the `python` dialect, a
+    `<tool_call>` otherwise.
+    """
     if dialect == "python":
         arguments = ", ".join(f"{name}={_python_literal(value)}" for name, value in call.arguments.items())
         return f"```python\n{call.name}({arguments})\n```"
@@ -105,38 +123,42 @@ def render(call: ToolCall, dialect: Dialect = "auto") -> str:
     return "<tool_call>\n" + body.replace("</", "<\\/") + "\n</tool_call>"
 
 
-def _read_plain(text: str, dialect: Dialect, turn: int) -> Message | None:
-    """A reply of the usual form, read in one match; None if it is of another form or anything is wrong with it."""
+def _read_common(text: str, dialect: Dialect, turn: int) -> Message | None:
+    """Read a reply of the usual form in one match; None if it is of another form or anything is
+    wrong with it.
+    """
     if len(text) > MAX_CALL_CHARS or not text.isascii():
         return None
-    plain = _PLAIN_JSON.fullmatch(text) if dialect != "python" else None
-    if plain is None:
-        plain = _PLAIN_PYTHON.fullmatch(text) if dialect != "json" else None
-        if plain is None:
-            return None
-    said, name, key, number, string = plain.groups()
-    arguments: dict[str, Any] = {} if key is None else {key: string if number is None else int(number)}
+    match = _COMMON_JSON.fullmatch(text) if dialect != "python" else None
+    if match is None and dialect != "json":
+        match = _COMMON_PYTHON.fullmatch(text)
+    if match is None:
+        return None
+    prose, name, key, number, string = match.groups()
+    arguments: dict[str, Any] = {}
+    if key is not None:
+        arguments[key] = string if number is None else int(number)
     message_id, call_id = _ids(turn)
-    return Message("assistant", said.strip(), "", (ToolCall(name, arguments, call_id),), "", (), message_id, text)
+    return Message("assistant", prose.strip(), "", (ToolCall(name, arguments, call_id),), "", (), message_id, text)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)  # more turns than an episode has
 def _ids(turn: int) -> tuple[str, str]:
-    """The ids of the assistant message of a turn and of its first call."""
+    """Return the ids of the assistant message of a turn and of its first call."""
     return f"{turn}:0", f"call_{turn}_0"
 
 
 def _read(text: str, dialect: Dialect, tools: Sequence[Tool], turn: int) -> tuple[Message, str]:
     raw, problem = _as_unicode(text)
-    found = _scan(raw)
+    parts = _scan(raw)
     calls: tuple[ToolCall, ...] = ()
     if not problem:
         try:
-            calls = tuple(_calls(found, dialect, tools, turn))
+            calls = tuple(_calls(parts, dialect, tools, turn))
         except (_Unreadable, ToolError) as error:
             problem = str(error)
-    said = "".join(found.text).strip()
-    return Message("assistant", said, "\n".join(found.thinking).strip(), calls, "", (), f"{turn}:0", raw), problem
+    prose = "".join(parts.text).strip()
+    return Message("assistant", prose, "\n".join(parts.thinking).strip(), calls, "", (), f"{turn}:0", raw), problem
 
 
 def _as_unicode(text: str) -> tuple[str, str]:
@@ -148,40 +170,44 @@ def _as_unicode(text: str) -> tuple[str, str]:
     return clean, "" if clean == text else "the reply is not valid Unicode (lone surrogate)"
 
 
-def _scan(raw: str) -> _Found:
+def _scan(raw: str) -> _ReplyParts:
     """Split a reply into thinking, call bodies and text in one pass."""
-    found = _Found()
+    parts = _ReplyParts()
     position = 0
     while opener := _OPENER.search(raw, position):
         mark, start = opener.group(), opener.end()
         before = raw[position : opener.start()]
         if mark == "</think>":
-            # A template that opens the thinking itself leaves only the closing tag: all that came before was thinking.
-            found = _Found(thought=opener.start())
+            # A template that opens the thinking itself leaves only the closing tag: all before it
+            # is thinking.
+            parts = _ReplyParts(thinking_end=opener.start())
             position = start
             continue
-        found.text.append(before)
+        parts.text.append(before)
         closer = _CLOSER.get(mark, _FENCE)
         end = raw.find(closer, start)
-        body = raw[start:] if end < 0 else raw[start:end]
-        position = len(raw) if end < 0 else end + len(closer)
+        is_open = end < 0
+        body = raw[start:] if is_open else raw[start:end]
+        position = len(raw) if is_open else end + len(closer)
         if mark == "<think>":
-            found.thinking.append(body)
-        elif end < 0:
-            found.open = closer
+            parts.thinking.append(body)
+        elif is_open:
+            parts.open = closer
+        elif mark == "<tool_call>":
+            parts.tags.append(body)
         else:
-            (found.tags if mark == "<tool_call>" else found.fences).append(body)
-    found.text.append(raw[position:])
-    if found.thought:
-        found.thinking.insert(0, raw[: found.thought].replace("<think>", "").replace("</think>", ""))
-    return found
+            parts.fences.append(body)
+    parts.text.append(raw[position:])
+    if parts.thinking_end:
+        parts.thinking.insert(0, raw[: parts.thinking_end].replace("<think>", "").replace("</think>", ""))
+    return parts
 
 
-def _calls(found: _Found, dialect: Dialect, tools: Sequence[Tool], turn: int) -> Iterable[ToolCall]:
-    fences = found.fences if dialect != "json" else []
-    tags = found.tags if dialect != "python" else []
-    if found.open:
-        raise _Unreadable(f"a call was opened but not closed: end it with {found.open}")
+def _calls(parts: _ReplyParts, dialect: Dialect, tools: Sequence[Tool], turn: int) -> Iterable[ToolCall]:
+    fences = parts.fences if dialect != "json" else []
+    tags = parts.tags if dialect != "python" else []
+    if parts.open:
+        raise _Unreadable(f"a call was opened but not closed: end it with {parts.open}")
     if fences and tags:
         raise _Unreadable("the reply mixes ```python and <tool_call>: write all calls in one form")
     if len(fences) > 1:
@@ -198,7 +224,7 @@ def _form(dialect: Dialect) -> str:
 
 
 def _call(body: str, call_id: str) -> ToolCall:
-    """One call from its JSON text `{"name": …, "arguments": …}`."""
+    """Read one call from its JSON text `{"name": …, "arguments": …}`."""
     data = _load(body.strip())
     if not isinstance(data, dict) or set(data) - {"name", "arguments"} or not isinstance(data.get("name"), str):
         raise _Unreadable('a call is a JSON object {"name": "<tool>", "arguments": {…}}')
@@ -240,8 +266,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _Unreadable(f"{echo(twice)} is given twice")
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise _Unreadable(f"{echo(duplicate)} is given twice")
     return data
 
 
@@ -268,6 +294,9 @@ def _python_to_json(fence: str, tools: Sequence[Tool]) -> str:
 
 
 def _arguments(inside: str, parameters: Sequence[str]) -> str:
+    """Translate the arguments between the parentheses of a Python call into the members of a JSON
+    object.
+    """
     out: list[str] = []
     depth = position = count = 0
     expecting = True
@@ -325,7 +354,9 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _python_literal(value: Any) -> str:
-    """A JSON value as a Python literal that `parse` reads back and that cannot close the fence."""
+    """Return a JSON value as a Python literal that `parse` reads back and that cannot close the
+    fence.
+    """
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""What a policy is: a function from the chats it is shown to the texts it writes."""
+"""Policies: functions from the chats they are shown to the texts they write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentgym.messages import Chat
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a policy wrote.
+    """Reply of a policy.
 
     Attributes:
         text: The action for `env.step`.
@@ -35,4 +35,7 @@ class Policy(Protocol):
 
 
 class PolicyError(RuntimeError):
-    """A policy could not reply, say for want of its server. That is no fault of the agent: an episode that it ends has no score."""
+    """A policy could not reply, for want of its server say.
+
+    That is no fault of the agent, so an episode that it ends has no score.
+    """

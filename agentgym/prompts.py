@@ -1,4 +1,4 @@
-"""The part of the system message that is the same for every world: which tools there are and how to call them."""
+"""The part of the system message that is the same for every world: the tools, and how to call them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentgym.tools import Tool
 
 
 def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | None) -> str:
-    """The tools as JSON function schemas, and the form in which the dialect wants calls.
+    """Return the tools as JSON function schemas, and the form of calls in the dialect.
 
     Args:
         tools: The tools on offer.
@@ -29,6 +29,5 @@ def _form(dialect: Dialect, most_calls: int | None) -> str:
     several = most_calls != 1 and dialect != "python"
     limit = "." if most_calls is None else f", at most {most_calls}."
     number = f"You may make several calls in one reply{limit}" if several else "Make exactly one call in each reply."
-    forms = {"python": f"Write {fence}", "json": f"Write {tag}"}
-    form = forms.get(dialect, f"Write {tag}\nor write {fence}")
-    return f"Think first if you like, then call. {number}\n{form}"
+    forms = {"python": fence, "json": tag, "auto": f"{tag}\nor write {fence}"}
+    return f"Think first if you like, then call. {number}\nWrite {forms[dialect]}"

@@ -74,8 +74,8 @@ def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] |
 
 
 def _register(env_id: str, entry_point: str, kwargs: dict[str, Any]) -> None:
-    # The envs enforce the order of calls themselves, and the tests check every world; Gymnasium's two wrappers for that would
-    # cost a twentieth of a step.
+    # The envs enforce the order of calls themselves, and the tests check every world; Gymnasium's
+    # two wrappers for that would cost a twentieth of a step.
     gymnasium.register(env_id, entry_point=entry_point, kwargs=kwargs, order_enforce=False, disable_env_checker=True)
 
 
@@ -101,8 +101,9 @@ def is_team(env_id: str) -> bool:
 def resolve(env_id: str) -> str:
     """Return the full id of a world.
 
-    `ListWorld` and `ListWorld-easy` mean `agentgym/ListWorld-v0` and `agentgym/ListWorld-easy-v0`. As in Gymnasium, the module that
-    registers a world may stand before its id: `package.module:MyWorld`.
+    `ListWorld` and `ListWorld-easy` mean `agentgym/ListWorld-v0` and `agentgym/ListWorld-easy-v0`.
+    As in Gymnasium, the module that registers a world may stand before its id:
+    `package.module:MyWorld`.
 
     Raises:
         ValueError: No such world.
@@ -129,7 +130,7 @@ def spec(
     agents: Mapping[str, Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> EnvSpec:
-    """Return the spec of a world or a team with its wrappers. `gymnasium.make(spec)` builds the env; `spec.to_json()` keeps it.
+    """Return the spec of a world or a team with its wrappers, for `gymnasium.make` or a file.
 
     Args:
         env_id: The id, in full or short.
@@ -138,39 +139,43 @@ def spec(
         shots: How many solved examples stand before the task.
         labels: Whether `info` says if each step was optimal (`StepOptimality`).
         wrappers: More wrappers, inner to outer, between the oracles and the examples.
-        context: Context strategies, joined by `+`, in any order, such as `memory+clear_results`; see `STRATEGIES` and
-            `register_strategy`.
+        context: Context strategies, joined by `+`, in any order; see `strategies`.
         window: The tokens of the context window. What does not fit any more is trimmed, oldest turns first.
         context_options: Arguments of the strategies' wrappers by strategy; of `trim` and `budget` too.
-        agents: For a team, whose agents all have these wrappers, but no `shots`: the differences of an agent, by its name.
+        agents: For a team, which takes no `shots`: what is different for an agent, by its name.
         **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also of `agentgym.multi.game.Game`.
 
     Raises:
-        MissingHook: An option needs a hook that the world does not fill.
-        ValueError: The id, an arm or an option is not right.
+        ValueError: The id, an arm or an option is not right; `MissingHook` if the world is not.
     """
-    env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
-    env_spec.kwargs.update(options)
-    is_of_team = "team" in env_spec.kwargs
-    others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if is_of_team else _ENV_OPTIONS
-    config = {name: value for name, value in env_spec.kwargs.items() if name not in others}
-    world = load_world(env_spec.kwargs["world"])
-    make_config(world, config)
+    env_spec, world = _bare_spec(env_id, options, is_for_team=agents is not None)
     shared: dict[str, Any] = {"oracles": oracles, "hint_scope": hint_scope, "labels": labels, "wrappers": wrappers}
     shared |= {"context": context, "window": window, "context_options": context_options or {}}
-    if is_of_team:
+    if "team" in env_spec.kwargs:
         env_spec.kwargs["stacks"] = _team_stacks(world, shared, agents or {}, shots)
-    elif agents is None:
-        env_spec.additional_wrappers = (*env_spec.additional_wrappers, *build_stack(world, shots=shots, **shared))
     else:
-        raise ValueError(f"agents are for teams, and {env_spec.name} is played by one; {TEAM_IDS}")
+        env_spec.additional_wrappers += tuple(build_stack(world, shots=shots, **shared))
     return env_spec
+
+
+def _bare_spec(env_id: str, options: Mapping[str, Any], *, is_for_team: bool) -> tuple[EnvSpec, type[World[Any]]]:
+    """Return the spec without wrappers, with its options checked, and the class of the world."""
+    env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
+    env_spec.kwargs.update(options)
+    others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if "team" in env_spec.kwargs else _ENV_OPTIONS
+    world = load_world(env_spec.kwargs["world"])
+    make_config(world, {k: value for k, value in env_spec.kwargs.items() if k not in others})
+    if is_for_team and "team" not in env_spec.kwargs:
+        raise ValueError(f"agents are for teams, and {env_spec.name} is played by one; {TEAM_IDS}")
+    return env_spec, world
 
 
 def _team_stacks(
     world: type[World[Any]], shared: Mapping[str, Any], agents: Mapping[str, Mapping[str, Any]], shots: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the wrappers of the agents of a team by agent, JSON-able; those of `""` are for agents that are not named."""
+    """Return the wrappers of the agents of a team by agent, JSON-able; those of `""` are for agents
+    that are not named.
+    """
     if shots:
         raise ValueError(f"a team takes no solved examples, got shots={shots!r}: an example shows one agent that has all tools")
     for agent, own in agents.items():

@@ -1,4 +1,4 @@
-"""The spaces of text worlds: a chat is observed, a text is written.
+"""Spaces of text worlds: the observation is a chat, the action a text.
 
 They are not `gymnasium.spaces.Text`, which rejects newlines and most of Unicode, checks every character, and returns garbage
 through the shared memory of Gymnasium's async vector env; with these spaces that mode raises instead.
@@ -24,16 +24,16 @@ class ChatSpace(Space[Chat]):
         super().__init__(seed=seed)
 
     def sample(self, mask: None = None, probability: None = None) -> Chat:
-        """A chat of one user message with a random number in it."""
+        """Return a chat of one user message with a random number in it."""
         return Chat((Message("user", f"message {self.np_random.integers(1_000_000)}"),))
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` is a chat."""
+        """Report whether `x` is a chat."""
         return isinstance(x, Chat)
 
     @property
     def is_np_flattenable(self) -> bool:
-        """A chat has no fixed-size array form."""
+        """False: a chat has no fixed-size array form."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -64,12 +64,12 @@ class ActionSpace(Space[str]):
         return render(sample_call(self.tools, self.np_random), self.dialect)
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` is a text: whatever a model writes is an action."""
+        """Report whether `x` is a text: anything that a model writes is an action."""
         return isinstance(x, str)
 
     @property
     def is_np_flattenable(self) -> bool:
-        """A text has no fixed-size array form."""
+        """False: a text has no fixed-size array form."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -86,7 +86,10 @@ def sample_call(tools: Sequence[Tool], rng: np.random.Generator) -> ToolCall:
 
 
 def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator) -> Any:
-    """A random JSON value that fits a JSON Schema as `@tool` makes them."""
+    """Return a random JSON value that fits a JSON Schema as `@tool` makes them.
+
+    Values are short, since they are for random play and tests: they show a form, not a meaning.
+    """
     if "$ref" in schema:
         return _sample(root["$defs"][schema["$ref"].rpartition("/")[2]], root, rng)
     if "const" in schema:

@@ -1,4 +1,6 @@
-"""Stacks of wrappers: oracles, labels, examples and context strategies register here, and `spec` asks for them by name."""
+"""Stacks of wrappers: oracles, labels, examples and context strategies register here, and `spec`
+asks for them by name.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from agentgym.world import World, check_hooks
 
 HINT_SCOPES = ("persistent", "ephemeral")
 WINDOW = 128_000
-"""The tokens of a context window where a strategy is asked for and no window given: those of LOCA-bench's comparison."""
+"""The tokens of a context window where a strategy is asked for and no window given: those of
+LOCA-bench's comparison.
+"""
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
@@ -38,7 +42,9 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Name the wrapper by the outermost package that exports it, which holds in stored specs when its file moves."""
+        """Name the wrapper by the outermost package that exports it, which holds in stored specs
+        when its file moves.
+        """
         name, parts = self.wrapper.__name__, self.wrapper.__module__.split(".")
         paths = [".".join(parts[:k]) for k in range(1, len(parts) + 1)]
         public = (path for path in paths if getattr(sys.modules.get(path), name, None) is self.wrapper)
@@ -47,7 +53,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle: its wrapper, the arguments that it takes in an arm, and the letter that it needs, with the reason."""
+    """A registered oracle: its wrapper, the arguments that it takes in an arm, and the letter that
+    it needs, with the reason.
+    """
 
     layer: Layer
     arguments: ArmArguments
@@ -60,9 +68,11 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
 
     Args:
         name: The name in `context` and `context_options`.
-        wrapper: The class; it must be importable from its module, since specs name it by its path. Beside the env it takes what
-            `context_options` give it; behind the stage of the examples, it takes `budget` too, as `ContextWrapper` does.
-        stage: Where it stands; by default its attribute `stage`. Strategies of one stage stand in the order of registration.
+        wrapper: The class; it must be importable from its module, since specs name it by its path.
+            Beside the env it takes what `context_options` give it; behind the stage of the
+            examples, it takes `budget` too, as `ContextWrapper` does.
+        stage: Where it stands; by default its attribute `stage`. Strategies of one stage stand in
+            the order of registration.
 
     Raises:
         ValueError: The name cannot be used, or the class has no stage or no `budget`.
@@ -99,7 +109,9 @@ def register_oracle(
 
 
 def register_option(name: str, wrapper: AnyWrapper, stage: Stage) -> None:
-    """Name the wrapper that an option of its own adds: `labels`, `examples` (for `shots`) or `trim` (for `window`)."""
+    """Name the wrapper that an option of its own adds: `labels`, `examples` (for `shots`) or `trim`
+    (for `window`).
+    """
     _options[name] = Layer(name, wrapper, stage)
 
 
@@ -109,7 +121,8 @@ def strategies() -> tuple[str, ...]:
 
 
 def import_owner(name: str) -> str:
-    """Import the module of a `module:name`, which registers what it holds, and return the name; other names stay as they are.
+    """Import the module of a `module:name`, which registers what it holds, and return the name;
+    other names stay as they are.
 
     Raises:
         ValueError: The module cannot be imported.
@@ -169,7 +182,8 @@ def build_stack(
     context_options: Mapping[str, Mapping[str, Any]],
     shots: int = 0,
 ) -> list[WrapperSpec]:
-    """Compose the wrappers of an env, inner to outer; the other arguments are those of `agentgym.spec`.
+    """Compose the wrappers of an env, inner to outer; the other arguments are those of
+    `agentgym.spec`.
 
     A wrapper names the hooks that it needs of the world in its attribute `hooks`.
 
@@ -199,7 +213,9 @@ def build_stack(
 def _context_layers(
     context: str, window: int | None, options: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[Layer, Mapping[str, Any]]]:
-    """Return the context strategies and the wrapper that bounds the window, each with its arguments."""
+    """Return the context strategies and the wrapper that bounds the window, each with its
+    arguments.
+    """
     names = check_context(context)
     if unknown := [name for name in options if name not in (*names, "trim", "budget")]:
         raise ValueError(f"context_options are given for {unknown[0]!r}, which is not in the context {context!r}")

@@ -1,4 +1,6 @@
-"""The order of wrappers, inner to outer: what adds tools, what adds hints, what edits the context, what reports on it."""
+"""Order of wrappers, inner to outer: those that add tools, add hints, edit the context, and report
+on it.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,11 @@ import gymnasium
 
 
 class Stage(IntEnum):
-    """Where a wrapper stands. An edit must see all that is added before it, and a report all that was edited.
+    """Place of a wrapper in a stack. An edit must see all that is added, and a report all that is
+    edited.
 
-    Cheap edits come before lossy ones, so that a summary is asked for only when clearing did not do.
+    Cheap edits come before lossy ones, so that a summary is asked for only where clearing was not
+    enough.
     """
 
     TOOLS = 1
@@ -27,7 +31,7 @@ class Stage(IntEnum):
 
 
 def layers(env: gymnasium.Env[Any, Any]) -> Iterator[gymnasium.Wrapper[Any, Any, Any, Any]]:
-    """The wrappers of a stack, outermost first."""
+    """Yield the wrappers of a stack, outermost first."""
     while isinstance(env, gymnasium.Wrapper):
         yield env
         env = env.env

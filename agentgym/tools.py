@@ -22,12 +22,16 @@ from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, Validati
 from typing_extensions import TypedDict
 
 MAX_CALL_CHARS = 262_144
-"""A call whose arguments are longer than this as JSON is refused."""
+"""A call whose arguments are longer than this as JSON (256 KiB) is refused: no file of a task is
+that long, and checks stay fast.
+"""
 
 _ECHO_CHARS = 120
+"""Enough to recognise a value by, in an error that stays in the context."""
 _LISTED_CHARS = 300
+"""About forty names: enough to find a misspelt one, in an error that stays in the context."""
 _make_shape: Any = TypedDict  # type checkers know its literal form only
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON writes it, unless the backslash is itself escaped
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
@@ -39,7 +43,7 @@ class ToolError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """The schema of a tool, as a policy sees it; it holds no reference to the method.
+    """Schema of a tool, as a policy sees it, without a reference to the method.
 
     Attributes:
         name: The name to call it by.
@@ -54,7 +58,7 @@ class Tool:
     final: bool = False
 
     def to_openai(self) -> dict[str, Any]:
-        """The tool as a chat-completions function tool."""
+        """Return the tool as a chat-completions function tool."""
         function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": function}
 
@@ -90,8 +94,9 @@ class Toolset:
         episode_state: Names of the attributes that belong to the episode, and so to a snapshot of the env.
         tool_order: Names of all tools in the order in which they are listed; if empty, the order of definition, the tools of the
             parts after those of the toolset itself.
-        parts: Objects whose `@tool` methods are offered too, so that a large toolset is composed of several classes. What a part
-            keeps for an episode belongs to the toolset (`episode_state`); a part only refers to it.
+        parts: Objects whose `@tool` methods are offered too, so that a large toolset is composed of
+            several classes. The state of an episode belongs to the toolset (`episode_state`); a
+            part only refers to it.
         renamed: Names that some tools are offered under in place of their own.
     """
 
@@ -105,7 +110,7 @@ class Toolset:
 
 
 class BoundTool:
-    """A tool of one object: the schema with what it takes to check a call and run it."""
+    """Tool of one object: its schema, its checks and its method."""
 
     __slots__ = ("_checks", "_validate", "method", "schema")
 
@@ -149,7 +154,7 @@ class _ArgumentCheck:
             self.validate = lambda arguments: validator.validate_json(json.dumps(arguments))
 
     def under(self, name: str) -> _ArgumentCheck:
-        """The same checks of a tool of another name."""
+        """Return the same checks for a tool of another name."""
         other = copy.copy(self)
         other._name = name
         return other
@@ -166,13 +171,13 @@ class _ArgumentCheck:
 
 
 def echo(value: object) -> str:
-    """A value as JSON text short enough to repeat in an error."""
+    """Return a value as JSON text short enough to repeat in an error."""
     text = json.dumps(value, default=repr)
     return text if len(text) <= _ECHO_CHARS else f"{text[:_ECHO_CHARS]}… ({len(text)} characters)"
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names with commas between; of very many the first ones, and how many there are."""
+    """Join names with commas; of very many, the first ones and their number."""
     text = ", ".join(names)
     if len(text) <= _LISTED_CHARS:
         return text
@@ -183,7 +188,7 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
     """Refuse what JSON or UTF-8 cannot carry: NaN, infinities, lone surrogates, NUL, other objects, too much of it.
 
     Raises:
-        ToolError: Saying what was found.
+        ToolError: The arguments hold such a thing.
     """
     try:
         text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
@@ -197,27 +202,25 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
 
 
 def tools_of(owner: Any) -> dict[str, BoundTool]:
-    """The tools of an object and of its parts by name, in the order of listing, each bound to the object that has it.
+    """Return the tools of an object and of its parts by name, in the order of listing, each bound
+    to the object that has it.
 
     Raises:
         TypeError: Two parts have a tool of one name, or `tool_order` does not name exactly the tools.
     """
     if not isinstance(owner, Toolset):
-        return _bind(owner, _class_tools(owner.__class__))
+        class_tools = _class_tools(owner.__class__)
+        return {schema.name: BoundTool(schema, checks, getattr(owner, name)) for name, schema, checks in class_tools}
     owners = (owner, *owner.parts)
-    listed_tools = _composed_tools(tuple(part.__class__ for part in owners), owner.tool_order, tuple(owner.renamed.items()))
-    return {schema.name: BoundTool(schema, checks, getattr(owners[k], name)) for k, name, schema, checks in listed_tools}
-
-
-def _bind(owner: Any, tools: Iterable[tuple[str, Tool, _ArgumentCheck]]) -> dict[str, BoundTool]:
-    return {schema.name: BoundTool(schema, checks, getattr(owner, attribute)) for attribute, schema, checks in tools}
+    composed = _composed_tools(tuple(part.__class__ for part in owners), owner.tool_order, tuple(owner.renamed.items()))
+    return {schema.name: BoundTool(schema, checks, getattr(owners[k], name)) for k, name, schema, checks in composed}
 
 
 @functools.cache
 def _composed_tools(
     owners: tuple[type, ...], order: tuple[str, ...], renamed: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, str, Tool, _ArgumentCheck], ...]:
-    """The tools of a toolset and its parts, each with the place of its owner.
+    """Return the tools of a toolset and its parts, each with the place of its owner.
 
     Cached, so that a tool that is renamed is the same object in all envs.
     """
@@ -256,11 +259,11 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
     texts = {parameter.arg_name: parameter.description or "" for parameter in document.params}
     hints = get_type_hints(method, include_extras=True)
     parameters = list(inspect.signature(method).parameters.values())[1:]
-    checks = _build_check(method, name, {_shown(p.name): _field(method, p, hints, texts) for p in parameters})
+    checks = _build_check(method, name, {_public_name(p.name): _field(method, p, hints, texts) for p in parameters})
     return Tool(name, description, checks.schema, final), checks
 
 
-def _shown(name: str) -> str:
+def _public_name(name: str) -> str:
     return name[:-1] if name.endswith("_") and keyword.iskeyword(name[:-1]) else name
 
 
@@ -280,15 +283,17 @@ def _field(method: Callable[..., Any], parameter: inspect.Parameter, hints: Mapp
 
 
 def _without_titles(schema: Any) -> Any:
-    """JSON Schema without pydantic's generated titles (a property that is itself called `title` stays)."""
+    """Return a JSON Schema without pydantic's generated titles (a property that is itself called
+    `title` stays).
+    """
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    plain: dict[str, Any] = {}
+    untitled: dict[str, Any] = {}
     for key, item in schema.items():
         if key in ("properties", "$defs"):
-            plain[key] = {name: _without_titles(value) for name, value in item.items()}
+            untitled[key] = {name: _without_titles(value) for name, value in item.items()}
         elif key != "title":
-            plain[key] = _without_titles(item)
-    return plain
+            untitled[key] = _without_titles(item)
+    return untitled

@@ -1,4 +1,4 @@
-"""Worlds: hidden state, tools and a score, in plain Python. A world knows no gym, chat, model or token."""
+"""Worlds: hidden state, tools and a score, in plain Python, without gym, chat, model or token."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class MissingHook(NotImplementedError):
 class World(Generic[ConfigT]):
     """One instance of a task.
 
-    A world fills the first four hooks below, and those of the other groups for the features that it wants; it offers `@tool`
-    methods; the loop is `ToolEnv`'s. The instance is a function of `(config, seed)`: all randomness comes from `self.rng`. Worlds
-    pickle in mid-episode.
+    A world fills the first four hooks below, and those of the other groups for the features that it
+    wants; it offers `@tool` methods; the loop is `ToolEnv`'s. The instance is a function of
+    `(config, seed)`: all randomness comes from `self.rng`. Worlds pickle in mid-episode.
 
     Attributes:
         Config: A frozen dataclass, the keyword arguments of `gymnasium.make`; an `agentgym.Config`
@@ -54,8 +54,8 @@ class World(Generic[ConfigT]):
         roles: The tools of each role in a team, by names of roles in small letters (`agentgym.multi`). Tools that none has are
             those of the first role. If there are no roles, what ends the task is for a `closer`, and the rest for an `actor`.
         max_failed_rounds: The failed round in a row that ends the episode, unless the user asks for another; None for none.
-        observes: Whether the env gives `read_result` each call that was carried out, with its result: for worlds whose tools
-            are not their own methods.
+        observes: Whether the env gives `read_result` each call that was carried out, with its
+            result: for worlds whose tools are not their own methods.
         config: The configuration of this instance.
         rng: The only source of randomness.
         done: Whether the world has ended by itself.
@@ -84,7 +84,8 @@ class World(Generic[ConfigT]):
         self.max_turns: int | None = None
         self.max_calls: int | None = None
 
-    # Every world must fill these four. `__init__` and `register` check it, since the error of `abc` does not say what for.
+    # Every world must fill these four. `__init__` and `register` check it, since the error of `abc`
+    # does not say what for.
 
     @abstractmethod
     def generate(self) -> None:
@@ -105,22 +106,30 @@ class World(Generic[ConfigT]):
     # An episode may have more to it; what stands here is right for most worlds.
 
     def report(self) -> Mapping[str, Any]:
-        """Return what the researcher learns at the end (`StepInfo.report`), JSON-able; it may use what is hidden."""
+        """Return the report of an episode at its end (`StepInfo.report`), JSON-able.
+
+        It is for the researcher, so it may use what is hidden.
+        """
         return {}
 
     def toolsets(self) -> Sequence[object]:
-        """Return the objects whose `@tool` methods are on offer; a world with optional tools chooses here."""
+        """Return the objects whose `@tool` methods are on offer; a world with optional tools
+        chooses here.
+        """
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
         """Return the call that a reply without one stands for (an answer in prose, say), or None."""
         return None
 
-    # For oracles and labels: what an agent that has seen exactly the shown history could know. These depend on nothing hidden and
-    # change nothing.
+    # For oracles and labels: what an agent that has seen exactly the shown history could know.
+    # These depend on nothing hidden and change nothing.
 
     def state(self) -> str:
-        """Return the belief state in words; with the task it suffices for optimal play, and it names no action."""
+        """Return the belief state in words.
+
+        With the task it suffices for optimal play, and it names no action.
+        """
         raise MissingHook(type(self), "state")
 
     def subtask(self, with_state: bool) -> str:
@@ -132,7 +141,9 @@ class World(Generic[ConfigT]):
         raise MissingHook(type(self), "subtask")
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return how an agent comes to a call, in words; demonstrations write it before the call. By default the belief state.
+        """Return the way of an agent to a call, in words; by default the belief state.
+
+        Demonstrations write it before the call.
 
         Args:
             call: Any call, a wrong one too: then the words are those of an agent that errs.
@@ -140,18 +151,22 @@ class World(Generic[ConfigT]):
         return self.state()
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return exactly the optimal next calls; empty if success is out of reach, None if optimality is not defined here."""
-        return None
-
-    def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
-        """Return a function that labels the calls of the next reply after it was played, by the moment before.
-
-        None where a call is optimal or not, and there is no more to say. Where `labels_decide`, a reply is optimal if some label is
-        `optimal` and the rest are that or `neutral`.
+        """Return exactly the optimal next calls; empty if success is out of reach, None if
+        optimality is not defined here.
         """
         return None
 
-    # For scripted play: how a policy reads what the hooks above wrote. They take text and fill a world with what it tells.
+    def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
+        """Return a function that labels the calls of the next reply after it was played, by the
+        moment before.
+
+        None where a call is optimal or not, and there is no more to say. Where `labels_decide`, a
+        reply is optimal if some label is `optimal` and the rest are that or `neutral`.
+        """
+        return None
+
+    # For scripted play: how a policy reads what the hooks above wrote. They take text and fill a
+    # world with what it tells.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
@@ -159,7 +174,9 @@ class World(Generic[ConfigT]):
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Take in the result of a call that was carried out; one that does not fit what this world knows is ignored."""
+        """Take in the result of a call that was carried out; one that does not fit what this world
+        knows is ignored.
+        """
         raise MissingHook(type(self), "read_result")
 
     def read_state(self, state: str) -> None:
@@ -167,25 +184,31 @@ class World(Generic[ConfigT]):
         raise MissingHook(type(self), "read_state")
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Return the call that a text of `subtask()` asks for, as far as this world knows; None if it cannot tell."""
+        """Return the call that a text of `subtask()` asks for, as far as this world knows; None if
+        it cannot tell.
+        """
         raise MissingHook(type(self), "read_subtask")
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """Return the calls that would be carried out now, as far as the shown history shows."""
         raise MissingHook(type(self), "legal_calls")
 
-    # For classical agents, which take numbers in place of text (`agentgym.wrappers.discrete`). These too depend on nothing hidden,
-    # but for the configuration, which says how long they are: a world read from text has to be given it.
+    # For classical agents, which take numbers in place of text (`agentgym.wrappers.discrete`).
+    # These too depend on nothing hidden, but for the configuration, which says how long they are: a
+    # world read from text has to be given it.
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return every call that this configuration can ask for, in an order and number that depend on the configuration alone.
+        """Return every call that this configuration can ask for, in an order and number that depend
+        on the configuration alone.
 
         A place that stands for nothing yet (a node that has not been shown) holds a call that is refused.
         """
         raise MissingHook(type(self), "action_catalog")
 
     def features(self) -> NDArray[np.float32]:
-        """Return the content of the task and `state()` as numbers in [-1, 1]; the shape depends on the configuration alone."""
+        """Return the content of the task and `state()` as numbers in [-1, 1]; the shape depends on
+        the configuration alone.
+        """
         raise MissingHook(type(self), "features")
 
     # For ablations and training over horizons.
@@ -199,7 +222,8 @@ class World(Generic[ConfigT]):
         """
         raise MissingHook(cls, "config_for_horizon")
 
-    # For teams: `roles` above; what a hosted world has besides is listed in `agentgym.multi.host.Hosted`.
+    # For teams: `roles` above; what a hosted world has besides is listed in
+    # `agentgym.multi.host.Hosted`.
 
     @property
     def turns_left(self) -> int:
@@ -262,12 +286,14 @@ def _describe(hook: str) -> str:
         return "Config, a frozen dataclass of its options"
     method = getattr(World, hook)
     names = [name for name in inspect.signature(method).parameters if name != "self"]
-    purpose = re.split(r"[;:.]", method.__doc__, maxsplit=1)[0]
+    purpose = re.split(r"[;:.]", " ".join(method.__doc__.split()), maxsplit=1)[0]
     return f"{hook}({', '.join(names)}) to {purpose[0].lower()}{purpose[1:]}"
 
 
 class CallSet(Sequence[ToolCall]):
-    """Calls of one tool that differ in one argument, without a `ToolCall` for each; membership takes O(1)."""
+    """Set of calls of one tool that differ in one argument, without a `ToolCall` for each;
+    membership takes O(1).
+    """
 
     def __init__(self, name: str, argument: str, values: Collection[Any]) -> None:
         self._name, self._argument = name, argument

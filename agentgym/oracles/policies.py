@@ -151,8 +151,9 @@ class OraclePolicy(ScriptedPolicy):
 class RandomPolicy(ScriptedPolicy):
     """Policy that plays legal calls at random.
 
-    In a world that cannot be read from the chat, or does not say which calls are legal, these are calls that fit the schemas of the
-    tools. Where it cannot tell the state, its summaries are empty.
+    In a world that cannot be read from the chat, or does not say which calls are legal, these are
+    calls that fit the schemas of the tools. Where it cannot tell the state, its summaries are
+    empty.
     """
 
     hooks = ()

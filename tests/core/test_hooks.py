@@ -1,4 +1,6 @@
-"""A world that lacks a hook says which one it is, and every feature works or says which hook it needs."""
+"""A world that lacks a hook says which one it is, and every feature works or says which hook it
+needs.
+"""
 
 from __future__ import annotations
 
