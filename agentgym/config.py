@@ -179,7 +179,13 @@ _TYPES: Mapping[Any, str] = {
     "object": "dict",
     "null": "None",
 }
-_NOUNS = {"integer": "an integer", "number": "a number", "string": "a text", "array": "a tuple"}
+_NOUNS = {
+    "integer": "an integer",
+    "number": "a number",
+    "string": "a text",
+    "array": "a tuple",
+    "object": "a mapping",
+}
 
 
 def _alternatives(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -210,7 +216,7 @@ def _describe(schema: Mapping[str, Any]) -> str:
     for kind in _alternatives(schema):
         member = kind.get("items") or kind.get("additionalProperties")
         reference = kind.get("$ref", "").rpartition("/")[2]  # the name of a configuration within
-        noun = _NOUNS.get(kind.get("type", ""), f"of type {reference}" if reference else "a mapping")
+        noun = _NOUNS.get(kind.get("type", ""), f"of type {reference}")
         if "enum" in kind or "const" in kind:
             texts.append(f"one of {_bounds(kind)}")
         elif isinstance(member, dict):
