@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 from agentgym.world import World
 
 # Strict, so that no option is converted on the quiet: True is not 1, "2" is not 2 and 1.0 is not 1.
-_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _adapters: dict[type[Any], TypeAdapter[dict[str, Any]]] = {}
 _make_shape: Any = TypedDict  # type checkers know its literal form only
 
@@ -179,7 +179,13 @@ _TYPES: Mapping[Any, str] = {
     "object": "dict",
     "null": "None",
 }
-_NOUNS = {"integer": "an integer", "number": "a number", "string": "a text", "array": "a tuple"}
+_NOUNS = {
+    "integer": "an integer",
+    "number": "a number",
+    "string": "a text",
+    "array": "a tuple",
+    "object": "a mapping",
+}
 
 
 def _alternatives(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -209,7 +215,8 @@ def _describe(schema: Mapping[str, Any]) -> str:
     texts = []
     for kind in _alternatives(schema):
         member = kind.get("items") or kind.get("additionalProperties")
-        noun = _NOUNS.get(kind.get("type", ""), "a mapping")
+        reference = kind.get("$ref", "").rpartition("/")[2]  # the name of a configuration within
+        noun = _NOUNS.get(kind.get("type", ""), f"of type {reference}")
         if "enum" in kind or "const" in kind:
             texts.append(f"one of {_bounds(kind)}")
         elif isinstance(member, dict):

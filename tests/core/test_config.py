@@ -39,6 +39,11 @@ FIXED = {"setting", "weights", "operators", "search_by", "data", "counter", "sec
 
 
 @dataclass(frozen=True, kw_only=True)
+class InnerConfig(Config):
+    depth: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class ToyConfig(Config):
     """Options of a toy.
 
@@ -54,6 +59,7 @@ class ToyConfig(Config):
     step: Annotated[int, Choice((1, 2))] = 1
     shares: Mapping[str, Share] = field(default_factory=dict)
     names: tuple[str, ...] = ("a",)
+    inner: InnerConfig = field(default_factory=InnerConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -185,6 +191,7 @@ def test_a_schema_has_bounds_defaults_and_descriptions() -> None:
             "shares must be a mapping with each value a number in [0.0, 1.0], got {'a': 2.0}",
         ),
         ({"names": ["a"]}, "names must be a tuple with each value a text, got ['a']"),
+        ({"inner": 3}, "inner must be of type InnerConfig, got 3"),
         ({"size": 1, "step": 2}, "step must be at most size"),
     ],
 )
