@@ -162,7 +162,7 @@ def with_hints(message: Message, hints: list[HintOracle]) -> Message:
 
 
 def split_hints(text: str) -> tuple[str, dict[str, str]]:
-    """What a message said without its hints and the notices of context wrappers, and the hints by tag."""
+    """Split a text into what was said, without the notices of context wrappers, and the hints by tag."""
     if "\n\n<" not in text:
         return text, {}
     return _NOTICE.sub("", _HINT.sub("", text)), dict(_HINT.findall(text))

@@ -1,4 +1,4 @@
-"""What all sandboxes have in common: limits, results, and the host's side of a run (its calls, its output, its deadline)."""
+"""Base of all sandboxes: limits, results, and the host's side of a run (its calls, its output, its deadline)."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         return self.view.chat
 
     def _report(self, info: dict[str, Any], action: str) -> dict[str, Any]:
-        """The info with the accounts of the step, written by the outermost strategy."""
+        """Add the accounts of the step to the info; only the outermost strategy does."""
         if self.view.outermost is not self:
             return info
         view, accounts, self._action = self.view, self.view.accounts, action

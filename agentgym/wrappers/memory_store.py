@@ -173,7 +173,7 @@ def _check_text(name: str, text: str) -> None:
 
 
 def within(path: str, top: str) -> bool:
-    """Whether a path is that of a file or directory or of something in it."""
+    """Return whether a path is that of a file or directory or of something in it."""
     return path == top or path.startswith(f"{top}/")
 
 

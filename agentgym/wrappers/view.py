@@ -20,7 +20,7 @@ from agentgym.wrappers.budget import ContextBudget, Load
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What one strategy changed at one moment, in tokens: `removed` of the messages as they were, `inserted` as they are now."""
+    """Change that one strategy made at one moment, in tokens: `removed` of the messages as they were, `inserted` as they are now."""
 
     strategy: str
     messages: int
