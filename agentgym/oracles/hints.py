@@ -19,7 +19,8 @@ from agentgym.registry import HINT_SCOPES
 from agentgym.stages import Stage, check_order, layers
 from agentgym.world import check_bool, check_choice
 
-# Notices that context wrappers put at the end of a message; they are no part of what the world said.
+# Notices that context wrappers put at the end of a message; they are no part of what the world
+# said.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>.*?</\1>\s*", re.DOTALL)
 _HINT = re.compile(r"\n\n<(plan|state)>\n(.*?)\n</\1>", re.DOTALL)
 
@@ -117,7 +118,8 @@ class StateOracle(HintOracle):
 
 
 class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
-    """Oracle that removes the history: the policy sees the system message, the task and the newest hints.
+    """Oracle that removes the history: the policy sees the system message, the task and the newest
+    hints.
 
     Args:
         env: An env with a `StateOracle`, without which the state could not be known.

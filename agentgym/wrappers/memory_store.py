@@ -58,7 +58,8 @@ Plan: TypeAlias = tuple[FileEdit | None, str]
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Limits of a memory. One that is over a limit already, as a folder on disk may be, is only kept from growing.
+    """Limits of a memory. One that is over a limit already, as a folder on disk may be, is only
+    kept from growing.
 
     Attributes:
         file_chars: Characters of one file.
