@@ -100,7 +100,8 @@ class AgentEnv(ToolEnv):
 
 
 def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """Show, through a stack of wrappers, a chat that has grown or a world that has changed since the last step.
+    """Show, through a stack of wrappers, a chat that has grown or a world that has changed since
+    the last step.
 
     Returns:
         The observation, and the info of the last step with the accounts brought up to date.

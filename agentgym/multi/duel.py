@@ -13,7 +13,8 @@ from agentgym.world import World
 class Duel(TeamProtocol):
     """Protocol of rivals.
 
-    Each agent plays a world of its own, of the same configuration and seed, with all tools, and sees nothing of the others.
+    Each agent plays a world of its own, of the same configuration and seed, with all tools, and
+    sees nothing of the others.
 
     The first to solve it ends the episode and earns 1; those that do so in the same cycle share it. Whose world has ended without
     success is asked no more.

@@ -34,14 +34,15 @@ _TERMINAL = ("world", "failed_rounds", "referee")  # reasons that lie in the tas
 class Game:
     """Loop that plays the episodes of a team.
 
-    A cycle goes through the agents in order. Each that is awake when it begins is asked for a reply, which is played at once. Mail,
-    and the end of the episode, reach all at the end of the cycle.
+    A cycle goes through the agents in order. Each that is awake when it begins is asked for a
+    reply, which is played at once. Mail, and the end of the episode, reach all at the end of the
+    cycle.
 
     Args:
         world: The world's class, or where to import it from.
         team: The kind of team: `split`, `manager`, `host` or `duel`.
-        stacks: The wrappers of each agent's env, inner to outer, by agent; `""` for those that are not named. Each is a mapping
-            with `entry_point` and `kwargs`.
+        stacks: The wrappers of each agent's env, inner to outer, by agent; `""` for those that are
+            not named. Each is a mapping with `entry_point` and `kwargs`.
         max_cycles: The most cycles; None for four times the world's turn budget and 16 more.
         **options: `roles`, `reward` and `max_message` of the team, keyword arguments of `ToolEnv`, and options of the world.
 

@@ -1,4 +1,5 @@
-"""Team as one Gymnasium env: each step is the reply of whoever is to be asked, so one policy plays all agents.
+"""Team as one Gymnasium env: each step is the reply of whoever is to be asked, so one policy plays
+all agents.
 
 Whatever plays, records or trains episodes of single agents does so with teams too.
 """
@@ -17,11 +18,13 @@ from agentgym.spaces import ActionSpace, ChatSpace
 
 
 class TeamEnv(gymnasium.Env[Chat, str]):
-    """Env that plays a team, one reply after the other. The observation is the chat of the agent that is to reply next.
+    """Env that plays a team, one reply after the other. The observation is the chat of the agent
+    that is to reply next.
 
-    `info["agent"]` is the agent whose reply was just played, or after a reset the one asked first, and `info["task"]` the number
-    of chats that it has begun in this episode. The reward is the score of the team, once, at the end; what each agent earns is
-    then in the report (`info["detail"].report["team"]`).
+    `info["agent"]` is the agent whose reply was just played, or after a reset the one asked first,
+    and `info["task"]` the number of chats that it has begun in this episode. The reward is the
+    score of the team, once, at the end; what each agent earns is then in the report
+    (`info["detail"].report["team"]`).
 
     Args:
         render_mode: `ansi` renders the chats of all agents as text.

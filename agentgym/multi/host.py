@@ -27,7 +27,8 @@ class Hosted(Protocol):
         """Return the owner of the tools for questions to a host, besides those of the world."""
 
     def question(self, call: ToolCall) -> str:
-        """Return the text that shows the host a call before it is carried out; empty for a call that needs no host.
+        """Return the text that shows the host a call before it is carried out; empty for a call
+        that needs no host.
 
         Raises:
             ToolError: The call cannot be carried out.
@@ -48,10 +49,12 @@ class Hosted(Protocol):
 class Hosting(TeamProtocol):
     """Protocol of a hosted game.
 
-    The guesser has all tools of the world, and tools for questions; what it guesses and asks is answered by the host.
+    The guesser has all tools of the world, and tools for questions; what it guesses and asks is
+    answered by the host.
 
-    An answer that the referee finds wrong is not passed on; the host has to answer again. The third one ends the episode. The host
-    earns what the guesser does, and nothing if it was ever found wrong.
+    An answer that the referee finds wrong is not passed on; the host has to answer again. The third
+    one ends the episode. The host earns what the guesser does, and nothing if it was ever found
+    wrong.
     """
 
     kind = "host"

@@ -16,7 +16,8 @@ MANAGER = "manager_0"
 class Management(TeamProtocol):
     """Protocol of the sub-agent design.
 
-    The first agent delegates; any other begins a new chat with each sub-task and ends it by a report.
+    The first agent delegates; any other begins a new chat with each sub-task and ends it by a
+    report.
 
     By default the manager has the tools that end the task, and one worker has the others.
     """

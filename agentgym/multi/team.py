@@ -19,7 +19,8 @@ _ROLE = re.compile(r"[a-z]+")
 
 
 class Team:
-    """State of a team in an episode, as far as it is not the world's. The tools of the agents change it.
+    """State of a team in an episode, as far as it is not the world's. The tools of the agents
+    change it.
 
     Attributes:
         agents: The names, in the order of their turns.
@@ -34,7 +35,8 @@ class Team:
         faults: The number of answers of each agent that the referee found wrong.
         question: The question that a host has not answered yet; empty if there is none.
         answer: The right answer to it.
-        pending_end: The reason for which the episode will end once it is answered, or, in a duel, for which the last world ended.
+        pending_end: The reason for which the episode will end once it is answered, or, in a duel,
+            for which the last world ended.
     """
 
     def __init__(self, agents: Sequence[str]) -> None:
@@ -92,7 +94,8 @@ class Team:
 
 
 class TeamProtocol:
-    """Kind of team: which agents it has, what each may do and knows of the others, who acts when, and who is rewarded.
+    """Kind of team: which agents it has, what each may do and knows of the others, who acts when,
+    and who is rewarded.
 
     Args:
         world: The class of the world.
@@ -200,7 +203,8 @@ class TeamProtocol:
 
 
 def read_roles(roles: Mapping[str, Sequence[str]], tools: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Return the agents with their world tools, as a user gives them: a role `reader` is the agent `reader_0`.
+    """Return the agents with their world tools, as a user gives them: a role `reader` is the agent
+    `reader_0`.
 
     Raises:
         ValueError: A name, a tool or the number of agents is not right.
@@ -221,7 +225,8 @@ def read_roles(roles: Mapping[str, Sequence[str]], tools: Collection[str]) -> di
 
 
 def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[str, tuple[str, ...]]:
-    """Return the tools by role as the world declares them (`World.roles`); by default what ends the task is for the `closer`.
+    """Return the tools by role as the world declares them (`World.roles`); by default what ends the
+    task is for the `closer`.
 
     Tools that no role names are those of the first. If all or none end the task, every second tool is the `closer`'s.
     """

@@ -16,7 +16,8 @@ from agentgym.spaces import ActionSpace, ChatSpace
 
 
 class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
-    """PettingZoo env of a team whose agents step one after the other, all in each cycle, in the order of `possible_agents`.
+    """PettingZoo env of a team whose agents step one after the other, all in each cycle, in the
+    order of `possible_agents`.
 
     `infos[agent]["waiting"]` says that an agent is not to be asked: whatever it writes is then passed over, None too. What was
     told in a cycle, and the end of the episode, reaches all with the end of the cycle, so that the env can be converted to a

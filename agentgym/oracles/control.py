@@ -31,8 +31,9 @@ class Deficits(Config):
 
     Attributes:
         planning: That it picks a wrong call although it knows the state; a plan hint in the newest message removes it.
-        tracking: That it forgets, drawn again at each step, any one change since the state was last shown; so its state is wrong
-            with a probability that grows with the number of changes. A state hint in the newest message removes it.
+        tracking: That it forgets, drawn again at each step, any one change since the state was last
+            shown; so its state is wrong with a probability that grows with the number of changes. A
+            state hint in the newest message removes it.
         distraction: That any one reply in the history draws it off into a random call; so it grows with the length of the
             chat. Pruning the history removes it.
     """

@@ -53,7 +53,8 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
 
     def observation(self, observation: Chat) -> Chat:
         """Put the examples after the system message of a chat."""
-        # The newest message is kept apart, since an ephemeral hint on it is gone from the next observation.
+        # The newest message is kept apart, since an ephemeral hint on it is gone from the next
+        # observation.
         known = len(self._source.messages)
         if not known or observation.shared_prefix(self._source) < known:
             known = 1 if observation.messages[0].id == SYSTEM_ID else 0

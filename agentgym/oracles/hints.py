@@ -20,7 +20,8 @@ from agentgym.stacks import HINT_SCOPES, register_oracle
 from agentgym.stages import Stage, check_order, layers
 from agentgym.world import check_hooks
 
-# Notices that context wrappers put at the end of a message; they are no part of what the world said.
+# Notices that context wrappers put at the end of a message; they are no part of what the world
+# said.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>.*?</\1>\s*", re.DOTALL)
 _HINT = re.compile(r"\n\n<(plan|state)>\n(.*?)\n</\1>", re.DOTALL)
 
@@ -123,7 +124,8 @@ class StateOracle(HintOracle):
 
 
 class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
-    """Oracle that removes the history: the policy sees the system message, the task and the newest hints.
+    """Oracle that removes the history: the policy sees the system message, the task and the newest
+    hints.
 
     Args:
         env: An env with a `StateOracle`, without which the state could not be known.
@@ -176,7 +178,7 @@ def with_hints(message: Message, hints: list[HintOracle]) -> Message:
 
 
 def split_hints(text: str) -> tuple[str, dict[str, str]]:
-    """What a message said without its hints and the notices of context wrappers, and the hints by tag."""
+    """Split a text into what was said, without the notices of context wrappers, and the hints by tag."""
     if "\n\n<" not in text:
         return text, {}
     return _NOTICE.sub("", _HINT.sub("", text)), dict(_HINT.findall(text))

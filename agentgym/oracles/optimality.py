@@ -14,7 +14,8 @@ from agentgym.stages import Stage
 
 
 class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Wrapper that adds `optimal` and `alive` to `info`, and `labels` in worlds that label each call (`World.label_calls`).
+    """Wrapper that adds `optimal` and `alive` to `info`, and `labels` in worlds that label each
+    call (`World.label_calls`).
 
     `optimal` says whether every call of the reply was carried out and among the optimal ones; a reply without a readable call
     is not optimal. `alive` says whether success was still possible before the reply. Both are None where the world does not
@@ -49,7 +50,6 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         all_best = info["valid"] and bool(reply.calls) and all(call in best for call in reply.calls)
         if label_calls is None:
             return chat, reward, terminated, truncated, {**info, "optimal": all_best, "alive": bool(best)}
-        # A reply whose calls were not all played, since the episode ended in it, has fewer answers than calls.
         outcomes = [(call, not answer.text.startswith("error:")) for call, answer in zip(reply.calls, answers, strict=False)]
         world_labels = iter(label_calls([call for call, ran in outcomes if ran]))
         labels = tuple(next(world_labels) if ran else "invalid" for _, ran in outcomes)

@@ -176,7 +176,8 @@ class RandomPolicy(ScriptedPolicy):
 
 
 class NoisyPolicy(ScriptedPolicy):
-    """Policy that plays optimally, except that with probability `p` in each step it plays a legal call that is not optimal.
+    """Policy that plays optimally, except that with probability `p` in each step it plays a legal
+    call that is not optimal.
 
     Args:
         env_id: The id of the world.

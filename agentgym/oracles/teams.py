@@ -1,6 +1,7 @@
 """Scripted teams: every agent plays what a scripted policy would, and passes on what it knows when the call is not its own.
 
-They read the text of one chat at a time, and pass on a state in words (`World.state`), which suffices for optimal play.
+They read the text of one chat at a time, and pass on a state in words (`World.state`), which
+suffices for optimal play.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class _TeamChat:
     Attributes:
         state: The state that the agent was sent or has summed up last.
         history: Its replies to the world since then, with what answered them.
-        has_floor: Whether it is to act: True after it got mail or has acted, False after it has sent some, None if nothing shows
-            it.
+        has_floor: Whether it is to act: True after it got mail or has acted, False after it has
+            sent some, None if nothing shows it.
     """
 
     state: str = ""
@@ -84,11 +85,13 @@ class _TeamChat:
 
 
 class TeamPolicy:
-    """Policy that plays every agent of a team as one scripted policy; it is batched and stateless, as all policies are.
+    """Policy that plays every agent of a team as one scripted policy; it is batched and stateless,
+    as all policies are.
 
-    In a split team, who has the tool for the next call plays it; any other sends the state to the one who has it, and waits. A
-    manager plays its own calls and delegates the rest with the task and the state; a worker plays up to `patience` turns and
-    reports the state. A host answers from the text of the question. Rivals in a duel play for themselves.
+    In a split team, who has the tool for the next call plays it; any other sends the state to the
+    one who has it, and waits. A manager plays its own calls and delegates the rest with the task
+    and the state; a worker plays up to `patience` turns and reports the state. A host answers from
+    the text of the question. Rivals in a duel play for themselves.
 
     Args:
         env_id: The id of the team.
@@ -139,8 +142,8 @@ class TeamPolicy:
         if me in owners and (view.has_floor or (view.has_floor is None and owners[0] == me)):
             return call
         others = [name for name in owners if name != me]
-        # Where the history is hidden, it cannot be seen who was sent what; but then a hint shows the state to all, so that sending
-        # it once more does no harm.
+        # Where the history is hidden, it cannot be seen who was sent what; but then a hint shows
+        # the state to all, so that sending it once more does no harm.
         if others and (view.has_floor or (view.has_floor is None and "state" in parsed.hints)):
             return ToolCall("tell", {"agent": others[0], "text": _tag(self.player.recall(parsed)), "wait": True})
         return ToolCall("wait", {})

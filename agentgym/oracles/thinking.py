@@ -11,9 +11,11 @@ from agentgym.policy import Reply
 
 
 class ThinkingPolicy:
-    """Policy that plays as another scripted one does, and writes the reasoning of the world before each call.
+    """Policy that plays as another scripted one does, and writes the reasoning of the world before
+    each call.
 
-    Where both the plan and the state are shown, the next call is shown with them: there it does not think.
+    Where both the plan and the state are shown, the next call is shown with them: there it does not
+    think.
 
     Args:
         policy: The policy that chooses the calls.

@@ -1,11 +1,14 @@
-"""Sandboxes for code that a model wrote: interpreters whose code calls functions of the host, and a workbench for programs.
+"""Sandboxes for code that a model wrote: interpreters whose code calls functions of the host, and a
+workbench for programs.
 
-The code is hostile by assumption. It reaches the host through the functions it is given and through nothing else; a call blocks
-until the host has answered it, runs exactly once, and no code is ever run again to get back to where it was.
+The code is hostile by assumption. It reaches the host through the functions it is given and through
+nothing else; a call blocks until the host has answered it, runs exactly once, and no code is ever
+run again to get back to where it was.
 
-`make_sandbox` chooses an interpreter: `monty` (a subset of Python, quick) or `bubblewrap` (full CPython in Linux namespaces). The
-workbench (`agentgym.sandboxes.workbench`) runs bash, the usual tools and CPython on files. It and `bubblewrap` start their
-processes by `agentgym.sandboxes.namespaces`.
+`make_sandbox` chooses an interpreter: `monty` (a subset of Python, quick) or `bubblewrap` (full
+CPython in Linux namespaces). The workbench (`agentgym.sandboxes.workbench`) runs bash, the usual
+tools and CPython on files. It and `bubblewrap` start their processes by
+`agentgym.sandboxes.namespaces`.
 """
 
 from agentgym.arguments import check_choice
@@ -33,7 +36,8 @@ def make_sandbox(name: str) -> Sandbox:
     """Make the sandbox of a name.
 
     Args:
-        name: `monty` (a subset of Python, quick) or `bubblewrap` (full CPython in Linux namespaces).
+        name: `monty` (a subset of Python, quick) or `bubblewrap` (full CPython in Linux
+            namespaces).
 
     Raises:
         ValueError: There is no such sandbox.

@@ -1,4 +1,4 @@
-"""What all sandboxes have in common: limits, results, and the host's side of a run (its calls, its output, its deadline)."""
+"""Base of all sandboxes: limits, results, and the host's side of a run (its calls, its output, its deadline)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agentgym.tools import ToolError, echo
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
 Functions = Mapping[str, Callable[..., str]]
-"""The functions that code may call, by name. A function takes whatever arguments code gives, and refuses a call with `ToolError`,
-which code can catch."""
+"""The functions that code may call, by name. A function takes whatever arguments code gives, and
+refuses a call with `ToolError`, which code can catch."""
 
 MAX_ERROR_CHARS = 1_000  # an exception may carry a text of any length; this much explains it
 _MAX_FRAMES = 6  # the innermost: a recursion would fill the error with copies of one line
@@ -54,7 +54,8 @@ class RunResult:
     Attributes:
         stdout: The text that the code printed, up to the limit.
         error: Why it did not finish, in words for the policy; empty if it did.
-        kind: The class of that reason. `refused` means that nothing ran; after any other, what ran has had its effects.
+        kind: The class of that reason. `refused` means that nothing ran; after any other, what ran
+            has had its effects.
     """
 
     stdout: str
@@ -65,7 +66,8 @@ class RunResult:
 class Sandbox(Protocol):
     """Interpreter for code that nobody trusts.
 
-    It holds no state of an episode: each run is a fresh session, and any number of threads may run code at once.
+    It holds no state of an episode: each run is a fresh session, and any number of threads may run
+    code at once.
 
     Attributes:
         rules: The peculiarities of this interpreter, in words for the policy.

@@ -112,7 +112,8 @@ class _Conversation:
         """
         ended = data == b""
         self._received += data or b""
-        # One answer at a time: code that does not read its answers may not fill the host's memory with them.
+        # One answer at a time: code that does not read its answers may not fill the host's memory
+        # with them.
         while (not self._process.pending or ended) and self.result is None and b"\n" in self._received:
             line, _, self._received = self._received.partition(b"\n")
             self._answer(bytes(line))

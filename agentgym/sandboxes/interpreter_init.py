@@ -1,4 +1,5 @@
-"""The program in the sandbox `bubblewrap`: runs code, and asks the host to answer the calls that the code makes.
+"""The program in the sandbox `bubblewrap`: runs code, and asks the host to answer the calls that
+the code makes.
 
 Its source is sent inside; it uses the standard library only. The host trusts nothing it says.
 """

@@ -1,4 +1,5 @@
-"""Processes in Linux namespaces by `bwrap`, for code that nobody trusts: their start, the conversation with them, their end.
+"""Processes in Linux namespaces by `bwrap`, for code that nobody trusts: their start, the
+conversation with them, their end.
 
 What runs inside sees the interpreter with its standard library and the files it is given, no network and no process outside. The
 standard library comes without `site-packages`, so that neither this package nor what it knows of a task can be read.
@@ -41,15 +42,18 @@ MAX_CHUNK = 65_536
 """Bytes that are read or sent at once: what a pipe holds, so that no source keeps the others waiting."""
 
 _LIBRARIES = f"{HOME}/libraries"
-# Without user site, environment, pycache and the path of the script; unbuffered, since a process may be killed at any time.
+# Without user site, environment, pycache and the path of the script; unbuffered, since a process
+# may be killed at any time.
 _INTERPRETER = (PYTHON, "-sSPB", "-u", "-W", "ignore", "-c")
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LC_ALL": "C.UTF-8", "HOME": "/tmp", "LD_LIBRARY_PATH": _LIBRARIES}
-# No user, group or capability of the host, no terminal, and an end with the host's process; the first program is process 1.
+# No user, group or capability of the host, no terminal, and an end with the host's process; the
+# first program is process 1.
 _FLAGS = "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL --new-session --die-with-parent --clearenv"
 
 
 def base_command(programs: Iterable[Path] = ()) -> tuple[str, ...]:
-    """Return the call of `bwrap` with namespaces, environment, the interpreter and its libraries; other files are to follow.
+    """Return the call of `bwrap` with namespaces, environment, the interpreter and its libraries;
+    other files are to follow.
 
     Args:
         programs: Other programs and modules whose libraries are needed.
@@ -110,11 +114,13 @@ def resource_limits(limits: Limits, memory_mb: int, file_bytes: int, open_files:
 
 
 class ConfinedProcess:
-    """Processes in namespaces: the first is a program of ours that speaks with the host over a socket.
+    """Processes in namespaces: the first is a program of ours that speaks with the host over a
+    socket.
 
     Args:
         command: The call of `bwrap` up to the program.
-        program: The source of the program; the descriptor of its end of the socket is its first argument.
+        program: The source of the program; the descriptor of its end of the socket is its first
+            argument.
         *arguments: Its other arguments.
         many: Whether other processes may be started.
         split: Whether stderr is read apart from stdout.
@@ -209,8 +215,8 @@ class ConfinedProcess:
             source.close()
 
     def _kill(self) -> None:
-        # Killing the first process inside leaves `bwrap` to collect it; killing `bwrap` itself would leave that to the host's
-        # init, which many containers do not have.
+        # Killing the first process inside leaves `bwrap` to collect it; killing `bwrap` itself
+        # would leave that to the host's init, which many containers do not have.
         with contextlib.suppress(OSError, TimeoutExpired):
             for child in children(self.pid):
                 os.kill(child, signal.SIGKILL)

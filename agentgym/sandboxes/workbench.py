@@ -79,7 +79,8 @@ class ProgramResult:
         code: The exit status, minus the number of a signal that ended it; None if it was stopped.
         stopped: Why it was stopped, in words for the policy; empty if it ended by itself.
         files: The bytes of each file by its path below `/workspace`, None for a directory. None if they are lost.
-        left_out: The paths that were not brought back: files for which there was no room, symlinks, pipes.
+        left_out: The paths that were not brought back: files for which there was no room, symlinks,
+            pipes.
     """
 
     stdout: str
@@ -161,7 +162,8 @@ class _Run:
         """Stop what takes too much; return False when it does not even stop."""
         now = time.monotonic()
         if self._stopped or not self._ready:
-            # How long the host takes to lay out the files is not the program's doing, so its seconds are counted from then on.
+            # How long the host takes to lay out the files is not the program's doing, so its
+            # seconds are counted from then on.
             if not self._ready and self._received[self._process.channel]:
                 self._ready, self._deadline = True, now + self._limits.seconds
             return now < self._deadline
@@ -204,7 +206,8 @@ class _Run:
 
 
 def _parse(reply: bytes) -> tuple[int | None, str, dict[str, bytes | None], tuple[str, ...]]:
-    """Read what the first process inside gave back: exit status, reason, files, and what is left out.
+    """Read what the first process inside gave back: exit status, reason, files, and what is left
+    out.
 
     Raises:
         Exception: It was tampered with.

@@ -19,7 +19,8 @@ _TRIES = 8  # the number settles after two or three rounds, or alternates betwee
 
 
 class ContextAwareness(ContextWrapper):
-    """Wrapper that shows the usable window once, in the system message, and the tokens used after each result of the env.
+    """Wrapper that shows the usable window once, in the system message, and the tokens used after
+    each result of the env.
 
     The number is that of the whole chat as it is shown, this line included. It stands at the end of the newest message.
 

@@ -1,4 +1,5 @@
-"""Size of the context, and triggers of strategies. Triggers have types, so that no number may mean a count or a share.
+"""Size of the context, and triggers of strategies. Triggers have types, so that no number may mean
+a count or a share.
 
 All of these are frozen dataclasses whose `dataclasses.asdict` can be read back (`read_budget`, `read_trigger`), so a stack of
 wrappers keeps them in its spec as JSON.

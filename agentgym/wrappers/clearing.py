@@ -77,8 +77,9 @@ class ClearToolResults(ContextWrapper):
         env: The env.
         budget: The window.
         trigger: When to clear.
-        target: The level down to which results are cleared, so that an edit, which rewrites the prompt, is not needed again soon;
-            by default 8/15 of the trigger (0.4 of the window for a trigger at 0.75).
+        target: The level down to which results are cleared, so that an edit, which rewrites the
+            prompt, is not needed again soon; by default 8/15 of the trigger (0.4 of the window for
+            a trigger at 0.75).
         ratio: Instead of a target, the share of the tool results not yet cleared that goes each time (the paper's form: 0.5).
         keep: How many of the newest results stay, whatever the target; those that answer the newest reply always do.
         exclude: Tools whose results are never cleared, and not counted by `keep`.

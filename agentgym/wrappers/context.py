@@ -75,11 +75,12 @@ def import_function(option: str, path: str, choices: str) -> Any:
 
 
 class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Wrapper that edits the context. All strategies of a stack edit one view, so each sees what the policy would be shown.
+    """Wrapper that edits the context. All strategies of a stack edit one view, so each sees what
+    the policy would be shown.
 
     A strategy fills `edit`, and says by `lossy` whether the policy may lose what it needs. It stands at its `Stage`; wrappers that
-    change the chat in other ways go inside or outside of all of them. For a strategy that is one function of the messages, see
-    `EditMessages`.
+    change the chat in other ways go inside or outside of all of them. For a strategy that is one
+    function of the messages, see `EditMessages`.
 
     Args:
         env: The env.
@@ -121,7 +122,8 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         self._action = ""
 
     def should_run(self, level: float) -> bool:
-        """Return whether the strategy is to act now. If the policy has a memory, it is warned first, and has one turn to use it.
+        """Return whether the strategy is to act now. If the policy has a memory, it is warned
+        first, and has one turn to use it.
 
         Args:
             level: How close the view is to the strategy's trigger (`Trigger.level`); it acts from 1.0 on.
@@ -184,7 +186,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         return self.view.chat
 
     def _report(self, info: dict[str, Any], action: str) -> dict[str, Any]:
-        """The info with the accounts of the step, written by the outermost strategy."""
+        """Add the accounts of the step to the info; only the outermost strategy does."""
         if self.view.outermost is not self:
             return info
         view, accounts, self._action = self.view, self.view.accounts, action

@@ -1,4 +1,5 @@
-"""Worlds for classical agents: actions are numbers from a catalog of calls, observations are vectors of features.
+"""Worlds for classical agents: actions are numbers from a catalog of calls, observations are
+vectors of features.
 
 Both wrappers stand outermost: what is inside them speaks text.
 """
@@ -63,8 +64,9 @@ class DiscreteActions(gymnasium.ActionWrapper[Any, np.int64, str], RecordConstru
 class FeatureObservations(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Chat], RecordConstructorArgs):
     """Wrapper that shows the world's features in place of the chat; each world documents its own.
 
-    The features hold the turns left, so the budget is a part of the state: where it is used up the episode is terminated, not
-    truncated. A learner that took it for a time limit would bootstrap there, and value states in which all is lost.
+    The features hold the turns left, so the budget is a part of the state: where it is used up the
+    episode is terminated, not truncated. A learner that took it for a time limit would bootstrap
+    there, and value states in which all is lost.
 
     Attributes:
         observation_space: `Box(-1, 1)` of float32.

@@ -21,22 +21,27 @@ MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
 class EditMessages(ContextWrapper):
     """Wrapper that shows what a function makes of the messages.
 
-    The function gets all messages shown but the pinned ones (the system message, solved examples and the task), oldest first, and
-    returns those to show. It may leave messages out, replace some by others with the same id (`dataclasses.replace`), and put new
-    ones, whatever their ids, at the end. What it did stays done: the next time it gets its own result and what came after it.
+    The function gets all messages shown but the pinned ones (the system message, solved examples
+    and the task), oldest first, and returns those to show. It may leave messages out, replace some
+    by others with the same id (`dataclasses.replace`), and put new ones, whatever their ids, at the
+    end. What it did stays done: the next time it gets its own result and what came after it.
 
-    The view keeps the invariants, whatever the function returns: the newest reply and what answered it are not dropped, calls go
-    with their results, and an edit that does not make the chat shorter is not made at all.
+    The view keeps the invariants, whatever the function returns: the newest reply and what answered
+    it are not dropped, calls go with their results, and an edit that does not make the chat shorter
+    is not made at all.
 
     Args:
         env: The env.
-        edit: The function, or where to import it from (`package.module:function`), which a spec in JSON needs.
+        edit: The function, or where to import it from (`package.module:function`), which a spec in
+            JSON needs.
         budget: The window.
         trigger: When the function is called; by default at every turn.
-        lossy: Whether the policy may lose what it needs by it; if it has a memory, it is then warned first.
+        lossy: Whether the policy may lose what it needs by it; if it has a memory, it is then
+            warned first.
 
     Raises:
-        ValueError: `edit` cannot be imported, or when it is called, its messages are not in the order in which they were given.
+        ValueError: `edit` cannot be imported, or when it is called, its messages are not in the
+        order in which they were given.
 
     Example:
         >>> def keep_last_ten(messages):

@@ -26,14 +26,16 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
 
 class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Wrapper that gives the policy a tool `memory` to view, create, edit, delete and rename text files.
+    """Wrapper that gives the policy a tool `memory` to view, create, edit, delete and rename text
+    files.
 
     Args:
         env: The env to play.
         persist: `episode`: the memory is empty at each reset, and a snapshot of the env holds it. `namespace`: it lies in
             `folder/namespace` and is shared by all episodes, envs and processes that name the same; a snapshot does not hold it.
         namespace: The name of the shared memory: letters, digits and `._-`, not beginning with a dot.
-        folder: The folder of shared memories on disk; it must not be writable for those who are not trusted.
+        folder: The folder of shared memories on disk; it must not be writable for those who are not
+            trusted.
         max_file_chars: The limit for the characters of one file.
         max_total_chars: The limit for the characters of all files.
         max_files: The limit for the number of files.

@@ -23,11 +23,13 @@ LOCK_SECONDS = 10.0
 
 
 class FolderStore:
-    """Memory in a folder, as plain UTF-8 files that outlive processes and that several of them may share.
+    """Memory in a folder, as plain UTF-8 files that outlive processes and that several of them may
+    share.
 
-    Each command holds a lock and reads the folder again, and each edit takes effect in one rename: whoever is killed when, there is
-    the old state or the new one. (A loss of power may cost the newest edits: nothing waits for the disk.) What is not a text file
-    of an allowed name, such as a link, is not shown, not followed and not touched.
+    Each command holds a lock and reads the folder again, and each edit takes effect in one rename:
+    whoever is killed when, there is the old state or the new one. (A loss of power may cost the
+    newest edits: nothing waits for the disk.) What is not a text file of an allowed name, such as a
+    link, is not shown, not followed and not touched.
 
     Args:
         folder: Holds this and other namespaces.

@@ -58,7 +58,8 @@ Plan: TypeAlias = tuple[FileEdit | None, str]
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Limits of a memory. One that is over a limit already, as a folder on disk may be, is only kept from growing.
+    """Limits of a memory. One that is over a limit already, as a folder on disk may be, is only
+    kept from growing.
 
     Attributes:
         file_chars: Characters of one file.
@@ -173,7 +174,7 @@ def _check_text(name: str, text: str) -> None:
 
 
 def within(path: str, top: str) -> bool:
-    """Whether a path is that of a file or directory or of something in it."""
+    """Return whether a path is that of a file or directory or of something in it."""
     return path == top or path.startswith(f"{top}/")
 
 

@@ -22,7 +22,8 @@ RUN_PYTHON = "run_python"
 
 
 class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Wrapper that gives the policy a tool `run_python`, in whose code the tools of the world are functions.
+    """Wrapper that gives the policy a tool `run_python`, in whose code the tools of the world are
+    functions.
 
     A call in code blocks until it is answered and runs exactly once, through the same checks as a direct one; its result goes to
     the code and to `StepInfo.nested`, not into the chat. Tools that end the episode are never functions. Tools that other wrappers

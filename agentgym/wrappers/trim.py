@@ -17,16 +17,19 @@ from agentgym.wrappers.context import ContextWrapper
 
 
 class Trim(ContextWrapper):
-    """Wrapper that drops the oldest turns when the view does not fit, then cuts the middle of the newest tool results.
+    """Wrapper that drops the oldest turns when the view does not fit, then cuts the middle of the
+    newest tool results.
 
     It is what a bounded window without any strategy does (LOCA-bench, section 3.1: the most recent tokens are kept). If even the
-    system message, the task and the newest turn do not fit, the episode is truncated; `StepInfo.ended` is then
-    `context_overflow`. If that is so from the start, the first step truncates it without playing the reply.
+    system message, the task and the newest turn do not fit, the episode is truncated;
+    `StepInfo.ended` is then `context_overflow`. If that is so from the start, the first step
+    truncates it without playing the reply.
 
     Args:
         env: The env.
         budget: The window.
-        target: The level down to which turns are dropped, so that the prompt is not rewritten at each turn.
+        target: The level down to which turns are dropped, so that the prompt is not rewritten at
+            each turn.
 
     Example:
         >>> env = Trim(agentgym.make("ListWorld"), ContextBudget(window=4_000))

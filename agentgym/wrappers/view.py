@@ -20,7 +20,7 @@ from agentgym.wrappers.budget import ContextBudget, Load
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What one strategy changed at one moment, in tokens: `removed` of the messages as they were, `inserted` as they are now."""
+    """Change that one strategy made at one moment, in tokens: `removed` of the messages as they were, `inserted` as they are now."""
 
     strategy: str
     messages: int
@@ -55,15 +55,17 @@ class ContextView:
 
     1. `begin_step` opens the accounts.
     2. `update` takes in what the env shows now, under the edits made so far.
-    3. Each strategy, inner to outer, reads `load`, `new_messages`, `turns` and the like. It edits by `apply`, puts notes on the
-       newest message by `annotate`, or asks for a summary by `ask`; what it changed is in `chat` at once.
-    4. The outermost strategy reports `accounts`. They obey a law of conservation: `tokens` after a step is `tokens` before it
-       + `appended` - `removed` + `inserted`, where `appended` is new text, and the others are what edits took away and put in its
-       place.
+    3. Each strategy, inner to outer, reads `load`, `new_messages`, `turns` and the like. It edits
+       by `apply`, puts notes on the newest message by `annotate`, or asks for a summary by `ask`;
+       what it changed is in `chat` at once.
+    4. The outermost strategy reports `accounts`. They obey a law of conservation: `tokens` after a
+       step is `tokens` before it + `appended` - `removed` + `inserted`, where `appended` is new
+       text, and the others are what edits took away and put in its place.
 
-    What is shown has three parts: the archive, which is only added to (an edit of it costs O(view)); the recent messages, of the
-    newest `editable_tail` replies; and the newest message of the env with what was put after it. The newest is kept apart, since
-    a hint on it may be gone from the next observation.
+    What is shown has three parts: the archive, which is only added to (an edit of it costs
+    O(view)); the recent messages, of the newest `editable_tail` replies; and the newest message of
+    the env with what was put after it. The newest is kept apart, since a hint on it may be gone
+    from the next observation.
 
     Args:
         budget: The window and what it is counted with.
@@ -76,11 +78,14 @@ class ContextView:
         overlay: The edits of this episode, by message id; None for a message that was dropped.
         cleared: Ids of tool results that have been cleared.
         summaries: Ids of replies that stand for older messages.
-        new_messages: The messages that the last observation added or changed, without the pinned ones.
-        was_rebuilt: Whether these are all that is shown, because the env has rewritten older messages.
+        new_messages: The messages that the last observation added or changed, without the pinned
+            ones.
+        was_rebuilt: Whether these are all that is shown, because the env has rewritten older
+            messages.
         warned: Whether the policy has been told that a lossy edit is coming, since the last one.
         overflow: Whether what must be shown does not fit.
-        request: What the newest message asks for besides, such as a summary; it is shown once and is no part of the log.
+        request: What the newest message asks for besides, such as a summary; it is shown once and
+            is no part of the log.
         last_request_tokens: The tokens of the request that was taken back last.
         accounts: The accounts of the step.
     """

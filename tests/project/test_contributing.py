@@ -1,4 +1,4 @@
-"""CONTRIBUTING says what is so: its office task is whole, as long as asked, and solved by its plan."""
+"""CONTRIBUTING says what is so: its office task is short, whole, as long as asked and solved by its plan; its strategy works."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.helpers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-(EXAMPLE,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+EXAMPLE, STRATEGY = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
 USE = """
 import agentgym
 from agentgym.oracles import OraclePolicy
@@ -32,3 +33,11 @@ def test_the_office_task_is_whole() -> None:
     command = [sys.executable, "-W", "error", "-c", EXAMPLE + USE]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=ROOT)
     assert (shown.stdout, shown.returncode) == ("solved\n", 0), shown.stderr
+
+
+def test_the_context_strategy_keeps_the_last_messages() -> None:
+    names: dict[str, Any] = {}
+    exec(STRATEGY, names)
+    env = names["env"]
+    env.reset(seed=0)
+    assert [len(env.step("no call")[0].messages) for _ in range(7)] == [4, 6, 8, 10, 12, 12, 12]
