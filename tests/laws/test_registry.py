@@ -26,8 +26,8 @@ from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat, ScriptedPolicy
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import Trajectory
-from tests.helpers import few
-from tests.sampling import OFFICE
+from tests.helpers import compare
+from tests.sampling import OFFICE, few
 
 IDS = [entry.id for entry in worlds()]
 LONG = {entry.id for entry in worlds(presets=True) if entry.id in OFFICE and entry.options}
@@ -235,16 +235,6 @@ def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
             unreadable = seed % 5 == 0 and compared % 3 == 0
             chat, *_ = env.step("hm" if unreadable else mixed([chat])[0].text)
     assert compared > 60 or env_id in OFFICE
-
-
-def compare(hidden: Any, seen: Any) -> None:
-    assert seen.state() == hidden.state()
-    assert [seen.subtask(flag) for flag in (True, False)] == [hidden.subtask(flag) for flag in (True, False)]
-    assert list(seen.optimal_calls()) == list(hidden.optimal_calls())
-    assert list(seen.legal_calls()) == list(hidden.legal_calls())
-    for flag in (True, False):
-        call = seen.read_subtask(hidden.subtask(flag))
-        assert call in hidden.optimal_calls() if hidden.optimal_calls() else call is None
 
 
 @pytest.mark.family(env_id=IDS)
