@@ -6,12 +6,18 @@ from agentgym.messages import Chat, Content, Image, Message, ToolCall
 from agentgym.parsing import explain, parse, render
 from agentgym.policy import Policy, Reply
 from agentgym.multi import aec_env, parallel_env
-from agentgym.registry import ARMS, STRATEGIES, make, register, resolve, spec, teams, worlds
+from agentgym.registry import make, register, resolve, spec, teams, worlds
+from agentgym.stacks import register_oracle, register_strategy, strategies
 from agentgym.tokens import TokenCounter
 from agentgym.tools import Tool, ToolError, tool
 from agentgym.world import CallSet, World
 
-from agentgym import envs  # noqa: F401  # registers the worlds, so it comes last
+# These register worlds, oracles and strategies with what is imported above, so they come last.
+from agentgym import envs, wrappers  # noqa: F401
+from agentgym.oracles import ARMS
+
+STRATEGIES = strategies()
+"""The context strategies of the package (LOCA-bench, section 4.1); `strategies()` lists those of others too."""
 
 __version__ = "0.1.0"
 
@@ -40,9 +46,12 @@ __all__ = [
     "parallel_env",
     "parse",
     "register",
+    "register_oracle",
+    "register_strategy",
     "render",
     "resolve",
     "spec",
+    "strategies",
     "teams",
     "tool",
     "tool_env",

@@ -32,11 +32,3 @@ def _form(dialect: Dialect, most_calls: int | None) -> str:
     forms = {"python": f"Write {fence}", "json": f"Write {tag}"}
     form = forms.get(dialect, f"Write {tag}\nor write {fence}")
     return f"Think first if you like, then call. {number}\n{form}"
-
-
-SUMMARY_REQUEST = (
-    "The context is nearly full. Instead of calling a tool, reply with a summary of everything above that you still need: what the "
-    "task asks for, what you have found and done, what is left to do, and every fact, number and name you will use. Most of the "
-    "messages above will be removed, and your summary stays; calls in it are not run."
-)
-SUMMARY_FOLLOWS = "Earlier messages have been removed; the summary above stands for them. Go on with the task."

@@ -60,10 +60,8 @@ class ActionSpace(Space[str]):
         super().__init__(seed=seed)
 
     def sample(self, mask: None = None, probability: None = None) -> str:
-        """A random call of a random tool, legal as far as the schemas say."""
-        tool = self.tools[self.np_random.integers(len(self.tools))]
-        arguments = _sample(tool.parameters, tool.parameters, self.np_random)
-        return render(ToolCall(tool.name, arguments), self.dialect)
+        """Return a random call of a random tool, legal as far as the schemas say."""
+        return render(sample_call(self.tools, self.np_random), self.dialect)
 
     def contains(self, x: Any) -> bool:
         """Whether `x` is a text: whatever a model writes is an action."""
@@ -79,6 +77,12 @@ class ActionSpace(Space[str]):
 
     def __repr__(self) -> str:
         return f"ActionSpace({', '.join(tool.name for tool in self.tools)})"
+
+
+def sample_call(tools: Sequence[Tool], rng: np.random.Generator) -> ToolCall:
+    """Return a random call of a random tool that fits its schema."""
+    tool = tools[int(rng.integers(len(tools)))]
+    return ToolCall(tool.name, _sample(tool.parameters, tool.parameters, rng))
 
 
 def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator) -> Any:

@@ -1,9 +1,12 @@
-"""What a world is: hidden state, tools and a score, in plain Python. It knows no gym, chat, model or token."""
+"""Worlds: hidden state, tools and a score, in plain Python. A world knows no gym, chat, model or token."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import inspect
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -15,12 +18,34 @@ from agentgym.messages import Content, ToolCall
 
 ConfigT = TypeVar("ConfigT")
 
+_EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
+"""The world whose hooks are the shortest: it has all of them."""
+
+
+class MissingHook(NotImplementedError):
+    """A world does not fill a hook that it must have, or that a feature needs.
+
+    Args:
+        world: The class of the world.
+        hook: The name of the hook, or `Config`.
+        feature: The feature that needs it; by default all that do.
+    """
+
+    def __init__(self, world: type[World[Any]], hook: str, feature: str = "") -> None:
+        self.world, self.hook, self.feature = world, hook, feature
+        feature = feature or _FEATURES.get(hook, "every world")
+        super().__init__(f"{feature} needs {world.__name__}.{_describe(hook)}; {_EXAMPLE}")
+
+    def __reduce__(self) -> tuple[type[MissingHook], tuple[Any, ...]]:
+        return MissingHook, (self.world, self.hook, self.feature)
+
 
 class World(Generic[ConfigT]):
     """One instance of a task.
 
-    A world fills the hooks below and offers `@tool` methods; the loop is `ToolEnv`'s. The instance is a function of
-    `(config, seed)`: all randomness comes from `self.rng`. Worlds pickle in mid-episode.
+    A world fills the first four hooks below, and those of the other groups for the features that it wants; it offers `@tool`
+    methods; the loop is `ToolEnv`'s. The instance is a function of `(config, seed)`: all randomness comes from `self.rng`. Worlds
+    pickle in mid-episode.
 
     Attributes:
         Config: A frozen dataclass, the keyword arguments of `gymnasium.make`. It checks itself in `__post_init__`.
@@ -30,7 +55,7 @@ class World(Generic[ConfigT]):
         roles: The tools of each role in a team, by names of roles in small letters (`agentgym.multi`). Tools that none has are
             those of the first role. If there are no roles, what ends the task is for a `closer`, and the rest for an `actor`.
         max_failed_rounds: The failed round in a row that ends the episode, unless the user asks for another; None for none.
-        observes: Whether the env gives `read_result` each call that was carried out, with what it told: for worlds whose tools
+        observes: Whether the env gives `read_result` each call that was carried out, with its result: for worlds whose tools
             are not their own methods.
         config: The configuration of this instance.
         rng: The only source of randomness.
@@ -38,6 +63,9 @@ class World(Generic[ConfigT]):
         turn: How many turns have been used, unreadable replies included; kept by the env, which counts a turn before it runs.
         max_turns: The turn budget, or None for no limit. It may shrink while the episode goes on.
         max_calls: The most calls that one reply may hold, or None for no limit; set before `generate`.
+
+    Raises:
+        MissingHook: The class lacks one of the first four hooks, or `Config`.
     """
 
     Config: ClassVar[type[Any]]
@@ -49,6 +77,7 @@ class World(Generic[ConfigT]):
     observes: ClassVar[bool] = False
 
     def __init__(self, config: ConfigT, seed: int) -> None:
+        check_world(type(self))
         self.config = config
         self.rng = np.random.default_rng(seed)
         self.done = False
@@ -56,61 +85,55 @@ class World(Generic[ConfigT]):
         self.max_turns: int | None = None
         self.max_calls: int | None = None
 
-    # What an episode is made of.
+    # Every world must fill these four. `__init__` and `register` check it, since the error of `abc` does not say what for.
 
+    @abstractmethod
     def generate(self) -> None:
         """Draw the instance from `self.rng`; called once, before anything else."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rules(self) -> str:
-        """The system message, without the documentation of the tools."""
-        raise NotImplementedError
+        """Return the system message, without the documentation of the tools."""
 
+    @abstractmethod
     def task(self) -> str | Content:
-        """The first user message: this instance, its budget included."""
-        raise NotImplementedError
+        """Return the first user message, which tells this instance and its budget."""
 
+    @abstractmethod
     def score(self) -> float:
-        """How well the task was done, in [0, 1]; read once, when the episode ends."""
-        raise NotImplementedError
+        """Return how well the task was done, in [0, 1]; read once, when the episode ends."""
+
+    # An episode may have more to it; what stands here is right for most worlds.
 
     def report(self) -> Mapping[str, Any]:
-        """What the researcher is told at the end of an episode (`StepInfo.report`), JSON-able; it may use what is hidden."""
+        """Return what the researcher learns at the end (`StepInfo.report`), JSON-able; it may use what is hidden."""
         return {}
 
     def toolsets(self) -> Sequence[object]:
-        """The objects whose `@tool` methods are on offer; a world with optional tools chooses here."""
+        """Return the objects whose `@tool` methods are on offer; a world with optional tools chooses here."""
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """The call that a reply without one stands for (an answer in prose, say), or None."""
+        """Return the call that a reply without one stands for (an answer in prose, say), or None."""
         return None
 
-    @classmethod
-    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """The configuration whose shortest solution takes about `steps` turns.
-
-        Raises:
-            ValueError: No configuration is that short or that long.
-        """
-        raise NotImplementedError
-
-    # What an agent that has seen exactly the shown history could know; these depend on nothing hidden and change nothing.
+    # For oracles and labels: what an agent that has seen exactly the shown history could know. These depend on nothing hidden and
+    # change nothing.
 
     def state(self) -> str:
-        """The belief state in words: with the task it suffices for optimal play; it names no action."""
-        raise NotImplementedError
+        """Return the belief state in words; with the task it suffices for optimal play, and it names no action."""
+        raise MissingHook(type(self), "state")
 
     def subtask(self, with_state: bool) -> str:
-        """The next step of an optimal plan in words, without need to look ahead.
+        """Return the next step of an optimal plan in words, without need to look ahead.
 
         Args:
             with_state: Whether the policy is shown `state()` too; the step may then refer to it.
         """
-        raise NotImplementedError
+        raise MissingHook(type(self), "subtask")
 
     def reasoning(self, call: ToolCall) -> str:
-        """How an agent comes to a call, in words; demonstrations write it before the call. By default the belief state.
+        """Return how an agent comes to a call, in words; demonstrations write it before the call. By default the belief state.
 
         Args:
             call: Any call, a wrong one too: then the words are those of an agent that errs.
@@ -118,59 +141,130 @@ class World(Generic[ConfigT]):
         return self.state()
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Exactly the optimal next calls; empty if success is out of reach, None if optimality is not defined here."""
+        """Return exactly the optimal next calls; empty if success is out of reach, None if optimality is not defined here."""
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
-        """A function that labels the calls of the next reply after it was played, by the moment before; None where a call is
-        optimal or not, and no more is to be said. Where `labels_decide`, a reply is optimal if some label is `optimal` and the
-        rest are that or `neutral`.
+        """Return a function that labels the calls of the next reply after it was played, by the moment before.
+
+        None where a call is optimal or not, and there is no more to say. Where `labels_decide`, a reply is optimal if some label is
+        `optimal` and the rest are that or `neutral`.
         """
         return None
 
-    def legal_calls(self) -> Sequence[ToolCall]:
-        """The calls that would be carried out now, as far as the shown history tells: for random play and action masks."""
-        raise NotImplementedError
-
-    # What classical agents, which take numbers in place of text, need besides (`agentgym.wrappers.discrete`). These too depend on
-    # nothing hidden, but for the configuration, which says how long they are: a world read from text has to be given it.
-
-    def action_catalog(self) -> Sequence[ToolCall]:
-        """Every call that this configuration can ask for, in an order and number that depend on the configuration alone.
-
-        A place that stands for nothing yet (a node that has not been shown) holds a call that is refused.
-        """
-        raise NotImplementedError
-
-    def features(self) -> NDArray[np.float32]:
-        """What the task and `state()` tell, in numbers in [-1, 1]; the shape depends on the configuration alone."""
-        raise NotImplementedError
-
-    # How a scripted policy reads what the hooks above wrote. They are given text and fill a world with what the text tells.
+    # For scripted play: how a policy reads what the hooks above wrote. They take text and fill a world with what it tells.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """A world that knows what a task message tells, and nothing else."""
-        raise NotImplementedError
+        """Return a world that knows the text of a task message, and nothing else."""
+        raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
         """Take in the result of a call that was carried out; one that does not fit what this world knows is ignored."""
-        raise NotImplementedError
+        raise MissingHook(type(self), "read_result")
 
     def read_state(self, state: str) -> None:
         """Take in a text that `state()` wrote, in place of the history."""
-        raise NotImplementedError
+        raise MissingHook(type(self), "read_state")
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """The call that a text of `subtask()` asks for, as far as this world knows; None if it cannot tell."""
-        raise NotImplementedError
+        """Return the call that a text of `subtask()` asks for, as far as this world knows; None if it cannot tell."""
+        raise MissingHook(type(self), "read_subtask")
+
+    def legal_calls(self) -> Sequence[ToolCall]:
+        """Return the calls that would be carried out now, as far as the shown history shows."""
+        raise MissingHook(type(self), "legal_calls")
+
+    # For classical agents, which take numbers in place of text (`agentgym.wrappers.discrete`). These too depend on nothing hidden,
+    # but for the configuration, which says how long they are: a world read from text has to be given it.
+
+    def action_catalog(self) -> Sequence[ToolCall]:
+        """Return every call that this configuration can ask for, in an order and number that depend on the configuration alone.
+
+        A place that stands for nothing yet (a node that has not been shown) holds a call that is refused.
+        """
+        raise MissingHook(type(self), "action_catalog")
+
+    def features(self) -> NDArray[np.float32]:
+        """Return the content of the task and `state()` as numbers in [-1, 1]; the shape depends on the configuration alone."""
+        raise MissingHook(type(self), "features")
+
+    # For ablations and training over horizons.
+
+    @classmethod
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """Return the configuration whose shortest solution takes about `steps` turns.
+
+        Raises:
+            ValueError: No configuration is that short or that long.
+        """
+        raise MissingHook(cls, "config_for_horizon")
+
+    # For teams: `roles` above; what a hosted world has besides is listed in `agentgym.multi.host.Hosted`.
 
     @property
     def turns_left(self) -> int:
-        """Turns that may still be played; raises `ValueError` where there is no budget."""
+        """Return the number of turns that may still be played.
+
+        Raises:
+            ValueError: There is no budget.
+        """
         if self.max_turns is None:
             raise ValueError(f"{type(self).__name__} has no turn budget")
         return self.max_turns - self.turn
+
+
+_REQUIRED = ("generate", "rules", "task", "score")
+_FEATURES: Mapping[str, str] = {
+    "state": "oracles='S' (and the summary of a scripted policy)",
+    "subtask": "oracles='P'",
+    "optimal_calls": "optimal play",
+    "read_task": "scripted play from the chat",
+    "read_result": "scripted play from the chat",
+    "read_state": "scripted play with oracles='S' or after a summary",
+    "read_subtask": "scripted play with oracles='P'",
+    "legal_calls": "play that is legal but not optimal (and action masks)",
+    "action_catalog": "DiscreteActions",
+    "features": "FeatureObservations",
+    "config_for_horizon": "a horizon",
+}
+"""The features that need the hooks which a world need not fill."""
+
+
+def has_hook(world: type[World[Any]], hook: str) -> bool:
+    """Report whether a class fills a hook in place of `World`."""
+    method, default = getattr(world, hook), getattr(World, hook)
+    return getattr(method, "__func__", method) is not getattr(default, "__func__", default)
+
+
+def check_hooks(world: type[World[Any]], hooks: Iterable[str], feature: str = "") -> None:
+    """Raise `MissingHook` unless a class fills some hooks.
+
+    Args:
+        world: The class.
+        hooks: The names of the hooks.
+        feature: The feature that needs them; by default all that do.
+    """
+    for hook in hooks:
+        if not has_hook(world, hook):
+            raise MissingHook(world, hook, feature)
+
+
+def check_world(world: type[World[Any]]) -> None:
+    """Raise `MissingHook` unless a class has what every world must have."""
+    check_hooks(world, _REQUIRED)
+    if not hasattr(world, "Config"):
+        raise MissingHook(world, "Config")
+
+
+def _describe(hook: str) -> str:
+    """Return the parameters of a hook and its purpose: the first clause of its documentation."""
+    if hook == "Config":
+        return "Config, a frozen dataclass of its options"
+    method = getattr(World, hook)
+    names = [name for name in inspect.signature(method).parameters if name != "self"]
+    purpose = re.split(r"[;:.]", method.__doc__, maxsplit=1)[0]
+    return f"{hook}({', '.join(names)}) to {purpose[0].lower()}{purpose[1:]}"
 
 
 class CallSet(Sequence[ToolCall]):
@@ -206,9 +300,10 @@ def turn_budget(optimal: int, factor: float, slack: int) -> int:
 
 
 def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
-    """The class of a world, imported if it is given by name.
+    """Return the class of a world, imported if it is given by name.
 
     Raises:
+        MissingHook: The class lacks a hook that every world must fill, or `Config`.
         ValueError: The name leads to no world.
     """
     if isinstance(world, str):
@@ -219,6 +314,7 @@ def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
             raise ValueError(f"world {world!r} cannot be imported ({error}); write 'package.module:Class'") from error
     if not (isinstance(world, type) and issubclass(world, World)):
         raise ValueError(f"world must be a subclass of agentgym.World, got {world!r}")
+    check_world(world)
     return world
 
 

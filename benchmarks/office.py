@@ -228,9 +228,9 @@ def calendar(server: Any) -> Calls:
 
 def canvas(server: Any) -> Calls:
     """A course of which the user is the teacher."""
-    teacher = server.add_user("Ann Bell", "ann@mcp.com", "secret")
-    course = server.add_course("Networks", "NET101", teacher)
-    server.login_as("ann@mcp.com")
+    teacher = server.people.add_user("Ann Bell", "ann@mcp.com", "secret")
+    course = server.courses.add_course("Networks", "NET101", teacher)
+    server.people.login_as("ann@mcp.com")
     return {
         "canvas_create_assignment": (CALL_MS, lambda k: {"course_id": course, "name": f"Homework {k}", "points_possible": 10}),
         "canvas_list_courses": (CALL_MS, lambda k: {}),

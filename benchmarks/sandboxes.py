@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
-from agentgym.sandboxes.monty import SANDBOXES, Sandbox, make_sandbox
+from agentgym.sandboxes import SANDBOXES, Sandbox, make_sandbox
 
 RUNS = 30
 CALLS = 100

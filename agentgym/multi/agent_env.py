@@ -1,4 +1,4 @@
-"""The place of one agent in a team: an env of its own over the shared world, around which all wrappers fit."""
+"""Env of one agent in a team, over the shared world; all wrappers fit around it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from agentgym.world import World
 
 
 class AgentEnv(ToolEnv):
-    """What one agent of a team sees and does.
+    """Env in which one agent of a team plays.
 
     It is a `ToolEnv` whose world is that of the team, with a chat of its own, some of the world's tools and those of the team. It
     never ends by itself: the game ends it with the cycle.
 
     Args:
-        world: The world's class.
+        world: The class of the world.
         agent: The name of the agent.
-        team: What the agents share.
-        formation: What kind of team it is.
+        team: The state that the agents share.
+        protocol: The kind of the team.
         **options: Keyword arguments of `ToolEnv`, and the options of the world.
 
     Attributes:
@@ -34,53 +34,53 @@ class AgentEnv(ToolEnv):
     """
 
     def __init__(self, world: type[World[Any]] | str, agent: str, team: Team, protocol: TeamProtocol, **options: Any) -> None:
-        self.agent, self.team, self._formation = agent, team, protocol
+        self.agent, self.team, self._protocol = agent, team, protocol
         self.took_turn = False
-        self._desk = protocol.toolset_for(agent, team)
-        self._desk_tools = frozenset(tools_of(self._desk))
+        self._team_toolset = protocol.toolset_for(agent, team)
+        self._team_tools = frozenset(tools_of(self._team_toolset))
         self._replies = self._deliveries = 0
         super().__init__(world, **options)
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
-        """Those of the role, and the team's."""
-        owners = self._formation.toolsets(self.agent, world)
+        """Return the tools of the role, and those of the team."""
+        owners = self._protocol.toolsets(self.agent, world)
         tools = {name: bound for owner in owners for name, bound in tools_of(owner).items()}
-        if twice := tools.keys() & self._desk_tools:
+        if twice := tools.keys() & self._team_tools:
             raise ValueError(f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it to play in a team")
-        own = self._formation.agents[self.agent]
-        return {**{name: bound for name, bound in tools.items() if name in own}, **tools_of(self._desk)}
+        own = self._protocol.agents[self.agent]
+        return {**{name: bound for name, bound in tools.items() if name in own}, **tools_of(self._team_toolset)}
 
     def _begin(self) -> World[Any]:
-        """The world of the team, which the game has made."""
+        """Return the world of the team, which the game has made."""
         self._replies = self._deliveries = 0
         return self.team.worlds[self.agent]
 
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
-        """The rules of the world and of the team, and the task or sub-task."""
-        rules, task = self._formation.opening(self.agent, self.team)
-        return f"{rules}\n\n{self._formation.notes(self.agent)}", task
+        """Return the rules of the world and of the team, and the task or sub-task."""
+        rules, task = self._protocol.opening(self.agent, self.team)
+        return f"{rules}\n\n{self._protocol.notes(self.agent)}", task
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
         """Count a turn, unless the reply calls nothing but tools of the team."""
         self._replies += 1
         reply = self._parse(world, action, self._replies)
-        self.took_turn = not reply.calls or any(call.name not in self._desk_tools for call in reply.calls)
+        self.took_turn = not reply.calls or any(call.name not in self._team_tools for call in reply.calls)
         world.turn += self.took_turn
         return reply, self._replies
 
     def _run(self, world: World[Any], tools: Any, name: str, arguments: Any) -> str | Content:
         if self.team.ended:
             raise ToolError("the episode has ended; this call was not run")
-        if name in self._desk_tools and name in tools:
-            told: str = tools[name](arguments)  # it is no call of the world, which may have ended before a host has answered
-            return told
+        if name in self._team_tools and name in tools:
+            result: str = tools[name](arguments)  # it is no call of the world, which may have ended before a host has answered
+            return result
         go = partial(super()._run, world, tools, name, arguments)
-        return self._formation.run(self.agent, self.team, ToolCall(name, arguments), go)
+        return self._protocol.run(self.agent, self.team, ToolCall(name, arguments), go)
 
     def _ended(self, world: World[Any]) -> str:
-        """Never by itself; the formation is told."""
+        """Report an end of the world to the protocol; the env itself goes on until the game ends it."""
         if reason := super()._ended(world):
-            self._formation.finished(self.agent, self.team, reason)
+            self._protocol.finished(self.agent, self.team, reason)
         return ""
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
@@ -99,8 +99,8 @@ class AgentEnv(ToolEnv):
         self._over = True
 
 
-def look(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """What a stack of wrappers shows of a chat that has grown, or of a world that has changed, since its last step.
+def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
+    """Show, through a stack of wrappers, a chat that has grown or a world that has changed since the last step.
 
     Returns:
         The observation, and the info of the last step with the accounts brought up to date.
@@ -109,8 +109,8 @@ def look(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):
         raise TypeError(f"a seat is a ToolEnv in wrappers, got {type(env).__name__}")
-    chat, info = look(env.env, info)
+    chat, info = refresh(env.env, info)
     if isinstance(env, gymnasium.ObservationWrapper):
         return env.observation(chat), info
-    again = getattr(env, "look", None)
-    return again(chat, info) if again is not None else (chat, info)
+    hook = getattr(env, "refresh", None)  # of context wrappers, which observe more than the chat
+    return hook(chat, info) if hook is not None else (chat, info)

@@ -1,4 +1,4 @@
-"""The loop that a team plays in: who is asked when, what each is shown, and how it ends."""
+"""Loop that a team plays in: who is asked when, what each agent is shown, and how the episode ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gymnasium.envs.registration import load_env_creator
 from gymnasium.error import ResetNeeded
 
 from agentgym.messages import Chat
-from agentgym.multi.agent_env import AgentEnv, look
+from agentgym.multi.agent_env import AgentEnv, refresh
 from agentgym.multi.duel import Duel
 from agentgym.multi.host import Hosting
 from agentgym.multi.manager import Management
@@ -22,36 +22,36 @@ from agentgym.parsing import Dialect
 from agentgym.step_info import StepInfo
 from agentgym.world import World, check_choice, check_int, load_world, make_config
 
-FORMATIONS: Mapping[str, type[TeamProtocol]] = {kind.kind: kind for kind in (Split, Management, Hosting, Duel)}
-_SEAT_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds")
-_FORMATION_OPTIONS = ("roles", "reward", "max_message")
-_SEED = 2**63
-_TERMINAL = ("world", "failed_rounds", "referee")
+PROTOCOLS: Mapping[str, type[TeamProtocol]] = {kind.kind: kind for kind in (Split, Management, Hosting, Duel)}
+_ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds")
+_PROTOCOL_OPTIONS = ("roles", "reward", "max_message")
+_SEED = 2**63  # seeds of worlds are below it
+_TERMINAL = ("world", "failed_rounds", "referee")  # reasons that lie in the task; any other truncates
 
 
 class Game:
-    """An episode of a team after another.
+    """Loop that plays the episodes of a team.
 
-    A cycle goes through the agents in order. Who is awake when it begins is asked for a reply, which is played at once. What was
-    told in a cycle, and the end of the episode, reaches all at the end of the cycle.
+    A cycle goes through the agents in order. Each that is awake when it begins is asked for a reply, which is played at once. Mail,
+    and the end of the episode, reach all at the end of the cycle.
 
     Args:
         world: The world's class, or where to import it from.
         team: The kind of team: `split`, `manager`, `host` or `duel`.
-        stacks: The wrappers of each agent's seat, inner to outer, by agent; `""` for those that are not named. Each is a mapping
+        stacks: The wrappers of each agent's env, inner to outer, by agent; `""` for those that are not named. Each is a mapping
             with `entry_point` and `kwargs`.
         max_cycles: The most cycles; None for four times the world's turn budget and 16 more.
         **options: `roles`, `reward` and `max_message` of the team, keyword arguments of `ToolEnv`, and options of the world.
 
     Attributes:
         agents: The names, in the order of their turns.
-        chats: What each agent is shown.
-        infos: What each agent is told of its last reply.
-        rewards: What each agent has earned, once the episode has ended.
+        chats: The chat that each agent is shown.
+        infos: The info of the last reply of each agent.
+        rewards: The reward of each agent, once the episode has ended.
         over: Whether the episode has ended.
         terminated: Whether it has ended by itself.
         score: The score of the team, once the episode has ended.
-        cycle: How many cycles have ended.
+        cycle: The number of cycles that have ended.
 
     Raises:
         ValueError: An option is unknown or not right.
@@ -65,23 +65,23 @@ class Game:
         max_cycles: int | None = None,
         **options: Any,
     ) -> None:
-        check_choice("team", team, tuple(FORMATIONS))
+        check_choice("team", team, tuple(PROTOCOLS))
         if max_cycles is not None:
             check_int("max_cycles", max_cycles, 1, 10**9)
         self.world_class, self.max_cycles = load_world(world), max_cycles
-        asked = {name: options.pop(name) for name in _FORMATION_OPTIONS if name in options}
-        config = {name: value for name, value in options.items() if name not in _SEAT_OPTIONS}
+        protocol_options = {name: options.pop(name) for name in _PROTOCOL_OPTIONS if name in options}
+        config = {name: value for name, value in options.items() if name not in _ENV_OPTIONS}
         self.config = make_config(self.world_class, config)
-        self.protocol = FORMATIONS[team](self.world_class, self.config, **asked)
+        self.protocol = PROTOCOLS[team](self.world_class, self.config, **protocol_options)
         self.agents = tuple(self.protocol.agents)
         self.team = Team(self.agents)
         if unknown := [name for name in stacks or {} if name and name not in self.agents]:
             raise ValueError(f"there is no agent {unknown[0]!r} in this team; agents: {', '.join(self.agents)}")
-        self.seats = {a: AgentEnv(self.world_class, a, self.team, self.protocol, **options) for a in self.agents}
-        self.dialect: Dialect = self.seats[self.agents[0]].dialect
+        self.agent_envs = {a: AgentEnv(self.world_class, a, self.team, self.protocol, **options) for a in self.agents}
+        self.dialect: Dialect = self.agent_envs[self.agents[0]].dialect
         self._asked: list[str] = []
-        given = stacks or {}
-        self.stacks = {a: _stack(self.seats[a], given.get(a, given.get("", ()))) for a in self.agents}
+        wrappers = stacks or {}
+        self.stacks = {a: _stack(self.agent_envs[a], wrappers.get(a, wrappers.get("", ()))) for a in self.agents}
         self.over = self.terminated = self._running = False
         self.score = 0.0
         self.chats: dict[str, Chat] = {}
@@ -95,12 +95,13 @@ class Game:
         self.team.begin(worlds)
         self.over = self.terminated = False
         self._running, self.score, self.cycle, self._moves = True, 0.0, 0, 0
+        # By default four cycles for each turn: some go by in talk and waiting, which take no turn.
         self._last = 4 * (first.max_turns or 2_500) + 16 if self.max_cycles is None else self.max_cycles
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._seen, self._begun = dict.fromkeys(self.agents, 0), dict.fromkeys(self.agents, 0)
         self.protocol.begin(self.team)
         for agent in self.agents:
-            self._open(agent)
+            self._begin_chat(agent)
         self._asked = self._awake()
 
     def _generate(self, seed: int) -> World[Any]:
@@ -108,11 +109,11 @@ class Game:
         world.generate()
         return world
 
-    def _open(self, agent: str) -> None:
+    def _begin_chat(self, agent: str) -> None:
         """Begin a chat."""
         self.chats[agent], info = self.stacks[agent].reset()
         self._begun[agent] += 1
-        self.infos[agent] = self._marked(agent, info)
+        self.infos[agent] = self._with_agent(agent, info)
         self._seen[agent] = self._moves
 
     def _awake(self) -> list[str]:
@@ -120,7 +121,7 @@ class Game:
 
     @property
     def due(self) -> list[str]:
-        """Who is still to be asked in this cycle."""
+        """The agents that are still to be asked in this cycle."""
         return [] if self.over or self.team.ended else self._asked
 
     def play(self, agent: str, action: str) -> None:
@@ -138,21 +139,21 @@ class Game:
         if agent not in self.due:
             raise ValueError(f"it is not the turn of {agent!r}; to be asked in this cycle: {', '.join(self.due) or 'nobody'}")
         self._asked = [name for name in self._asked if name != agent]
-        agent_env = self.seats[agent]
+        agent_env = self.agent_envs[agent]
         agent_env.took_turn = False
         self.chats[agent], _, _, _, info = self.stacks[agent].step(action)
         if not agent_env.took_turn and "optimal" in info:
             info = {**info, "optimal": None, "alive": None}
         self._moves += 1
         self._seen[agent] = self._moves
-        self.infos[agent] = self._marked(agent, info)
+        self.infos[agent] = self._with_agent(agent, info)
 
-    def _marked(self, agent: str, info: dict[str, Any]) -> dict[str, Any]:
-        """The info, with the agent and the number of its chats in this episode."""
+    def _with_agent(self, agent: str, info: dict[str, Any]) -> dict[str, Any]:
+        """Add the agent and the number of its chats in this episode to an info."""
         return {**info, "agent": agent, "task": self._begun[agent]}
 
     def end_cycle(self) -> None:
-        """Deliver what was told, and begin the next cycle or end the episode."""
+        """Deliver the mail, and begin the next cycle or end the episode."""
         team = self.team
         self.cycle += 1
         self.protocol.settle(team)
@@ -161,7 +162,7 @@ class Game:
         if team.ended:
             self._finish()
             return
-        if len(team.idle - team.fresh) == len(self.agents) and not any(team.mail.values()):
+        if len(team.idle - team.restarting) == len(self.agents) and not any(team.mail.values()):
             self.protocol.rouse(team)
         for agent in self.agents:
             self._deliver(agent)
@@ -175,22 +176,22 @@ class Game:
     def _deliver(self, agent: str) -> None:
         team = self.team
         mail = team.collect(agent)
-        if agent in team.fresh:
-            team.fresh.discard(agent)
+        if agent in team.restarting:
+            team.restarting.discard(agent)
             team.idle.discard(agent)
-            self._open(agent)
+            self._begin_chat(agent)
         if mail:
             team.idle.discard(agent)
-            self.seats[agent].receive(mail)
+            self.agent_envs[agent].receive(mail)
         if mail or (agent not in team.idle and self._seen[agent] != self._moves):
-            self._look(agent)
+            self._refresh(agent)
 
-    def _look(self, agent: str) -> None:
-        self.chats[agent], self.infos[agent] = look(self.stacks[agent], self.infos[agent])
+    def _refresh(self, agent: str) -> None:
+        self.chats[agent], self.infos[agent] = refresh(self.stacks[agent], self.infos[agent])
         self._seen[agent] = self._moves
 
     def to_text(self) -> str:
-        """The chats of all agents, for people to read."""
+        """Return the chats of all agents, for people to read."""
         return "\n\n".join(f"=== {agent} ===\n{chat.to_text()}" for agent, chat in self.chats.items())
 
     def _report(self) -> dict[str, Any]:
@@ -199,17 +200,17 @@ class Game:
 
     def _finish(self) -> None:
         self.over = True
-        played = list({id(world): world for world in self.team.worlds.values()}.values())
-        self.score = score = max(float(world.score()) for world in played)
+        worlds = {id(world): world for world in self.team.worlds.values()}  # one that is shared is scored once
+        self.score = score = max(float(world.score()) for world in worlds.values())
         ended = self.team.ended
         self.terminated = ended in _TERMINAL
         self.rewards = self.protocol.shares(self.team, score)
         for agent in self.agents:
-            agent_env = self.seats[agent]
+            agent_env = self.agent_envs[agent]
             if mail := self.team.collect(agent):
                 agent_env.receive(mail)
             agent_env.finish()
-            self._look(agent)
+            self._refresh(agent)
             detail: StepInfo = self.infos[agent]["detail"]
             detail = replace(detail, ended=ended, score=score, report={**agent_env.world.report(), "team": self._report()})
             self.infos[agent] = {**self.infos[agent], "success": score >= 1.0, "detail": detail}

@@ -1,4 +1,4 @@
-"""A team as one Gymnasium env: each step is the reply of whoever is to be asked, so one policy plays all agents.
+"""Team as one Gymnasium env: each step is the reply of whoever is to be asked, so one policy plays all agents.
 
 Whatever plays, records or trains episodes of single agents does so with teams too.
 """
@@ -17,19 +17,19 @@ from agentgym.world import check_choice
 
 
 class TeamEnv(gymnasium.Env[Chat, str]):
-    """Plays a team, one reply after the other. The observation is the chat of the agent that is to reply next.
+    """Env that plays a team, one reply after the other. The observation is the chat of the agent that is to reply next.
 
-    `info["agent"]` says whose reply was just played, or after a reset who is asked first, and `info["task"]` how many chats the
-    agent has begun in this episode. The reward is the score of the team,
-    once, at the end; what each agent earns is then in the report (`info["detail"].report["team"]`).
+    `info["agent"]` is the agent whose reply was just played, or after a reset the one asked first, and `info["task"]` the number
+    of chats that it has begun in this episode. The reward is the score of the team, once, at the end; what each agent earns is
+    then in the report (`info["detail"].report["team"]`).
 
     Args:
         render_mode: `ansi` renders the chats of all agents as text.
-        **options: What `agentgym.multi.game.Game` takes.
+        **options: Arguments of `agentgym.multi.game.Game`.
 
     Attributes:
         game: The game.
-        agent: Who is to reply.
+        agent: The agent that is to reply.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
@@ -41,7 +41,7 @@ class TeamEnv(gymnasium.Env[Chat, str]):
         self.game = Game(**options)
         self.agent = self.game.agents[0]
         self.observation_space = ChatSpace()
-        tools = {tool.name: tool for agent_env in self.game.seats.values() for tool in agent_env.tools}
+        tools = {tool.name: tool for agent_env in self.game.agent_envs.values() for tool in agent_env.tools}
         self.action_space = ActionSpace(tuple(tools.values()), self.game.dialect)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
@@ -71,5 +71,5 @@ class TeamEnv(gymnasium.Env[Chat, str]):
         return game.chats[self.agent], 0.0, False, False, info
 
     def render(self) -> str | None:
-        """The chats as text in `ansi` mode, None otherwise."""
+        """Return the chats as text in `ansi` mode, None otherwise."""
         return self.game.to_text() if self.render_mode == "ansi" else None

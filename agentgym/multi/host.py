@@ -1,4 +1,4 @@
-"""A host that knows what is hidden, and a guesser that asks it; a referee that knows the rules stands between them."""
+"""Team of a host that knows what is hidden and a guesser that asks it; a referee stands between them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from agentgym.world import World
 
 HOST, GUESSER = "host_0", "guesser_0"
 MOST_FAULTS = 3
-"""The wrong answer of the host that ends the episode."""
+"""The number of wrong answers of the host that ends the episode: the first may be a slip, the third is none."""
 ANSWERS = f"{HOST} answers:"
 
 
 @runtime_checkable
 class Hosted(Protocol):
-    """A world whose results can be given by a host. It computes what is right; the host has to find the same by itself."""
+    """World whose results can be given by a host. It computes what is right; the host has to find the same by itself."""
 
     def host_rules(self) -> str:
-        """What the host is told of its part."""
+        """Return the rules for the host."""
 
     def questions(self) -> object:
-        """The owner of the tools that there are for questions to a host, besides those of the world."""
+        """Return the owner of the tools for questions to a host, besides those of the world."""
 
     def question(self, call: ToolCall) -> str:
-        """What the host is shown of a call before it is carried out; empty for a call that needs no host.
+        """Return the text that shows the host a call before it is carried out; empty for a call that needs no host.
 
         Raises:
             ToolError: The call cannot be carried out.
@@ -35,20 +35,22 @@ class Hosted(Protocol):
 
     @classmethod
     def host_reply(cls, question: str) -> str:
-        """What a scripted host answers, from the text of the question.
+        """Return what a scripted host answers, from the text of the question.
 
         Raises:
             ValueError: It is no question.
         """
 
     def objection(self, answer: str, result: str) -> str:
-        """What is wrong with an answer of the host, given the right result; empty if nothing is."""
+        """Say what is wrong with an answer of the host, given the right result; empty if nothing is."""
 
 
 class Hosting(TeamProtocol):
-    """The guesser has all tools of the world, and tools for questions; what it guesses and asks is answered by the host.
+    """Protocol of a hosted game.
 
-    An answer that the referee finds wrong is not passed on; the host has to answer anew. The third one ends the episode. The host
+    The guesser has all tools of the world, and tools for questions; what it guesses and asks is answered by the host.
+
+    An answer that the referee finds wrong is not passed on; the host has to answer again. The third one ends the episode. The host
     earns what the guesser does, and nothing if it was ever found wrong.
     """
 
@@ -65,24 +67,24 @@ class Hosting(TeamProtocol):
         hosted: Hosted = world
         return hosted
 
-    def agent_env(
+    def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
     ) -> dict[str, tuple[str, ...]]:
-        """The guesser, who begins, and the host."""
+        """Return the guesser, who begins, and the host."""
         if roles is not None:
             raise ValueError(f"the roles of a hosted game are fixed: {GUESSER} and {HOST}; give no roles")
         return {GUESSER: (*tools, *self._questions), HOST: ()}
 
     def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
-        """Those of the world, and the questions."""
+        """Return the toolsets of the world, and the questions."""
         return (*world.toolsets(), self._hosted(world).questions())
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """The host's tool."""
+        """Return the tool of the host."""
         return Answering(self, team) if agent == HOST else Toolset()
 
     def notes(self, agent: str) -> str:
-        """What the two are to each other."""
+        """Say what the two are to each other."""
         if agent == HOST:
             return f"# Host\nYou are {HOST}, and {GUESSER} asks. Answer with the tool answer; it takes no turn of the budget."
         return (
@@ -91,13 +93,13 @@ class Hosting(TeamProtocol):
         )
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
-        """The host knows the rules of its part, and begins a chat with each question; it sees nothing of the task."""
+        """Return the rules of each part; the host begins a chat with each question, and sees nothing of the task."""
         if agent == HOST:
             return self._hosted(team.worlds[agent]).host_rules(), team.tasks.get(HOST, "There is no question yet.")
         return super().opening(agent, team)
 
     def begin(self, team: Team) -> None:
-        """The guesser acts first."""
+        """Let the guesser act first."""
         team.idle = {HOST}
 
     def run(self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]) -> str | Content:
@@ -106,53 +108,53 @@ class Hosting(TeamProtocol):
         question = self._hosted(world).question(call) if agent == GUESSER else ""
         if not question:
             return go()
-        if team.asked:
+        if team.question:
             raise ToolError(f"{HOST} has not answered yet; this call was not run")
         result = go()
-        team.asked, team.result = question, result if isinstance(result, str) else result.text
+        team.question, team.answer = question, result if isinstance(result, str) else result.text
         team.tasks[HOST] = question
-        team.fresh.add(HOST)
+        team.restarting.add(HOST)
         team.idle.add(GUESSER)
         return f"{HOST} is asked."
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """An answer that is still open comes before the end."""
-        if team.asked:
-            team.closing = team.closing or reason
+        """End the episode, once an open question is answered."""
+        if team.question:
+            team.pending_end = team.pending_end or reason
         else:
             team.end(reason)
 
-    def hear(self, team: Team, text: str) -> str:
+    def take_answer(self, team: Team, text: str) -> str:
         """Let the referee check an answer of the host, and pass on a right one.
 
         Raises:
             ToolError: Nothing was asked.
         """
-        if not team.asked:
+        if not team.question:
             raise ToolError("there is no open question to answer")
-        objection = self._hosted(team.worlds[HOST]).objection(text, team.result)
+        objection = self._hosted(team.worlds[HOST]).objection(text, team.answer)
         if objection:
             team.faults[HOST] += 1
             if team.faults[HOST] >= MOST_FAULTS:
                 team.end("referee")
             return f"The referee: {objection}. Fault {team.faults[HOST]} of {MOST_FAULTS}."
-        team.mail[GUESSER].append(f"{ANSWERS}\n{team.result}")
-        team.asked = team.result = ""
+        team.mail[GUESSER].append(f"{ANSWERS}\n{team.answer}")
+        team.question = team.answer = ""
         team.idle.add(HOST)
-        if team.closing:
-            team.end(team.closing)
+        if team.pending_end:
+            team.end(team.pending_end)
         return "Your answer is right and was passed on."
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
-        """The host's is lost with its first fault."""
+        """Return the shares; that of the host is lost with its first fault."""
         return {**super().shares(team, score), **({HOST: 0.0} if team.faults[HOST] else {})}
 
 
 class Answering(Toolset):
-    """The tool of the host."""
+    """Toolset of the host."""
 
     def __init__(self, protocol: Hosting, team: Team) -> None:
-        self._formation, self._team = protocol, team
+        self._protocol, self._team = protocol, team
 
     @tool
     def answer(self, text: str) -> str:
@@ -161,4 +163,4 @@ class Answering(Toolset):
         Args:
             text: The answer: yes or no, or the lines with your verdicts.
         """
-        return self._formation.hear(self._team, text)
+        return self._protocol.take_answer(self._team, text)

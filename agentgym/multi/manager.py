@@ -14,32 +14,34 @@ MANAGER = "manager_0"
 
 
 class Management(TeamProtocol):
-    """The sub-agent design: the first agent delegates, any other begins a new chat with each sub-task and ends it by a report.
+    """Protocol of the sub-agent design.
+
+    The first agent delegates; any other begins a new chat with each sub-task and ends it by a report.
 
     By default the manager has the tools that end the task, and one worker has the others.
     """
 
     kind = "manager"
 
-    def agent_env(
+    def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
     ) -> dict[str, tuple[str, ...]]:
-        """The manager and its workers."""
+        """Return the manager and its workers."""
         if roles is None:
             final = [name for name, ends in tools.items() if ends]
-            kept = final or list(default_roles(world, tools).values())[-1]
-            roles = {"manager": list(kept), "worker": [name for name in tools if name not in kept]}
-        seats = read_roles(roles, tools)
-        if next(iter(seats)) != MANAGER:
-            raise ValueError(f"the first role of this team is the manager, got {next(iter(seats))}")
-        return seats
+            own = final or list(default_roles(world, tools).values())[-1]
+            roles = {"manager": list(own), "worker": [name for name in tools if name not in own]}
+        agents = read_roles(roles, tools)
+        if next(iter(agents)) != MANAGER:
+            raise ValueError(f"the first role of this team is the manager, got {next(iter(agents))}")
+        return agents
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Delegating, or reporting."""
+        """Return the tool for delegating, or for reporting."""
         return Delegation(team, self.max_message) if agent == MANAGER else Reporting(agent, team, self.max_message)
 
     def notes(self, agent: str) -> str:
-        """What is delegated to whom."""
+        """Say what is delegated to whom."""
         if agent == MANAGER:
             return (
                 f"# Team\nYou are {MANAGER}. You lead the work on this task, and have some of its tools. These are the agents with "
@@ -55,22 +57,22 @@ class Management(TeamProtocol):
         )
 
     def begin(self, team: Team) -> None:
-        """The manager acts first."""
+        """Let the manager act first."""
         team.idle = set(team.agents) - {MANAGER}
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
-        """The rules, and the task or the sub-task."""
+        """Return the rules, and the task or the sub-task."""
         if agent == MANAGER:
             return super().opening(agent, team)
         return team.worlds[agent].rules(), team.tasks.get(agent, "There is no sub-task for you yet.")
 
     def rouse(self, team: Team) -> None:
-        """The manager always can go on."""
+        """Wake the manager, who always can go on."""
         team.mail[MANAGER].append("Nobody has a sub-task. Go on.")
 
 
 class Delegation(Toolset):
-    """The tool of the manager."""
+    """Toolset of the manager."""
 
     def __init__(self, team: Team, limit: int) -> None:
         self._team, self._limit = team, limit
@@ -87,18 +89,18 @@ class Delegation(Toolset):
             raise ToolError("the sub-task is empty; say what is to be done")
         if len(task) > self._limit:
             raise ToolError(f"a sub-task may have {self._limit} characters, got {len(task)}; say it shorter")
-        free = [agent for agent in team.agents if agent != MANAGER and agent in team.idle and agent not in team.fresh]
+        free = [agent for agent in team.agents if agent != MANAGER and agent in team.idle and agent not in team.restarting]
         if not free:
             raise ToolError("no worker is free; wait for a report")
         team.tasks[free[0]] = task
-        team.fresh.add(free[0])
+        team.restarting.add(free[0])
         team.messages += 1
         team.idle.add(MANAGER)
         return f"{free[0]} works on it."
 
 
 class Reporting(Toolset):
-    """The tool of a worker."""
+    """Toolset of a worker."""
 
     def __init__(self, agent: str, team: Team, limit: int) -> None:
         self._agent, self._team, self._limit = agent, team, limit

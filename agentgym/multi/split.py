@@ -11,22 +11,22 @@ from agentgym.world import World
 
 
 class Split(TeamProtocol):
-    """Each agent has a subset of the world's tools, and `tell` and `wait`."""
+    """Protocol of a team whose agents each have a subset of the world's tools, and `tell` and `wait`."""
 
     kind = "split"
 
-    def agent_env(
+    def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
     ) -> dict[str, tuple[str, ...]]:
-        """One agent for each role."""
+        """Return one agent for each role."""
         return read_roles(roles or default_roles(world, tools), tools)
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """The tools for talking."""
+        """Return the tools for talking."""
         return Talk(agent, team, self.max_message)
 
     def notes(self, agent: str) -> str:
-        """Who is who, and what talking costs."""
+        """Say who is who, and what talking costs."""
         return (
             f"# Team\nYou are {agent}, one of a team that shares this task. These are the agents with their tools:\n"
             f"{list_agents(self.agents)}\nYou see your own calls only. What the others find out you learn when they tell you, and "
@@ -37,7 +37,7 @@ class Split(TeamProtocol):
 
 
 class Talk(Toolset):
-    """Telling and waiting."""
+    """Toolset of an agent: telling and waiting."""
 
     def __init__(self, agent: str, team: Team, limit: int) -> None:
         self._agent, self._team, self._limit = agent, team, limit

@@ -1,4 +1,4 @@
-"""What the agents of a team share, and what a kind of team decides."""
+"""State that the agents of a team share, and the base of all kinds of teams."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from agentgym.tools import ToolError, Toolset, echo, tools_of
 from agentgym.world import World, check_int
 
 MAX_MESSAGE = 16_384
-"""Characters that an agent may tell another in one cycle, unless the user asks for another limit."""
+"""Characters that an agent may tell another in one cycle, by default; a bound, so that none can flood the context of another."""
 
 _AGENT = re.compile(r"[a-z]+_[0-9]+")
 _ROLE = re.compile(r"[a-z]+")
 
 
 class Team:
-    """The state of a team in an episode, as far as it is not the world's. The tools of the agents change it.
+    """State of a team in an episode, as far as it is not the world's. The tools of the agents change it.
 
     Attributes:
         agents: The names, in the order of their turns.
         worlds: The world that each agent plays; the same one for all, or one each.
-        mail: What each agent is shown at the end of the cycle, text by text.
-        messages: How many texts the agents have sent each other.
-        idle: Who is not asked for a reply until there is mail for it.
+        mail: The texts that each agent is shown at the end of the cycle.
+        messages: The number of texts that the agents have sent each other.
+        idle: The agents that are not asked for a reply until there is mail for them.
         tasks: The sub-task of each agent that is given one.
-        fresh: Who begins a new chat at the end of the cycle.
-        ended: Why the episode ends; empty while it goes on.
-        winners: Who solved the task, where agents compete.
-        faults: How often each agent was found wrong by the referee.
-        asked: The question that a host has not answered yet; empty if there is none.
-        result: The right answer to it.
-        closing: Why the episode will end once it is answered, or, in a duel, why the last world has ended.
+        restarting: The agents that begin a new chat at the end of the cycle.
+        ended: The reason for which the episode ends; empty while it goes on.
+        winners: The agents that solved the task, where they compete.
+        faults: The number of answers of each agent that the referee found wrong.
+        question: The question that a host has not answered yet; empty if there is none.
+        answer: The right answer to it.
+        pending_end: The reason for which the episode will end once it is answered, or, in a duel, for which the last world ended.
     """
 
     def __init__(self, agents: Sequence[str]) -> None:
@@ -48,11 +48,11 @@ class Team:
         self.idle: set[str] = set()
         self.messages = 0
         self.tasks: dict[str, str] = {}
-        self.fresh: set[str] = set()
+        self.restarting: set[str] = set()
         self.ended = ""
         self.winners: set[str] = set()
         self.faults: dict[str, int] = dict.fromkeys(self.agents, 0)
-        self.asked = self.result = self.closing = ""
+        self.question = self.answer = self.pending_end = ""
 
     def end(self, reason: str) -> None:
         """End the episode with the cycle; the first reason stays."""
@@ -75,12 +75,12 @@ class Team:
         self.mail[receiver].append(f"{heading} ({len(text)} characters):\n{text}")
 
     def collect(self, agent: str) -> str:
-        """The mail of an agent, which is empty after that."""
+        """Return the mail of an agent, and empty it."""
         mail, self.mail[agent], self._posted[agent] = self.mail[agent], [], 0
         return "\n\n".join(mail)
 
     def check_receiver(self, agent: str, others: Collection[str]) -> str:
-        """The name of another agent.
+        """Return the name of another agent.
 
         Raises:
             ToolError: There is no such agent among the others.
@@ -91,12 +91,12 @@ class Team:
 
 
 class TeamProtocol:
-    """A kind of team: who sits in it, what each may do and knows of the others, who acts when, and who is rewarded.
+    """Kind of team: which agents it has, what each may do and knows of the others, who acts when, and who is rewarded.
 
     Args:
         world: The class of the world.
         config: Its configuration.
-        roles: World tools by role or agent, in place of those that the formation gives.
+        roles: World tools by role or agent, in place of those that the protocol gives.
         reward: `shared`, or a factor of the score for each role or agent; those that are not named get nothing.
         max_message: The most characters that an agent may tell another in one cycle.
 
@@ -122,40 +122,40 @@ class TeamProtocol:
         self.max_message = max_message
         owners = world(config, 0).toolsets()
         tools = {name: bound.schema.final for owner in owners for name, bound in tools_of(owner).items()}
-        self.agents: dict[str, tuple[str, ...]] = self.agent_env(world, tools, roles)
+        self.agents: dict[str, tuple[str, ...]] = self.assign_tools(world, tools, roles)
         self._factors = self._read_reward(reward)
 
-    # What a kind of team fills.
+    # Hooks that a kind of team fills.
 
-    def agent_env(
+    def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
     ) -> dict[str, tuple[str, ...]]:
-        """The agents with their world tools.
+        """Return the agents with their world tools, in the order of their turns.
 
         Args:
             world: The class of the world.
             tools: The names of all tools, and whether they end the task.
-            roles: What the user asked for.
+            roles: The roles that the user asked for.
         """
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """The tools that an agent has besides those of the world."""
+        """Return the tools that an agent has besides those of the world."""
         raise NotImplementedError
 
     def notes(self, agent: str) -> str:
-        """What the system message of an agent says of its team."""
+        """Return what the system message of an agent says of its team."""
         raise NotImplementedError
 
     def begin(self, team: Team) -> None:
         """Say who acts first, by who is idle."""
 
     def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
-        """The objects whose tools the world has for an agent, if its role has them."""
+        """Return the objects whose tools the world has for an agent, if its role has them."""
         return world.toolsets()
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
-        """The rules and the task of an agent."""
+        """Return the rules and the task of an agent."""
         return team.worlds[agent].rules(), team.worlds[agent].task()
 
     def run(self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]) -> str | Content:
@@ -167,60 +167,60 @@ class TeamProtocol:
         return go()
 
     def rouse(self, team: Team) -> None:
-        """All are idle, and there is no mail: wake somebody, and say why."""
+        """Wake somebody, and say why: all are idle, and there is no mail."""
         for agent in team.agents:
             team.mail[agent].append("Everyone was waiting, so nobody would have acted again. Go on.")
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """An agent's reply has ended the world that it plays."""
+        """Take note that an agent's reply has ended the world that it plays."""
         team.end(reason)
 
     def settle(self, team: Team) -> None:
-        """Called at the end of each cycle, before what was told is delivered."""
+        """Decide what the cycle led to; called at its end, before the mail is delivered."""
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
-        """What each agent earns for the score of the team."""
+        """Return what each agent earns for the score of the team."""
         return {agent: score * factor for agent, factor in self._factors.items()}
 
-    # What all kinds share.
+    # Shared by all kinds.
 
     def _read_reward(self, reward: str | Mapping[str, float]) -> dict[str, float]:
         if reward == "shared":
             return dict.fromkeys(self.agents, 1.0)
         if isinstance(reward, str):
             raise ValueError(f"reward must be shared, or a factor for each role, got {reward!r}")
-        given = {_named(role): factor for role, factor in reward.items()}
-        if unknown := [name for name in given if name not in self.agents]:
+        factors = {_named(role): factor for role, factor in reward.items()}
+        if unknown := [name for name in factors if name not in self.agents]:
             raise ValueError(f"reward names {unknown[0]!r}, who is not in the team; agents: {', '.join(self.agents)}")
-        for name, factor in given.items():
+        for name, factor in factors.items():
             if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not -1.0 <= factor <= 1.0:
                 raise ValueError(f"the reward of {name} must be a factor in [-1.0, 1.0], got {factor!r}")
-        return {agent: float(given.get(agent, 0.0)) for agent in self.agents}
+        return {agent: float(factors.get(agent, 0.0)) for agent in self.agents}
 
 
 def read_roles(roles: Mapping[str, Sequence[str]], tools: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Agents with their world tools, as a user gives them: a role `reader` is the agent `reader_0`.
+    """Return the agents with their world tools, as a user gives them: a role `reader` is the agent `reader_0`.
 
     Raises:
         ValueError: A name, a tool or the number of agents is not right.
     """
-    seats: dict[str, tuple[str, ...]] = {}
+    agents: dict[str, tuple[str, ...]] = {}
     for role, names in roles.items():
         agent = _named(role)
-        if agent in seats:
+        if agent in agents:
             raise ValueError(f"roles names {agent} twice")
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"the tools of {agent} must be a list of names, got {names!r}")
         if unknown := [name for name in names if name not in tools]:
             raise ValueError(f"roles gives {agent} the tool {unknown[0]!r}, which the world has not; tools: {', '.join(tools)}")
-        seats[agent] = tuple(names)
-    if not 2 <= len(seats) <= 64:
-        raise ValueError(f"roles must name 2 to 64 agents, got {len(seats)}")
-    return seats
+        agents[agent] = tuple(names)
+    if not 2 <= len(agents) <= 64:  # each has a chat of its own, which takes memory and time
+        raise ValueError(f"roles must name 2 to 64 agents, got {len(agents)}")
+    return agents
 
 
 def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[str, tuple[str, ...]]:
-    """The tools by role as the world declares them (`World.roles`); by default what ends the task is for the `closer`.
+    """Return the tools by role as the world declares them (`World.roles`); by default what ends the task is for the `closer`.
 
     Tools that no role names are those of the first. If all or none end the task, every second tool is the `closer`'s.
     """
@@ -232,12 +232,12 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[st
     named = {name for names in declared.values() for name in names}
     rest = [name for name in tools if name not in named]
     first = next(iter(declared))
-    kept = {role: tuple(name for name in names if name in tools) for role, names in declared.items()}
-    return {**kept, first: (*kept[first], *rest)}
+    roles = {role: tuple(name for name in names if name in tools) for role, names in declared.items()}
+    return {**roles, first: (*roles[first], *rest)}
 
 
 def list_agents(agents: Mapping[str, Iterable[str]]) -> str:
-    """The agents with their world tools, a line each."""
+    """Return the agents with their world tools as text, a line each."""
     return "\n".join(f"- {agent}: {', '.join(tools) or 'none'}" for agent, tools in agents.items())
 
 

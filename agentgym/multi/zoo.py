@@ -1,4 +1,4 @@
-"""A team as a PettingZoo env. This is the one file that imports pettingzoo (extra `multi`)."""
+"""Team as a PettingZoo env. This is the one file that imports pettingzoo (extra `multi`)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from agentgym.world import check_choice
 
 
 class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
-    """A team whose agents step one after the other, all in each cycle, in the order of `possible_agents`.
+    """PettingZoo env of a team whose agents step one after the other, all in each cycle, in the order of `possible_agents`.
 
     `infos[agent]["waiting"]` says that an agent is not to be asked: whatever it writes is then passed over, None too. What was
     told in a cycle, and the end of the episode, reaches all with the end of the cycle, so that the env can be converted to a
     parallel one.
 
     Args:
-        name: What `metadata["name"]` is to say.
+        name: The value of `metadata["name"]`.
         render_mode: `ansi` renders the chats of all agents as text.
-        **options: What `agentgym.multi.game.Game` takes.
+        **options: Arguments of `agentgym.multi.game.Game`.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "is_parallelizable": True}  # noqa: RUF012 - as PettingZoo declares it
@@ -39,7 +39,9 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
         self.possible_agents = list(self.game.agents)
         self.agents: list[str] = []
         self._chats = {agent: ChatSpace() for agent in self.possible_agents}
-        self._actions = {agent: ActionSpace(agent_env.tools, self.game.dialect) for agent, agent_env in self.game.seats.items()}
+        self._actions = {
+            agent: ActionSpace(agent_env.tools, self.game.dialect) for agent, agent_env in self.game.agent_envs.items()
+        }
         self._generator, _ = gymnasium.utils.seeding.np_random()
 
     @override
@@ -52,7 +54,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def observe(self, agent: str) -> Chat:
-        """What an agent is shown; it stays after the end of the episode.
+        """Return the chat of an agent; it stays after the end of the episode.
 
         Raises:
             ResetNeeded: There was no reset.
@@ -76,7 +78,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
         self.truncations = dict.fromkeys(self.agents, False)
         self.agent_selection = self.agents[0]
         self._skip_agent_selection = None
-        self._tell()
+        self._update_infos()
 
     @override
     def step(self, action: str | None) -> None:
@@ -104,7 +106,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
             self.game.end_cycle()
             self._end()
         self.agent_selection = self.agents[place % len(self.agents)]
-        self._tell()
+        self._update_infos()
         self._accumulate_rewards()
         self._deads_step_first()
 
@@ -114,7 +116,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
             self.terminations = dict.fromkeys(self.agents, self.game.terminated)
             self.truncations = dict.fromkeys(self.agents, not self.game.terminated)
 
-    def _tell(self) -> None:
+    def _update_infos(self) -> None:
         due = self.game.due
         self.infos = {agent: {**self.game.infos[agent], "waiting": agent not in due} for agent in self.agents}
 

@@ -1,13 +1,19 @@
-"""What a policy is told: the oracles of LUMINA as wrappers, labels of step optimality, and scripted policies."""
+"""Oracles and scripted policies.
+
+Oracles are wrappers that help a policy: the plan, state and history oracles of LUMINA, and solved examples; `StepOptimality` labels
+its steps. Scripted policies play from the text of the chat alone, as a model does: optimally, at random, with errors, with planted
+deficits, as a team.
+"""
 
 from agentgym.oracles.control import ControlPolicy
 from agentgym.oracles.examples import InContextExamples
-from agentgym.oracles.hints import HintOracle, HistoryOracle, PlanOracle, StateOracle
+from agentgym.oracles.hints import ARMS, HintOracle, HistoryOracle, PlanOracle, StateOracle
 from agentgym.oracles.optimality import StepOptimality
 from agentgym.oracles.policies import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.teams import TeamPolicy
 
 __all__ = [
+    "ARMS",
     "ControlPolicy",
     "HintOracle",
     "HistoryOracle",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
@@ -12,28 +12,30 @@ from agentgym.env import tool_env
 from agentgym.messages import SYSTEM_ID, Chat, Message
 from agentgym.oracles.policies import best_call
 from agentgym.parsing import render
+from agentgym.stacks import register_option
 from agentgym.stages import Stage, check_order
-from agentgym.world import check_int
+from agentgym.world import check_hooks, check_int
 
 EXAMPLE_SEED = 2**31
-"""Examples are instances of seeds from here on, which runs should leave alone."""
+"""The first seed of examples, which runs should leave alone; so far up that none comes there by counting."""
 
 
 class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
-    """Puts solved examples between the system message and the task.
+    """Wrapper that puts solved examples between the system message and the task.
 
     Each is an instance of its own, solved by optimal calls in a second env of the same spec. It holds every observation as it was
     shown when it was the newest, followed by the reply and what the world said to it.
 
     Args:
         env: The env, with its oracles.
-        shots: How many examples.
+        shots: The number of examples.
 
     Example:
         >>> env = InContextExamples(gymnasium.make("agentgym/ListWorld-v0"), shots=1)
     """
 
     stage = Stage.EXAMPLES
+    hooks: ClassVar[tuple[str, ...]] = ("optimal_calls",)
 
     def __init__(self, env: gymnasium.Env[Chat, str], shots: int = 1) -> None:
         check_order(env, type(self))
@@ -42,14 +44,15 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
             raise ValueError("InContextExamples needs an env made by gymnasium.make: it makes a second one from its spec")
         RecordConstructorArgs.__init__(self, shots=shots)
         gymnasium.ObservationWrapper.__init__(self, env)
+        check_hooks(tool_env(env).world_class, self.hooks)
         example_env = gymnasium.make(env.spec)
         self.examples = tuple(message for shot in range(shots) for message in _roll(example_env, shot))
         self._source = Chat()
         self._shown = Chat()
 
     def observation(self, observation: Chat) -> Chat:
-        """The chat with the examples after its system message."""
-        # The newest message is held apart, since an ephemeral hint on it is gone from the next observation.
+        """Put the examples after the system message of a chat."""
+        # The newest message is kept apart, since an ephemeral hint on it is gone from the next observation.
         known = len(self._source.messages)
         if not known or observation.shared_prefix(self._source) < known:
             known = 1 if observation.messages[0].id == SYSTEM_ID else 0
@@ -59,8 +62,11 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
         return self._shown.with_last(observation.messages[-1])
 
 
+register_option("examples", InContextExamples, InContextExamples.stage)
+
+
 def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
-    """One solved episode as the messages that were new in each observation, and the replies."""
+    """Solve an instance; return the messages that were new in each observation, and the replies."""
     inner = tool_env(env)
     chat, _ = env.reset(seed=EXAMPLE_SEED + shot)
     messages: list[Message] = []
@@ -78,7 +84,7 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
 
 
 def _newest(chat: Chat) -> list[Message]:
-    """The messages after the last reply, or all but the system message if there is none."""
+    """Return the messages after the last reply, or all but the system message if there is none."""
     last = max((k for k, message in enumerate(chat.messages) if message.role == "assistant"), default=0)
     return list(chat.messages[last + 1 :])
 

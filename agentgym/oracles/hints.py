@@ -15,26 +15,28 @@ from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.env import tool_env
 from agentgym.messages import TASK_ID, Chat, Message
-from agentgym.registry import HINT_SCOPES
+from agentgym.stacks import HINT_SCOPES, register_oracle
 from agentgym.stages import Stage, check_order, layers
-from agentgym.world import check_bool, check_choice
+from agentgym.world import check_bool, check_choice, check_hooks
 
-# What context wrappers say at the end of a message; it is no part of what the world said.
+# Notices that context wrappers put at the end of a message; they are no part of what the world said.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>.*?</\1>\s*", re.DOTALL)
 _HINT = re.compile(r"\n\n<(plan|state)>\n(.*?)\n</\1>", re.DOTALL)
 
 
 class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
-    """Appends a hint to the newest message, at no cost in the length of the chat.
+    """Wrapper that appends a hint to the newest message, at no cost in the length of the chat.
 
     Attributes:
         tag: The name of the block.
+        hooks: The hooks of `World` that the hint is read from.
         source: The chat as it came in, before this hint.
         hint: The newest hint, empty after the end of the episode.
     """
 
     stage = Stage.HINTS
     tag: ClassVar[str]
+    hooks: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", **recorded: Any) -> None:
         check_order(env, type(self))
@@ -42,17 +44,18 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         RecordConstructorArgs.__init__(self, hint_scope=hint_scope, **recorded)
         gymnasium.ObservationWrapper.__init__(self, env)
         self.world_env = tool_env(env)
+        check_hooks(self.world_env.world_class, self.hooks)
         self.persistent = hint_scope == "persistent"
         self.source = Chat()
         self.hint = ""
         self._shown = Chat()
 
     def text(self) -> str:
-        """The hint for the moment."""
+        """Return the hint for the moment."""
         raise NotImplementedError
 
     def observation(self, observation: Chat) -> Chat:
-        """The chat with the hint on its newest message."""
+        """Put the hint on the newest message of a chat."""
         known = len(self.source.messages)
         grew = 0 < known <= len(observation.messages) and observation.shared_prefix(self.source) == known
         self.source = observation
@@ -63,7 +66,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = len(observation.messages) - 1
-        elif known == len(observation.messages):  # it was looked at again
+        elif known == len(observation.messages):  # the same chat was observed again, as at the end of a team's cycle
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
@@ -75,7 +78,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
 
 
 class PlanOracle(HintOracle):
-    """Tells the next step of an optimal plan.
+    """Oracle that shows the next step of an optimal plan.
 
     Args:
         env: The env to help with.
@@ -87,6 +90,7 @@ class PlanOracle(HintOracle):
     """
 
     tag = "plan"
+    hooks = ("subtask",)
 
     def __init__(self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", with_state: bool = False) -> None:
         check_bool("with_state", with_state)
@@ -94,12 +98,12 @@ class PlanOracle(HintOracle):
         self.with_state = with_state
 
     def text(self) -> str:
-        """The world's next subtask."""
+        """Return the world's next subtask."""
         return self.world_env.world.subtask(self.with_state)
 
 
 class StateOracle(HintOracle):
-    """Tells the belief state.
+    """Oracle that shows the belief state.
 
     Args:
         env: The env to help with.
@@ -110,14 +114,15 @@ class StateOracle(HintOracle):
     """
 
     tag = "state"
+    hooks = ("state",)
 
     def text(self) -> str:
-        """The world's state in words."""
+        """Return the world's state in words."""
         return self.world_env.world.state()
 
 
 class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
-    """Removes the history: the policy sees the system message, the task and the newest hints.
+    """Oracle that removes the history: the policy sees the system message, the task and the newest hints.
 
     Args:
         env: An env with a `StateOracle`, without which the state could not be known.
@@ -144,7 +149,7 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
             raise ValueError("HistoryOracle needs a StateOracle inside: without history the agent cannot know the state")
 
     def observation(self, observation: Chat) -> Chat:
-        """The prefix up to the task, with the hints at its end; after the end of the episode, the whole chat."""
+        """Return the prefix up to the task, with the hints at its end; after the end of the episode, the whole chat."""
         if self.world_env.over:
             return observation
         source = self.hints[0].source
@@ -155,8 +160,16 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
         return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
 
 
+ARMS = ("", "S", "P", "SP", "SH", "SPH")
+"""The arms of LUMINA (section 4.3), in the order of its figures; history needs state."""
+
+register_oracle("P", "plan", PlanOracle, lambda arm, scope: {"hint_scope": scope, "with_state": "S" in arm})
+register_oracle("S", "state", StateOracle, lambda arm, scope: {"hint_scope": scope})
+register_oracle("H", "history", HistoryOracle, needs="S", reason="without history the agent cannot know the state")
+
+
 def with_hints(message: Message, hints: list[HintOracle]) -> Message:
-    """The message with the hints of the oracles at its end."""
+    """Return the message with the hints of the oracles at its end."""
     blocks = [f"\n\n<{hint.tag}>\n{hint.hint}\n</{hint.tag}>" for hint in hints if hint.hint]
     return replace(message, text=message.text + "".join(blocks)) if blocks else message
 

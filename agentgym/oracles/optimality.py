@@ -9,10 +9,12 @@ from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.env import tool_env
 from agentgym.messages import Chat
+from agentgym.stacks import register_option
+from agentgym.stages import Stage
 
 
 class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Adds `optimal` and `alive` to `info`, and `labels` in worlds that judge each call (`World.label_calls`).
+    """Wrapper that adds `optimal` and `alive` to `info`, and `labels` in worlds that label each call (`World.label_calls`).
 
     `optimal` says whether every call of the reply was carried out and among the optimal ones; a reply without a readable call
     is not optimal. `alive` says whether success was still possible before the reply. Both are None where the world does not
@@ -44,11 +46,17 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         if best is None:
             return chat, reward, terminated, truncated, {**info, "optimal": None, "alive": None}
         reply, *answers = self.world_env.chat.messages[start:]
-        chosen = info["valid"] and bool(reply.calls) and all(call in best for call in reply.calls)
+        all_best = info["valid"] and bool(reply.calls) and all(call in best for call in reply.calls)
         if label_calls is None:
-            return chat, reward, terminated, truncated, {**info, "optimal": chosen, "alive": bool(best)}
-        played = [not answer.text.startswith("error:") for answer in answers]
-        judged = iter(label_calls([call for call, ran in zip(reply.calls, played, strict=False) if ran]))
-        labels = tuple(next(judged) if ran else "invalid" for _, ran in zip(reply.calls, played, strict=False))
-        optimal = "optimal" in labels and set(labels) <= {"optimal", "neutral"} if world.labels_decide else chosen
+            return chat, reward, terminated, truncated, {**info, "optimal": all_best, "alive": bool(best)}
+        # A reply whose calls were not all played, since the episode ended in it, has fewer answers than calls.
+        outcomes = [(call, not answer.text.startswith("error:")) for call, answer in zip(reply.calls, answers, strict=False)]
+        world_labels = iter(label_calls([call for call, ran in outcomes if ran]))
+        labels = tuple(next(world_labels) if ran else "invalid" for _, ran in outcomes)
+        all_good = "optimal" in labels and set(labels) <= {"optimal", "neutral"}
+        optimal = all_good if world.labels_decide else all_best
         return chat, reward, terminated, truncated, {**info, "optimal": optimal, "alive": bool(best), "labels": labels}
+
+
+# Inside the oracles, so that the labels are those of the world's own messages.
+register_option("labels", StepOptimality, Stage.HINTS)

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -18,16 +19,18 @@ from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.hints import split_hints
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
-from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.registry import resolve
-from agentgym.world import World, check_float, load_world
+from agentgym.spaces import sample_call
+from agentgym.tools import Tool
+from agentgym.world import World, check_float, check_hooks, has_hook, load_world
+from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 
 _FROM_WRAPPERS = (SUMMARY_REQUEST, SUMMARY_FOLLOWS)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedChat:
-    """What a chat tells, split up.
+    """The contents of a chat, split up.
 
     Attributes:
         task: The text of the task message, without hints.
@@ -35,6 +38,7 @@ class ParsedChat:
         hints: The hints of the newest message, by tag.
         summary: The state that the policy has written into its last summary; empty if there is none.
         summarize: Whether a summary is asked for in place of a call.
+        tools: The tools on offer.
     """
 
     task: str
@@ -42,6 +46,7 @@ class ParsedChat:
     hints: dict[str, str]
     summary: str = ""
     summarize: bool = False
+    tools: tuple[Tool, ...] = ()
 
     @classmethod
     def of(cls, chat: Chat) -> ParsedChat:
@@ -49,15 +54,15 @@ class ParsedChat:
         prefix = chat.messages[: chat.pinned()]
         task, _ = split_hints(prefix[-1].text)
         history = tuple(chat.messages[len(prefix) :])
-        asked = chat.messages[-1].text.endswith(SUMMARY_REQUEST)
-        world_said = [m for m in (prefix[-1], *history) if m.role != "assistant" and not m.text.startswith(_FROM_WRAPPERS)]
-        hints = split_hints(world_said[-1].text)[1]
+        summarize = chat.messages[-1].text.endswith(SUMMARY_REQUEST)
+        observations = [m for m in (prefix[-1], *history) if m.role != "assistant" and not m.text.startswith(_FROM_WRAPPERS)]
+        hints = split_hints(observations[-1].text)[1]
         after = max((k for k, message in enumerate(history, 1) if message.text.startswith(SUMMARY_FOLLOWS)), default=0)
         summary = split_hints(f"\n\n{history[after - 2].text}")[1].get("state", "") if after > 1 else ""
-        return cls(task, history[after:], hints, summary, asked)
+        return cls(task, history[after:], hints, summary, summarize, chat.tools)
 
     def turns(self) -> list[list[tuple[ToolCall, str]]]:
-        """The calls that succeeded, with their results, turn by turn; the description of each picture is a line after the text."""
+        """Return the calls that succeeded, with their results, turn by turn; a picture is described by a line after the text."""
         turns: list[list[tuple[ToolCall, str]]] = []
         calls: dict[str, ToolCall] = {}
         for message in self.history:
@@ -65,102 +70,135 @@ class ParsedChat:
                 calls = {call.id: call for call in message.calls}
                 turns.append([])
             elif message.call_id in calls and not message.text.startswith("error:"):
-                shown = [split_hints(message.text)[0], *(image.alt for image in message.images)]
-                turns[-1].append((calls[message.call_id], "\n".join(shown)))
+                lines = [split_hints(message.text)[0], *(image.alt for image in message.images)]
+                turns[-1].append((calls[message.call_id], "\n".join(lines)))
         return turns
 
 
 class ScriptedPolicy:
-    """A policy for one world that chooses a call from what the chat shows.
+    """Policy for one world that chooses a call from what the chat shows.
 
     Args:
         env_id: The id of the world, or one of its presets.
         seed: Seeds whatever the policy draws.
-        dialect: How it writes calls.
+        dialect: The form in which it writes calls.
+
+    Attributes:
+        hooks: The hooks of `World` that it cannot play without.
+
+    Raises:
+        MissingHook: The world lacks one of them.
     """
+
+    hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
 
     def __init__(self, env_id: str, seed: int = 0, dialect: Dialect = "auto") -> None:
         self.world = load_world(gymnasium.spec(resolve(env_id)).kwargs["world"])
+        check_hooks(self.world, self.hooks, type(self).__name__)
         self.seed = seed
         self.dialect = dialect
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Write one call for each chat."""
-        return [Reply(self._write(ParsedChat.of(chat))) for chat in chats]
+        return [Reply(self.write(ParsedChat.of(chat))) for chat in chats]
 
-    def _write(self, reading: ParsedChat) -> str:
-        if reading.summarize:
-            return f"<state>\n{self.remember(reading).state()}\n</state>"
-        return render(self.act(reading), self.dialect)
+    def write(self, parsed: ParsedChat) -> str:
+        """Write a call, or a summary if one is asked for."""
+        if parsed.summarize:
+            return f"<state>\n{self.remember(parsed).state()}\n</state>"
+        return render(self.act(parsed), self.dialect)
 
-    def act(self, reading: ParsedChat) -> ToolCall:
+    def act(self, parsed: ParsedChat) -> ToolCall:
         """Choose a call."""
         raise NotImplementedError
 
-    def remember(self, reading: ParsedChat) -> World[object]:
-        """The world as the policy would sum it up."""
-        return self.recall(reading)
+    def remember(self, parsed: ParsedChat) -> World[object]:
+        """Return the world as the policy would sum it up."""
+        return self.recall(parsed)
 
-    def recall(self, reading: ParsedChat) -> World[object]:
-        """The world as far as the chat tells: from a state hint if there is one, else from the summary and the history since."""
-        world = self.world.read_task(reading.task)
-        if read_state(world, reading.hints.get("state", "")):
+    def recall(self, parsed: ParsedChat) -> World[object]:
+        """Reconstruct the world from the chat: from a state hint if there is one, else from the summary and the history since."""
+        world = self.world.read_task(parsed.task)
+        if read_state(world, parsed.hints.get("state", "")):
             return world
-        read_state(world, reading.summary)
-        for turn in reading.turns():
+        read_state(world, parsed.summary)
+        for turn in parsed.turns():
             world.turn += 1
             for call, result in turn:
-                take_in(world, call, result)
+                apply_result(world, call, result)
         return world
 
-    def draw(self, reading: ParsedChat, world: World[object]) -> np.random.Generator:
-        """A generator for this moment: the same in every arm, whatever the hints."""
-        moment = world.turn if world.max_turns is None else world.turns_left
+    def draw(self, parsed: ParsedChat, world: World[object]) -> np.random.Generator:
+        """Return a generator for this moment: the same in every arm, whatever the hints."""
+        return self._generator(parsed, world.turn if world.max_turns is None else world.turns_left)
+
+    def _generator(self, parsed: ParsedChat, moment: int) -> np.random.Generator:
         # What was cleared or trimmed is missing from the count, so the turns left may come out wrong, and even negative.
-        return np.random.default_rng((self.seed, zlib.crc32(reading.task.encode()), abs(moment)))
+        return np.random.default_rng((self.seed, zlib.crc32(parsed.task.encode()), abs(moment)))
 
 
 class OraclePolicy(ScriptedPolicy):
-    """Plays the first optimal call; a legal one if success is out of reach."""
+    """Policy that plays the first optimal call; a legal one if success is out of reach."""
 
-    def act(self, reading: ParsedChat) -> ToolCall:
+    hooks = (*ScriptedPolicy.hooks, "optimal_calls")
+
+    def act(self, parsed: ParsedChat) -> ToolCall:
         """Choose an optimal call."""
-        return best_call(self.recall(reading))
+        return best_call(self.recall(parsed))
 
 
 class RandomPolicy(ScriptedPolicy):
-    """Plays legal calls at random."""
+    """Policy that plays legal calls at random.
 
-    def act(self, reading: ParsedChat) -> ToolCall:
+    In a world that cannot be read from the chat, or does not say which calls are legal, these are calls that fit the schemas of the
+    tools. Where it cannot tell the state, its summaries are empty.
+    """
+
+    hooks = ()
+
+    def __init__(self, env_id: str, seed: int = 0, dialect: Dialect = "auto") -> None:
+        super().__init__(env_id, seed, dialect)
+        self._reads_chat = all(has_hook(self.world, hook) for hook in (*ScriptedPolicy.hooks, "legal_calls"))
+        self._sums_up = self._reads_chat and has_hook(self.world, "state") and has_hook(self.world, "read_state")
+
+    def write(self, parsed: ParsedChat) -> str:
+        """Write a call, or a summary if one is asked for."""
+        return "" if parsed.summarize and not self._sums_up else super().write(parsed)
+
+    def act(self, parsed: ParsedChat) -> ToolCall:
         """Choose any legal call."""
-        world = self.recall(reading)
-        return choose(world.legal_calls(), self.draw(reading, world))
+        if not self._reads_chat:
+            return sample_call(parsed.tools, self._generator(parsed, len(parsed.history)))
+        world = self.recall(parsed)
+        return choose(world.legal_calls(), self.draw(parsed, world))
 
 
 class NoisyPolicy(ScriptedPolicy):
-    """Plays optimally, except that with probability `p` in each step it plays a legal call that is not optimal.
+    """Policy that plays optimally, except that with probability `p` in each step it plays a legal call that is not optimal.
 
     Args:
         env_id: The id of the world.
         p: The probability of an error, in [0, 1].
         seed: Seeds the errors.
-        dialect: How it writes calls.
+        dialect: The form in which it writes calls.
     """
+
+    hooks = (*OraclePolicy.hooks, "legal_calls")
 
     def __init__(self, env_id: str, p: float, seed: int = 0, dialect: Dialect = "auto") -> None:
         check_float("p", p, 0.0, 1.0)
         super().__init__(env_id, seed, dialect)
         self.p = p
 
-    def act(self, reading: ParsedChat) -> ToolCall:
+    def act(self, parsed: ParsedChat) -> ToolCall:
         """Choose an optimal call or, with probability p, a wrong one."""
-        world = self.recall(reading)
-        rng = self.draw(reading, world)
+        world = self.recall(parsed)
+        rng = self.draw(parsed, world)
         return wrong_call(world, rng) if rng.random() < self.p else best_call(world)
 
 
 def read_state(world: World[object], state: str) -> bool:
-    """Take in a state that a hint or a summary tells; False if there is none, or it was cut and cannot be read any more."""
+    """Read the state in a hint or a summary into a world; False if there is none, or it was cut and cannot be read any more."""
     if state:
         with suppress(ValueError):
             world.read_state(state)
@@ -168,24 +206,24 @@ def read_state(world: World[object], state: str) -> bool:
     return False
 
 
-def take_in(world: World[object], call: ToolCall, result: str) -> None:
-    """Read a result into a world; one that was cleared or cut tells nothing, and neither does a call without its arguments."""
+def apply_result(world: World[object], call: ToolCall, result: str) -> None:
+    """Read a result into a world; one that was cleared or cut has no content, nor has a call without its arguments."""
     with suppress(ValueError, KeyError):
         world.read_result(call, result)
 
 
 def best_call(world: World[object]) -> ToolCall:
-    """The first optimal call, or the first legal one if there is no optimal one."""
+    """Return the first optimal call, or the first legal one if there is no optimal one."""
     return next(iter(world.optimal_calls() or world.legal_calls()))
 
 
 def wrong_call(world: World[object], rng: np.random.Generator) -> ToolCall:
-    """A random legal call that is not optimal; an optimal one if there is no other."""
+    """Return a random legal call that is not optimal; an optimal one if there is no other."""
     best = world.optimal_calls() or ()
     legal = world.legal_calls()
     return choose([call for call in legal if call not in best] or legal, rng)
 
 
 def choose(calls: Sequence[ToolCall], rng: np.random.Generator) -> ToolCall:
-    """One of the calls at random."""
+    """Return one of the calls at random."""
     return calls[int(rng.integers(len(calls)))]

@@ -1,6 +1,6 @@
 """Scripted teams: every agent plays what a scripted policy would, and passes on what it knows when the call is not its own.
 
-They read the text of one chat at a time, and what they tell is a state in words (`World.state`), which suffices for optimal play.
+They read the text of one chat at a time, and pass on a state in words (`World.state`), which suffices for optimal play.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import OraclePolicy, ParsedChat, ScriptedPolicy
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
-from agentgym.prompts import SUMMARY_FOLLOWS
-from agentgym.world import check_int
+from agentgym.world import World, check_hooks, check_int
+from agentgym.wrappers.compaction import SUMMARY_FOLLOWS
 
 TEAM_TOOLS = frozenset({"tell", "wait", "delegate", "report"})
 
@@ -30,66 +30,69 @@ _MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports) \([0-9]+ characters\):\
 
 
 @dataclass
-class _View:
-    """What an agent of a team can tell from its chat.
+class _TeamChat:
+    """The chat of an agent of a team, read for what it shows of the state and of whose turn it is.
 
     Attributes:
-        state: The state that it was told or has summed up last.
-        known: Its replies to the world since then, with what answered them.
-        floor: Whether it is to act: True after it was told something or has acted, False after it has told somebody, None if
-            nothing shows it.
+        state: The state that the agent was sent or has summed up last.
+        history: Its replies to the world since then, with what answered them.
+        has_floor: Whether it is to act: True after it got mail or has acted, False after it has sent some, None if nothing shows
+            it.
     """
 
     state: str = ""
-    known: list[Message] = field(default_factory=list)
-    floor: bool | None = None
+    history: list[Message] = field(default_factory=list)
+    has_floor: bool | None = None
 
     @classmethod
-    def of(cls, chat: Chat) -> _View:
+    def of(cls, chat: Chat) -> _TeamChat:
         """Read what follows the task."""
         view = cls()
-        said, names = "", set[str]()
+        previous, names = "", set[str]()
         for message in chat.messages[chat.pinned() :]:
             text = split_hints(message.text)[0]
             if message.role == "assistant":
                 names = {call.name for call in message.calls}
             if text.startswith(SUMMARY_FOLLOWS):
-                view.take(said)
-                view.floor = True if said.endswith(_MINE) else False if said.endswith(_THEIRS) else None
+                view.take(previous)
+                view.has_floor = previous.endswith(_MINE) if previous.endswith((_MINE, _THEIRS)) else None
             elif message.role == "user" and _MAIL.match(text):
                 view.take(text)
-                view.floor = True
-            elif text.startswith(_ANSWER) and view.known:
-                view.known[-1] = replace(view.known[-1], text=text.removeprefix(_ANSWER))
+                view.has_floor = True
+            elif text.startswith(_ANSWER) and view.history:
+                view.history[-1] = replace(view.history[-1], text=text.removeprefix(_ANSWER))
             elif not names or names - TEAM_TOOLS:
-                view.known.append(message)
+                view.history.append(message)
             if message.role == "tool" and not text.startswith("error:"):
-                view.floor = True if names - TEAM_TOOLS else False if "tell" in names else view.floor
-            said = text
+                if names - TEAM_TOOLS:
+                    view.has_floor = True
+                elif "tell" in names:
+                    view.has_floor = False
+            previous = text
         return view
 
     def take(self, text: str) -> None:
-        """Take in a text that tells a state."""
-        if told := _STATE.findall(text):
-            self.state, self.known = told[-1], []
+        """Take the state from a text that holds one."""
+        if states := _STATE.findall(text):
+            self.state, self.history = states[-1], []
 
-    def reading(self, chat: Chat) -> ParsedChat:
-        """The chat as that of a single agent."""
+    def parsed(self, chat: Chat) -> ParsedChat:
+        """Return the chat as that of a single agent."""
         whole = ParsedChat.of(chat)
-        return ParsedChat(whole.task, tuple(self.known), whole.hints, self.state, whole.summarize)
+        return ParsedChat(whole.task, tuple(self.history), whole.hints, self.state, whole.summarize, whole.tools)
 
 
 class TeamPolicy:
-    """Plays every agent of a team as one scripted policy; it is batched and stateless, as all policies are.
+    """Policy that plays every agent of a team as one scripted policy; it is batched and stateless, as all policies are.
 
-    In a split team, who has the tool for the next call plays it; any other tells the state to the one who has it, and waits. A
+    In a split team, who has the tool for the next call plays it; any other sends the state to the one who has it, and waits. A
     manager plays its own calls and delegates the rest with the task and the state; a worker plays up to `patience` turns and
     reports the state. A host answers from the text of the question. Rivals in a duel play for themselves.
 
     Args:
         env_id: The id of the team.
-        player: Who chooses the calls; by default `OraclePolicy`.
-        dialect: How calls are written.
+        player: The policy that chooses the calls; by default `OraclePolicy`.
+        dialect: The form in which calls are written.
         patience: The most turns of a sub-task.
 
     Example:
@@ -99,6 +102,7 @@ class TeamPolicy:
     def __init__(self, env_id: str, player: ScriptedPolicy | None = None, dialect: Dialect = "auto", patience: int = 8) -> None:
         check_int("patience", patience, 1, 1_000_000)
         self.player = player or OraclePolicy(env_id, dialect=dialect)
+        check_hooks(self.player.world, ("state", "read_state"), "TeamPolicy")
         self.dialect, self.patience = dialect, patience
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
@@ -106,44 +110,41 @@ class TeamPolicy:
         return [Reply(self._write(chat)) for chat in chats]
 
     def _write(self, chat: Chat) -> str:
-        view, tools = _View.of(chat), {tool.name for tool in chat.tools}
+        view, tools = _TeamChat.of(chat), {tool.name for tool in chat.tools}
         if "report" in tools and not view.state:
             view.state = next(iter(_STATE.findall(chat.messages[chat.pinned() - 1].text)), "")
-        reading = view.reading(chat)
-        if reading.summarize:
-            floor = "" if view.floor is None else _MINE if view.floor else _THEIRS
-            return f"{self._state(self.player.remember(reading).state())}\n{floor}".rstrip()
+        parsed = view.parsed(chat)
+        if parsed.summarize:
+            whose_turn = {None: "", True: _MINE, False: _THEIRS}[view.has_floor]
+            return f"{_tag(self.player.remember(parsed))}\n{whose_turn}".rstrip()
         if _HOST in chat.messages[0].text:
             hosted: Any = self.player.world
-            return render(ToolCall("answer", {"text": hosted.host_reply(reading.task)}), self.dialect)
-        call = self.player.act(reading)
+            return render(ToolCall("answer", {"text": hosted.host_reply(parsed.task)}), self.dialect)
+        call = self.player.act(parsed)
         if "tell" in tools:
-            call = self._share(chat, view, reading, call)
+            call = self._share(chat, view, parsed, call)
         elif "delegate" in tools and call.name not in tools:
-            call = ToolCall("delegate", {"task": f"{reading.task}\n\n{self._known(reading)}"})
-        elif "report" in tools and (call.name not in tools or len(reading.turns()) >= self.patience):
-            call = ToolCall("report", {"text": self._known(reading)})
+            call = ToolCall("delegate", {"task": f"{parsed.task}\n\n{_tag(self.player.recall(parsed))}"})
+        elif "report" in tools and (call.name not in tools or len(parsed.turns()) >= self.patience):
+            call = ToolCall("report", {"text": _tag(self.player.recall(parsed))})
         return render(call, self.dialect)
 
-    def _share(self, chat: Chat, view: _View, reading: ParsedChat, call: ToolCall) -> ToolCall:
-        """The call itself, if it is this agent's turn and tool; else telling, or waiting."""
+    def _share(self, chat: Chat, view: _TeamChat, parsed: ParsedChat, call: ToolCall) -> ToolCall:
+        """Return the call itself, if it is this agent's turn and tool; else a call that sends the state, or waits."""
         rules = chat.messages[0].text.rpartition("\n# Team\n")[2].partition("\n# Tools\n")[0]
         me = "".join(_YOU.findall(rules)[:1])
         agents = {name: tools.split(", ") for name, tools in _AGENT.findall(rules)}
         owners = [name for name, tools in agents.items() if call.name in tools]
-        mine = me in owners
-        if mine and (view.floor or (view.floor is None and owners[0] == me)):
+        if me in owners and (view.has_floor or (view.has_floor is None and owners[0] == me)):
             return call
         others = [name for name in owners if name != me]
-        # Where the history is hidden, it cannot be seen who was told what; but then a hint tells the state to all, so that telling
+        # Where the history is hidden, it cannot be seen who was sent what; but then a hint shows the state to all, so that sending
         # it once more does no harm.
-        if others and (view.floor or (view.floor is None and "state" in reading.hints)):
-            return ToolCall("tell", {"agent": others[0], "text": self._known(reading), "wait": True})
+        if others and (view.has_floor or (view.has_floor is None and "state" in parsed.hints)):
+            return ToolCall("tell", {"agent": others[0], "text": _tag(self.player.recall(parsed)), "wait": True})
         return ToolCall("wait", {})
 
-    def _known(self, reading: ParsedChat) -> str:
-        return self._state(self.player.recall(reading).state())
 
-    @staticmethod
-    def _state(text: str) -> str:
-        return f"<state>\n{text}\n</state>"
+def _tag(world: World[Any]) -> str:
+    """Return the state of a world in a tag, as summaries and mail hold it."""
+    return f"<state>\n{world.state()}\n</state>"

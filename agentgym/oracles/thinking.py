@@ -1,4 +1,4 @@
-"""A teacher that thinks aloud: what a small model cannot work out in one step, it learns to write down."""
+"""A scripted teacher that thinks aloud: what a small model cannot work out in one step, it learns to write down."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agentgym.policy import Reply
 
 
 class ThinkingPolicy:
-    """Plays as another scripted policy does, and writes the reasoning of the world before each call.
+    """Policy that plays as another scripted one does, and writes the reasoning of the world before each call.
 
-    Where the plan and the state are both told, the next call is told with them: there it does not think.
+    Where both the plan and the state are shown, the next call is shown with them: there it does not think.
 
     Args:
-        policy: Chooses the calls.
+        policy: The policy that chooses the calls.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))
@@ -30,9 +30,9 @@ class ThinkingPolicy:
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
-        reading = ParsedChat.of(chat)
-        if reading.summarize or {"plan", "state"} <= reading.hints.keys():
+        parsed = ParsedChat.of(chat)
+        if parsed.summarize or {"plan", "state"} <= parsed.hints.keys():
             return self.policy([chat])[0]
-        call = self.policy.act(reading)
-        thought = self.policy.recall(reading).reasoning(call)
+        call = self.policy.act(parsed)
+        thought = self.policy.recall(parsed).reasoning(call)
         return Reply(f"<think>{thought}</think>{render(call, self.policy.dialect)}")

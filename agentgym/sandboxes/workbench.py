@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import json
-import math
-import os
-import selectors
+import mmap
 import socket
 import sys
 import sysconfig
@@ -21,19 +18,26 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, Popen
-from typing import Any, Self
+from typing import Any
 
-from agentgym.sandboxes import sandbox_init as workbench_inside
-from agentgym.sandboxes.monty import Limits
-from agentgym.sandboxes.namespaces import BASH, HOME, PYTHON, REMEDY, base_command, check_machine, children, kill, seccomp
+from agentgym.sandboxes.base import Limits
+from agentgym.sandboxes.namespaces import (
+    BASH,
+    HOME,
+    REMEDY,
+    ConfinedProcess,
+    base_command,
+    children,
+    memory_folder,
+    resource_limits,
+)
 
 TOP = "/workspace"
 PACKAGES = (
     *("PIL", "charset_normalizer", "dateutil", "et_xmlfile", "numpy", "numpy.libs", "openpyxl", "pandas", "pandas.libs"),
     *("pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata"),
 )
-"""What Python inside can import beside its standard library, as far as it is installed."""
+"""The packages that Python inside can import beside its standard library, as far as they are installed."""
 
 TOOLS = (
     "awk base64 basename bash bc cat chmod cmp column comm cp csplit cut date dd df diff dirname du echo egrep env expand "
@@ -42,20 +46,24 @@ TOOLS = (
     "split stat sum tac tail tar tee test timeout touch tr tree true truncate tsort uname unexpand uniq unlink unzip wc which "
     "whoami xargs xxd yes zcat zip"
 )
-"""What a shell inside finds, as far as it is in `/usr/bin`."""
+"""The programs that a shell inside finds, as far as they are in `/usr/bin`."""
 
-MAX_PROCESSES = 64
-MAX_OUTPUT_BYTES = 64 * 2**20
+MAX_PROCESSES = 64  # a pipeline takes a dozen; a fork bomb is stopped before the host feels it
+MAX_OUTPUT_BYTES = 64 * 2**20  # read and thrown away beyond what is shown; endless output is stopped here
 
-_MAX_FILE_BYTES, _MAX_BYTES, _TOP_BYTES, _TMP_BYTES = 32 * 2**20, 128 * 2**20, 160 * 2**20, 64 * 2**20
-_MAX_FILES, _MAX_INODES = 6_000, 20_000
-_TICK, _START, _GRACE, _CHUNK = 0.02, 60.0, 20.0, 2**18
-_INTERPRETER = (PYTHON, "-sSPB", "-c")
+_MAX_FILE_BYTES = 32 * 2**20
+_MAX_BYTES = 128 * 2**20  # of all files that are given back
+_TOP_BYTES, _TMP_BYTES = 160 * 2**20, 64 * 2**20  # the folder may hold more than is given back, for files on their way
+_MAX_HEADER_BYTES = 64 * 2**20  # of the line before the files, with their paths
+_MAX_FILES, _MAX_INODES = 6_000, 20_000  # files given back, and files there; an inode takes about 1 kB of the kernel's memory
+_OPEN_FILES = 256  # of one process: its libraries, and more files than a script has use for at once
+_TICK = 0.02  # seconds between two looks at processes and memory
+_START, _GRACE = 60.0, 20.0  # seconds to lay out the files on a busy host, and to give them back after a stop
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a run: its bytes, None for a directory, and when it was written (seconds since 1970)."""
+    """File of a run: its bytes, None for a directory, and when it was written (seconds since 1970)."""
 
     data: bytes | None
     modified: float
@@ -63,15 +71,15 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """What came of a run.
+    """Result of a run of a program.
 
     Attributes:
-        stdout: What was printed, up to the limit.
-        stderr: What was printed as errors, up to the limit.
+        stdout: The text printed, up to the limit.
+        stderr: The text printed as errors, up to the limit.
         code: The exit status, minus the number of a signal that ended it; None if it was stopped.
         stopped: Why it was stopped, in words for the policy; empty if it ended by itself.
         files: The bytes of each file by its path below `/workspace`, None for a directory. None if they are lost.
-        left_out: What was not brought back: files for which there was no room, symlinks, pipes.
+        left_out: The paths that were not brought back: files for which there was no room, symlinks, pipes.
     """
 
     stdout: str
@@ -101,105 +109,68 @@ def run(arguments: Sequence[str], files: Mapping[str, File], cwd: str = TOP, lim
         "arguments": list(arguments),
         "cwd": cwd,
         "files": [(name, None if file.data is None else len(file.data), file.modified) for name, file in files.items()],
-        "limits": _rlimits(limits),
+        "limits": resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
         "most_files": _MAX_FILES,
         "most_inodes": _MAX_INODES,
         "most_bytes": _MAX_BYTES,
         "most_file_bytes": _MAX_FILE_BYTES,
     }
-    parts = (file.data for file in files.values() if file.data)
+    contents = (file.data for file in files.values() if file.data)
     try:
-        with _Run(b"".join([json.dumps(job).encode(), b"\n", *parts]), limits) as process:
-            return process.play()
+        with ConfinedProcess(_command(), _program(), f"{TOP}/", many=True, split=True) as process:
+            process.pending = memoryview(b"".join([json.dumps(job).encode(), b"\n", *contents]))
+            return _Run(process, limits).play()
     except OSError as error:
         raise RuntimeError(f"programs cannot run on this host: {error}; {REMEDY}") from error
 
 
 class _Run:
-    """One run: the processes, and what they say."""
+    """One run: what its processes print, what the first one gives back, and the watch over what they use up."""
 
-    def __init__(self, job: bytes, limits: Limits) -> None:
-        self._pending = memoryview(job)
+    def __init__(self, process: ConfinedProcess, limits: Limits) -> None:
+        self._process = process
         self._limits = limits
-        self._said: dict[Any, bytearray] = {}
+        self._received: dict[Any, bytearray] = {source: bytearray() for source in (process.channel, process.stdout, process.stderr)}
         self._printed = 0
         self._stopped = ""
-        self._looked = 0.0
+        self._last_look = 0.0
         self._ready = False
         self._deadline = time.monotonic() + _START
 
-    def __enter__(self) -> Self:
-        self._channel, theirs = socket.socketpair()
-        filters, program = os.pipe()
-        with contextlib.ExitStack() as undo, theirs, open(filters, "rb"), open(program, "wb") as pipe:  # noqa: PTH123 - these are descriptors
-            undo.enter_context(self._channel)
-            pipe.write(seccomp(processes=True))
-            pipe.close()
-            passed = (theirs.fileno(), filters)
-            program_ = [*_INTERPRETER, inspect.getsource(workbench_inside), str(passed[0]), f"{TOP}/"]
-            command = [*_command(), "--seccomp", str(filters), "--", *program_]
-            self._process = Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, pass_fds=passed, env={}, bufsize=0)
-            undo.pop_all()
-        self._channel.settimeout(0)
-        self._said = {source: bytearray() for source in (self._channel, self._process.stdout, self._process.stderr)}
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        kill(self._process)
-        for source in self._said:
-            source.close()
-
     def play(self) -> ProgramResult:
         """Listen to the processes until all have ended or have to be stopped."""
-        with selectors.DefaultSelector() as selector:
-            for source in self._said:
-                selector.register(source, selectors.EVENT_READ)
-            while selector.get_map():
-                sending = selectors.EVENT_WRITE if self._pending else 0
-                if self._channel in selector.get_map():
-                    selector.modify(self._channel, selectors.EVENT_READ | sending)
-                for key, events in selector.select(_TICK):
-                    if events & selectors.EVENT_WRITE:
-                        self._send()
-                    if events & selectors.EVENT_READ and not self._read(key.fileobj):
-                        selector.unregister(key.fileobj)
-                if not self._watch():
-                    break
-        return self._outcome()
+        while self._process.sources:
+            for source, data in self._process.exchange(_TICK):
+                if data:
+                    self._keep(source, data)
+            if not self._watch():
+                break
+        return self._result()
 
-    def _send(self) -> None:
-        try:
-            self._pending = self._pending[self._channel.send(self._pending[:_CHUNK]) :]
-        except ConnectionError:  # it has ended; what it said before that is still to be read
-            self._pending = memoryview(b"")
-
-    def _read(self, source: Any) -> bool:
-        """Take what a source has to say; False at its end."""
-        try:
-            data: bytes = source.recv(_CHUNK) if source is self._channel else os.read(source.fileno(), _CHUNK)
-        except ConnectionError:
-            data = b""
-        held = self._said[source]
-        if source is self._channel:
-            most = _MAX_BYTES + 64 * 2**20
+    def _keep(self, source: Any, data: bytes) -> None:
+        """Keep what a source has said, up to a limit."""
+        if source is self._process.channel:
+            most = _MAX_BYTES + _MAX_HEADER_BYTES
         else:
-            most = 4 * self._limits.output_chars + 4
+            most = 4 * self._limits.output_chars + 4  # a character takes up to 4 bytes; more shows that there was more
             self._printed += len(data)
-        held += data[: max(0, most - len(held))]
-        return data != b""
+        buffer = self._received[source]
+        buffer += data[: max(0, most - len(buffer))]
 
     def _watch(self) -> bool:
-        """Stop what takes too much; False when it does not even stop."""
+        """Stop what takes too much; return False when it does not even stop."""
         now = time.monotonic()
         if self._stopped or not self._ready:
-            self._await_start(now)
+            # How long the host takes to lay out the files is not the program's doing, so its seconds are counted from then on.
+            if not self._ready and self._received[self._process.channel]:
+                self._ready, self._deadline = True, now + self._limits.seconds
             return now < self._deadline
         if now > self._deadline:
             self._stop(f"stopped after {self._limits.seconds:g} s")
         elif self._printed > MAX_OUTPUT_BYTES:
             self._stop(f"stopped after printing more than {MAX_OUTPUT_BYTES // 2**20} MiB")
-        elif now > self._looked + _TICK:
-            self._looked = now
+        elif now > self._last_look + _TICK:
+            self._last_look = now
             processes, memory = _usage(self._process.pid)
             if processes > MAX_PROCESSES:
                 self._stop(f"stopped because it had more than {MAX_PROCESSES} processes")
@@ -207,19 +178,14 @@ class _Run:
                 self._stop(f"stopped because its processes took more than {2 * self._limits.memory_mb} MiB of memory")
         return True
 
-    def _await_start(self, now: float) -> None:
-        """Begin to count the seconds when the files are laid out: how long the host took for that is not the program's doing."""
-        if not self._ready and self._said[self._channel]:
-            self._ready, self._deadline = True, now + self._limits.seconds
-
     def _stop(self, reason: str) -> None:
         """Tell the first process inside to end the others and give back the files."""
         self._stopped, self._deadline = reason, time.monotonic() + _GRACE
         with contextlib.suppress(OSError):
-            self._channel.shutdown(socket.SHUT_WR)
+            self._process.channel.shutdown(socket.SHUT_WR)
 
-    def _outcome(self) -> ProgramResult:
-        reply, stdout, stderr = self._said.values()
+    def _result(self) -> ProgramResult:
+        reply, stdout, stderr = self._received.values()
         if not reply.startswith(b"ready\n"):
             raise OSError(bytes(stderr).decode("utf-8", "replace").strip() or "bwrap did not start")
         shown = [self._show(stdout), self._show(stderr)]
@@ -238,7 +204,11 @@ class _Run:
 
 
 def _parse(reply: bytes) -> tuple[int | None, str, dict[str, bytes | None], tuple[str, ...]]:
-    """What the first process inside gave back, which need not be what it should."""
+    """Read what the first process inside gave back: exit status, reason, files, and what is left out.
+
+    Raises:
+        Exception: It was tampered with.
+    """
     line, _, data = reply.partition(b"\n")
     header = json.loads(line)
     files: dict[str, bytes | None] = {str(name): None for name in header["folders"]}
@@ -253,40 +223,35 @@ def _parse(reply: bytes) -> tuple[int | None, str, dict[str, bytes | None], tupl
 
 
 def _usage(pid: int) -> tuple[int, int]:
-    """How many processes run below `bwrap`, and how many bytes of memory they hold together."""
-    count, pages, waiting = -1, 0, [pid]  # the first process inside does not count
-    while waiting and count <= MAX_PROCESSES:
+    """Count the processes below `bwrap`, and the bytes of memory that they hold together."""
+    count, pages, parents = -1, 0, [pid]  # the first process inside does not count
+    while parents and count <= MAX_PROCESSES:
         with contextlib.suppress(OSError, ValueError):  # one that has just ended
-            for child in children(waiting.pop()):
-                held = [int(word) for word in Path(f"/proc/{child}/statm").read_bytes().split()[:2]]
-                waiting.append(child)
-                count += held[0] > 0  # one that has ended and was not collected holds nothing
-                pages += held[1]
-    return count, pages * _PAGE
+            for child in children(parents.pop()):
+                virtual, resident = map(int, Path(f"/proc/{child}/statm").read_bytes().split()[:2])
+                parents.append(child)
+                count += virtual > 0  # one that has ended and was not collected holds nothing
+                pages += resident
+    return count, pages * mmap.PAGESIZE
 
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-def _rlimits(limits: Limits) -> dict[str, int]:
-    """Limits that hold for each process by itself."""
-    few = {"RLIMIT_NOFILE": 256, "RLIMIT_CORE": 0, "RLIMIT_FSIZE": _MAX_FILE_BYTES}
-    return {"RLIMIT_AS": limits.memory_mb * 2**20, "RLIMIT_CPU": math.ceil(limits.seconds) + 1, **few}
+@functools.cache
+def _program() -> str:
+    return Path(__file__).with_name("sandbox_init.py").read_text("utf-8")
 
 
 @functools.cache
 def _command() -> tuple[str, ...]:
-    """The call of `bwrap` up to the first process.
+    """Return the call of `bwrap` up to the first process.
 
     Raises:
         OSError: `bwrap` or bash is missing, or there is no filter for this machine.
     """
-    check_machine()
     tools = {name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()}
     tools = {name: path for name, path in tools.items() if path.parent == Path("/usr/bin")}
     if "bash" not in tools:
         raise FileNotFoundError(f"there is no {BASH}")
-    packages = {name: found for name in PACKAGES if (found := _package(name))}
+    packages = {name: folder for name in PACKAGES if (folder := _package(name))}
     modules = [module for path in packages.values() for module in path.rglob("*.so*")]
     command = [*base_command([*tools.values(), *modules]), "--ro-bind", "/usr/bin", "/programs"]
     for name, path in tools.items():
@@ -300,7 +265,7 @@ def _command() -> tuple[str, ...]:
         command += ["--ro-bind", str(_LOCALE), str(_LOCALE)]
     for variable, value in _ENVIRONMENT.items():
         command += ["--setenv", variable, value]
-    command += ["--size", str(_TOP_BYTES), "--tmpfs", TOP, "--size", str(_TMP_BYTES), "--tmpfs", "/tmp"]
+    command += [*memory_folder(TOP, _TOP_BYTES), *memory_folder("/tmp", _TMP_BYTES)]
     return (*command, "--remount-ro", "/", "--chdir", TOP)
 
 
@@ -311,13 +276,13 @@ _ENVIRONMENT = {
     "PYTHONPATH": _PACKAGES,
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONNOUSERSITE": "1",
-    "OPENBLAS_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",  # each thread would take memory from the limit
     "TZ": "UTC",
     "LC_ALL": "C.UTF-8" if _LOCALE.is_dir() else "C",
 }
 
 
 def _package(name: str) -> Path | None:
-    """Where a package is installed."""
+    """Return the path at which a package is installed, if it is."""
     folders = dict.fromkeys([sysconfig.get_path("platlib"), sysconfig.get_path("purelib"), *sys.path])
     return next((path for folder in folders if folder and (path := Path(folder, name)).exists()), None)

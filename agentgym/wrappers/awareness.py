@@ -1,4 +1,4 @@
-"""Context awareness: the policy is told how much of its context it has used (LOCA-bench, section 4.1)."""
+"""Context awareness: the policy is shown how much of its context it has used (LOCA-bench, section 4.1)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from agentgym.wrappers.budget import ContextBudget
 from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
-_SLACK = 12
-_TRIES = 8
+_SLACK = 12  # tokens by which the line may grow: a number may split otherwise where it is joined to the message
+_TRIES = 8  # the number settles after two or three rounds, or alternates between two lengths for ever
 
 
 class ContextAwareness(ContextWrapper):
-    """Tells the usable window once, in the system message, and the tokens used after each result of the env.
+    """Wrapper that shows the usable window once, in the system message, and the tokens used after each result of the env.
 
     The number is that of the whole chat as it is shown, this line included. It stands at the end of the newest message.
 
@@ -32,7 +32,7 @@ class ContextAwareness(ContextWrapper):
         ValueError: The window has no room for the line.
 
     Example:
-        >>> env = ContextAwareness(agentgym.make("ListWorld"), Budget(window=8_000))
+        >>> env = ContextAwareness(agentgym.make("ListWorld"), ContextBudget(window=8_000))
     """
 
     stage = Stage.AWARENESS
@@ -53,27 +53,27 @@ class ContextAwareness(ContextWrapper):
     def begin(self) -> None:
         """Forget the last episode."""
         super().begin()
-        self._told = ""
+        self._line_id = ""
 
     def edit(self) -> None:
         """Put the line on the newest message."""
         if self.view.request is not None or not self.world_env.world.turn:
             return
         newest = self.view.newest()
-        if self.latest_only and self._told and self._told != newest.id:
-            self.view.annotate(self._told, _OWNER, "")
-        self._told = newest.id
-        self.view.annotate(newest.id, _OWNER, self._true_line(newest))
+        if self.latest_only and self._line_id and self._line_id != newest.id:
+            self.view.annotate(self._line_id, _OWNER, "")
+        self._line_id = newest.id
+        self.view.annotate(newest.id, _OWNER, self._settled_line(newest))
 
-    def _true_line(self, newest: Message) -> str:
-        """The line whose number counts the line itself; its length changes with the number, so the number is searched for."""
-        rest = self.view.tokens - self.view.counter.count(newest)
+    def _settled_line(self, newest: Message) -> str:
+        """Return the line whose number counts the line itself; its length depends on the number, which is searched for."""
+        others = self.view.tokens - self.view.counter.count(newest)
         line = ""
-        for padding in ("", " ", "  ", "\n"):
+        for padding in ("", " ", "  ", "\n"):  # where the number alternates, a space at the end may settle it
             used = self.view.tokens
             for _ in range(_TRIES):
                 line = self._line(used, self.usable - used) + padding
-                total = rest + self.view.counter.count(self.view.annotated(newest, _OWNER, line))
+                total = others + self.view.counter.count(self.view.with_note(newest, _OWNER, line))
                 if total == used:
                     return line
                 used = total

@@ -1,4 +1,4 @@
-"""How much context there is, and when a strategy acts: triggers have types, so that no number may mean a count or a share.
+"""Size of the context, and triggers of strategies. Triggers have types, so that no number may mean a count or a share.
 
 All of these are frozen dataclasses whose `dataclasses.asdict` can be read back (`read_budget`, `read_trigger`), so a stack of
 wrappers keeps them in its spec as JSON.
@@ -16,19 +16,19 @@ from typing import Any, Protocol
 from agentgym.tokens import counter
 from agentgym.world import check_float, check_int
 
-_MAX = 10**9
+_MAX = 10**9  # more than any window; a larger number is a slip
 
 
 @dataclass(frozen=True, slots=True)
 class ContextBudget:
-    """The context window that all strategies of a stack share.
+    """Context window that all strategies of a stack share.
 
     The documentation of the tools stands in the system message, so it is counted with it.
 
     Attributes:
         window: The tokens that fit into prompt and reply together.
         reserve_output: The tokens of the window that are kept free for the reply.
-        counter: What tokens are counted with, by the name that `agentgym.tokens.counter` knows.
+        counter: The token counter, by the name that `agentgym.tokens.counter` knows.
 
     Raises:
         ValueError: A number is out of range, or there is no such counter.
@@ -51,7 +51,7 @@ class ContextBudget:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How full a context is.
+    """Load of a context.
 
     Attributes:
         tokens: The tokens shown.
@@ -67,22 +67,22 @@ class Load:
 
 
 class Trigger(Protocol):
-    """When a strategy acts, or down to which level it does."""
+    """Condition under which a strategy acts, or level down to which it does."""
 
     def level(self, load: Load) -> float:
-        """How close the load is to the trigger, as a share; it fires from 1.0 on."""
+        """Return the load as a share of the trigger, which fires from 1.0 on."""
         ...
 
 
 @functools.lru_cache(maxsize=256)
 def _share(fraction: float, usable: int) -> int:
-    """The first whole number of tokens that is at least the share, taken as the decimal number that was written."""
+    """Return the least whole number of tokens that is at least the share, taken as the decimal number that was written."""
     return ceil(fractions.Fraction(repr(float(fraction))) * usable)
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """So many tokens."""
+    """Trigger: a number of tokens."""
 
     tokens: int
 
@@ -90,13 +90,13 @@ class Tokens:
         check_int("tokens", self.tokens, 1, _MAX)
 
     def level(self, load: Load) -> float:
-        """Tokens shown, over the tokens asked for."""
+        """Return the tokens shown, over those of the trigger."""
         return load.tokens / self.tokens
 
 
 @dataclass(frozen=True, slots=True)
 class WindowFraction:
-    """A share of the usable window, in (0, 1]."""
+    """Trigger: a share of the usable window, in (0, 1]."""
 
     fraction: float
 
@@ -104,13 +104,13 @@ class WindowFraction:
         check_float("fraction", self.fraction, 0.001, 1.0)
 
     def level(self, load: Load) -> float:
-        """The share of the window that is used, over the share asked for."""
+        """Return the share of the window that is used, over that of the trigger."""
         return load.tokens / _share(self.fraction, load.usable)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUses:
-    """So many tool results that have not been cleared."""
+    """Trigger: a number of tool results that have not been cleared."""
 
     tool_uses: int
 
@@ -118,13 +118,13 @@ class ToolUses:
         check_int("tool_uses", self.tool_uses, 1, _MAX)
 
     def level(self, load: Load) -> float:
-        """Tool results shown, over those asked for."""
+        """Return the tool results shown, over those of the trigger."""
         return load.tool_uses / self.tool_uses
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """So many replies."""
+    """Trigger: a number of replies."""
 
     turns: int
 
@@ -132,13 +132,13 @@ class Turns:
         check_int("turns", self.turns, 1, _MAX)
 
     def level(self, load: Load) -> float:
-        """Replies shown, over those asked for."""
+        """Return the replies shown, over those of the trigger."""
         return load.turns / self.turns
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """As soon as one of several triggers fires."""
+    """Trigger that fires as soon as one of several does."""
 
     any_of: tuple[Trigger, ...]
 
@@ -147,7 +147,7 @@ class AnyOf:
             raise ValueError("AnyOf needs at least one trigger, got none")
 
     def level(self, load: Load) -> float:
-        """The highest level among the triggers."""
+        """Return the highest level among the triggers."""
         return max(trigger.level(load) for trigger in self.any_of)
 
 
@@ -155,7 +155,7 @@ _TRIGGERS: Mapping[str, type[Any]] = {"tokens": Tokens, "fraction": WindowFracti
 
 
 def read_trigger(name: str, value: Any) -> Trigger:
-    """A trigger, or the dict that `dataclasses.asdict` made of one.
+    """Read a trigger, or the dict that `dataclasses.asdict` made of one.
 
     Raises:
         ValueError: It is neither.
@@ -169,11 +169,11 @@ def read_trigger(name: str, value: Any) -> Trigger:
         if key in _TRIGGERS:
             trigger: Trigger = _TRIGGERS[key](content)
             return trigger
-    raise ValueError(f"{name} must be Tokens(n), Fraction(x), ToolUses(n), Turns(n) or AnyOf((...)), got {value!r}")
+    raise ValueError(f"{name} must be Tokens(n), WindowFraction(x), ToolUses(n), Turns(n) or AnyOf((...)), got {value!r}")
 
 
 def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudget | None:
-    """A budget, or the dict that `dataclasses.asdict` made of one; None stays None.
+    """Read a budget, or the dict that `dataclasses.asdict` made of one; None stays None.
 
     Raises:
         ValueError: It is neither.
@@ -182,4 +182,4 @@ def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudge
         return value
     if isinstance(value, Mapping) and value.keys() <= set(ContextBudget.__dataclass_fields__):
         return ContextBudget(**value)
-    raise ValueError(f"budget must be a Budget(window=..., reserve_output=..., counter=...), got {value!r}")
+    raise ValueError(f"budget must be a ContextBudget(window=..., reserve_output=..., counter=...), got {value!r}")

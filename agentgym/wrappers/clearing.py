@@ -21,12 +21,12 @@ _LOW = 8 / 15  # 0.4 of the window for a trigger at 0.75 of it
 
 
 class ClearThinking(ContextWrapper):
-    """Removes the thinking of all but the newest replies that have some.
+    """Wrapper that removes the thinking of all but the newest replies that have some.
 
     Args:
         env: The env.
         budget: The window.
-        trigger: When; by default at every turn.
+        trigger: When to clear; by default at every turn.
         keep: How many of the newest replies with thinking keep it, at least 1, or "all".
 
     Example:
@@ -34,7 +34,7 @@ class ClearThinking(ContextWrapper):
     """
 
     stage = Stage.CLEAR_THINKING
-    lossy = False
+    lossy: bool = False
 
     def __init__(
         self,
@@ -49,36 +49,36 @@ class ClearThinking(ContextWrapper):
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
         if isinstance(keep, int):  # what is cleared at every turn lies among the newest replies
-            self.view.hold = max(self.view.hold, min(keep + 1, 16))
+            self.view.editable_tail = max(self.view.editable_tail, min(keep + 1, 16))  # a longer tail would cost each step
 
     def begin(self) -> None:
         """Forget the last episode."""
         super().begin()
-        self._thought: list[str] = []
+        self._thinking_ids: list[str] = []
 
     def edit(self) -> None:
         """Clear the thinking that is older than the newest."""
         if isinstance(self.keep, str):
             return
-        known = [] if self.view.rebuilt else self._thought
-        self._thought = [*known, *(m.id for m in self.view.fresh if m.thinking and m.id not in known)]
-        if len(self._thought) <= self.keep or not self.due(self.trigger.level(self.view.load)):
+        known = [] if self.view.was_rebuilt else self._thinking_ids
+        self._thinking_ids = [*known, *(m.id for m in self.view.new_messages if m.thinking and m.id not in known)]
+        if len(self._thinking_ids) <= self.keep or not self.should_run(self.trigger.level(self.view.load)):
             return
-        old, self._thought = set(self._thought[: -self.keep]), self._thought[-self.keep :]
+        old, self._thinking_ids = set(self._thinking_ids[: -self.keep]), self._thinking_ids[-self.keep :]
         pairs = [(message, replace(message, thinking="", raw="")) for message in self.view.find(old)]
         count = self.view.counter.count
         self.view.apply("ClearThinking", {new.id: new for message, new in pairs if count(new) < count(message)})
 
 
 class ClearToolResults(ContextWrapper):
-    """Puts a placeholder in place of the oldest tool results.
+    """Wrapper that puts a placeholder in place of the oldest tool results.
 
     Args:
         env: The env.
         budget: The window.
-        trigger: When.
-        target: Down to which level, so that an edit, which rewrites the prompt, is not needed again soon; by default to 8/15 of
-            the trigger (0.4 of the window for a trigger at 0.75).
+        trigger: When to clear.
+        target: The level down to which results are cleared, so that an edit, which rewrites the prompt, is not needed again soon;
+            by default 8/15 of the trigger (0.4 of the window for a trigger at 0.75).
         ratio: Instead of a target, the share of the tool results not yet cleared that goes each time (the paper's form: 0.5).
         keep: How many of the newest results stay, whatever the target; those that answer the newest reply always do.
         exclude: Tools whose results are never cleared, and not counted by `keep`.
@@ -87,7 +87,7 @@ class ClearToolResults(ContextWrapper):
         placeholder: The text in place of a result.
 
     Example:
-        >>> env = ClearToolResults(agentgym.make("ListWorld"), Budget(window=8_000), keep=3)
+        >>> env = ClearToolResults(agentgym.make("ListWorld"), ContextBudget(window=8_000), keep=3)
     """
 
     stage = Stage.CLEAR_TOOL_RESULTS
@@ -124,24 +124,25 @@ class ClearToolResults(ContextWrapper):
 
     def edit(self) -> None:
         """Clear the oldest results until the target is reached."""
-        if not self.due(self.trigger.level(self.view.load)):
+        if not self.should_run(self.trigger.level(self.view.load)):
             return
         edits, cleared = self._choose()
         self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
         if self.trigger.level(self.view.load) >= 1:
-            self.rest()
+            self.cool_down()
 
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
-        """The results not yet cleared, each with its reply, oldest first; and how many of them may go."""
+        """List the results not yet cleared, each with its reply, oldest first; and count those that may go."""
         uses: list[tuple[Message, Message]] = []
         older, newest = self.view.split_turns()
         unread = 0
         for turn in (*older, *newest):
             names = {call.id: call.name for call in turn.reply.calls}
-            found = [(turn.reply, answer) for answer in turn.answers if answer.role == "tool"]
-            found = [(r, a) for r, a in found if a.id not in self.view.cleared and names[a.call_id] not in self.exclude]
-            uses += found
-            unread += len(found) if turn in newest else 0
+            for answer in turn.answers:
+                if answer.role != "tool" or answer.id in self.view.cleared or names[answer.call_id] in self.exclude:
+                    continue
+                uses.append((turn.reply, answer))
+                unread += turn in newest
         return uses, len(uses) - max(self.keep, unread)
 
     def _choose(self) -> tuple[dict[str, Message], list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, SupportsFloat
 
@@ -10,21 +9,27 @@ import gymnasium
 
 from agentgym.messages import Chat, Message
 from agentgym.parsing import parse
-from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.stages import Stage
 from agentgym.step_info import StepInfo
 from agentgym.tools import echo
 from agentgym.world import check_int
 from agentgym.wrappers.budget import ContextBudget, Trigger, WindowFraction, read_trigger
-from agentgym.wrappers.context import ContextWrapper
+from agentgym.wrappers.context import ContextWrapper, import_function
 from agentgym.wrappers.trim import cut_middle
 
+SUMMARY_REQUEST = (
+    "The context is nearly full. Instead of calling a tool, reply with a summary of everything above that you still need: what the "
+    "task asks for, what you have found and done, what is left to do, and every fact, number and name you will use. Most of the "
+    "messages above will be removed, and your summary stays; calls in it are not run."
+)
+SUMMARY_FOLLOWS = "Earlier messages have been removed; the summary above stands for them. Go on with the task."
+
 Summarizer = Callable[[Chat], str]
-"""Writes a summary of the messages of a chat."""
+"""Function that writes a summary of the messages of a chat."""
 
 
 class Compaction(ContextWrapper):
-    """Drops all but the newest turns and puts a summary after them.
+    """Wrapper that drops all but the newest turns and puts a summary after them.
 
     By default the policy writes it, in a step of its own: the view asks for a summary, and the next reply is taken as such. It is
     not played, costs no turn, has reward 0, and is recorded like any step, so it can be trained. It stands where it was written, so
@@ -34,14 +39,14 @@ class Compaction(ContextWrapper):
     Args:
         env: The env.
         budget: The window.
-        trigger: When.
+        trigger: When to compact.
         keep_last_turns: How many of the newest turns stay as they are, at least 1.
         summarizer: `policy`, `rules` (the calls with the beginnings of their results), a function from the chat that is replaced to
             text, or where to import one from (`package.module:function`).
         max_summary: The most tokens of a summary; by default a quarter of the usable window.
 
     Example:
-        >>> env = Compaction(agentgym.make("ListWorld"), Budget(window=8_000))
+        >>> env = Compaction(agentgym.make("ListWorld"), ContextBudget(window=8_000))
     """
 
     stage = Stage.COMPACTION
@@ -60,7 +65,7 @@ class Compaction(ContextWrapper):
             check_int("max_summary", max_summary, 1, 10**9)
         self.trigger = read_trigger("trigger", trigger)
         self.keep_last_turns, self.max_summary = keep_last_turns, max_summary
-        self.summarizer = _load(summarizer)
+        self.summarizer = _read_summarizer(summarizer)
         recorded = {"keep_last_turns": keep_last_turns, "summarizer": summarizer, "max_summary": max_summary}
         super().__init__(env, budget, trigger=self.trigger, **recorded)
 
@@ -72,17 +77,21 @@ class Compaction(ContextWrapper):
 
     def edit(self) -> None:
         """Ask for a summary, or make one."""
-        if self._asking or self.world_env.over or not self.due(self.trigger.level(self.view.load)):
+        if self._asking or self.world_env.over or not self.should_run(self.trigger.level(self.view.load)):
             return
         if not self._span():
-            self.rest()
+            self.cool_down()
         elif self.summarizer is None:
             self._asking = True
             self._number += 1
             self.view.ask(Message("user", SUMMARY_REQUEST, id=f"compaction:{self._number}:request"))
         else:
             self._number += 1
-            self._compact(self._called(self.summarizer))
+            try:
+                text = self.summarizer(Chat(tuple(self._span()), self.view.chat.tools))
+            except Exception:  # noqa: BLE001 - a model behind it may fail in any way, and the episode is worth more than its summary
+                text = ""
+            self._compact(text)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
         """Start an episode with nothing edited."""
@@ -99,22 +108,16 @@ class Compaction(ContextWrapper):
         self.view.ask(None)
         text = parse(action, self.world_env.dialect).text
         self._compact(text)
-        played = {"turn": self.world_env.world.turn, "valid": bool(text), "success": False, "detail": StepInfo()}
-        info = {name: played.get(name) for name in self._keys}
+        values = {"turn": self.world_env.world.turn, "valid": bool(text), "success": False, "detail": StepInfo()}
+        info = {name: values.get(name) for name in self._keys}
         return self.view.chat, 0.0, False, False, self._report(info, action)
 
     def _span(self) -> list[Message]:
-        """The messages that a summary stands for from now on."""
+        """Return the messages that a summary is to stand for."""
         old = self.view.turns()[: -self.keep_last_turns]
         if all(turn.reply.id in self.view.summaries for turn in old):
             return []
         return [message for turn in old for message in (turn.reply, *turn.answers)]
-
-    def _called(self, summarizer: Summarizer) -> str:
-        try:
-            return summarizer(Chat(tuple(self._span()), self.view.chat.tools))
-        except Exception:  # noqa: BLE001 - a model behind it may fail in any way, and the episode is worth more than its summary
-            return ""
 
     def _compact(self, text: str) -> None:
         """Put a summary in place of the span, if that makes the view shorter."""
@@ -131,31 +134,26 @@ class Compaction(ContextWrapper):
                 self.view.summaries.add(f"{name}:0")
                 break
         if self.trigger.level(self.view.load) >= 1:
-            self.rest()
+            self.cool_down()
 
 
 def summarize_by_rules(chat: Chat) -> str:
-    """What was called and how each result begins, after earlier summaries; the newest 100 calls."""
-    said = [message.text for message in chat.messages if message.id.startswith("compaction:") and message.role == "assistant"]
+    """List the newest 100 calls with the beginnings of their results, after the last summary."""
+    summaries = [message.text for message in chat.messages if message.id.startswith("compaction:") and message.role == "assistant"]
     results = {message.call_id: message.text for message in chat.messages if message.role == "tool"}
     lines = [
         f"{call.name}({echo(dict(call.arguments))}) -> {echo(results.get(call.id, ''))}"
         for message in chat.messages
         for call in message.calls
     ]
-    return "\n".join([*said[-1:], "Calls so far, oldest first, with how their results begin:", *lines[-100:]])
+    return "\n".join([*summaries[-1:], "Calls so far, oldest first, with how their results begin:", *lines[-100:]])
 
 
-def _load(summarizer: str | Summarizer) -> Summarizer | None:
-    """The function that writes summaries; None if the policy does."""
+def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
+    """Return the function that writes summaries; None if the policy does."""
     if callable(summarizer):
         return summarizer
     if summarizer in ("policy", "rules"):
         return None if summarizer == "policy" else summarize_by_rules
-    module, _, name = summarizer.partition(":")
-    try:
-        function: Summarizer = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        choices = "policy, rules, a function, or package.module:function"
-        raise ValueError(f"summarizer {summarizer!r} cannot be imported ({error}); give {choices}") from error
+    function: Summarizer = import_function("summarizer", summarizer, "policy, rules, a function, or package.module:function")
     return function

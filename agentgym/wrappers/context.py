@@ -1,7 +1,8 @@
-"""What all context strategies have in common: one view, one budget, one order, one account."""
+"""Base of all context strategies: one view, one budget, one order, one account."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, SupportsFloat
@@ -21,28 +22,28 @@ WARNING = (
     "Write what you still need into your memory now.</context_warning>"
 )
 
-_NEAR = 0.9
-_SLACK = 4
+_NEAR = 0.9  # of the way to the trigger: early enough for a turn in which the policy writes its notes
+_SLACK = 4  # tokens that a text may gain by being joined to another
 
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """What `info["context"]` holds: the accounts of one step, in tokens.
+    """Accounts of one step in `info["context"]`, in tokens.
 
     Attributes:
-        counter: What tokens were counted with.
-        phase: What the reply was: `act`, or `summary` if the view had asked for one.
+        counter: The name of the token counter.
+        phase: The kind of the reply: `act`, or `summary` if the view had asked for one.
         tokens: Of the chat that is shown now.
         reused: Of its longest common prefix with the chat that was shown before: what a prefix cache saves.
         appended: Of new text.
-        removed: Taken away by edits.
-        inserted: Put in by edits: placeholders, summaries and the requests for them.
+        removed: Of what edits took away.
+        inserted: Of what edits put in: placeholders, summaries and the requests for them.
         tool_output: Of the tool results in the new text.
         hidden: Of the results of calls made by code, which are not shown.
         reply: Of the reply.
         summary: Of the reply and the request before it, if the view had asked for a summary.
         overflow: Whether what is shown does not fit the usable window.
-        edits: What each strategy changed.
+        edits: The changes of each strategy.
     """
 
     counter: str
@@ -60,11 +61,25 @@ class ContextRecord:
     edits: tuple[Edit, ...]
 
 
+def import_function(option: str, path: str, choices: str) -> Any:
+    """Import the function that an option names as `package.module:function`, as specs in JSON do.
+
+    Raises:
+        ValueError: There is no such function; naming the `choices` that there are.
+    """
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"{option} {path!r} cannot be imported ({error}); give {choices}") from error
+
+
 class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """A context strategy. All strategies of a stack edit one view, so each sees what the policy would be shown.
+    """Wrapper that edits the context. All strategies of a stack edit one view, so each sees what the policy would be shown.
 
     A strategy fills `edit`, and says by `lossy` whether the policy may lose what it needs. It stands at its `Stage`; wrappers that
-    change the chat in other ways go inside or outside of all of them.
+    change the chat in other ways go inside or outside of all of them. For a strategy that is one function of the messages, see
+    `EditMessages`.
 
     Args:
         env: The env.
@@ -76,7 +91,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     """
 
     stage: ClassVar[Stage]
-    lossy: ClassVar[bool] = True
+    lossy: bool = True
 
     def __init__(
         self, env: gymnasium.Env[Chat, str], budget: ContextBudget | Mapping[str, Any] | None = None, **recorded: Any
@@ -89,7 +104,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         inside = next((layer for layer in layers(env) if isinstance(layer, ContextWrapper)), None)
         self.innermost = inside is None
         self.view: ContextView = ContextView(given or ContextBudget()) if inside is None else inside.view
-        self.remembers = any(isinstance(layer, MemoryTool) for layer in layers(env))
+        self.has_memory = any(isinstance(layer, MemoryTool) for layer in layers(env))
         if given is not None and given != self.view.budget:
             other = f"{type(inside).__name__} inside it has {self.view.budget}"
             raise ValueError(f"{type(self).__name__} has {given}, but {other}; give the budget once")
@@ -102,31 +117,31 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
 
     def begin(self) -> None:
         """Forget the last episode."""
-        self._rest_until = self._rested_at = 0
+        self._quiet_until = self._quiet_since = 0  # tokens shown
         self._action = ""
 
-    def due(self, level: float) -> bool:
-        """Whether the strategy is to act now. If the policy has a memory, it is warned first, and has one turn to use it.
+    def should_run(self, level: float) -> bool:
+        """Return whether the strategy is to act now. If the policy has a memory, it is warned first, and has one turn to use it.
 
         Args:
             level: How close the view is to the strategy's trigger (`Trigger.level`); it acts from 1.0 on.
         """
         load = self.view.load
-        if load.tokens < self._rest_until and not load.tokens > max(load.usable, self._rested_at):
+        if load.tokens < self._quiet_until and not load.tokens > max(load.usable, self._quiet_since):
             return False
-        if level >= _NEAR and self.lossy and self.remembers and not self.view.warned and self._warn():
+        if level >= _NEAR and self.lossy and self.has_memory and not self.view.warned and self._warn():
             return False
         if level >= 1 and self.lossy:
             self.view.warned = False
         return level >= 1
 
-    def rest(self) -> None:
+    def cool_down(self) -> None:
         """Wait until the view has grown by an eighth of the window: to act again at once gains little and costs the prefix.
 
         A view that does not fit is acted on as soon as it has grown at all.
         """
-        self._rested_at = self.view.tokens
-        self._rest_until = self._rested_at + max(1, self.view.limit // 8)
+        self._quiet_since = self.view.tokens
+        self._quiet_until = self._quiet_since + max(1, self.view.limit // 8)
 
     def _warn(self) -> bool:
         """Tell the policy that an edit is coming, if there is room for that."""
@@ -151,7 +166,7 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         chat, reward, terminated, truncated, info = self.env.step(action)
         return self._observe(chat), reward, terminated, truncated, self._report(info, action)
 
-    def look(self, chat: Chat, info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
+    def refresh(self, chat: Chat, info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
         """Take in what came after the last step, which is accounted to it."""
         return self._observe(chat, step=False), self._report(info, self._action)
 
@@ -172,21 +187,21 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         """The info with the accounts of the step, written by the outermost strategy."""
         if self.view.outermost is not self:
             return info
-        view, self._action = self.view, action
+        view, accounts, self._action = self.view, self.view.accounts, action
         reply = view.counter.length(action)
         record = ContextRecord(
             counter=view.counter.name,
-            phase=view.phase,
+            phase=accounts.phase,
             tokens=view.tokens,
             reused=view.reused(),
-            appended=view.appended,
-            removed=view.removed,
-            inserted=view.inserted,
-            tool_output=view.tool_output,
+            appended=accounts.appended,
+            removed=accounts.removed,
+            inserted=accounts.inserted,
+            tool_output=accounts.tool_output,
             hidden=sum(view.counter.length(call.result) for call in info["detail"].nested),
             reply=reply,
-            summary=view.requested + reply if view.phase == "summary" else 0,
+            summary=view.last_request_tokens + reply if accounts.phase == "summary" else 0,
             overflow=view.overflow or view.tokens > view.budget.usable,
-            edits=view.edits,
+            edits=accounts.edits,
         )
         return {**info, "context": record}

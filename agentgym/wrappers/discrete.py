@@ -1,4 +1,4 @@
-"""Worlds for classical agents: actions are numbers from a menu of calls, observations are vectors of features.
+"""Worlds for classical agents: actions are numbers from a catalog of calls, observations are vectors of features.
 
 Both wrappers stand outermost: what is inside them speaks text.
 """
@@ -20,17 +20,17 @@ from agentgym.world import World
 
 
 class DiscreteActions(gymnasium.ActionWrapper[Any, np.int64, str], RecordConstructorArgs):
-    """Plays the calls of the world's menu by their number.
+    """Wrapper that plays the calls of the world's action catalog by their number.
 
     A choice is written out in the dialect of the env and played like any other reply; one that cannot be carried out now is
     answered with an error and costs its turn.
 
     Attributes:
         action_space: `Discrete(count)`.
-        count: How many calls the menu holds.
+        count: The number of calls in the catalog.
 
     Raises:
-        NotImplementedError: The world has no menu.
+        NotImplementedError: The world has no action catalog.
 
     Example:
         >>> env = DiscreteActions(gymnasium.make("agentgym/GridWorld-v0"))
@@ -44,26 +44,26 @@ class DiscreteActions(gymnasium.ActionWrapper[Any, np.int64, str], RecordConstru
         self.action_space = Discrete(self.count)
 
     def action(self, action: np.int64) -> str:
-        """The reply that a choice stands for.
+        """Return the reply that a choice stands for.
 
         Raises:
-            ValueError: The menu has no such choice.
+            ValueError: The catalog has no such choice.
         """
         if not self.action_space.contains(action):
             raise ValueError(f"an action is a place in the menu, an integer in [0, {self.count}), got {action!r}")
         return render(self.world_env.world.action_catalog()[int(action)], self.world_env.dialect)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which choices would be carried out now: bool, shape `(count,)`. The name is the one that sb3_contrib looks for."""
+        """Return which choices would be carried out now: bool, shape `(count,)`. sb3_contrib looks for a method of this name."""
         world = self.world_env.world
         legal = set(map(_key, world.legal_calls()))
         return np.array([_key(call) in legal for call in world.action_catalog()])
 
 
 class FeatureObservations(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Chat], RecordConstructorArgs):
-    """Shows the world's features in place of the chat; each world documents its own.
+    """Wrapper that shows the world's features in place of the chat; each world documents its own.
 
-    The features tell the turns left, so the budget is a part of the state: where it is used up the episode is terminated, not
+    The features hold the turns left, so the budget is a part of the state: where it is used up the episode is terminated, not
     truncated. A learner that took it for a time limit would bootstrap there, and value states in which all is lost.
 
     Attributes:
@@ -83,7 +83,7 @@ class FeatureObservations(gymnasium.ObservationWrapper[NDArray[np.float32], Any,
         self.observation_space = Box(-1.0, 1.0, _example(self.world_env).features().shape, np.float32)
 
     def observation(self, observation: Chat) -> NDArray[np.float32]:
-        """The features of the moment."""
+        """Return the features of the moment."""
         return self.world_env.world.features()
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], SupportsFloat, bool, bool, dict[str, Any]]:
@@ -94,12 +94,12 @@ class FeatureObservations(gymnasium.ObservationWrapper[NDArray[np.float32], Any,
 
 
 def _key(call: ToolCall) -> str:
-    """What two calls that ask for the same have in common, and no others; cheaper than to write them out."""
+    """Return a key that only equal calls share; cheaper than to write them out as text."""
     return f"{call.name}{sorted(call.arguments.items())}"
 
 
 def _example(env: ToolEnv) -> World[Any]:
-    """An instance to read shapes from, which are the same for all."""
+    """Return an instance to read shapes from, which are the same for all."""
     world = env.world_class(env.config, 0)
     world.generate()
     return world

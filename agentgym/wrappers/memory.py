@@ -14,29 +14,29 @@ from agentgym.stages import Stage, check_order
 from agentgym.tools import Toolset, tool
 from agentgym.world import check_choice, check_int
 from agentgym.wrappers.memory_folder import FolderStore
-from agentgym.wrappers.memory_store import ROOT, Files, Limits, applied, run
+from agentgym.wrappers.memory_store import ROOT, Files, MemoryLimits, apply_edit, run
 
 NOTES = f"""# Memory
 The tool `memory` keeps text files under {ROOT}. View {ROOT} before anything else: it may hold what you need. \
 The context may be cleared at any time, and only what is stored in the memory stays, so store what you find out and how far \
 you have come as you go."""
 
-_MAX_CHARS = 1_000_000_000
+_MAX_CHARS = 1_000_000_000  # more than any disk of notes; a larger number is a slip
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
 
 class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Gives the policy a tool `memory` to view, create, edit, delete and rename text files.
+    """Wrapper that gives the policy a tool `memory` to view, create, edit, delete and rename text files.
 
     Args:
         env: The env to play.
         persist: `episode`: the memory is empty at each reset, and a snapshot of the env holds it. `namespace`: it lies in
             `folder/namespace` and is shared by all episodes, envs and processes that name the same; a snapshot does not hold it.
         namespace: The name of the shared memory: letters, digits and `._-`, not beginning with a dot.
-        folder: Where shared memories lie on disk; it must not be writable for those who are not trusted.
-        max_file_chars: Most characters of one file.
-        max_total_chars: Most characters of all files.
-        max_files: Most files.
+        folder: The folder of shared memories on disk; it must not be writable for those who are not trusted.
+        max_file_chars: The limit for the characters of one file.
+        max_total_chars: The limit for the characters of all files.
+        max_files: The limit for the number of files.
 
     Raises:
         ValueError: An option is unknown, out of range, missing or not of this `persist`, or the wrapper is out of order.
@@ -63,7 +63,7 @@ class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs)
         check_int("max_file_chars", max_file_chars, 1, _MAX_CHARS)
         check_int("max_total_chars", max_total_chars, 1, _MAX_CHARS)
         check_int("max_files", max_files, 1, _MAX_CHARS)
-        limits = Limits(max_file_chars, max_total_chars, max_files)
+        limits = MemoryLimits(max_file_chars, max_total_chars, max_files)
         RecordConstructorArgs.__init__(
             self,
             persist=persist,
@@ -78,7 +78,7 @@ class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs)
         tool_env(env).mount(self.toolset, NOTES)
 
 
-def _shared(persist: str, namespace: str, folder: str, limits: Limits) -> FolderStore | None:
+def _shared(persist: str, namespace: str, folder: str, limits: MemoryLimits) -> FolderStore | None:
     if persist == "episode":
         if namespace or folder:
             raise ValueError("namespace and folder are for a memory that outlives the episode; add persist='namespace'")
@@ -91,7 +91,7 @@ def _shared(persist: str, namespace: str, folder: str, limits: Limits) -> Folder
 
 
 class MemoryTools(Toolset):
-    """The tool.
+    """Toolset of the memory.
 
     Attributes:
         files: The memory of the episode, path to text; never changed in place, and empty where the memory lies in a folder.
@@ -99,7 +99,7 @@ class MemoryTools(Toolset):
 
     episode_state: ClassVar[tuple[str, ...]] = ("files",)
 
-    def __init__(self, limits: Limits, shared: FolderStore | None = None) -> None:
+    def __init__(self, limits: MemoryLimits, shared: FolderStore | None = None) -> None:
         self.limits = limits
         self.shared = shared
         self.files: Files = {}
@@ -136,10 +136,10 @@ class MemoryTools(Toolset):
             old_path: rename: the file or directory to rename or move.
             new_path: rename: its new path, at which there must be nothing.
         """
-        given = dict(locals())
-        arguments = {name: value for name, value in given.items() if name not in ("self", "command") and value is not None}
+        parameters = dict(locals())
+        arguments = {name: value for name, value in parameters.items() if name not in ("self", "command") and value is not None}
         if self.shared is not None:
             return self.shared.run(command, arguments)
         edit, answer = run(self.files, command, arguments, self.limits)
-        self.files = applied(self.files, edit)
+        self.files = apply_edit(self.files, edit)
         return answer

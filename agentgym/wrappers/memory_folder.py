@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.tools import ToolError, echo
-from agentgym.wrappers.memory_store import ROOT, Delete, Edit, Files, Limits, Move, Write, canonical, run, within
+from agentgym.wrappers.memory_store import ROOT, Delete, FileEdit, Files, MemoryLimits, Move, Write, canonical, run, within
 
 _flock: Callable[[int, int], None] | None = None
 with suppress(ImportError):  # Windows and WebAssembly have none
@@ -19,27 +19,27 @@ with suppress(ImportError):  # Windows and WebAssembly have none
     from fcntl import flock as _flock
 
 LOCK_SECONDS = 10.0
-"""How long a command waits for its turn where the system has no `flock`."""
+"""Seconds that a command waits for its turn where the system has no `flock`: a command takes milliseconds."""
 
 
 class FolderStore:
-    """A memory in a folder, as plain UTF-8 files that outlive processes and that several of them may share.
+    """Memory in a folder, as plain UTF-8 files that outlive processes and that several of them may share.
 
-    Each command holds a lock and reads the folder anew, and each edit takes effect in one rename: whoever is killed when, there is
+    Each command holds a lock and reads the folder again, and each edit takes effect in one rename: whoever is killed when, there is
     the old state or the new one. (A loss of power may cost the newest edits: nothing waits for the disk.) What is not a text file
     of an allowed name, such as a link, is not shown, not followed and not touched.
 
     Args:
         folder: Holds this and other namespaces.
         namespace: The folder in it that is `/memories`.
-        limits: How much the memory holds.
+        limits: The limits of the memory.
 
     Raises:
         ValueError: There is a link in place of the folder.
         OSError: The folder cannot be made.
     """
 
-    def __init__(self, folder: str, namespace: str, limits: Limits) -> None:
+    def __init__(self, folder: str, namespace: str, limits: MemoryLimits) -> None:
         base = Path(folder).absolute()
         self.limits = limits
         self._root = base / namespace
@@ -50,7 +50,7 @@ class FolderStore:
         self._root.mkdir(parents=True, exist_ok=True)
 
     def run(self, command: str, arguments: Mapping[str, Any]) -> str:
-        """Carry out a command; the answer.
+        """Carry out a command and return the answer.
 
         Raises:
             ToolError: It cannot be carried out; nothing has changed.
@@ -67,7 +67,7 @@ class FolderStore:
             raise ToolError(f"the memory cannot be used now ({error.strerror or 'refused'}); nothing was changed") from error
 
     def _read(self) -> tuple[Files, list[str]]:
-        """The state, and the paths at which there is something that is no part of it."""
+        """Read the state, and the paths at which there is something that is no part of it."""
         if self._root.is_symlink():
             raise ToolError("the memory cannot be used, for its folder is a link; go on without it")
         self._root.mkdir(exist_ok=True)
@@ -101,7 +101,7 @@ class FolderStore:
     def _real(self, path: str) -> Path:
         return self._root / path[len(ROOT) + 1 :]
 
-    def _carry_out(self, edit: Edit, files: Files) -> None:
+    def _carry_out(self, edit: FileEdit, files: Files) -> None:
         """Do an edit by one rename from or to the scratch folder, where all that can fail is done before."""
         if os.path.lexists(self._scratch):
             shutil.rmtree(self._scratch)  # left by a process that was killed
@@ -124,7 +124,7 @@ class FolderStore:
 
 
 def _vacant(place: Path) -> Path:
-    """Where there is nothing, in a directory that exists."""
+    """Make sure that there is nothing at a place, in a directory that exists, and return it."""
     for folder, _, _ in os.walk(place, topdown=False):
         Path(folder).rmdir()  # empty ones, left by a process that was killed
     if os.path.lexists(place):  # a disk that ignores case has more names for a file than the state knows
@@ -140,7 +140,7 @@ def _is_canonical(path: str) -> bool:
         return False
 
 
-def _check_strange(edit: Edit, strange: list[str]) -> None:
+def _check_strange(edit: FileEdit, strange: list[str]) -> None:
     for path in (edit.path, edit.target) if isinstance(edit, Move) else (edit.path,):
         for name in strange:
             if within(name, path) or within(path, name):
@@ -149,29 +149,29 @@ def _check_strange(edit: Edit, strange: list[str]) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that one holder at a time can have, over all threads and processes."""
+    """Hold a lock that excludes all other threads and processes."""
     if _flock is None:
         with _locked_by_name(path.with_name(f"{path.name}ed")):
             yield
         return
-    held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
-        _flock(held, LOCK_EX)
+        _flock(lock, LOCK_EX)
         yield
     finally:
-        os.close(held)
+        os.close(lock)
 
 
 @contextmanager
 def _locked_by_name(path: Path) -> Iterator[None]:
     """Hold a lock that is the existence of a file; a process that is killed leaves it, and it must be removed by hand."""
-    patience = time.monotonic() + LOCK_SECONDS
+    deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
             path.touch(exist_ok=False)
             break
         except (FileExistsError, PermissionError):  # Windows denies a name while the file is being removed
-            if time.monotonic() > patience:
+            if time.monotonic() > deadline:
                 raise ToolError(f"the memory is in use; if nobody uses it, its owner must remove {echo(path.name)}") from None
             time.sleep(0.005)
     try:

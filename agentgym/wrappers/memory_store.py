@@ -1,4 +1,4 @@
-"""The store behind the memory tool: what the commands do to text files under `/memories`, wherever these are held.
+"""Commands of the memory tool on text files under `/memories`, wherever these are stored.
 
 A state is a mapping of canonical path to text; directories are the proper prefixes of its paths, so there is no empty one. A
 command is planned against a state and gives at most one edit, which is carried out whole or not at all.
@@ -18,13 +18,13 @@ from agentgym.tools import ToolError, echo
 
 ROOT = "/memories"
 MAX_DEPTH = 8
-"""Names that a path may have below the root."""
+"""Names that a path may have below the root: more than notes need, and few enough for any file system."""
 
 MAX_NAME_BYTES = 255
-"""Length of a name in UTF-8, that of common file systems."""
+"""Length of a name in UTF-8, as common file systems limit it."""
 
 _MAX_PATH_CHARS = 4_096  # normalising takes quadratic time on some texts
-_VIEW_DEPTH = 2
+_VIEW_DEPTH = 2  # of a directory that is viewed: itself, what is in it and what is in that
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -52,13 +52,13 @@ class Move:
 
 
 Files: TypeAlias = Mapping[str, str]
-Edit: TypeAlias = Write | Delete | Move
-Plan: TypeAlias = tuple[Edit | None, str]
+FileEdit: TypeAlias = Write | Delete | Move
+Plan: TypeAlias = tuple[FileEdit | None, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How much a memory holds. One that is over a limit already, as a folder on disk may be, is only kept from growing.
+class MemoryLimits:
+    """Limits of a memory. One that is over a limit already, as a folder on disk may be, is only kept from growing.
 
     Attributes:
         file_chars: Characters of one file.
@@ -76,43 +76,43 @@ class Limits:
         Raises:
             ToolError: Naming the limit.
         """
-        held, chars, total = len(before.get(edit.path, "")), len(edit.text), sum(map(len, before.values()))
-        if chars > max(self.file_chars, held):
+        current, chars, total = len(before.get(edit.path, "")), len(edit.text), sum(map(len, before.values()))
+        if chars > max(self.file_chars, current):
             raise ToolError(
                 f"{echo(edit.path)} would be {chars} characters long, at most {self.file_chars} are allowed; "
                 "shorten the text or spread it over several files"
             )
         if edit.path not in before and len(before) >= self.files:
             raise ToolError(f"the memory holds {len(before)} files, at most {self.files} are allowed; add to a file or delete one")
-        if chars > held and total - held + chars > self.total_chars:
+        if chars > current and total - current + chars > self.total_chars:
             raise ToolError(
-                f"the memory would hold {total - held + chars} characters, at most {self.total_chars} are allowed; "
+                f"the memory would hold {total - current + chars} characters, at most {self.total_chars} are allowed; "
                 "shorten or delete what is no longer needed"
             )
 
 
 def canonical(path: str) -> str:
-    """The one form of a path in the memory.
+    """Return the one form of a path in the memory.
 
     Raises:
         ToolError: It is not one, or a name in it is not allowed.
     """
     if len(path) > _MAX_PATH_CHARS:
         raise ToolError(f"the path {echo(path)} is too long; use a short one such as {ROOT}/notes.md")
-    plain = posixpath.normpath(unicodedata.normalize("NFC", path))
-    names = plain.split("/")[2:]
-    faults = {
+    path_in_full = posixpath.normpath(unicodedata.normalize("NFC", path))
+    names = path_in_full.split("/")[2:]
+    objections = {
         "contains '..'; write it in full": ".." in path.split("/"),
         "contains a backslash; separate names by /": "\\" in path,
         "contains a control character, a line separator or a lone surrogate": any(map(_is_unprintable, path)),
-        f"is not in the memory; paths begin with {ROOT}/": path.startswith("//") or not f"{plain}/".startswith(f"{ROOT}/"),
+        f"is not in the memory; paths begin with {ROOT}/": path.startswith("//") or not f"{path_in_full}/".startswith(f"{ROOT}/"),
         f"has more than {MAX_DEPTH} names below {ROOT}; use fewer directories": len(names) > MAX_DEPTH,
         f"has a name of more than {MAX_NAME_BYTES} bytes; shorten it": any(map(_is_long, names)),
     }
-    for why, found in faults.items():
-        if found:
-            raise ToolError(f"the path {echo(path)} {why}")
-    return plain
+    for objection, applies in objections.items():
+        if applies:
+            raise ToolError(f"the path {echo(path)} {objection}")
+    return path_in_full
 
 
 def _is_unprintable(character: str) -> bool:
@@ -123,14 +123,14 @@ def _is_long(name: str) -> bool:
     return len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES
 
 
-def run(files: Files, command: str, arguments: Mapping[str, Any], limits: Limits) -> Plan:
+def run(files: Files, command: str, arguments: Mapping[str, Any], limits: MemoryLimits) -> Plan:
     """Plan a command.
 
     Args:
         files: The state.
         command: One of `view`, `create`, `str_replace`, `insert`, `delete` and `rename`.
         arguments: Those of the command, of the right types.
-        limits: How much the memory holds.
+        limits: The limits of the memory.
 
     Returns:
         The edit that the command asks for, None for a view, and the answer once it is done.
@@ -155,8 +155,8 @@ def run(files: Files, command: str, arguments: Mapping[str, Any], limits: Limits
     return edit, answer
 
 
-def applied(files: Files, edit: Edit | None) -> Files:
-    """The state after an edit; the one given stays as it is."""
+def apply_edit(files: Files, edit: FileEdit | None) -> Files:
+    """Return the state after an edit; the one given stays as it is."""
     match edit:
         case Write(path, text):
             return {**files, path: text}
@@ -211,7 +211,7 @@ def _view(files: Files, path: str, view_range: Sequence[int] | None = None) -> P
 
 
 def _listing(files: Files, path: str) -> str:
-    """The directory, what is in it and what is in that, sorted name by name."""
+    """List a directory, what is in it and what is in that, sorted name by name."""
     sizes: dict[str, list[int]] = {}
     for name, text in files.items():
         if within(name, path):
@@ -294,7 +294,7 @@ def _rename(files: Files, old_path: str, new_path: str) -> Plan:
         raise ToolError(f"there is a {echo(new_path)} already; delete it first or choose another path")
     _check_above(files, new_path)
     edit = Move(old_path, new_path)
-    for name in applied(files, edit):
+    for name in apply_edit(files, edit):
         canonical(name)  # what is in a directory may come to lie too deep
     return edit, f"renamed {old_path} to {new_path}"
 

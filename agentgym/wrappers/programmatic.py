@@ -14,7 +14,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.env import MAX_ERROR_CHARS, ToolEnv, tool_env
 from agentgym.messages import Chat
-from agentgym.sandboxes.monty import Limits, Sandbox, make_sandbox
+from agentgym.sandboxes import Limits, Sandbox, make_sandbox
 from agentgym.stages import Stage, check_order
 from agentgym.tools import Tool, ToolError, Toolset, tool, tools_of
 
@@ -22,7 +22,7 @@ RUN_PYTHON = "run_python"
 
 
 class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
-    """Gives the policy a tool `run_python`, in whose code the tools of the world are functions.
+    """Wrapper that gives the policy a tool `run_python`, in whose code the tools of the world are functions.
 
     A call in code blocks until it is answered and runs exactly once, through the same checks as a direct one; its result goes to
     the code and to `StepInfo.nested`, not into the chat. Tools that end the episode are never functions. Tools that other wrappers
@@ -30,14 +30,14 @@ class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstruct
 
     Args:
         env: The env to play.
-        sandbox: Where the code runs: `monty` or `bubblewrap` (see `agentgym.sandboxes.monty`).
+        sandbox: The interpreter of the code: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
         code_only: Tools that are functions and are no longer offered for direct calls.
         direct_only: Tools that are no functions.
         also: Tools from other wrappers that are functions too.
-        seconds: How long one run may take.
-        memory_mb: How much memory one run may take.
-        output_chars: How much one run may print.
-        calls: How many calls one run may make.
+        seconds: The time that one run may take.
+        memory_mb: The memory that one run may take.
+        output_chars: The characters that one run may print.
+        calls: The calls that one run may make.
 
     Raises:
         ValueError: An option is out of range, names no tool or one that cannot be a function, or the wrapper is out of order.
@@ -75,12 +75,12 @@ class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstruct
 
 
 class PythonTool(Toolset):
-    """The tool.
+    """Toolset of the tool `run_python`.
 
     Attributes:
         env: The env whose tools the code calls.
-        sandbox: Where the code runs.
-        limits: What one run may use up.
+        sandbox: The interpreter of the code.
+        limits: The resources that one run may use up.
         names: The tools that are functions.
     """
 
@@ -103,35 +103,35 @@ class PythonTool(Toolset):
         Args:
             code: The program. A call that is refused raises ToolError, which the code may catch.
         """
-        execution = self.sandbox.run(code, self._functions(), self.limits)
-        if execution.kind == "refused":
-            raise ToolError(f"the code was not run: {execution.error}")
-        printed = execution.stdout
-        if not execution.kind:
+        result = self.sandbox.run(code, self._functions(), self.limits)
+        if result.kind == "refused":
+            raise ToolError(f"the code was not run: {result.error}")
+        printed = result.stdout
+        if not result.kind:
             return printed or "(the code printed nothing)"
         separator = "" if not printed or printed.endswith("\n") else "\n"
-        return f"{printed}{separator}{execution.kind}: {execution.error}"
+        return f"{printed}{separator}{result.kind}: {result.error}"
 
     def _functions(self) -> dict[str, Callable[..., str]]:
-        """The functions, and in place of the other tools some that say so, unless they would hide a function of Python."""
-        made: dict[str, Callable[..., str]] = {}
+        """Return the functions, and in place of the other tools some that say so, unless they would hide a function of Python."""
+        functions: dict[str, Callable[..., str]] = {}
         for each in self.env.callable_tools:
             if each.name in self.names:
-                made[each.name] = functools.partial(_call, self.env, each)
+                functions[each.name] = functools.partial(_call, self.env, each)
             elif not hasattr(builtins, each.name):
-                made[each.name] = functools.partial(_refuse, each)
-        return made
+                functions[each.name] = functools.partial(_refuse, each)
+        return functions
 
 
 def _call(env: ToolEnv, schema: Tool, /, *args: Any, **kwargs: Any) -> str:
     parameters = list(schema.parameters.get("properties", {}))
     if len(args) > len(parameters):
         raise ToolError(f"{schema.name} takes {len(parameters)} arguments, got {len(args)}: {_signature(schema)}")
-    given = dict(zip(parameters, args, strict=False))
-    if twice := given.keys() & kwargs.keys():
+    positional = dict(zip(parameters, args, strict=False))
+    if twice := positional.keys() & kwargs.keys():
         raise ToolError(f"{schema.name} got the argument {sorted(twice)[0]!r} twice: {_signature(schema)}")
     try:
-        return env.call(schema.name, {**given, **kwargs}, nested=True).text
+        return env.call(schema.name, {**positional, **kwargs}, nested=True).text
     except ToolError as error:
         raise ToolError(str(error)[:MAX_ERROR_CHARS]) from None
 
@@ -142,7 +142,7 @@ def _refuse(schema: Tool, /, *args: Any, **kwargs: Any) -> str:
 
 
 def _choose(env: ToolEnv, code_only: Sequence[str], direct_only: Sequence[str], also: Sequence[str]) -> list[Tool]:
-    """The tools that are functions: those of the world that do not end it, as changed by the options."""
+    """Return the tools that are functions: those of the world that do not end it, as changed by the options."""
     tools = {each.name: each for each in env.callable_tools}
     for option, names in {"code_only": code_only, "direct_only": direct_only, "also": also}.items():
         for name in names:
@@ -188,7 +188,7 @@ def _arguments(schema: Tool) -> list[str]:
 
 
 def _type(schema: Mapping[str, Any], types: Mapping[str, Any]) -> str:
-    """A JSON Schema in one or a few words."""
+    """Describe a JSON Schema in one or a few words."""
     if name := schema.get("$ref", ""):
         return _type(types.get(name.rsplit("/", 1)[-1], {"type": "object"}), types)
     if choices := schema.get("enum") or ([schema["const"]] if "const" in schema else []):

@@ -1,4 +1,4 @@
-"""The last resort: what does not fit the window is dropped, oldest first."""
+"""The last resort: messages that do not fit the window are dropped, oldest first."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, SupportsFloat
 import gymnasium
 
 from agentgym.messages import Chat, Message
+from agentgym.stacks import register_option
 from agentgym.stages import Stage
 from agentgym.tokens import TokenCounter
 from agentgym.wrappers.budget import ContextBudget, Trigger, WindowFraction, read_trigger
@@ -16,19 +17,19 @@ from agentgym.wrappers.context import ContextWrapper
 
 
 class Trim(ContextWrapper):
-    """Drops the oldest turns when the view does not fit, then cuts the middle of the newest tool results.
+    """Wrapper that drops the oldest turns when the view does not fit, then cuts the middle of the newest tool results.
 
     It is what a bounded window without any strategy does (LOCA-bench, section 3.1: the most recent tokens are kept). If even the
-    system message, the task and the newest turn do not fit, the episode is truncated; `StepInfo.ended` is then `context_overflow`. If
-    that is so from the start, the first step truncates it without playing the reply.
+    system message, the task and the newest turn do not fit, the episode is truncated; `StepInfo.ended` is then
+    `context_overflow`. If that is so from the start, the first step truncates it without playing the reply.
 
     Args:
         env: The env.
         budget: The window.
-        target: Down to which level turns are dropped, so that the prompt is not rewritten at each turn.
+        target: The level down to which turns are dropped, so that the prompt is not rewritten at each turn.
 
     Example:
-        >>> env = Trim(agentgym.make("ListWorld"), Budget(window=4_000))
+        >>> env = Trim(agentgym.make("ListWorld"), ContextBudget(window=4_000))
     """
 
     stage = Stage.TRIM
@@ -45,7 +46,7 @@ class Trim(ContextWrapper):
     def edit(self) -> None:
         """Make the view fit, if that can be done."""
         view = self.view
-        if self.due(view.tokens / (view.limit + 1)):
+        if self.should_run(view.tokens / (view.limit + 1)):
             self._drop()
             self._cut()
         view.overflow = view.tokens > view.limit
@@ -94,8 +95,11 @@ class Trim(ContextWrapper):
             view.apply("Trim", {answer.id: replace(answer, text=cut_middle(answer.text, room, view.counter))})
 
 
+register_option("trim", Trim, Trim.stage)
+
+
 def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
-    """The text within so many tokens, its middle replaced by a note of how much is gone; the note alone if there is no room."""
+    """Return the text within `tokens`, its middle replaced by a note of its length; the note alone if there is no room."""
     if counter.length(text) <= tokens:
         return text
     keep = int(len(text) * tokens / counter.length(text))
@@ -104,4 +108,4 @@ def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
         cut = f"{text[:head]}\n[… {len(text) - keep} characters cut …]\n{text[len(text) - tail :]}"
         if keep == 0 or counter.length(cut) <= tokens:
             return cut
-        keep = int(keep * 0.9)
+        keep = int(keep * 0.9)  # tokens are not spread evenly over a text, so the first guess may be too long

@@ -36,11 +36,34 @@ class Turn:
     answers: tuple[Message, ...]
 
 
+@dataclass(slots=True)
+class StepAccounts:
+    """Accounts of one step, in tokens; `ContextRecord` explains them."""
+
+    phase: Literal["act", "summary"] = "act"
+    appended: int = 0
+    removed: int = 0
+    inserted: int = 0
+    tool_output: int = 0
+    edits: tuple[Edit, ...] = ()
+
+
 class ContextView:
     """The chat as the policy is to be shown it.
 
-    The accounts obey a law of conservation: `tokens` after a step is `tokens` before it + `appended` - `removed` + `inserted`,
-    where `appended` is new text, and the others are what edits took away and put in its place.
+    A step goes in this order:
+
+    1. `begin_step` opens the accounts.
+    2. `update` takes in what the env shows now, under the edits made so far.
+    3. Each strategy, inner to outer, reads `load`, `new_messages`, `turns` and the like. It edits by `apply`, puts notes on the
+       newest message by `annotate`, or asks for a summary by `ask`; what it changed is in `chat` at once.
+    4. The outermost strategy reports `accounts`. They obey a law of conservation: `tokens` after a step is `tokens` before it
+       + `appended` - `removed` + `inserted`, where `appended` is new text, and the others are what edits took away and put in its
+       place.
+
+    What is shown has three parts: the archive, which is only added to (an edit of it costs O(view)); the recent messages, of the
+    newest `editable_tail` replies; and the newest message of the env with what was put after it. The newest is kept apart, since
+    a hint on it may be gone from the next observation.
 
     Args:
         budget: The window and what it is counted with.
@@ -48,66 +71,71 @@ class ContextView:
     Attributes:
         limit: The tokens that strategies may fill; less than the usable window if a report is added after them.
         notices: Text that the system message ends with.
-        hold: How many of the newest replies may be edited without a copy of the rest.
-        request: What the newest message asks for besides, such as a summary; it is shown once and is no part of the log.
-        cleared: Ids of tool results that have been cleared.
-        warned: Whether the policy has been told that a lossy edit is coming, since the last one.
-        requested: The tokens of the request that was taken back last.
-        phase: `act`, or `summary` if the last reply was one.
-        overflow: Whether what must be shown does not fit.
-        fresh: The messages that the last observation added or changed, without the pinned ones.
-        rebuilt: Whether these are all that is shown, because the env has rewritten older messages.
-        summaries: Ids of replies that stand for older messages.
+        editable_tail: The number of newest replies that may be edited without a copy of the rest.
         outermost: The strategy that reports.
+        overlay: The edits of this episode, by message id; None for a message that was dropped.
+        cleared: Ids of tool results that have been cleared.
+        summaries: Ids of replies that stand for older messages.
+        new_messages: The messages that the last observation added or changed, without the pinned ones.
+        was_rebuilt: Whether these are all that is shown, because the env has rewritten older messages.
+        warned: Whether the policy has been told that a lossy edit is coming, since the last one.
+        overflow: Whether what must be shown does not fit.
+        request: What the newest message asks for besides, such as a summary; it is shown once and is no part of the log.
+        last_request_tokens: The tokens of the request that was taken back last.
+        accounts: The accounts of the step.
     """
 
     def __init__(self, budget: ContextBudget) -> None:
+        # Settings of the stack, which outlive the episode.
         self.budget = budget
         self.counter = counter(budget.counter)
         self.limit = budget.usable
         self.notices = ""
-        self.hold = 2
+        self.editable_tail = 2  # a new reply, and the one before it, whose thinking may go
         self.outermost: object = None
         self.begin()
 
     def begin(self) -> None:
         """Forget the last episode."""
+        # The edits.
         self.overlay: dict[str, Message | None] = {}
-        self.cleared: set[str] = set()
-        self.warned = self.overflow = False
-        self.fresh: list[Message] = []
-        self.rebuilt = False
-        self.summaries: set[str] = set()
-        self.request: Message | None = None
-        self.requested = self._request_tokens = 0
-        self._suffixes: dict[str, dict[str, str]] = {SYSTEM_ID: {"": self.notices}} if self.notices else {}
-        self._pinned: set[str] = set()
-        self._source = Chat()
-        self._base = Chat()
-        self._base_load = (0, 0, 0)
-        self._held: deque[Message] = deque()
-        self._open: list[Message] = []
         self._inserts: dict[str, tuple[Message, ...]] = {}
-        self._newest = ""
+        self._suffixes: dict[str, dict[str, str]] = {SYSTEM_ID: {"": self.notices}} if self.notices else {}
+        # What strategies know of each other's edits.
+        self.cleared: set[str] = set()
+        self.summaries: set[str] = set()
+        self.warned = self.overflow = False
+        # The request.
+        self.request: Message | None = None
+        self.last_request_tokens = self._request_tokens = 0
+        # What the env showed.
+        self.new_messages: list[Message] = []
+        self.was_rebuilt = False
+        self._source = Chat()
+        self._pinned: set[str] = set()
+        # What is shown, in three parts, and put together.
+        self._archived = Chat()
+        self._archived_load = (0, 0, 0)
+        self._recent: deque[Message] = deque()
+        self._newest: list[Message] = []
+        self._newest_id = ""
         self._chat = self._previous = Chat()
         self._load = Load(0, self.limit, 0, 0)
         self.begin_step()
 
     def begin_step(self, phase: Literal["act", "summary"] = "act") -> None:
         """Open the accounts of a step."""
-        self.phase: Literal["act", "summary"] = phase
-        self.appended = self.removed = self.inserted = self.tool_output = 0
-        self.edits: tuple[Edit, ...] = ()
+        self.accounts = StepAccounts(phase)
         self._previous = self._chat
 
     @property
     def chat(self) -> Chat:
-        """What is shown. The same object as long as nothing changes."""
+        """The chat that is shown; the same object as long as nothing changes."""
         return self._chat
 
     @property
     def load(self) -> Load:
-        """How full the context is."""
+        """The load of the context."""
         return self._load
 
     @property
@@ -116,29 +144,33 @@ class ContextView:
         return self._load.tokens
 
     def count(self, messages: Iterable[Message]) -> int:
-        """The tokens of some messages."""
+        """Count the tokens of some messages."""
         return sum(map(self.counter.count, messages))
 
     def reused(self) -> int:
-        """The tokens of the longest common prefix of what is shown and what was shown a step before."""
+        """Count the tokens of the longest common prefix of what is shown and what was shown a step before."""
         shared = self._chat.shared_prefix(self._previous)
         return self.tokens - self.count(self._chat.messages[k] for k in range(shared, len(self._chat.messages)))
 
     def newest(self) -> Message:
-        """The last message shown, but for a request."""
-        return self._open[-1]
+        """Return the last message shown, but for a request."""
+        return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Messages as they are shown now, oldest first; O(new) if they are among the newest, else O(view)."""
-        found = [message for message in self._tail() if message.id in ids]
-        return found if len(found) == len(ids) else [*(m for m in self._base.messages if m.id in ids), *found]
+        """Return messages as they are shown now, oldest first; O(new) if they are among the newest, else O(view)."""
+        matches = [message for message in self._tail() if message.id in ids]
+        if len(matches) == len(ids):
+            return matches
+        return [*(message for message in self._archived.messages if message.id in ids), *matches]
+
+    def editable(self) -> list[Message]:
+        """Return all messages shown but the pinned ones, oldest first; O(view)."""
+        return [message for message in (*self._archived.messages, *self._tail()) if message.id not in self._pinned]
 
     def turns(self) -> list[Turn]:
-        """The replies shown, with their answers, oldest first; O(view)."""
+        """Return the replies shown, with their answers, oldest first; O(view)."""
         turns: list[tuple[Message, list[Message]]] = []
-        for message in (*self._base.messages, *self._tail()):
-            if message.id in self._pinned:
-                continue
+        for message in self.editable():
             if message.role == "assistant":
                 turns.append((message, []))
             elif turns:
@@ -146,55 +178,53 @@ class ContextView:
         return [Turn(reply, tuple(answers)) for reply, answers in turns]
 
     def split_turns(self) -> tuple[list[Turn], list[Turn]]:
-        """The older turns, and the newest with what was put after it, which must stay; O(view)."""
+        """Return the older turns, and the newest with what was put after it, which must stay; O(view)."""
         turns = self.turns()
         start = max((k for k, turn in enumerate(turns) if turn.reply.id not in self.summaries), default=0)
         return turns[:start], turns[start:]
 
     def update(self, chat: Chat) -> None:
-        """Take in what the env shows now.
-
-        The newest message is held apart, since a hint on it may be gone from the next observation.
-        """
+        """Take in what the env shows now."""
         known = len(self._source.messages)
-        before = self._tail()
-        self.rebuilt = not (known and chat.shared_prefix(self._source) == known < len(chat.messages))
-        if not self.rebuilt:
-            before = list(self._open)
-        else:
-            before = [*self._base.messages, *before]
+        self.was_rebuilt = not (known and chat.shared_prefix(self._source) == known < len(chat.messages))
+        if self.was_rebuilt:
+            before = [*self._archived.messages, *self._tail()]
             known = 0
-            self._base, self._base_load = Chat((), chat.tools), (0, 0, 0)
-            self._held.clear()
+            self._archived, self._archived_load = Chat((), chat.tools), (0, 0, 0)
+            self._recent.clear()
             self._pinned = {message.id for message in chat.messages[: chat.pinned()]}
+        else:
+            before = list(self._newest)
         self._source = chat.without_last()
-        new = [shown for message in chat.messages[known:-1] for shown in self._shown(message)]
-        self._newest = chat.messages[-1].id
-        self._open = list(self._shown(chat.messages[-1]))
-        self._held.extend(new)
-        new += self._open
-        self.fresh = [message for message in new if message.id not in self._pinned]
-        self._account(before, new)
-        self._settle()
-        self._refresh()
+        new = [shown for message in chat.messages[known:-1] for shown in self._with_edits(message)]
+        self._newest_id = chat.messages[-1].id
+        self._newest = list(self._with_edits(chat.messages[-1]))
+        self._recent.extend(new)
+        new += self._newest
+        self.new_messages = [message for message in new if message.id not in self._pinned]
+        self._book(before, new)
+        self._archive()
+        self._render()
 
-    def _account(self, before: Sequence[Message], after: Sequence[Message]) -> None:
+    def _book(self, before: Sequence[Message], after: Sequence[Message]) -> None:
         """Book the difference of two ends of a view that no strategy has made."""
+        accounts = self.accounts
         old = {message.id: message for message in before}
         for message in after:
             past = old.pop(message.id, None)
+            if past == message:
+                continue
             tokens = self.counter.count(message)
             common = 0
-            if past is not None and past != message:
-                was = self.counter.count(past)
-                kept = replace(past, text=_common_prefix(past.text, message.text))
-                common = min(was, tokens, self.counter.count(kept))
-                self.removed += was - common
-            if past is None or past != message:
-                self.appended += tokens - common
-            if past is None and message.role == "tool":
-                self.tool_output += tokens
-        self.removed += self.count(old.values())
+            if past is None:
+                accounts.tool_output += tokens if message.role == "tool" else 0
+            else:
+                past_tokens = self.counter.count(past)
+                prefix = replace(past, text=_common_prefix(past.text, message.text))
+                common = min(past_tokens, tokens, self.counter.count(prefix))
+                accounts.removed += past_tokens - common
+            accounts.appended += tokens - common
+        accounts.removed += self.count(old.values())
 
     def apply(
         self,
@@ -210,7 +240,7 @@ class ContextView:
         result without its call go with each other. Nothing is done unless it makes the view shorter.
 
         Args:
-            strategy: Who asks for the edits.
+            strategy: The name of the strategy that asks for them.
             edits: The edits.
             at_least: The tokens that must be gained, or nothing is done.
             cleared: The tool results that the edits clear, by message id.
@@ -219,101 +249,107 @@ class ContextView:
         Returns:
             The tokens gained.
         """
-        changed = self._allowed(edits)
-        removed = self.count(old for old, _ in changed.values())
-        inserted = self.count([*(new for _, new in changed.values() if new is not None), *insert])
+        changes = self._permitted(edits)
+        removed = self.count(old for old, _ in changes.values())
+        inserted = self.count([*(new for _, new in changes.values() if new is not None), *insert])
         if removed - inserted < max(1, at_least):
             return 0
-        accepted = {message_id: new for message_id, (_, new) in changed.items()}
+        accepted = {message_id: new for message_id, (_, new) in changes.items()}
         self.overlay.update(accepted)
         self.cleared.update(cleared)
         for message_id in accepted:
             self._suffixes.pop(message_id, None)
-        self._inserts[self._newest] = (*self._inserts.get(self._newest, ()), *insert)
-        self._open.extend(insert)
+        self._inserts[self._newest_id] = (*self._inserts.get(self._newest_id, ()), *insert)
+        self._newest.extend(insert)
         self._replace(accepted)
-        self.removed, self.inserted = self.removed + removed, self.inserted + inserted
-        self.edits = (*self.edits, Edit(strategy, len(changed), removed, inserted))
+        accounts = self.accounts
+        accounts.removed, accounts.inserted = accounts.removed + removed, accounts.inserted + inserted
+        accounts.edits = (*accounts.edits, Edit(strategy, len(changes), removed, inserted))
         return removed - inserted
 
-    def _allowed(self, edits: Mapping[str, Message | None]) -> dict[str, tuple[Message, Message | None]]:
-        """What becomes of which message, once the invariants are kept."""
+    def _permitted(self, edits: Mapping[str, Message | None]) -> dict[str, tuple[Message, Message | None]]:
+        """Return what becomes of which message, once the invariants are kept."""
         tail = self._tail()
-        recent = edits.keys() <= {message.id for message in tail}  # then older messages need not be looked at
-        shown = [message for message in (tail if recent else [*self._base.messages, *tail]) if message.id not in self._pinned]
+        if edits.keys() <= {message.id for message in tail}:  # then older messages need not be looked at
+            shown = [message for message in tail if message.id not in self._pinned]
+        else:
+            shown = self.editable()
         replies = [k for k, message in enumerate(shown) if message.role == "assistant" and message.id not in self.summaries]
         newest = {message.id for message in shown[max(replies, default=0) :]}
-        wanted = {i: new for i, new in edits.items() if new is not None or i not in newest}
-        return {old.id: (old, new) for old, new in _whole_turns(shown, wanted) if new is not old}
+        edits = {i: new for i, new in edits.items() if new is not None or i not in newest}
+        return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
         """Put a text at the end of one of the newest messages, in place of the owner's last one; empty to take that away."""
         before = self._tail()
-        edits = {message.id: self.annotated(message, owner, text) for message in before if message.id == message_id}
-        others = {name: said for name, said in self._suffixes.get(message_id, {}).items() if name != owner}
+        edits = {message.id: self.with_note(message, owner, text) for message in before if message.id == message_id}
+        others = {name: note for name, note in self._suffixes.get(message_id, {}).items() if name != owner}
         self._suffixes[message_id] = {**others, owner: text}
         self._replace(edits)
-        self._account(before, self._tail())
+        self._book(before, self._tail())
 
-    def annotated(self, message: Message, owner: str, text: str) -> Message:
-        """A message as `annotate` would show it."""
+    def with_note(self, message: Message, owner: str, text: str) -> Message:
+        """Return a message as `annotate` would show it."""
         suffixes = self._suffixes.get(message.id, {})
-        plain = message.text.removesuffix("".join(suffixes.values()))
-        others = [said for name, said in suffixes.items() if name != owner]
-        return replace(message, text=plain + "".join(others) + text)
+        original = message.text.removesuffix("".join(suffixes.values()))
+        others = [note for name, note in suffixes.items() if name != owner]
+        return replace(message, text=original + "".join(others) + text)
 
     def ask(self, request: Message | None) -> None:
         """Ask for something else than a call, at the end of what is shown; None takes the last request back."""
-        self.requested = self._request_tokens
+        self.last_request_tokens = self._request_tokens
         self.request = request
-        self._refresh()
+        self._render()
 
-    def _shown(self, message: Message) -> Iterator[Message]:
-        """A message of the env as it is shown, with what was put after it."""
+    def _with_edits(self, message: Message) -> Iterator[Message]:
+        """Yield a message of the env as it is shown, with what was put after it."""
         for each in (message, *self._inserts.get(message.id, ())):
-            seen = self.overlay.get(each.id, each)
-            if seen is not None:
-                suffix = "".join(self._suffixes.get(seen.id, {}).values())
-                yield replace(seen, text=seen.text + suffix) if suffix else seen
+            shown = self.overlay.get(each.id, each)
+            if shown is not None:
+                suffix = "".join(self._suffixes.get(shown.id, {}).values())
+                yield replace(shown, text=shown.text + suffix) if suffix else shown
 
     def _tail(self) -> list[Message]:
-        return [*self._held, *self._open]
+        return [*self._recent, *self._newest]
 
     def _replace(self, edits: Mapping[str, Message | None]) -> None:
         """Put edits in place of the messages shown."""
         if edits.keys() - {message.id for message in self._tail()}:
-            base = [edits.get(message.id, message) for message in self._base.messages]
-            self._base = Chat((), self._base.tools).add(*(message for message in base if message is not None))
-            self._base_load = self._sum(self._base.messages)
-        held, newest = ([edits.get(message.id, message) for message in part] for part in (self._held, self._open))
-        self._held = deque(message for message in held if message is not None)
-        self._open = [message for message in newest if message is not None]
-        self._refresh()
+            archived = [edits.get(message.id, message) for message in self._archived.messages]
+            self._archived = Chat((), self._archived.tools).add(*(message for message in archived if message is not None))
+            self._archived_load = self._sum(self._archived.messages)
+        recent, newest = ([edits.get(message.id, message) for message in part] for part in (self._recent, self._newest))
+        self._recent = deque(message for message in recent if message is not None)
+        self._newest = [message for message in newest if message is not None]
+        self._render()
 
-    def _settle(self) -> None:
-        """Move what is no longer new to the part that is only added to."""
-        replies = sum(message.role == "assistant" for message in self._held)
+    def _archive(self) -> None:
+        """Move the turns that are no longer recent to the part that is only added to."""
+        replies = sum(message.role == "assistant" for message in self._recent)
         old: list[Message] = []
-        while self._held and (replies > self.hold or self._held[0].role != "assistant"):
-            replies -= self._held[0].role == "assistant"
-            old.append(self._held.popleft())
+        while self._recent and (replies > self.editable_tail or self._recent[0].role != "assistant"):
+            replies -= self._recent[0].role == "assistant"
+            old.append(self._recent.popleft())
         if old:
-            self._base = self._base.add(*old)
-            self._base_load = tuple(a + b for a, b in zip(self._base_load, self._sum(old), strict=True))  # type: ignore[assignment]
+            self._archived = self._archived.add(*old)
+            tokens, uses, turns = self._sum(old)
+            all_tokens, all_uses, all_turns = self._archived_load
+            self._archived_load = (all_tokens + tokens, all_uses + uses, all_turns + turns)
 
-    def _refresh(self) -> None:
+    def _render(self) -> None:
+        """Put the parts together, with the request at their end, and measure them."""
         tail = self._tail()
-        tokens, uses, turns = (a + b for a, b in zip(self._base_load, self._sum(tail), strict=True))
+        tokens, uses, turns = (a + b for a, b in zip(self._archived_load, self._sum(tail), strict=True))
         request = 0
         if self.request:
             last = tail.pop() if tail[-1].role == "user" else None  # two user messages in a row break the templates of some models
-            asked = replace(last, text=f"{last.text}\n\n{self.request.text}") if last else self.request
-            request = self.count([asked]) - (self.count([last]) if last else 0)
-            tail.append(asked)
-        self.inserted += max(0, request - self._request_tokens)
-        self.removed += max(0, self._request_tokens - request)
+            asking = replace(last, text=f"{last.text}\n\n{self.request.text}") if last else self.request
+            request = self.count([asking]) - (self.count([last]) if last else 0)
+            tail.append(asking)
+        self.accounts.inserted += max(0, request - self._request_tokens)
+        self.accounts.removed += max(0, self._request_tokens - request)
         self._request_tokens = request
-        self._chat = self._base.with_last(*tail)
+        self._chat = self._archived.with_last(*tail)
         self._load = Load(tokens + request, self.limit, uses, turns)
 
     def _sum(self, messages: Iterable[Message]) -> tuple[int, int, int]:
@@ -326,29 +362,27 @@ class ContextView:
 
 
 def _whole_turns(shown: Sequence[Message], edits: Mapping[str, Message | None]) -> list[tuple[Message, Message | None]]:
-    """The messages with what becomes of them, so that no reply loses all its answers, and no answer or call its other half."""
+    """Return the messages with what becomes of them, so that no reply loses all answers, and no answer or call its other half."""
     changes = [(old, edits.get(old.id, old)) for old in shown]
     starts = [k for k, old in enumerate(shown) if old.role == "assistant"]
     whole = changes[: starts[0] if starts else len(changes)]
     for start, end in pairwise([*starts, len(changes)]):
-        whole += _whole_turn(changes[start:end])
+        (old_reply, reply), *answers = changes[start:end]
+        calls = {call.id for call in reply.calls} if reply else set()
+        answers = [(old, None if new and new.role == "tool" and new.call_id not in calls else new) for old, new in answers]
+        left = [new for _, new in answers if new is not None]
+        if reply is None or not left:
+            whole += [(old, None) for old, _ in changes[start:end]]
+            continue
+        answered = {message.call_id for message in left}
+        if not calls <= answered:
+            reply = replace(reply, calls=tuple(call for call in reply.calls if call.id in answered), raw="")
+        whole += [(old_reply, reply), *answers]
     return whole
 
 
-def _whole_turn(changes: list[tuple[Message, Message | None]]) -> list[tuple[Message, Message | None]]:
-    (old_reply, reply), *answers = changes
-    calls = {call.id for call in reply.calls} if reply else set()
-    answers = [(old, None if new and new.role == "tool" and new.call_id not in calls else new) for old, new in answers]
-    left = [new for _, new in answers if new is not None]
-    if reply is None or not left:
-        return [(old, None) for old, _ in changes]
-    answered = {message.call_id for message in left}
-    if not calls <= answered:
-        reply = replace(reply, calls=tuple(call for call in reply.calls if call.id in answered), raw="")
-    return [(old_reply, reply), *answers]
-
-
 def _common_prefix(one: str, other: str) -> str:
+    # By halves: comparing slices in C is many times faster than characters one by one.
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

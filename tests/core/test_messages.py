@@ -6,6 +6,7 @@ import ast
 import copy
 import dataclasses
 import importlib.util
+import inspect
 import pickle
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolPara
 from pydantic import TypeAdapter
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from agentgym import Chat, Content, Image, Message, ToolCall, make, render
+from agentgym import Chat, Content, Image, Message, Reply, ToolCall, make, render
 from agentgym.messages import Messages
 from agentgym.oracles import NoisyPolicy
 
@@ -97,7 +98,7 @@ def test_a_copied_chat_is_the_same_object() -> None:
 @pytest.mark.parametrize("thing", [message(1), ToolCall("a", {}, "b"), Content("x"), Image(b"x"), Chat()])
 def test_everything_is_frozen(thing: Any) -> None:
     name = dataclasses.fields(thing)[0].name
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError, match="immutable"):
         setattr(thing, name, "other")
     assert not hasattr(thing, "__dict__")
     assert pickle.loads(pickle.dumps(thing)) == copy.deepcopy(thing) == thing == dataclasses.replace(thing)
@@ -110,6 +111,36 @@ def test_constructors_take_names_and_defaults_and_nothing_else() -> None:
         Message("user", colour="red")  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         Message()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("kind", [ToolCall, Message, Chat, Reply, Content, Image])
+def test_signatures_show_the_fields(kind: type[Any]) -> None:
+    names = [field.name for field in dataclasses.fields(kind)]
+    assert list(inspect.signature(kind).parameters) == names
+    assert all(name in kind.__annotations__ for name in names)
+
+
+class LocatedCall(ToolCall, frozen=True):
+    place: str = ""
+
+    def shout(self) -> str:
+        return self.name.upper()
+
+
+def test_a_subclass_is_a_subclass() -> None:
+    call = LocatedCall("pop", {"id": 1}, place="here")
+    assert type(call) is LocatedCall
+    assert call.shout() == "POP"
+    assert dataclasses.replace(call, id="c").place == "here"
+    assert pickle.loads(pickle.dumps(call)) == call == LocatedCall("pop", {"id": 1}, "other id")
+    assert call != ToolCall("pop", {"id": 1}), "as dataclasses of two classes are not equal"
+    assert render(call) == render(ToolCall("pop", {"id": 1}))
+
+
+def test_records_turn_into_dicts_as_dataclasses_do() -> None:
+    call = ToolCall("pop", {"id": 1}, "c")
+    assert dataclasses.asdict(Message("assistant", calls=(call,)))["calls"] == (dataclasses.asdict(call),)
+    assert dataclasses.asdict(call) == {"name": "pop", "arguments": {"id": 1}, "id": "c"}
 
 
 def rich_chat() -> Chat:

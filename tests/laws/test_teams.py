@@ -150,7 +150,7 @@ def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: st
         if game.cycle != began:
             began, states = game.cycle, {name: world.state() for name, world in game.team.worlds.items()}
         agent = env.unwrapped.agent
-        agent_env = game.seats[agent]
+        agent_env = game.agent_envs[agent]
         assert [m.id for m in chat.messages] == [m.id for m in agent_env.chat.messages]
         assert [split_hints(m.text)[0] for m in chat.messages[2:]] == [split_hints(m.text)[0] for m in agent_env.chat.messages[2:]]
         assert chat.messages[-1].text.endswith(f"<state>\n{states[agent]}\n</state>")

@@ -10,7 +10,7 @@ from agentgym import aec_env, make
 from agentgym.envs.agentlongbench.hosting import object_to, reply_to, write_question
 from agentgym.multi.game import Game
 from agentgym.oracles import OraclePolicy, TeamPolicy
-from agentgym.oracles.teams import _View
+from agentgym.oracles.teams import _TeamChat
 from agentgym.training.rollout.rollouts import rollout
 from tests.multi.team_checks import call, cycle, newest
 
@@ -204,7 +204,7 @@ def test_questions_are_answered_and_believed() -> None:
             assert reply_to(game.chats["host_0"].messages[1].text) == ("yes" if true else "no")
             cycle(game, policy([game.chats["host_0"]])[0].text)
             assert newest(game, "guesser_0") == f"host_0 answers:\n{'yes' if true else 'no'}"
-            seen = policy.player.recall(_View.of(game.chats["guesser_0"]).reading(game.chats["guesser_0"]))
+            seen = policy.player.recall(_TeamChat.of(game.chats["guesser_0"]).parsed(game.chats["guesser_0"]))
             assert seen.state() == world.state()
         assert world.table.meet([a for c in world.belief.conditions() for a in _atoms(c)])[world.target], "what is believed is true"
         while not game.over:
@@ -236,7 +236,7 @@ def test_malformed_questions_are_refused(condition: Any) -> None:
     game = hosted()
     game.play("guesser_0", call("ask", condition=condition))
     assert newest(game, "guesser_0").startswith("error: ")
-    assert game.team.asked == ""
+    assert game.team.question == ""
     game.end_cycle()
     assert game.due == ["guesser_0"]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from tests.helpers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-(EXAMPLE,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+(EXAMPLE,) = [text for text in EXAMPLES if "OfficeTask" in text]
 USE = """
 import agentgym
 from agentgym.oracles import OraclePolicy

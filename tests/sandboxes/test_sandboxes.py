@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from agentgym import ToolError
-from agentgym.sandboxes.monty import SANDBOXES, Limits, RunResult, Sandbox, make_sandbox
+from agentgym.sandboxes import SANDBOXES, Limits, RunResult, Sandbox, make_sandbox
 from tests.helpers import PATIENCE
 
 QUICK = Limits(seconds=0.7, memory_mb=64, output_chars=2_000, calls=50)
@@ -304,7 +304,7 @@ def test_many_threads_at_once(sandbox: Sandbox) -> None:
 
 FORKED = """
 import os, sys
-from agentgym.sandboxes.monty import make_sandbox
+from agentgym.sandboxes import make_sandbox
 sandbox = make_sandbox("monty")
 if len(sys.argv) > 1: sandbox.run("print(1)", {})
 child = os.fork()

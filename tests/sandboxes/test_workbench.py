@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import agentgym
-from agentgym.sandboxes.monty import Limits
+from agentgym.sandboxes import Limits
 from tests.helpers import PATIENCE, needs_workbench
 
 workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")

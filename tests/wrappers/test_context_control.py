@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from agentgym import Chat, Message, Reply, ToolCall, ToolEnv, ToolError, World, render, tool
-from agentgym.prompts import SUMMARY_REQUEST
 from agentgym.wrappers import (
     ClearThinking,
     ClearToolResults,
@@ -25,6 +24,7 @@ from agentgym.wrappers import (
     ProgrammaticTools,
     Trim,
 )
+from agentgym.wrappers.compaction import SUMMARY_REQUEST
 from tests.wrappers.context_worlds import Env
 
 PAGES = 200

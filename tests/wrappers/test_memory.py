@@ -25,16 +25,16 @@ from agentgym import ToolCall, ToolError
 from agentgym.stages import Stage
 from agentgym.wrappers import memory_folder as module
 from agentgym.wrappers.memory import MemoryTool, MemoryTools
-from agentgym.wrappers.memory_store import _COMMANDS, Files, Limits
+from agentgym.wrappers.memory_store import _COMMANDS, Files, MemoryLimits
 
-ROOMY, SMALL, ACUTE, DECOMPOSED = Limits(32_768, 262_144, 64), Limits(9, 20, files=4), "\u00e9", "e\u0301"
+ROOMY, SMALL, ACUTE, DECOMPOSED = MemoryLimits(32_768, 262_144, 64), MemoryLimits(9, 20, files=4), "\u00e9", "e\u0301"
 TAKES = {command: takes for command, (_, takes) in _COMMANDS.items()}
 
 
 class Memory(MemoryTools):
     """The tool over a dict or a folder, with its arguments in order and a way to see all that it holds."""
 
-    def __init__(self, folder: Path | None = None, limits: Limits = ROOMY) -> None:
+    def __init__(self, folder: Path | None = None, limits: MemoryLimits = ROOMY) -> None:
         super().__init__(limits, None if folder is None else module.FolderStore(str(folder), "mine", limits))
 
     def __call__(self, command: Any, *values: Any) -> str:
@@ -307,8 +307,8 @@ def test_a_disk_that_fails_or_ignores_case_changes_nothing(monkeypatch: pytest.M
 
 HAMMER = """
 import sys
-from agentgym.wrappers.memory_folder import FolderStore, Limits
-store, name = FolderStore(sys.argv[1], "mine", Limits(32_768, 262_144, 64)), sys.argv[2]
+from agentgym.wrappers.memory_folder import FolderStore, MemoryLimits
+store, name = FolderStore(sys.argv[1], "mine", MemoryLimits(32_768, 262_144, 64)), sys.argv[2]
 for k in range(60):
     store.run("insert", {"path": "/memories/log", "insert_line": 0, "insert_text": f"{name}{k}"})
     store.run("create", {"path": f"/memories/{name}/1", "file_text": name * 5_000})

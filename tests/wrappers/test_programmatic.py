@@ -13,7 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 
 import agentgym
 from agentgym import Content, ToolCall, ToolEnv, ToolError, World, clone, render, tool, tool_env
-from agentgym.sandboxes.monty import SANDBOXES, make_sandbox
+from agentgym.sandboxes import SANDBOXES, make_sandbox
 from agentgym.step_info import NestedCall
 from agentgym.tools import Toolset
 from agentgym.wrappers.programmatic import ProgrammaticTools

@@ -9,7 +9,6 @@ import pytest
 
 import agentgym
 from agentgym import Chat, ToolEnv
-from agentgym.prompts import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.wrappers import (
     AnyOf,
     ClearThinking,
@@ -24,7 +23,7 @@ from agentgym.wrappers import (
     WindowFraction,
 )
 from agentgym.wrappers.budget import Load, read_budget, read_trigger
-from agentgym.wrappers.compaction import summarize_by_rules
+from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST, summarize_by_rules
 from agentgym.wrappers.trim import cut_middle
 from tests.wrappers.context_checks import Checked, episode
 from tests.wrappers.context_worlds import ToolBox, call, read
@@ -47,7 +46,8 @@ def test_the_policy_is_asked_for_a_summary_in_a_step_that_is_no_turn() -> None:
     assert [message.role for message in shown] == ["system", "user", *["assistant", "tool"] * 2, "assistant", "user"]
     assert [message.id for message in shown[2:6]] == ["3:0", "3:1", "4:0", "4:1"]
     assert (shown[6].text, shown[7].text) == ("I read two pages.", SUMMARY_FOLLOWS)
-    assert info["context"].summary == info["context"].reply + checked.view.requested > checked.view.requested > 0
+    request_tokens = checked.view.last_request_tokens
+    assert info["context"].summary == info["context"].reply + request_tokens > request_tokens > 0
 
 
 def test_a_request_after_an_error_is_in_the_same_message() -> None:
@@ -242,10 +242,10 @@ def test_triggers_fire_exactly_at_their_number() -> None:
         (lambda: WindowFraction(1.5), "fraction must be a number in"),
         (lambda: WindowFraction(1), None),
         (lambda: AnyOf(()), "AnyOf needs at least one trigger"),
-        (lambda: read_trigger("trigger", 100_000), r"trigger must be Tokens\(n\), Fraction\(x\).*got 100000"),
+        (lambda: read_trigger("trigger", 100_000), r"trigger must be Tokens\(n\), WindowFraction\(x\).*got 100000"),
         (lambda: read_trigger("trigger", {"token": 3}), "trigger must be Tokens"),
-        (lambda: read_budget(4_000), r"budget must be a Budget\(window=.*got 4000"),
-        (lambda: read_budget({"size": 4}), "budget must be a Budget"),
+        (lambda: read_budget(4_000), r"budget must be a ContextBudget\(window=.*got 4000"),
+        (lambda: read_budget({"size": 4}), "budget must be a ContextBudget"),
         (lambda: ContextBudget(0), "window must be an integer in"),
         (lambda: ContextBudget(100, 100), r"reserve_output must be an integer in \[0, 99\]"),
         (lambda: ContextBudget(100, counter="gpt-4"), "there is no token counter 'gpt-4'.*write cl100k_base, heuristic or"),

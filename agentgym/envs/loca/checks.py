@@ -14,11 +14,9 @@ from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.workspace import Workspace
-from agentgym.envs.loca.servers.gcloud.logging_service import Logging
-from agentgym.envs.loca.servers.gcloud.storage import Storage
+from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.store import Store
-from agentgym.envs.loca.servers.warehouse.bigquery import BigQuery
 from agentgym.tools import ToolError, echo
 
 Same: TypeAlias = Callable[[Any, Any], bool]
@@ -186,20 +184,20 @@ def sent_faults(email: Email) -> Iterator[str]:
     yield from (f"the mail {mail.subject!r} was sent" for mail in email.sent())
 
 
-def bigquery_state(cloud: BigQuery, dataset: str) -> dict[str, str]:
+def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
     """A hash of the records of each table of a dataset, by its name."""
-    return {f"{dataset}.{table}": _table_state(cloud, dataset, table) for table in cloud.tables(dataset)}
+    return {f"{dataset}.{table}": _table_state(cloud, dataset, table) for table in cloud.bigquery.tables(dataset)}
 
 
-def _table_state(cloud: BigQuery, dataset: str, table: str) -> str:
+def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
     return hashlib.sha256(repr(_records(cloud, dataset, table)).encode()).hexdigest()
 
 
-def _records(cloud: BigQuery, dataset: str, table: str) -> list[dict[str, Any]]:
+def _records(cloud: GoogleCloud, dataset: str, table: str) -> list[dict[str, Any]]:
     """All records of a table; those of plain types are taken from its image, which costs less than a query."""
     held = cloud.engine.table((dataset, table))
     if held.view or not all(column.type in _PLAIN for column in held.columns):
-        return cloud.rows(dataset, table)
+        return cloud.bigquery.rows(dataset, table)
     columns = []
     for column, data in zip(held.columns, held.data, strict=True):
         columns.append([None if value is None else _PLAIN[column.type](value) for value in json.loads(data)])
@@ -207,13 +205,13 @@ def _records(cloud: BigQuery, dataset: str, table: str) -> list[dict[str, Any]]:
     return [dict(zip(names, record, strict=True)) for record in zip(*columns, strict=True)]
 
 
-def bigquery_faults(cloud: BigQuery, before: Mapping[str, str]) -> Iterator[str]:
+def bigquery_faults(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[str]:
     """Tables that are not as they were; `before` are states of datasets. Tables that were not there before may be there."""
     if not cloud.store.value("SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"):
         return  # nobody ran anything but queries, so nothing needs to be read
     for name, state in before.items():
         dataset, _, table = name.partition(".")
-        if table not in cloud.tables(dataset) or _table_state(cloud, dataset, table) != state:
+        if table not in cloud.bigquery.tables(dataset) or _table_state(cloud, dataset, table) != state:
             yield f"the table {name} was changed"
 
 
@@ -252,7 +250,7 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
     return found
 
 
-def storage_state(cloud: Storage) -> dict[str, str]:
+def storage_state(cloud: GoogleCloud) -> dict[str, str]:
     """All buckets, with what they are set to, and all live objects, with their hashes, by `gs://` name."""
     buckets = cloud.store.rows("SELECT name, location, versioning, lifecycle FROM buckets")
     objects = cloud.store.rows("SELECT bucket, name, md5 FROM objects WHERE deleted IS NULL")
@@ -261,7 +259,7 @@ def storage_state(cloud: Storage) -> dict[str, str]:
     }
 
 
-def storage_faults(cloud: Storage, before: Mapping[str, str], changed: Iterable[str] = ()) -> Iterator[str]:
+def storage_faults(cloud: GoogleCloud, before: Mapping[str, str], changed: Iterable[str] = ()) -> Iterator[str]:
     """Buckets and objects that are gone, changed or new; nothing is said of those that are named in `changed`."""
     free, now = set(changed), storage_state(cloud)
     yield from (f"{name} is gone" for name in before if name not in now and name not in free)
@@ -269,7 +267,7 @@ def storage_faults(cloud: Storage, before: Mapping[str, str], changed: Iterable[
     yield from (f"{echo(name)} should not be there" for name in sorted(now) if name not in before and name not in free)
 
 
-def log_state(cloud: Logging) -> list[tuple[str, str, str]]:
+def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
     """Log, severity and content (as JSON) of all entries, in the order in which they were written."""
     rows = cloud.store.rows("SELECT * FROM log_entries ORDER BY id")
     return [(row["log"].rsplit("/", 1)[-1], row["severity"], json.dumps(row["payload"], ensure_ascii=False)) for row in rows]

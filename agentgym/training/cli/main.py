@@ -22,10 +22,12 @@ import gymnasium
 
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.messages import Chat
+from agentgym.oracles import ARMS
 from agentgym.oracles.control import Deficits
 from agentgym.parsing import parse
 from agentgym.policy import PolicyError
-from agentgym.registry import ARMS, STRATEGIES, make, resolve, spec, teams, worlds
+from agentgym.registry import make, resolve, spec, teams, worlds
+from agentgym.stacks import strategies
 from agentgym.training.cli import train as cli_train
 from agentgym.training.cli.export import add_export
 from agentgym.training.cli.gsm import add_gsm
@@ -37,7 +39,7 @@ from agentgym.training.evaluation.scoring import Result
 from agentgym.training.rollout.collector import ENGINES, CollectionError, Collector
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
-from agentgym.world import check_choice
+from agentgym.world import MissingHook, check_choice
 
 app = typer.Typer(
     help="Long-horizon text worlds for training and examining LLM agents.",
@@ -48,7 +50,7 @@ app = typer.Typer(
 )
 # Tables in a file or a pipe keep their width; a terminal's own width is used there.
 console = Console(width=None if sys.stdout.isatty() else 140)
-_STRATEGIES = ", ".join(STRATEGIES)
+_STRATEGIES = ", ".join(strategies())
 _ARMS = ",".join(arm or "none" for arm in ARMS)
 _PRESET = f"What the next four are unless given: {', '.join(PRESETS)}."
 _SIZES = "Sizes, by commas: turns of an optimal policy; operations (presets of LORE); tokens, such as 8k (loca)."
@@ -78,7 +80,7 @@ def _clear_errors() -> Iterator[None]:
     """Turn what is wrong with the user's input into one line and exit code 2."""
     try:
         yield
-    except (ValueError, OSError, gymnasium.error.Error) as error:
+    except (ValueError, OSError, MissingHook, gymnasium.error.Error) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
 
@@ -91,6 +93,9 @@ def _told_how_to_go_on() -> Iterator[None]:
     except (PolicyError, CollectionError) as error:
         typer.echo(f"error: {error}\nthe same command goes on from here", err=True)
         raise typer.Exit(1) from None
+    except MissingHook as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("interrupted; the same command goes on from here", err=True)
         raise typer.Exit(130) from None

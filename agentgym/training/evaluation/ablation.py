@@ -20,7 +20,9 @@ from gymnasium.envs.registration import EnvSpec
 from agentgym.envs.loca.config import LENGTHS
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.lore.config import DIFFICULTIES, GRID
-from agentgym.registry import ARMS, WINDOW, check_arm, check_context, resolve, spec, worlds
+from agentgym.oracles import ARMS
+from agentgym.registry import resolve, spec, worlds
+from agentgym.stacks import WINDOW, check_arm, check_context
 from agentgym.training.evaluation.scoring import Result, score
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import rollout

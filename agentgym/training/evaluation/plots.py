@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from agentgym.registry import ARMS
+from agentgym.oracles import ARMS
 from agentgym.training.evaluation.bootstrap import Interval, effects, summarize
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.papers.lore import Bin, curve, lines

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from agentgym.registry import ARMS
+from agentgym.oracles import ARMS
 from agentgym.training.evaluation.bootstrap import differences, effects, summarize
 from agentgym.training.evaluation.plots import plot_arms, plot_contexts, plot_horizons, plot_interventions, plot_lore
 from agentgym.training.evaluation.scoring import Result, ordered_contexts

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.registry import STRATEGIES, check_context
+from agentgym.stacks import check_context, strategies
 from agentgym.training.rollout.token_usage import Usage, usage
 from agentgym.training.rollout.trajectory import Trajectory
 
@@ -86,6 +86,6 @@ def ordered_contexts(results: Iterable[Result]) -> list[str]:
 
     def place(context: str) -> tuple[int, list[int]]:
         names = check_context(context)
-        return len(names), [STRATEGIES.index(name) for name in names]
+        return len(names), [strategies().index(name) for name in names]
 
     return sorted({row.context for row in results}, key=place)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gymnasium.envs.registration import EnvSpec
 
-import agentgym.registry as registry
+from agentgym import registry, stacks
 from agentgym.messages import Chat, Message
 from agentgym.parsing import render
 from agentgym.policy import Reply
@@ -32,9 +32,9 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
     Raises:
         ValueError: The id or an option is not right, or an option edits the context.
     """
-    asked = registry.check_context(options.get("context", ""))
+    asked = stacks.check_context(options.get("context", ""))
     edits = [name for name in asked if name in _EDITS]
-    edits += ["oracle H"] if "H" in registry.check_arm(options.get("oracles", "")) else []
+    edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []
     edits += ["window"] if options.get("window") is not None else []
     edits += ["hint_scope=ephemeral"] if options.get("hint_scope") == "ephemeral" else []
     if edits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from agentgym.registry import ARMS
+from agentgym.oracles import ARMS
 from agentgym.training.evaluation.bootstrap import summarize
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.evaluation.tables import Table, percent

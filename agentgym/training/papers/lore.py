@@ -9,7 +9,7 @@ from itertools import pairwise, product
 from math import sqrt
 from typing import Any, Protocol
 
-from agentgym.registry import ARMS
+from agentgym.oracles import ARMS
 from agentgym.training.evaluation.bootstrap import Interval
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.rollout.trajectory import Trajectory

@@ -17,7 +17,8 @@ from transformers import PreTrainedTokenizerFast
 from agentgym.oracles import NoisyPolicy, RandomPolicy
 from agentgym.oracles.thinking import ThinkingPolicy
 from agentgym.policy import Policy
-from agentgym.registry import check_arm, resolve, spec
+from agentgym.registry import resolve, spec
+from agentgym.stacks import check_arm
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.grpo import GRPO, GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point

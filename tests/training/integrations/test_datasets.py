@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 
 from agentgym import STRATEGIES, Chat, Image, Message, Reply, ToolCall, make, render
 from agentgym.oracles import NoisyPolicy
-from agentgym.prompts import SUMMARY_FOLLOWS
 from agentgym.training.integrations.datasets import (
     ChatRow,
     demonstrations,
@@ -35,6 +34,7 @@ from agentgym.training.integrations.datasets import (
 )
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.training.rollout.trajectory import Step, Trajectory
+from agentgym.wrappers.compaction import SUMMARY_FOLLOWS
 
 CONTEXTS = ("none", *STRATEGIES, "clear_results+memory", "+".join(STRATEGIES))
 

@@ -11,19 +11,29 @@ from typing import Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
 
 from agentgym.envs.loca.servers.context import iso
+from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 MAX_LISTED = 2_500
+"""Events of one listing, as in Google Calendar."""
 MAX_EVENTS = 20_000
+"""Events of a calendar: a year of fifty a day; it bounds what a policy can make."""
 _LISTED = 250
+"""Events of a listing by default, as in Google Calendar."""
 _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
+"""Characters of each text; those of summary and description are Google Calendar's."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+"""Signs that iCalendar cannot hold; tab and line feed are allowed."""
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII)
+"""A date-time of RFC 3339, its offset left out where a time zone is given beside it."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+"""A full-date of RFC 3339."""
 _OF_THE_MACHINE = ("localtime", "posixrules", "Factory")
+"""Names of zoneinfo that stand for what the machine is set to."""
 _YEARS = range(1900, 9999)
+"""Years that a moment in any time zone can be converted from and to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +103,11 @@ class Calendar(Server):
         location: str | None = None,
     ) -> Row:
         """Change what is given of an event; the rest stays."""
-        held = self.store.get("events", eventId)
-        given = {"summary": summary, "description": description, "location": location}
-        texts = {name: held[name] if text is None else text for name, text in given.items()}
-        record = _record(texts, held["start"] if start is None else start, held["end"] if end is None else end)
-        self.store.update("events", eventId, **record, sequence=held["sequence"] + 1, updated=iso(self.context.clock.tick()))
+        event = self.store.get("events", eventId)
+        changes = {"summary": summary, "description": description, "location": location}
+        texts = {name: event[name] if text is None else text for name, text in changes.items()}
+        record = _record(texts, event["start"] if start is None else start, event["end"] if end is None else end)
+        self.store.update("events", eventId, **record, sequence=event["sequence"] + 1, updated=iso(self.context.clock.tick()))
         return self._shown(eventId)
 
     @tool
@@ -131,8 +141,8 @@ class Calendar(Server):
             raise ToolError(f"invalid argument: maxResults must be 1 to {MAX_LISTED}, got {most}")
         order = "updated, rowid" if orderBy == "updated" else "starts, rowid"
         rows = self.store.rows(f"SELECT * FROM events WHERE ends > ? AND starts < ? ORDER BY {order} LIMIT ?", low, high, most + 1)
-        shown = [_resource(row) for row in rows[:most]]
-        return {"kind": "calendar#events", "timeZone": "UTC", "items": shown, "truncated": len(rows) > most}
+        items = [_resource(row) for row in rows[:most]]
+        return {"kind": "calendar#events", "timeZone": "UTC", "items": items, "truncated": len(rows) > most}
 
     def add(self, events: Event | Iterable[Event]) -> list[str]:
         """Put events into the calendar; their ids.
@@ -148,55 +158,53 @@ class Calendar(Server):
             ]
 
     def events(self) -> list[Event]:
-        """All events, in order of their starts."""
+        """Return all events, in order of their starts."""
         rows = self.store.rows("SELECT * FROM events ORDER BY starts, rowid")
         same = ("summary", "description", "location", "id")
         return [Event(**{name: row[name] for name in same}, start=_read(row["start"]), end=_read(row["end"])) for row in rows]
 
     def ics(self) -> str:
-        """The calendar as an iCalendar file (RFC 5545).
+        """Return the calendar as an iCalendar file (RFC 5545).
 
         Raises:
             ImportError: The library for it is not installed.
         """
-        try:
+        with install_hint("iCalendar files need icalendar", "icalendar"):
             icalendar = import_module("icalendar")
-        except ImportError as error:
-            raise ImportError("iCalendar files need icalendar: pip install 'agentgym[office]'") from error
-        made = icalendar.Calendar()
-        made.add("prodid", "-//agentgym//office//EN")
-        made.add("version", "2.0")
+        file = icalendar.Calendar()
+        file.add("prodid", "-//agentgym//office//EN")
+        file.add("version", "2.0")
         for row in self.store.rows("SELECT * FROM events ORDER BY starts, rowid"):
-            made.add_component(_component(icalendar.Event(), row))
-        made.add_missing_timezones()
-        return str(made.to_ical(), "utf-8")
+            file.add_component(_component(icalendar.Event(), row))
+        file.add_missing_timezones()
+        return str(file.to_ical(), "utf-8")
 
     def _put(self, record: Row, now: str) -> str:
         if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
             raise ToolError(f"limit exceeded: a calendar has at most {MAX_EVENTS} events")
-        made = self.context.new_id("event", 26)
-        self.store.insert("events", id=made, created=now, updated=now, sequence=0, **record)
-        return made
+        new_id = self.context.new_id("event", 26)
+        self.store.insert("events", id=new_id, created=now, updated=now, sequence=0, **record)
+        return new_id
 
     def _shown(self, event: str) -> Row:
         return _resource(self.store.get("events", event))
 
 
 def _resource(row: Row) -> Row:
-    """An event as the API gives it; texts that are empty are left out."""
+    """Return an event as the API gives it; texts that are empty are left out."""
     texts = {name: row[name] for name in _LIMITS if row[name]}
     head = {"kind": "calendar#event", "id": row["id"], "status": "confirmed", "created": row["created"], "updated": row["updated"]}
     tail = {"start": row["start"], "end": row["end"], "iCalUID": f"{row['id']}@calendar", "sequence": row["sequence"]}
     return {**head, **texts, **tail}
 
 
-def _record(given: Mapping[str, str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Row:
-    """The columns of an event.
+def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[str, Any]) -> Row:
+    """Return the columns of an event.
 
     Raises:
         ToolError: A text is too long, a time is none, or the event ends before it begins.
     """
-    texts = {name: text.replace("\r\n", "\n").replace("\r", "\n") for name, text in given.items()}
+    texts = {name: text.replace("\r\n", "\n").replace("\r", "\n") for name, text in fields.items()}
     for name, text in texts.items():
         if _CONTROL.search(text) or len(text) > _LIMITS[name]:
             raise ToolError(f"invalid argument: {name} has at most {_LIMITS[name]} characters and no control characters")
@@ -211,21 +219,23 @@ def _record(given: Mapping[str, str], start: Mapping[str, Any], end: Mapping[str
     return {**texts, "start": first, "end": last, "starts": starts, "ends": ends}
 
 
-def _checked(name: str, given: Mapping[str, Any]) -> dict[str, str]:
-    """A time as it is kept: a date, or a dateTime with its offset."""
-    held = {key: value for key, value in given.items() if value is not None}
-    strange = [key for key, value in held.items() if key not in ("date", "dateTime", "timeZone") or not isinstance(value, str)]
-    if strange or ("date" in held) == ("dateTime" in held):
+def _checked(name: str, spec: Mapping[str, Any]) -> dict[str, str]:
+    """Return a time as it is kept: a date, or a dateTime with its offset."""
+    fields = {key: value for key, value in spec.items() if value is not None}
+    unknown = [key for key, value in fields.items() if key not in ("date", "dateTime", "timeZone") or not isinstance(value, str)]
+    if unknown or ("date" in fields) == ("dateTime" in fields):
         raise ToolError(
-            f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": "…"}}, got {echo(given)}'
+            f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": "…"}}, got {echo(spec)}'
         )
-    zone = None if "timeZone" not in held else _zone(held["timeZone"])
-    if "date" in held:
-        return {"date": _day(name, held["date"]).isoformat()}
-    moment = _moment(name, held["dateTime"])
+    zone = None if "timeZone" not in fields else _zone(fields["timeZone"])
+    if "date" in fields:
+        return {"date": _day(name, fields["date"]).isoformat()}
+    moment = _moment(name, fields["dateTime"])
     if moment.tzinfo is None:
         if zone is None:
-            raise ToolError(f"invalid argument: {name}.dateTime needs an offset or {name} a timeZone, got {echo(held['dateTime'])}")
+            raise ToolError(
+                f"invalid argument: {name}.dateTime needs an offset or {name} a timeZone, got {echo(fields['dateTime'])}"
+            )
         # By way of UTC, so that an hour which the zone skips becomes one that it has.
         moment = moment.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
     return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | ({} if zone is None else {"timeZone": zone.key})
@@ -268,23 +278,23 @@ def _bound(name: str, text: str) -> int:
     return int(moment.timestamp())
 
 
-def _read(held: Mapping[str, str]) -> datetime | date:
-    """A time that is kept, in its time zone if it names one."""
-    if "date" in held:
-        return date.fromisoformat(held["date"])
-    moment = datetime.fromisoformat(held["dateTime"])
-    return moment.astimezone(ZoneInfo(held["timeZone"])) if "timeZone" in held else moment
+def _read(value: Mapping[str, str]) -> datetime | date:
+    """Return a time that is kept, in its time zone if it names one."""
+    if "date" in value:
+        return date.fromisoformat(value["date"])
+    moment = datetime.fromisoformat(value["dateTime"])
+    return moment.astimezone(ZoneInfo(value["timeZone"])) if "timeZone" in value else moment
 
 
-def _seconds(held: Mapping[str, str]) -> int:
-    """The seconds since 1970 at a time; a day begins in UTC."""
-    when = _read(held)
+def _seconds(value: Mapping[str, str]) -> int:
+    """Return the seconds since 1970 at a time; a day begins in UTC."""
+    when = _read(value)
     moment = when if isinstance(when, datetime) else datetime.combine(when, time(), UTC)
     return int(moment.timestamp())
 
 
 def _time(when: datetime | date) -> dict[str, str]:
-    """A time as the API takes it."""
+    """Return a time as the API takes it."""
     if not isinstance(when, datetime):
         return {"date": when.isoformat()}
     if isinstance(when.tzinfo, ZoneInfo):
@@ -292,16 +302,16 @@ def _time(when: datetime | date) -> dict[str, str]:
     return {"dateTime": when.replace(microsecond=0).isoformat()}
 
 
-def _component(made: Any, row: Row) -> Any:
-    """A row as a VEVENT; what lasts no time has no DTEND (RFC 5545, section 3.6.1)."""
-    made.add("uid", f"{row['id']}@calendar")
-    made.add("dtstamp", datetime.fromisoformat(row["updated"]))
-    made.add("created", datetime.fromisoformat(row["created"]))
+def _component(component: Any, row: Row) -> Any:
+    """Return a row as a VEVENT; what lasts no time has no DTEND (RFC 5545, section 3.6.1)."""
+    component.add("uid", f"{row['id']}@calendar")
+    component.add("dtstamp", datetime.fromisoformat(row["updated"]))
+    component.add("created", datetime.fromisoformat(row["created"]))
     for name in _LIMITS:
         if row[name]:
-            made.add(name, row[name])
-    for name, held in (("dtstart", row["start"]), ("dtend", row["end"]))[: 1 + (row["ends"] > row["starts"])]:
-        when = _read(held)
-        made.add(name, when.astimezone(UTC) if isinstance(when, datetime) and "timeZone" not in held else when)
-    made.add("sequence", row["sequence"])
-    return made
+            component.add(name, row[name])
+    for name, value in (("dtstart", row["start"]), ("dtend", row["end"]))[: 1 + (row["ends"] > row["starts"])]:
+        when = _read(value)
+        component.add(name, when.astimezone(UTC) if isinstance(when, datetime) and "timeZone" not in value else when)
+    component.add("sequence", row["sequence"])
+    return component

@@ -1,15 +1,43 @@
-"""What all servers of an office share: the clock of the episode, its identifiers and its files."""
+"""The context that all servers of an office share: the clock of the episode, its identifiers and
+its files.
+"""
 
 from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from agentgym.envs.loca.servers.files.workspace import Workspace
 
 START = datetime(2025, 1, 15, 9, tzinfo=UTC)
-"""When an episode begins, unless its task says otherwise."""
+"""Begin of an episode, unless its task says otherwise: a working day at a working hour."""
+
+
+class InitialState:
+    """Attributes of an object as they are when its first episode begins, to which each later one
+    returns them.
+
+    Args:
+        names: The names of the attributes; they are copied together, so that what they share stays
+            shared.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(names)
+        self._values: dict[str, Any] | None = None
+
+    def begin(self, owner: object) -> None:
+        """Take the attributes of an object at the first call, and set them to what they were then
+        at any later one.
+        """
+        if self._values is None:
+            self._values = copy.deepcopy({name: getattr(owner, name) for name in self._names})
+            return
+        for name, value in copy.deepcopy(self._values).items():
+            setattr(owner, name, value)
 
 
 class Clock:
@@ -28,11 +56,11 @@ class Clock:
         self._now = start.astimezone(UTC)
 
     def now(self) -> datetime:
-        """The time, in UTC; it does not go on."""
+        """Return the time, in UTC; it does not go on."""
         return self._now
 
     def tick(self) -> datetime:
-        """The time of something that happens now, in UTC; no two such moments are the same."""
+        """Return the time of something that happens now, in UTC; no two such moments are the same."""
         self._now += timedelta(seconds=1)
         return self._now
 
@@ -41,7 +69,7 @@ class OfficeContext:
     """Clock, identifiers and files of one office; its servers hold the same one.
 
     Args:
-        start: When the episode begins.
+        start: The moment at which the episode begins.
 
     Attributes:
         clock: The clock.
@@ -52,25 +80,21 @@ class OfficeContext:
         self.clock = Clock(start)
         self.files = Workspace()
         self.files.clock = self.clock.now
-        self._drawn = 0
-        self._opening: dict[str, object] | None = None
+        self._ids = 0
+        self._initial = InitialState(("clock", "files", "_ids"))
 
     def new_id(self, kind: str, length: int = 16) -> str:
-        """An identifier that was not given before: `length` hexadecimal digits, at most 64; the same in each run of the episode."""
-        self._drawn += 1
-        return hashlib.sha256(f"{kind}:{self._drawn}".encode()).hexdigest()[:length]
+        """Make an identifier that was not given before: `length` hexadecimal digits, the same in
+        each run of the episode.
+        """
+        self._ids += 1
+        return hashlib.sha256(f"{kind}:{self._ids}".encode()).hexdigest()[:length]
 
     def begin(self) -> None:
         """Return to the moment of the first call of this method."""
-        if self._opening is None:
-            self._opening = {name: copy.deepcopy(value) for name, value in vars(self).items() if name != "_opening"}
-        else:
-            held = copy.deepcopy(self._opening)
-            vars(self.clock).update(vars(held.pop("clock")))
-            vars(self.files).update(vars(held.pop("files")) | {"clock": self.clock.now})
-            vars(self).update(held)
+        self._initial.begin(self)
 
 
 def iso(moment: datetime) -> str:
-    """A moment as the services write it: `2025-01-15T09:00:00Z`."""
+    """Write a moment as the services do: `2025-01-15T09:00:00Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

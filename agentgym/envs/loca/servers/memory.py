@@ -54,7 +54,7 @@ class KnowledgeGraph(Server):
     """What is remembered of the world, as a graph.
 
     Args:
-        desk: Clock, identifiers and files. A desk of its own by default.
+        context: Clock, identifiers and files. One of its own by default.
 
     Attributes:
         path: The file of the graph; a task may set another before the episode.
@@ -71,8 +71,8 @@ class KnowledgeGraph(Server):
     def create_entities(self, entities: list[Entity]) -> list[Entity]:
         """Add entities; those whose name is there already are left as they are. What was added is given."""
         graph = self.load()
-        known = {entity["name"] for entity in graph["entities"]}
-        new = [entity for name, entity in {entity["name"]: entity for entity in reversed(entities)}.items() if name not in known][
+        names = {entity["name"] for entity in graph["entities"]}
+        new = [entity for name, entity in {entity["name"]: entity for entity in reversed(entities)}.items() if name not in names][
             ::-1
         ]
         graph["entities"] += new
@@ -95,23 +95,23 @@ class KnowledgeGraph(Server):
     def add_observations(self, observations: list[Added]) -> list[dict[str, Any]]:
         """Add observations to entities; what was new is given."""
         graph = self.load()
-        done = []
+        additions = []
         for item in observations:
             entity = _named(graph, item["entityName"])
             if entity is None:
                 raise ToolError(f"not found: there is no entity called {echo(item['entityName'])}")
             new = [content for content in dict.fromkeys(item["contents"]) if content not in entity["observations"]]
             entity["observations"] += new
-            done.append({"entityName": item["entityName"], "addedObservations": new})
+            additions.append({"entityName": item["entityName"], "addedObservations": new})
         self.save(graph)
-        return done
+        return additions
 
     @tool
     def delete_entities(self, entityNames: list[str]) -> str:
         """Remove entities with their relations."""
-        graph, gone = self.load(), set(entityNames)
-        graph["entities"] = [entity for entity in graph["entities"] if entity["name"] not in gone]
-        graph["relations"] = [relation for relation in graph["relations"] if not {relation["from"], relation["to"]} & gone]
+        graph, names = self.load(), set(entityNames)
+        graph["entities"] = [entity for entity in graph["entities"] if entity["name"] not in names]
+        graph["relations"] = [relation for relation in graph["relations"] if not {relation["from"], relation["to"]} & names]
         self.save(graph)
         return "Entities deleted successfully"
 
@@ -122,7 +122,7 @@ class KnowledgeGraph(Server):
         for item in deletions:
             entity = _named(graph, item["entityName"])
             if entity is not None:
-                entity["observations"] = [held for held in entity["observations"] if held not in item["observations"]]
+                entity["observations"] = [text for text in entity["observations"] if text not in item["observations"]]
         self.save(graph)
         return "Observations deleted successfully"
 
@@ -142,9 +142,9 @@ class KnowledgeGraph(Server):
     @tool
     def search_nodes(self, query: str) -> Graph:
         """Give the entities that have a text in their name, type or observations, upper or lower case, with all their relations."""
-        graph, wanted = self.load(), query.lower()
+        graph, part = self.load(), query.lower()
         hits = [
-            e for e in graph["entities"] if any(wanted in text.lower() for text in (e["name"], e["entityType"], *e["observations"]))
+            e for e in graph["entities"] if any(part in text.lower() for text in (e["name"], e["entityType"], *e["observations"]))
         ]
         return _around(graph, hits)
 
@@ -155,7 +155,7 @@ class KnowledgeGraph(Server):
         return _around(graph, [entity for entity in graph["entities"] if entity["name"] in names])
 
     def load(self) -> Graph:
-        """The graph; an empty one where there is no file.
+        """Return the graph; an empty one where there is no file.
 
         Raises:
             ToolError: The file is something else.
@@ -202,5 +202,5 @@ class _RelationLine(Relation):
 
 @functools.cache
 def _line() -> TypeAdapter[Any]:
-    """What a line of the file may be."""
+    """Return the validator of a line of the file; made on first use, since it takes milliseconds."""
     return TypeAdapter(_EntityLine | _RelationLine)

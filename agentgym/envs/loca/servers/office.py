@@ -1,4 +1,4 @@
-"""An office: some servers at one desk."""
+"""An office: some servers in one context."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ SERVERS = {
     "woocommerce": "woocommerce.server:WooCommerce",
     "claim_done": "claim_done:ClaimDone",
 }
-"""Where the server of each name is, as module and class in this package."""
+"""Module and class of the server of each name, in this package; imported on first use, since some
+load large libraries.
+"""
 
 
 class Office:
@@ -41,10 +43,10 @@ class Office:
 
     Args:
         servers: Names out of `SERVERS`, in the order in which their tools are listed.
-        start: When the episode begins.
+        start: The moment at which the episode begins.
 
     Attributes:
-        desk: What the servers share.
+        context: Clock, identifiers and files, which the servers share.
 
     Raises:
         ValueError: There is no server of a name.
@@ -57,16 +59,16 @@ class Office:
         self.context = OfficeContext(start)
         self._servers: dict[type[Server], Server] = {}
         self._tools: dict[str, BoundTool] = {}
-        taken: set[str] = set()
+        used: set[str] = set()
         for name in servers:
             kind = server_class(name)
             server = self._servers[kind] = kind(self.context)
             names = tools_of(server)
-            server.renamed = {tool: f"{name}_{tool}" for tool in names if tool in taken}
-            taken |= names.keys()
+            server.renamed = {tool: f"{name}_{tool}" for tool in names if tool in used}
+            used |= names.keys()
 
     def get(self, kind: type[ServerT]) -> ServerT:
-        """The server of a class.
+        """Return the server of a class.
 
         Raises:
             KeyError: The office has none.
@@ -74,11 +76,11 @@ class Office:
         return cast("ServerT", self._servers[kind])
 
     def toolsets(self) -> Sequence[Server]:
-        """The servers in order."""
+        """Return the servers in order."""
         return tuple(self._servers.values())
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Run one call without an env; what it tells, as a policy would be shown it.
+        """Run one call without an env; return its result as a policy would be shown it.
 
         Raises:
             KeyError: No server has such a tool.
@@ -93,13 +95,13 @@ class Office:
         return {**vars(self), "_tools": {}}
 
     def close(self) -> None:
-        """Let go of what the servers hold outside of this process's memory."""
+        """Release resources outside of this process's memory."""
         for server in self._servers.values():
             server.close()
 
 
 def server_class(name: str) -> type[Server]:
-    """The class of a server.
+    """Return the class of a server.
 
     Raises:
         ValueError: There is no server of that name.

@@ -1,18 +1,17 @@
-"""What every server of an office is: `@tool` methods over a store, at a desk."""
+"""The base class of the servers of an office: `@tool` methods over a store, in a context."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from agentgym.envs.loca.servers.context import OfficeContext
+from agentgym.envs.loca.servers.context import InitialState, OfficeContext
 from agentgym.envs.loca.servers.store import Store
 from agentgym.tools import ToolError, Toolset
 
 ItemT = TypeVar("ItemT")
 _PAGE = 100
-"""The most items of a page."""
+"""The most items of a page, as in the published APIs."""
 
 
 class Server(Toolset):
@@ -21,15 +20,19 @@ class Server(Toolset):
     A server fills `schema` and offers `@tool` methods. They return text, `Content` or JSON-able data, take the time from
     `self.context.clock`, and refuse a call with `ToolError` before anything has changed (or inside `self.store.change()`).
 
+    A large server is composed of `parts`: plain classes that are handed the server, whose context,
+    store and session they reach through it, and the parts that they work with.
+
     Args:
-        desk: Clock, identifiers and files; servers of one office share it. A desk of its own by default.
+        context: Clock, identifiers and files; servers of one office share it. One of its own by
+            default.
 
     Attributes:
-        name: How the office calls it; also what a tool is prefixed with whose name another server has too.
+        name: Its name in the office; also the prefix of a tool whose name another server has too.
         schema: SQL that makes its tables.
-        desk: Its desk.
+        context: Its context.
         store: Its records.
-        session: What belongs to the connection, such as who is logged in.
+        session: State of the connection, such as who is logged in.
         renamed: Names that some tools are offered under in place of their own.
     """
 
@@ -42,27 +45,23 @@ class Server(Toolset):
         self.store = Store(self.schema)
         self.session: dict[str, Any] = {}
         self.renamed: Mapping[str, str] = {}
-        self._opening: dict[str, Any] | None = None
+        self._initial = InitialState(name for name in self.episode_state if name != "context")
 
     def begin(self) -> None:
         """Return to the state at which it was first mounted."""
         self.context.begin()
-        held = [name for name in self.episode_state if name != "context"]
-        if self._opening is None:
-            self._opening = copy.deepcopy({name: getattr(self, name) for name in held})
-        else:
-            vars(self).update(copy.deepcopy(self._opening))
+        self._initial.begin(self)
 
     def close(self) -> None:
-        """Let go of what the server holds outside of this process's memory; most hold nothing."""
+        """Release resources outside of this process's memory; most servers hold none."""
 
 
 def page_of(items: Sequence[ItemT], page: int, size: int) -> list[ItemT]:
-    """One page of a listing.
+    """Return one page of a listing.
 
     Args:
         items: All of it.
-        page: Which page, from 1 on; one after the last is empty.
+        page: The number of the page, from 1 on; one after the last is empty.
         size: Items a page, at most 100.
 
     Raises:

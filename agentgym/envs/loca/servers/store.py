@@ -38,36 +38,36 @@ class Store:
         self._depth = 0
 
     def rows(self, sql: str, *values: Any) -> list[Row]:
-        """The records that a SELECT gives, each as a dict in the order of its columns."""
+        """Return the records that a SELECT gives, each as a dict in the order of its columns."""
         cursor = self._db.execute(sql, list(map(_encode, values)))
         names = [column[0] for column in cursor.description]
         kinds = [(k, self._kinds[name]) for k, name in enumerate(names) if name in self._kinds]
-        found = []
+        records = []
         for values_ in cursor:
             record = dict(zip(names, values_, strict=True))
             for k, kind in kinds:
                 if values_[k] is not None:
                     record[names[k]] = bool(values_[k]) if kind == "BOOL" else json.loads(values_[k])
-            found.append(record)
-        return found
+            records.append(record)
+        return records
 
     def row(self, sql: str, *values: Any) -> Row | None:
-        """The first record that a SELECT gives, or None."""
-        found = self.rows(sql, *values)
-        return found[0] if found else None
+        """Return the first record that a SELECT gives, or None."""
+        records = self.rows(sql, *values)
+        return records[0] if records else None
 
     def value(self, sql: str, *values: Any) -> Any:
-        """The first column of the first record that a SELECT gives, or None."""
-        found = self._db.execute(sql, list(map(_encode, values))).fetchone()
-        return found[0] if found else None
+        """Return the first column of the first record that a SELECT gives, or None."""
+        record = self._db.execute(sql, list(map(_encode, values))).fetchone()
+        return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
-        """The records of a table whose columns have these values, in an order."""
+        """Return the records of a table whose columns have these values, in an order."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
         return self.rows(f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}', *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
-        """The record with an id.
+        """Return the record with an id.
 
         Args:
             table: Its table.
@@ -78,17 +78,17 @@ class Store:
         Raises:
             ToolError: There is none.
         """
-        found = self.find(table, id=id, **equal)
-        if not found:
+        records = self.find(table, id=id, **equal)
+        if not records:
             raise ToolError(f"not found: there is no {kind or table[:-1].replace('_', ' ')} with id {echo(id)}")
-        return found[0]
+        return records[0]
 
     def insert(self, table: str, **record: Any) -> int:
         """Add a record; its rowid, which is its id where that is an integer."""
         names = ", ".join(f'"{name}"' for name in record)
         marks = ", ".join("?" * len(record))
-        made = self._db.execute(f'INSERT INTO "{table}" ({names}) VALUES ({marks})', [_encode(v) for v in record.values()])
-        return int(made.lastrowid or 0)
+        cursor = self._db.execute(f'INSERT INTO "{table}" ({names}) VALUES ({marks})', [_encode(v) for v in record.values()])
+        return int(cursor.lastrowid or 0)
 
     def insert_all(self, table: str, records: Iterable[Mapping[str, Any]]) -> None:
         """Add records that have the same columns, in any order."""
@@ -113,15 +113,15 @@ class Store:
         return self._db.execute(f'DELETE FROM "{table}" WHERE {where}', list(map(_encode, equal.values()))).rowcount
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """The names of the columns of a table."""
+        """Return the names of the columns of a table."""
         return self._columns[table]
 
     def tables(self) -> tuple[str, ...]:
-        """The names of all tables of the schema."""
+        """Return the names of all tables of the schema."""
         return tuple(name for name in self._columns if not name.startswith("sqlite_"))
 
     def fingerprint(self, table: str, without: Collection[str] = ()) -> str:
-        """A hash of all records of a table, but for some columns."""
+        """Return a hash of all records of a table, but for some columns."""
         names = ", ".join(f'"{name}"' for name in self.columns(table) if name not in without)
         hashed = hashlib.sha256()
         for record in self._db.execute(f'SELECT {names} FROM "{table}" ORDER BY 1, 2'):
@@ -161,22 +161,22 @@ def _encode(value: Any) -> Any:
 
 @functools.cache
 def _empty(schema: str) -> bytes:
-    with sqlite3.connect(":memory:") as made:
+    with sqlite3.connect(":memory:") as db:
         # Setting a version makes the first page, without which there is nothing to serialise.
-        made.executescript(f"PRAGMA page_size = 1024; PRAGMA user_version = 1; {schema}")
-        return made.serialize()
+        db.executescript(f"PRAGMA page_size = 1024; PRAGMA user_version = 1; {schema}")
+        return db.serialize()
 
 
 @functools.cache
 def _columns(schema: str) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     """The columns that need decoding, with their type, and the columns of each table."""
-    made = sqlite3.connect(":memory:")
-    made.executescript(schema)
+    db = sqlite3.connect(":memory:")
+    db.executescript(schema)
     kinds: dict[str, str] = {}
     columns: dict[str, tuple[str, ...]] = {}
-    for (table,) in made.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        listed = made.execute(f'PRAGMA table_info("{table}")').fetchall()
+    for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        listed = db.execute(f'PRAGMA table_info("{table}")').fetchall()
         columns[table] = tuple(column[1] for column in listed)
         kinds |= {name: kind for _, name, kind, *_ in listed if kind in ("JSON", "BOOL")}
-    made.close()
+    db.close()
     return kinds, columns

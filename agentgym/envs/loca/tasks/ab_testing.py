@@ -100,7 +100,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         rates, ends = {}, np.cumsum(lengths)
         for k, (name, end) in enumerate(zip(names, ends, strict=True)):
             rows = slice(end - lengths[k], end)
-            cloud.load(DATASET, f"ab_{name}", TYPES, self._rows(int(hours[k]), clicks[:, rows], views[:, rows]))
+            cloud.bigquery.load(DATASET, f"ab_{name}", TYPES, self._rows(int(hours[k]), clicks[:, rows], views[:, rows]))
             rates[name] = _rates(clicks[:, rows], views[:, rows])
         rates[OVERALL] = _rates(clicks, views)
         self._leave(cloud, names)
@@ -162,19 +162,19 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     def _leave(self, cloud: GoogleCloud, names: Sequence[str]) -> None:
         """What is there besides: tables that are no scenarios, buckets and entries of earlier tests."""
         owners = [(name, str(self.rng.choice(["Ada", "Bo", "Chen"]))) for name in names]
-        cloud.load(DATASET, "scenario_owners", {"scenario": "STRING", "owner": "STRING"}, owners)
+        cloud.bigquery.load(DATASET, "scenario_owners", {"scenario": "STRING", "owner": "STRING"}, owners)
         for name in names[:3]:
             for dataset, table in ((DATASET, f"pilot_ab_{name}"), (f"{DATASET}_2024", f"ab_{name}")):
                 counts = self.rng.integers(30, 90, (2, 4))
-                cloud.load(dataset, table, TYPES, self._rows(4, counts, counts * 2 // 3))
+                cloud.bigquery.load(dataset, table, TYPES, self._rows(4, counts, counts * 2 // 3))
         for bucket in self.rng.permutation(["promo-assets-for-a", f"{BUCKET}-2024", "promo-assets"])[
             : 2 + int(self.rng.integers(2))
         ]:
-            cloud.add_bucket(str(bucket))
-            cloud.put_object(str(bucket), "banner.txt", f"Banner {int(self.rng.integers(100, 999))}")
+            cloud.storage.add_bucket(str(bucket))
+            cloud.storage.put_object(str(bucket), "banner.txt", f"Banner {int(self.rng.integers(100, 999))}")
         for _ in range(int(self.rng.integers(1, 4))):
             winner = PAYLOAD if self.rng.random() < 0.5 else {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
-            cloud.log(
+            cloud.logging.log(
                 LOG,
                 winner,
                 "INFO",
@@ -241,7 +241,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         """The format, and all rows of all scenarios."""
         yield ToolCall("read_text_file", {"path": RECORD})
         yield ToolCall("bigquery_run_query", {"query": TABLES, "max_results": 10_000})
-        for table in self.office.get(GoogleCloud).tables(DATASET):
+        for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
             if table.startswith("ab_"):
                 yield ToolCall("bigquery_run_query", {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000})
 
@@ -252,7 +252,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         yield from broken
         yield from row_faults(RECORD, rows, self.truth["rows"], dict.fromkeys(COLUMNS[1:], number(0.00501, "%")), COLUMNS[:1])
         won = self.truth["winner"] == "B"
-        if won and BUCKET not in cloud.buckets():
+        if won and BUCKET not in cloud.storage.buckets():
             yield f"there is no bucket {BUCKET}, though B has won"
         yield from storage_faults(cloud, self.truth["storage"], [f"gs://{BUCKET}"] if won else [])
         yield from self._entry_faults(cloud, 0 if won else 1)

@@ -98,8 +98,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             rows += [(*s, round(float(self.rng.uniform(40, 100)), 1)) for s in left]
             self.rng.shuffle(rows)
         for name, rows in tables.items():
-            cloud.load(DATASET, name, TYPES, rows)
-        cloud.load(
+            cloud.bigquery.load(DATASET, name, TYPES, rows)
+        cloud.bigquery.load(
             DATASET,
             "class_teachers",
             {"class_id": "STRING", "teacher": "STRING"},
@@ -110,7 +110,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         files.write(LATEST, write_csv(tuple(TYPES), [dict(zip(TYPES, row, strict=True)) for row in latest]))
         for k, student in enumerate(left):
             text = f"Student {student[1]} ({student[0]}) fell by more than 45 % last term."
-            cloud.log(LOG, text, "CRITICAL", self.start - timedelta(days=20, minutes=7 * k))
+            cloud.logging.log(LOG, text, "CRITICAL", self.start - timedelta(days=20, minutes=7 * k))
         bad = {s: _drop(*scores[s[0]]) for s in stayed if _drop(*scores[s[0]]) > WARNING}
         self.truth = {
             "bad": [{"student_id": s[0], "name": s[1], "drop_percent": float(100 * drop)} for s, drop in bad.items()],
@@ -187,7 +187,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         """The quiz, and all rows of all exams."""
         yield ToolCall("read_text_file", {"path": LATEST})
         yield ToolCall("bigquery_get_dataset_info", {"dataset_id": DATASET})
-        for table in self.office.get(GoogleCloud).tables(DATASET):
+        for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
             yield ToolCall("bigquery_run_query", {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000})
 
     def faults(self) -> Iterator[str]:

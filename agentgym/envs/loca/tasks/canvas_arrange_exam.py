@@ -108,10 +108,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     def draw(self, size: int) -> None:
         """Draw courses, their announcements, the mails and the empty schedule."""
         canvas, email, files = self.office.get(Canvas), self.office.get(Email), self.office.context.files
-        canvas.add_user(ME, LOGIN, "kelly-2025")
+        canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
         names = people(self.rng, 6)
-        self._staff = [(canvas.add_user(name, address(name, k, "mcp.com"), f"pw-{k}"), name) for k, name in enumerate(names)]
+        self._staff = [
+            (canvas.people.add_user(name, address(name, k, "mcp.com"), f"pw-{k}"), name)
+            for k, name in enumerate(names)
+        ]
         hours = [NOW.replace(hour=7) + timedelta(days=d, hours=h) for d in range(max(45, size)) for h in range(12) if h != 5]
         ahead = [hour for hour in hours if hour > NOW]
         self._starts = [ahead[int(k)] for k in self.rng.permutation(len(ahead))]
@@ -128,7 +131,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                 self._mail("news@shop.example.com", self._talk(subject), self._talk(text), int(self.rng.integers(1, 30_000)))
             )
         email.deliver(sorted(mails, key=lambda mail: mail.date))
-        canvas.login_as(LOGIN)
+        canvas.people.login_as(LOGIN)
         email.login_as(LOGIN)
         about = {
             "name": ME,
@@ -147,7 +150,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         code, name = f"{GROUPS[k % len(GROUPS)]}{100 + k // len(GROUPS)}", str(self.rng.choice(SUBJECTS))
         books, credit = str(self.rng.choice(["Open-book", "Closed-book"])), int(self.rng.integers(2, 6))
         section = f"-{k + 1}"
-        course = canvas.add_course(name + section, code + section, teacher, students=[1], teacher_email=self._address(person))
+        course = canvas.courses.add_course(
+            name + section,
+            code + section,
+            teacher,
+            students=[1],
+            teacher_email=self._address(person),
+        )
         article = "an" if books.startswith("O") else "a"
         posts = [f"Welcome: This course gives {credit} credits. Its final exam, if there is one, is {article} {books} one."]
         posts += [self._talk(str(post)) for post in self.rng.choice(POSTS, 2)]
@@ -163,7 +172,9 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         posts += [f"Final exam: {text}" for text in notices if kind != "Email"]
         for j, post in enumerate(posts):
             title, _, text = post.partition(": ")
-            canvas.add_announcement(course, title, text, posted_at=NOW - timedelta(days=30 - 3 * j))
+            canvas.discussions.add_announcement(
+                course, title, text, posted_at=NOW - timedelta(days=30 - 3 * j)
+            )
         takes = kind in ("Email", "Announcement") and (exam[DATE] == TBD or _begin(exam) > NOW)
         return exam if takes else None, self._letters(kind, code + section, self._address(person), notices)
 

@@ -89,7 +89,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             drawn.append({**made, **state})
             slow += [drawn[-1]] if fate == "low" else []
         shop = self.office.get(WooCommerce)
-        ids = shop.add_products([self._record(product) for product in drawn])
+        ids = shop.products.add_all([self._record(product) for product in drawn])
         rows = [_row(key, product["name"], product["since"], product["regular"], product["sale"])
                 for key, product, fate in zip(ids, drawn, fates, strict=True) if fate == "low"]  # fmt: skip
         count = self.config.subscribers or max(1, round(0.27 * size))
@@ -99,7 +99,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         files.write("blog_template.md", "# Outlet news\n\nFrom {date} on, {count} products cost less.\n")
         files.write(TABLE, write_csv(COLUMNS, [_row(1, "Example Product", "2024-01-31", "100.00", "87.50")]))
         self.truth = {"rows": sorted(rows, key=_order), "letters": letters, "shop": _shop(shop), "terms": _terms(shop)}
-        self.truth |= {"categories": shop.categories(), "users": self.office.get(Email).users()}
+        self.truth |= {"categories": shop.categories.all(), "users": self.office.get(Email).users()}
         self.truth["files"] = file_state(files)
 
     def _prices(self) -> dict[str, str]:
@@ -224,7 +224,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def _shop_faults(self) -> Iterator[str]:
         shop, truth = self.office.get(WooCommerce), self.truth
-        held = {category["id"]: category for category in shop.categories()}
+        held = {category["id"]: category for category in shop.categories.all()}
         for category in truth["categories"]:
             if {**held.pop(category["id"], {}), "count": category["count"]} != category:
                 yield f"the category {category['name']!r} was changed"

@@ -110,7 +110,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             for stamp, value in self._readings(held, min(8, 4 + size // 60), sure=sensor == sure)
         ]
         order = self.rng.permutation(len(rows))
-        cloud.load(DATASET, TABLE, TYPES, [rows[k] for k in order])
+        cloud.bigquery.load(DATASET, TABLE, TYPES, [rows[k] for k in order])
         self._leave(cloud, rows)
         files.write(BOOK, self._book(sensors, ranges))
         anomalies = [
@@ -203,16 +203,16 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _leave(self, cloud: GoogleCloud, rows: Sequence[tuple[str, str, str, float]]) -> None:
         """Tables and buckets that are there besides, and often the bucket itself with earlier reports."""
         some = [(f"2024{stamp[4:]}", machine, kind, 2 * value) for stamp, machine, kind, value in rows[:20]]
-        cloud.load(DATASET, f"{TABLE}_2024", TYPES, some)
+        cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, some)
         text = ",".join(COLUMNS) + "\n"
         for bucket in map(str, self.rng.choice(BUCKETS, 2, replace=False)):
-            cloud.add_bucket(bucket)
-            cloud.put_object(bucket, REPORT, text)
+            cloud.storage.add_bucket(bucket)
+            cloud.storage.put_object(bucket, REPORT, text)
         if self.rng.random() < 0.5:
-            cloud.add_bucket(BUCKET, "EU")
-            cloud.put_object(BUCKET, "anomaly_report_2025-08-12.csv", text)
+            cloud.storage.add_bucket(BUCKET, "EU")
+            cloud.storage.put_object(BUCKET, "anomaly_report_2025-08-12.csv", text)
             if self.rng.random() < 0.5:
-                cloud.put_object(BUCKET, REPORT, text)
+                cloud.storage.put_object(BUCKET, REPORT, text)
 
     def task(self) -> str:
         """The same for all instances."""
@@ -263,7 +263,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
         yield from self._report_faults(files, REPORT)
         try:
-            data, uploaded = cloud.read_object(BUCKET, REPORT), Workspace()
+            data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
             if not files.is_file(REPORT) or data != files.read(REPORT):  # a copy has the faults that were told already
                 uploaded.write(self.outputs[1][5:], data)
                 yield from self._report_faults(uploaded, self.outputs[1][5:])

@@ -117,13 +117,13 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         left = {material: self._left(material, materials, recipes, used[material]) for material in materials}
         before = {material: left[material] + used[material] for material in materials}
         old = {sku: max(0, _most(recipe, before) - sold[sku]) for sku, recipe in recipes.items()}
-        numbers = dict(zip(skus, shop.add_products(self._products(skus, old)), strict=True))
+        numbers = dict(zip(skus, shop.products.add_all(self._products(skus, old)), strict=True))
         for order in orders:
             for line in order["line_items"]:
                 line["product_id"] = numbers[line.pop("sku")]
         self._sell(shop, orders)
         new = {numbers[sku]: _most(recipe, left) for sku, recipe in recipes.items()}
-        states = {row["id"]: [row["stock_quantity"], row["stock_status"]] for row in shop.products()}
+        states = {row["id"]: [row["stock_quantity"], row["stock_status"]] for row in shop.products.all()}
         states |= {product: [count, "instock" if count else "outofstock"] for product, count in new.items()}
         self._fill_sheets(materials, recipes, before)
         rows = [{**row, "Current Stock": _text(left[row["Material ID"]])} for row in self.truth["rows"]]
@@ -224,8 +224,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             mail = address(name, k, "example.com")
             billing = {"first_name": first, "last_name": last, "email": mail, **home}
             ids.append({"email": mail, "first_name": first, "last_name": last, "billing": billing})
-        customers = shop.add_customers(ids)
-        shop.add_orders({**order, "customer_id": customers[int(self.rng.integers(len(customers)))]} for order in orders)
+        customers = shop.customers.add_all(ids)
+        shop.orders.add_all({**order, "customer_id": customers[int(self.rng.integers(len(customers)))]} for order in orders)
 
     def _fill_sheets(
         self, materials: Mapping[str, Any], recipes: Mapping[str, Mapping[str, int]], before: Mapping[str, int]

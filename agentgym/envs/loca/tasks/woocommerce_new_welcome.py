@@ -91,14 +91,14 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     def draw(self, size: int) -> None:
         """Draw the customers with their orders, the table, and the files that tell what to write as whom."""
         shop, cloud, email = self.office.get(WooCommerce), self.office.get(GoogleCloud), self.office.get(Email)
-        shop.set_setting("woocommerce_currency", "EUR")
-        shop.set_setting("gmt_offset", str(self.rng.choice([-8, -5, 2, 9])))
+        shop.settings.update("woocommerce_currency", "EUR")
+        shop.settings.update("gmt_offset", str(self.rng.choice([-8, -5, 2, 9])))
         bought = self._bought(size)
         others = 15 + size // 10 if self.config.known is None else self.config.known
         everybody = self._customers(len(bought) + others)
         customers = everybody[: len(bought)]
         ids = iter(
-            shop.add_customers([customer for customer, (story, _) in zip(customers, bought, strict=True) if story != "guest"])
+            shop.customers.add_all([customer for customer, (story, _) in zip(customers, bought, strict=True) if story != "guest"])
         )
         owners = [0 if story == "guest" else next(ids) for story, _ in bought]
         orders = self._orders(shop, owners, customers, bought)
@@ -106,8 +106,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         held = [(owner, customer) for owner, customer in zip(owners, customers, strict=True) if owner in known]
         strangers = zip(90_000 + self.rng.permutation(2 * others), everybody[len(bought) :], strict=False)
         rows = self._rows([*held, *((int(key), stranger) for key, stranger in strangers)])
-        cloud.load(DATASET, TABLE, TYPES, [tuple(row.values()) for row in rows])
-        cloud.load(DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]])
+        cloud.bigquery.load(DATASET, TABLE, TYPES, [tuple(row.values()) for row in rows])
+        cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]])
         password = self._write_files()
         email.add_user(ME, password, SHOP)
         new: list[dict[str, Any]] = []
@@ -121,7 +121,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 letters.append(_letter(LETTER, customer, orders[owner, inside[0]], inside[0]))
         files = self.office.context.files
         self.truth = {
-            "rows": [*cloud.rows(DATASET, TABLE), *new],
+            "rows": [*cloud.bigquery.rows(DATASET, TABLE), *new],
             "letters": letters,
             "tables": {name: state for name, state in bigquery_state(cloud, DATASET).items() if name != f"{DATASET}.{TABLE}"},
             "shop": digest(shop.store, *KEPT),
@@ -174,7 +174,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     ) -> dict[tuple[int, datetime], tuple[int, str]]:
         """Add all orders in any order; id and total by customer and moment of completion."""
         goods = [{"name": name, "regular_price": f"{int(self.rng.integers(500, 6000)) / 100:.2f}"} for name in GOODS]
-        products = shop.add_products(goods)
+        products = shop.products.add_all(goods)
         records = []
         for owner, customer, (_, moments) in zip(owners, customers, bought, strict=True):
             for moment in moments:
@@ -189,8 +189,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         for record in records:
             record["line_items"] = [{"product_id": int(self.rng.choice(products)), "quantity": int(self.rng.integers(1, 4))}]
         records = [records[int(k)] for k in self.rng.permutation(len(records))]
-        made = zip(shop.add_orders(records), records, strict=True)
-        totals = {order["id"]: order["total"] for order in shop.orders()}
+        made = zip(shop.orders.add_all(records), records, strict=True)
+        totals = {order["id"]: order["total"] for order in shop.orders.all()}
         return {(each["customer_id"], each["date_completed"]): (key, totals[key]) for key, each in made if "date_completed" in each}
 
     def _rows(self, held: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
@@ -266,7 +266,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         """The table has the old rows and the new ones, each new customer has a mail, and nothing else has changed."""
         cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
         try:
-            rows = cloud.rows(DATASET, TABLE)
+            rows = cloud.bigquery.rows(DATASET, TABLE)
         except ToolError as error:
             rows = []
             yield f"{DATASET}.{TABLE}: {error}"

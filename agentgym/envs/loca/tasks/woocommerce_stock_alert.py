@@ -115,7 +115,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             first = fate == "other" and fates.index("other") == k  # one is at the threshold in every state
             products.append({**self._product(fate, first), **made, "supplier": str(self.rng.choice(list(suppliers)))})
         shop = self.office.get(WooCommerce)
-        ids = shop.add_products([_record(product) for product in products])
+        ids = shop.products.add_all([_record(product) for product in products])
         rows = [_row(key, product, suppliers) for key, product in zip(ids, products, strict=True)]
         old = [self._outdated(row) for row, product in zip(rows, products, strict=True) if product["fate"] == "reported"]
         sheets = self.office.get(GoogleSheet)

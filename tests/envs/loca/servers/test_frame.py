@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from agentgym.envs.loca.servers import ROOT, Clock, Office, OfficeContext, Server, Workspace
+from agentgym.envs.loca.servers.calendar import Calendar
 from agentgym.envs.loca.servers.context import iso
-from agentgym.envs.loca.servers.office import SERVERS
+from agentgym.envs.loca.servers.files.pdf_tools import PdfTools
+from agentgym.envs.loca.servers.files.pdfs import write_pdf
+from agentgym.envs.loca.servers.libraries import install_hint
+from agentgym.envs.loca.servers.office import SERVERS, server_class
 from agentgym.envs.loca.servers.server import page_of
+from agentgym.envs.loca.servers.spreadsheet.workbooks import write_workbook
 from agentgym.envs.loca.servers.store import Store
 from agentgym.tools import ToolError, tool, tools_of
 
@@ -204,3 +211,58 @@ def test_files_become_what_a_program_left() -> None:
     assert (files.modified("change.txt").year, files.file("change.txt").created) == (2030, changed.created)
     assert files.become({}) == []
     assert (list(files.walk()), files.size(), files.exists("x")) == ([], 0, False)
+
+
+COMPOSED = (
+    "filesystem", "terminal", "python_execute", "pdf_tools", "excel", "memory", "calendar", "google_cloud", "google_sheet",
+    "snowflake", "claim_done",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_a_server_is_composed_and_inherits_from_the_framework_only(name: str) -> None:
+    server = server_class(name)
+    assert server.__mro__[1:] == Server.__mro__
+    assert all(type(part).__bases__ == (object,) for part in server().parts)
+
+
+def search_pdf() -> None:
+    tools = PdfTools()
+    tools.context.files.write("a.pdf", write_pdf([["line"]]))
+    tools.search_pdf_content("a.pdf", "line")
+
+
+LIBRARIES: dict[str, Callable[[], object]] = {
+    "icalendar": lambda: Calendar().ics(),
+    "openpyxl": lambda: write_workbook({"S": [[1]]}),
+    "reportlab": lambda: write_pdf([["line"]]),
+    "regex": search_pdf,
+}
+
+
+class NotInstalled:
+    """A finder of modules that lacks one package."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name.partition(".")[0] == self.package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@pytest.mark.parametrize("module", LIBRARIES)
+def test_a_missing_library_is_named_with_its_remedy(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [NotInstalled(module), *sys.meta_path])
+    with pytest.raises(ImportError, match=rf"{module}.*pip install 'agentgym\[office\]'"):
+        LIBRARIES[module]()
+
+
+@pytest.mark.parametrize("name", ["numpy", None, "duckdb.typing"])
+def test_another_error_of_an_import_passes_as_it_is(name: str | None) -> None:
+    error = ImportError("cannot import", name=name)
+    with pytest.raises(ImportError) as caught, install_hint("SQL needs DuckDB", "duckdb"):
+        raise error
+    assert caught.value is error

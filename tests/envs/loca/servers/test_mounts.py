@@ -80,7 +80,7 @@ def test_many_offices_live_side_by_side_and_leave_nothing_on_disk(tmp_path: Path
     monkeypatch.chdir(tmp_path)
     offices = [Office(SERVERS) for _ in range(64)]
     for k, office in enumerate(offices):
-        office.get(GoogleCloud).load("shop", "sales", {"n": "INT64"}, [(k,)])
+        office.get(GoogleCloud).bigquery.load("shop", "sales", {"n": "INT64"}, [(k,)])
         office.call("write_file", {"path": "n.txt", "content": str(k)})
     for k, office in enumerate(offices):
         shown = json.loads(office.call("bigquery_run_query", {"query": "SELECT n FROM shop.sales"}))

@@ -105,7 +105,7 @@ NEAR_MISSES: dict[str, tuple[str, Change, str]] = {
     "no bucket": ("B", no_bucket, "there is no bucket"),
     "an entry though B has won": ("B by a view", log(PAYLOAD), "one too many"),
     "the bucket has something in it": (
-        "B", lambda world: world.office.get(GoogleCloud).put_object(BUCKET, "x.txt", "x"), "should not be there"
+        "B", lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, "x.txt", "x"), "should not be there"
     ),
     "another bucket": ("B", call("storage_create_bucket", bucket_name=f"{BUCKET}-2"), "should not be there"),
     "a bucket though A has won": ("A by a view", call("storage_create_bucket", bucket_name=BUCKET), "should not be there"),
@@ -159,7 +159,11 @@ def test_equivalents_pass(name: str) -> None:
 def test_the_truth_row_by_row(seed: int) -> None:
     world = fresh(TASK, 32_000, seed)
     cloud = world.office.get(GoogleCloud)
-    scenarios = {name.removeprefix("ab_"): cloud.rows(DATASET, name) for name in cloud.tables(DATASET) if name.startswith("ab_")}
+    scenarios = {
+        name.removeprefix("ab_"): cloud.bigquery.rows(DATASET, name)
+        for name in cloud.bigquery.tables(DATASET)
+        if name.startswith("ab_")
+    }
     everything = [row for rows in scenarios.values() for row in rows]
     wanted = {}
     for name, rows in {**scenarios, OVERALL: everything}.items():

@@ -107,10 +107,10 @@ def test_equivalents_pass(name: str) -> None:
 def test_the_truth_in_plain_floating_point(seed: int) -> None:
     world = fresh(TASK, 32_000, seed)
     cloud = world.office.get(GoogleCloud)
-    exams = [table for table in cloud.tables(DATASET) if table.startswith("scores_")]
+    exams = [table for table in cloud.bigquery.tables(DATASET) if table.startswith("scores_")]
     past: dict[str, list[float]] = {}
     for table in exams:
-        for row in cloud.rows(DATASET, table):
+        for row in cloud.bigquery.rows(DATASET, table):
             past.setdefault(row["student_id"], []).append(row["score"])
     quiz = {row["student_id"]: row for row in csv.DictReader(io.StringIO(world.office.context.files.read_text(LATEST)))}
     both = [student for student in quiz if student in past]

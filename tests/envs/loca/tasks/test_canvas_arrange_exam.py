@@ -81,7 +81,10 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "no workbook": (file_of(FILE, b"PK\x03\x04 nothing"), "no workbook"),
     "the file is gone": (no_file(FILE), "there is no file"),
     "a mail was sent": (call("send_email", to=LOGIN, subject="x", body="y"), "was sent"),
-    "Canvas was changed": (lambda world: world.office.get(Canvas).add_announcement(1, "x", "y"), "something in Canvas"),
+    "Canvas was changed": (
+        lambda world: world.office.get(Canvas).discussions.add_announcement(1, "x", "y"),
+        "something in Canvas",
+    ),
     "the memory was changed": (file_of("memory/memory.json", "{}"), "was changed"),
 }
 EQUIVALENTS: dict[str, Change] = {

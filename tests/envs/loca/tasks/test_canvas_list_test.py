@@ -36,7 +36,7 @@ def swap_a_tie(rows: Rows) -> Rows:
 def submit(world: Any) -> None:
     canvas = world.office.get(Canvas)
     course = json.loads(world.office.call("canvas_list_courses", {}))[0]["id"]
-    canvas.add_announcement(course, "x", "y")
+    canvas.discussions.add_announcement(course, "x", "y")
 
 
 EXAMPLE = ["CS401-0", "Example Course", "3", "CS401-0 Unit Quiz 1", "5", "45", "2", "keep_highest", "100", "2024-06-30T23:59:00Z"]

@@ -70,13 +70,13 @@ def in_quotes(world: World) -> str:
 
 
 def outlet(world: World) -> int:
-    return next(int(each["id"]) for each in world.office.get(WooCommerce).categories() if each["name"] == OUTLET)
+    return next(int(each["id"]) for each in world.office.get(WooCommerce).categories.all() if each["name"] == OUTLET)
 
 
 def stays(world: World) -> int:
     """A product that has nothing to do in the outlet."""
     low = {row["Product ID"] for row in world.truth["rows"]}
-    return next(p["id"] for p in world.office.get(WooCommerce).products() if p["id"] not in low)
+    return next(p["id"] for p in world.office.get(WooCommerce).products.all() if p["id"] not in low)
 
 
 def moves(world: World) -> int:
@@ -193,7 +193,7 @@ def test_the_truth_is_what_the_shop_tells() -> None:
     for seed in range(3):
         world = fresh(TASK, 48_000, seed)
         expected = []
-        products = world.office.get(WooCommerce).products()
+        products = world.office.get(WooCommerce).products.all()
         for product in products:
             custom = {meta["key"]: int(meta["value"]) for meta in product["meta_data"]}
             created, sold = datetime.fromisoformat(product["date_created"]), custom["sales_last_30_days"]

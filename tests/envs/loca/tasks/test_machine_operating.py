@@ -23,7 +23,7 @@ Change = Callable[[Any], object]
 
 
 def upload(world: Any) -> None:
-    world.office.get(GoogleCloud).put_object(BUCKET, REPORT, world.office.context.files.read(REPORT))
+    world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, world.office.context.files.read(REPORT))
 
 
 def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
@@ -49,7 +49,7 @@ def with_reading(test: Callable[[datetime, float, float, float], bool]) -> Chang
 
     def apply(world: Any) -> None:
         ranges = ranges_of(world)
-        rows = world.office.get(GoogleCloud).rows(DATASET, TABLE)
+        rows = world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
         limits = [ranges.get((row["machine_id"], row["sensor_type"]), (0, 10**9)) for row in rows]
         row, (low, high) = next(
             (row, held)
@@ -130,13 +130,13 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "other columns": (rewrite(lambda rows: [["time", *rows[0][1:]], *rows[1:]]), "has the columns"),
     "not uploaded": (drop("objects", REPORT), f"{FULL}: not found"),
     "an old report in the bucket": (
-        lambda world: world.office.get(GoogleCloud).put_object(BUCKET, REPORT, ",".join(COLUMNS)), f"{FULL[5:]}: "
+        lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, ",".join(COLUMNS)), f"{FULL[5:]}: "
     ),
     "under another name": (call("storage_move_object", source_bucket=BUCKET, source_blob=REPORT, dest_bucket=BUCKET,
                                 dest_blob="anomaly_report_2025.csv"), "should not be there"),
     "into another bucket too": (call("storage_create_bucket", bucket_name="iot-anomaly-reports"), "should not be there"),
     "no text in the bucket": (
-        lambda world: world.office.get(GoogleCloud).put_object(BUCKET, REPORT, b"\xff\xfe"), "not a text file"
+        lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, b"\xff\xfe"), "not a text file"
     ),
     "no file": (lambda world: world.office.context.files.remove(REPORT), "there is no file"),
     "a directory in its place": (folder, "is a directory"),
@@ -182,7 +182,7 @@ def test_the_truth_reading_by_reading(seed: int) -> None:
     world = fresh(TASK, 32_000, seed)
     ranges = ranges_of(world)
     wanted, at_limits, spared = set(), 0, 0
-    rows = world.office.get(GoogleCloud).rows(DATASET, TABLE)
+    rows = world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
     for row in rows:
         assert row["timestamp"][-1] == "Z"
         if not "2025-08-19T11:30:00" <= row["timestamp"][:-1] <= "2025-08-19T12:30:00":

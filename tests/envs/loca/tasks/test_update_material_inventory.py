@@ -57,7 +57,7 @@ def stock(by: int, place: int = 0) -> Change:
     """Add to the stock of a product in the shop."""
 
     def mutate(world: World) -> None:
-        product = world.office.get(WooCommerce).products()[place]
+        product = world.office.get(WooCommerce).products.all()[place]
         count = (product["stock_quantity"] or 0) + by
         update(world, product["id"], manage_stock=True, stock_quantity=count)
 
@@ -70,7 +70,7 @@ def order(world: World, number: int, **fields: Any) -> None:
 
 def service(world: World) -> int:
     """A product that takes no material."""
-    return next(int(each["id"]) for each in world.office.get(WooCommerce).products() if each["sku"] == "GIFT-CARD")
+    return next(int(each["id"]) for each in world.office.get(WooCommerce).products.all() if each["sku"] == "GIFT-CARD")
 
 
 def mixed(world: World) -> None:
@@ -137,12 +137,12 @@ def expected(world: World, new: Rule, number: Callable[[Any], Any]) -> tuple[dic
     recipes = [(row[0], row[2], number(str(row[4]))) for row in table(world, RECIPES)[1:]]
     left = {row[0]: number(str(row[2])) for row in table(world)[1:]}
     shop = world.office.get(WooCommerce)
-    for each in filter(new, shop.orders()):
+    for each in filter(new, shop.orders.all()):
         for line in each["line_items"]:
             for _ in range(line["quantity"]):
                 for sku, material, need in recipes:
                     left[material] -= need if sku == line["sku"] else 0
-    there = {product["sku"] for product in shop.products()}
+    there = {product["sku"] for product in shop.products.all()}
     made = {sku: min(left[m] / need for s, m, need in recipes if s == sku) for sku, _, _ in recipes if sku in there}
     return left, {sku: int(count) for sku, count in made.items()}
 
@@ -159,7 +159,7 @@ def test_the_truth_is_what_sheets_and_shop_tell() -> None:
         left, made = expected(world, is_new, Fraction)
         assert {row["Material ID"]: Fraction(row["Current Stock"]) for row in world.truth["rows"]} == left
         assert all(value > 0 for value in left.values())
-        skus = {product["sku"]: product["id"] for product in shop.products()}
+        skus = {product["sku"]: product["id"] for product in shop.products.all()}
         assert {sku: world.truth["stock"][skus[sku]][0] for sku in made} == made
         seen["wrong in floats"] += sum(made[sku] != count for sku, count in expected(world, is_new, float)[1].items())
         recipes = [(row[0], row[2], Fraction(str(row[4]))) for row in table(world, RECIPES)[1:]]
@@ -171,7 +171,7 @@ def test_the_truth_is_what_sheets_and_shop_tell() -> None:
             seen[name] += expected(world, rule, Fraction)[0] != left
         world = carry_out(world)
         assert {row[0]: Fraction(str(row[2])) for row in table(world)[1:]} == left
-        assert {each["sku"]: each["stock_quantity"] for each in shop.products() if each["sku"] in made} == made
+        assert {each["sku"]: each["stock_quantity"] for each in shop.products.all() if each["sku"] in made} == made
     assert all(count >= 2 for count in seen.values()), seen
     assert len(seen) == 3 + len(WRONG_RULES)
 
@@ -190,7 +190,7 @@ WRONG_RULES: dict[str, Rule] = {
 def test_the_orders() -> None:
     statuses: Counter[str] = Counter()
     for seed in range(3):
-        orders = fresh(TASK, 48_000, seed).office.get(WooCommerce).orders()
+        orders = fresh(TASK, 48_000, seed).office.get(WooCommerce).orders.all()
         statuses.update(each["status"] for each in orders)
         assert 0.35 < sum(map(is_new, orders)) / len(orders) < 0.55
         assert any(each["date_paid"] == MOMENT for each in orders)
@@ -212,8 +212,8 @@ def test_size_and_knobs() -> None:
     world = fresh(TASK, size=5, new_orders=5, products=3, materials=4, materials_per_product=2, edge_rate=0.0)
     assert len(world.truth["rows"]) == 4
     assert len({row[0] for row in table(world, RECIPES)[1:]}) == 4  # one is sold no more
-    assert all(map(is_new, world.office.get(WooCommerce).orders()))
-    assert sum(map(is_new, fresh(TASK, size=1).office.get(WooCommerce).orders())) == 1
+    assert all(map(is_new, world.office.get(WooCommerce).orders.all()))
+    assert sum(map(is_new, fresh(TASK, size=1).office.get(WooCommerce).orders.all())) == 1
     with pytest.raises(ValueError, match=r"edge_rate must be a number in \[0.0, 1.0\], got 2"):
         fresh(TASK, edge_rate=2)
     with pytest.raises(ValueError, match="materials must be an integer"):

@@ -56,7 +56,7 @@ def row_for(customer: Callable[[Any], int]) -> Change:
 def completed(world: Any) -> dict[int, list[datetime]]:
     """When the orders of each customer were completed, read off the records of the shop."""
     found: dict[int, list[datetime]] = {}
-    for order in world.office.get(WooCommerce).orders():
+    for order in world.office.get(WooCommerce).orders.all():
         if order["status"] == "completed":
             moment = datetime.fromisoformat(f"{order['date_completed_gmt']}+00:00")
             found.setdefault(order["customer_id"], []).append(moment)
@@ -96,7 +96,7 @@ def mail(**changes: Any) -> Change:
 
 def mail_to(customer: Callable[[Any], int]) -> Change:
     def apply(world: Any) -> None:
-        person = next(each for each in world.office.get(WooCommerce).customers() if each["id"] == customer(world))
+        person = next(each for each in world.office.get(WooCommerce).customers.all() if each["id"] == customer(world))
         call("send_email", to=person["email"], subject="Welcome", body="Welcome")(world)
 
     return apply
@@ -178,7 +178,7 @@ def test_equivalents_pass(name: str) -> None:
 def test_the_truth_by_the_records_of_the_shop(seed: int) -> None:
     world = fresh(TASK, 32_000, seed)
     shop, orders = world.office.get(WooCommerce), completed(world)
-    rows = {row["woocommerce_id"]: row for row in world.office.get(GoogleCloud).rows(DATASET, TABLE)}
+    rows = {row["woocommerce_id"]: row for row in world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)}
     assert all(date <= NOW for dates in orders.values() for date in dates)
     one = {owner for owner, dates in orders.items() if sum(date >= FROM for date in dates) == 1}
     wanted = sorted(one - {0} - rows.keys())
@@ -186,7 +186,7 @@ def test_the_truth_by_the_records_of_the_shop(seed: int) -> None:
     assert [row["woocommerce_id"] for row in added] == wanted
     top = max(row["id"] for row in rows.values())
     assert [row["id"] for row in added] == list(range(top + 1, top + 1 + len(wanted)))
-    people = {each["id"]: each for each in shop.customers()}
+    people = {each["id"]: each for each in shop.customers.all()}
     for row, (to, subject, body) in zip(added, world.truth["letters"], strict=True):
         person = people[row["woocommerce_id"]]
         assert row["email"] == to == person["email"]
@@ -194,7 +194,7 @@ def test_the_truth_by_the_records_of_the_shop(seed: int) -> None:
         assert row["phone"] == person["billing"]["phone"]
         assert datetime.fromisoformat(row["first_order_date"]) == min(orders[row["woocommerce_id"]])
         mine = [
-            order for order in shop.orders() if order["customer_id"] == row["woocommerce_id"] and order["status"] == "completed"
+            order for order in shop.orders.all() if order["customer_id"] == row["woocommerce_id"] and order["status"] == "completed"
         ]
         last = max(mine, key=lambda order: order["date_completed_gmt"])
         assert f"order {last['id']} of {last['total']} EUR, which was completed on {last['date_completed_gmt'][:10]} " in body
@@ -205,7 +205,7 @@ def test_the_truth_by_the_records_of_the_shop(seed: int) -> None:
     edges = {date - FROM for dates in orders.values() for date in dates}
     assert {timedelta(0), timedelta(seconds=-1)} <= edges
     assert any(row["first_order_date"] < f"{FROM:%Y-%m-%d}" for row in added), "an old order matters for the first date"
-    assert len(world.office.get(WooCommerce).orders()) > sum(map(len, orders.values()))
+    assert len(world.office.get(WooCommerce).orders.all()) > sum(map(len, orders.values()))
 
 
 def test_states_vary() -> None:
@@ -215,7 +215,7 @@ def test_states_vary() -> None:
         orders = completed(world)
         assert sum(map(len, orders.values())) == 16
         assert world.truth["letters"]
-        order = world.office.get(WooCommerce).orders()[0]
+        order = world.office.get(WooCommerce).orders.all()[0]
         counts["site time"] += order["date_created"] != order["date_created_gmt"]
         counts["passwords"] += world.office.context.files.read_text(CREDENTIALS) != fresh(
             TASK, size=16

@@ -62,7 +62,9 @@ def more(world: WoocommerceStockAlert, row: list[Any]) -> None:
 
 def at_threshold(world: WoocommerceStockAlert) -> None:
     """Add the row of a product whose stock is the threshold."""
-    product = next(p for p in world.office.get(WooCommerce).products() if str(p["stock_quantity"]) == custom(p)["stock_threshold"])
+    product = next(
+        p for p in world.office.get(WooCommerce).products.all() if str(p["stock_quantity"]) == custom(p)["stock_threshold"]
+    )
     stock = product["stock_quantity"]
     more(world, [product["id"], product["name"], product["sku"], stock, stock, "x", "y", "z"])
 
@@ -155,7 +157,7 @@ def test_the_truth_is_what_shop_and_sheets_tell() -> None:
         reported = {row[2] for row in sheets.values(world.truth["sheet"], ALERTS)[1:]}
         suppliers = {row[0]: row for row in sheets.values(world.truth["sheet"], SUPPLIERS)[1:]}
         expected = []
-        for product in world.office.get(WooCommerce).products():
+        for product in world.office.get(WooCommerce).products.all():
             stock, limit, by = (
                 product["stock_quantity"],
                 int(custom(product)["stock_threshold"]),
@@ -173,7 +175,7 @@ def test_the_truth_is_what_shop_and_sheets_tell() -> None:
                 expected.append((product["id"], product["name"], product["sku"], stock, limit, by[1], by[0], by[2]))
         assert [tuple(row.values()) for row in world.truth["new"]] == expected
         assert list(world.truth["new"][0]) == list(COLUMNS)
-        share = len(expected) / len(world.office.get(WooCommerce).products())
+        share = len(expected) / len(world.office.get(WooCommerce).products.all())
         assert 0.3 < share < 0.4
         carry_out(world)
         assert sorted(table(world)[1 + len(reported) :]) == sorted(map(list, expected))
@@ -184,7 +186,7 @@ def test_neither_the_ids_nor_the_fields_of_the_shop_tell_the_answer() -> None:
     places: list[float] = []
     for seed in range(3):
         world = fresh(TASK, 32_000, seed)
-        products = world.office.get(WooCommerce).products()
+        products = world.office.get(WooCommerce).products.all()
         low = {row["Product ID"] for row in world.truth["new"]}
         places += [number / len(products) for number in low]
         ordinary = [p for p in products if p["status"] == "publish" and p["stock_quantity"] is not None]

@@ -1,26 +1,136 @@
-"""Canvas: quizzes and rubrics."""
+"""Canvas: quizzes, their questions and the attempts at them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from agentgym.envs.loca.servers.canvas.content import CanvasContent
-from agentgym.envs.loca.servers.canvas.material import quiz_fields, read_answers
-from agentgym.envs.loca.servers.canvas.records import Text, given, line, points, prose, shown
+from agentgym.envs.loca.servers.canvas.fields import (
+    MAX_TEXT,
+    Text,
+    When,
+    choice,
+    integer,
+    line,
+    moment,
+    points,
+    prose,
+    public_fields,
+    updates,
+)
+from agentgym.envs.loca.servers.canvas.positions import delete_at_position
+from agentgym.envs.loca.servers.canvas.records import Records
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
+_QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")
+_SCORING_POLICIES = ("keep_highest", "keep_latest", "keep_average")
+_QUESTION_TYPES = (
+    "calculated_question", "essay_question", "file_upload_question",
+    "fill_in_multiple_blanks_question", "matching_question", "multiple_answers_question",
+    "multiple_choice_question", "multiple_dropdowns_question", "numerical_question",
+    "short_answer_question", "text_only_question", "true_false_question",
+)  # fmt: skip
+_ANSWER_FIELDS = (
+    "text", "weight", "comments", "exact", "margin", "start", "end", "left", "right", "blank_id",
+)  # fmt: skip
+"""The fields of an answer in the API's documentation, without their prefixes."""
 
-class CanvasQuizzes(CanvasContent):
-    """Quizzes and rubrics."""
+_UNLIMITED = -1
+"""The number of attempts that stands for any number in Canvas's API."""
+
+_TOKEN_DIGITS = 64
+"""Hexadecimal digits of the validation token of an attempt, as many as Canvas gives."""
+
+
+class Quizzes:
+    """Quizzes, questions and attempts.
+
+    Args:
+        records: The records that all parts share.
+    """
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def add_quiz(
+        self,
+        course_id: int,
+        title: str,
+        *,
+        description: Text = None,
+        quiz_type: str = "assignment",
+        time_limit: int | None = None,
+        due_at: When = None,
+        unlock_at: When = None,
+        lock_at: When = None,
+        published: bool = True,
+        shuffle_answers: bool = False,
+        allowed_attempts: int = 1,
+        scoring_policy: str = "keep_highest",
+        access_code: Text = None,
+        points_possible: float | None = None,
+        question_count: int = 0,
+        **extra: Any,
+    ) -> int:
+        """Add a quiz; the id. The time limit is in minutes, and -1 attempts are unlimited.
+
+        Count and points are those given until it gets questions; `extra` are fields it shows besides.
+        """
+        return self._records.add(
+            "quizzes",
+            **_quiz_fields(
+                title, description, quiz_type, time_limit, due_at, allowed_attempts,
+                scoring_policy, access_code,
+            ),
+            course_id=course_id,
+            published=published,
+            shuffle_answers=shuffle_answers,
+            unlock_at=moment("unlock_at", unlock_at) or None,
+            lock_at=moment("lock_at", lock_at) or None,
+            created_at=self._records.now(),
+            question_count=question_count,
+            points_possible=points("points_possible", points_possible),
+            extra=extra,
+        )  # fmt: skip
+
+    def add_question(
+        self,
+        quiz_id: int,
+        question_text: str,
+        *,
+        question_name: Text = None,
+        question_type: Text = None,
+        points_possible: float | None = None,
+        answers: Sequence[Mapping[str, Any]] = (),
+    ) -> int:
+        """Add a question to a quiz, whose count and points follow; the id."""
+        choice("question_type", question_type, _QUESTION_TYPES)
+        sql = "SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?"
+        default_type = "multiple_choice_question" if answers else "essay_question"
+        with self._records.store.change():
+            question_id = self._records.add(
+                "quiz_questions",
+                quiz_id=quiz_id,
+                question_text=line("question_text", question_text, MAX_TEXT),
+                position=1 + self._records.store.value(sql, quiz_id),
+                question_name=line("question_name", question_name) or "Question",
+                question_type=question_type or default_type,
+                points_possible=points(
+                    "points_possible", 1.0 if points_possible is None else points_possible
+                ),
+                answers=_parse_answers(answers),
+            )
+            self._update_totals(quiz_id)
+        return question_id
 
     @tool
     def canvas_list_quizzes(self, course_id: int) -> list[Row]:
         """The quizzes of a course."""
-        return [self._show_quiz(row) for row in self._parts("quizzes", course_id)]
+        rows = self._records.list_of_course("quizzes", course_id)
+        return [self._show_quiz(row) for row in rows]
 
     @tool
     def canvas_get_quiz(self, course_id: int, quiz_id: int) -> Row:
@@ -42,34 +152,51 @@ class CanvasQuizzes(CanvasContent):
 
         Types are assignment, practice_quiz, graded_survey and survey; the time limit is in minutes.
         """
-        self._course(course_id, "edit")
-        fields: Row = {
-            "description": description,
-            "quiz_type": quiz_type,
-            "time_limit": time_limit,
-            "due_at": due_at,
-            "published": published,
-        }
-        return self._show_quiz(self._fresh("quizzes", self.add_quiz(course_id, title, **fields)))
+        self._records.course(course_id, "edit")
+        quiz_id = self.add_quiz(
+            course_id,
+            title,
+            description=description,
+            quiz_type=quiz_type,
+            time_limit=time_limit,
+            due_at=due_at,
+            published=published,
+        )
+        return self._show_quiz(self._records.stamp("quizzes", quiz_id))
 
     @tool
     def canvas_start_quiz_attempt(self, course_id: int, quiz_id: int) -> Row:
         """Begin an attempt at a quiz; it ends when the time limit is over."""
-        quiz, me, now = self._quiz(course_id, quiz_id, "learn"), self._me()["id"], self._now()
-        self._check_open(quiz)
+        quiz, me = self._quiz(course_id, quiz_id, "learn"), self._records.me()["id"]
+        self._records.check_open(quiz)
         if quiz["access_code"]:
-            raise ToolError(f"permission denied: quiz {quiz_id} asks for an access code, which cannot be given here")
-        held = self.store.find("quiz_submissions", "attempt", quiz_id=quiz_id, user_id=me)
-        if held and (held[-1]["end_at"] is None or held[-1]["end_at"] > now):
-            raise ToolError(f"conflict: attempt {held[-1]['attempt']} is going on until {held[-1]['end_at'] or 'it is handed in'}")
-        if len(held) == quiz["allowed_attempts"]:
-            raise ToolError(f"limit exceeded: quiz {quiz_id} allows {len(held)} attempts, and all were made")
-        begun = self.context.clock.tick()
-        limit = quiz["time_limit"]
-        fields = {"started_at": iso(begun), "end_at": None if limit is None else iso(begun + timedelta(minutes=limit))}
-        token = self.context.new_id("quiz_attempt", 64)
-        made = self._add("quiz_submissions", quiz_id=quiz_id, user_id=me, attempt=len(held) + 1, validation_token=token, **fields)
-        return {"quiz_submissions": [self.store.get("quiz_submissions", made) | {"workflow_state": "untaken", "score": None}]}
+            raise ToolError(
+                f"permission denied: quiz {quiz_id} asks for an access code, "
+                "which cannot be given here"
+            )
+        store, key = self._records.store, {"quiz_id": quiz_id, "user_id": me}
+        attempts = store.find("quiz_submissions", "attempt", **key)
+        if attempts:
+            last, end = attempts[-1]["attempt"], attempts[-1]["end_at"]
+            if end is None or end > self._records.now():
+                raise ToolError(
+                    f"conflict: attempt {last} is going on until {end or 'it is handed in'}"
+                )
+        if len(attempts) == quiz["allowed_attempts"]:
+            raise ToolError(
+                f"limit exceeded: quiz {quiz_id} allows {len(attempts)} attempts, and all were made"
+            )
+        start, limit = self._records.context.clock.tick(), quiz["time_limit"]
+        attempt_id = self._records.add(
+            "quiz_submissions",
+            **key,
+            attempt=len(attempts) + 1,
+            validation_token=self._records.context.new_id("quiz_attempt", _TOKEN_DIGITS),
+            started_at=iso(start),
+            end_at=None if limit is None else iso(start + timedelta(minutes=limit)),
+        )
+        attempt = store.get("quiz_submissions", attempt_id)
+        return {"quiz_submissions": [attempt | {"workflow_state": "untaken", "score": None}]}
 
     @tool
     def canvas_update_quiz(
@@ -93,8 +220,12 @@ class CanvasQuizzes(CanvasContent):
         likes; scoring policies are keep_highest, keep_latest and keep_average.
         """
         self._quiz(course_id, quiz_id)
-        fields = quiz_fields(title, description, quiz_type, time_limit, due_at, allowed_attempts, scoring_policy, access_code)
-        self.store.update("quizzes", quiz_id, **given(**fields, published=published, shuffle_answers=shuffle_answers))
+        changes = _quiz_fields(
+            title, description, quiz_type, time_limit, due_at, allowed_attempts, scoring_policy,
+            access_code,
+        )  # fmt: skip
+        changes |= updates(published=published, shuffle_answers=shuffle_answers)
+        self._records.store.update("quizzes", quiz_id, **changes)
         return self.canvas_get_quiz(course_id, quiz_id)
 
     @tool
@@ -105,11 +236,11 @@ class CanvasQuizzes(CanvasContent):
     @tool
     def canvas_delete_quiz(self, course_id: int, quiz_id: int) -> Row:
         """Delete a quiz of a course that you teach, with its questions, its attempts and its places in modules."""
-        quiz = self._quiz(course_id, quiz_id)
-        with self.store.change():
-            for item in self.store.find("module_items", type="Quiz", content_id=quiz_id):
-                self._remove("module_items", item["id"], module_id=item["module_id"])
-            self.store.delete("quizzes", id=quiz_id)
+        quiz, store = self._quiz(course_id, quiz_id), self._records.store
+        with store.change():
+            for item in store.find("module_items", type="Quiz", content_id=quiz_id):
+                delete_at_position(store, "module_items", item["id"], module_id=item["module_id"])
+            store.delete("quizzes", id=quiz_id)
         return self._show_quiz(quiz) | {"workflow_state": "deleted"}
 
     @tool
@@ -131,16 +262,22 @@ class CanvasQuizzes(CanvasContent):
         by default. An answer is an object with answer_text, answer_weight (100 if it is right) and answer_comments.
         """
         self._quiz(course_id, quiz_id)
-        fields: Row = {"question_name": question_name, "question_type": question_type, "points_possible": points_possible}
-        made = self.add_question(quiz_id, question_text, **fields, answers=answers or [])
-        self.context.clock.tick()
-        return self.store.get("quiz_questions", made)
+        question_id = self.add_question(
+            quiz_id,
+            question_text,
+            question_name=question_name,
+            question_type=question_type,
+            points_possible=points_possible,
+            answers=answers or [],
+        )
+        self._records.context.clock.tick()
+        return self._records.store.get("quiz_questions", question_id)
 
     @tool
     def canvas_get_quiz_questions(self, course_id: int, quiz_id: int) -> list[Row]:
         """The questions of a quiz of a course that you teach, with their answers."""
         self._quiz(course_id, quiz_id)
-        return self.store.find("quiz_questions", "position", quiz_id=quiz_id)
+        return self._records.store.find("quiz_questions", "position", quiz_id=quiz_id)
 
     @tool
     def canvas_update_quiz_question(
@@ -155,103 +292,93 @@ class CanvasQuizzes(CanvasContent):
     ) -> Row:
         """Change a question of a quiz of a course that you teach; answers take the place of all there are."""
         self._question(course_id, quiz_id, question_id)
-        changes = given(
+        changes = updates(
             question_name=line("question_name", question_name),
-            question_text=line("question_text", question_text, 64_000),
+            question_text=line("question_text", question_text, MAX_TEXT),
             points_possible=points("points_possible", points_possible),
-            answers=None if answers is None else read_answers(answers),
+            answers=None if answers is None else _parse_answers(answers),
         )
-        self.store.update("quiz_questions", question_id, **changes)
-        self._recount(quiz_id)
-        return self.store.get("quiz_questions", question_id)
+        self._records.store.update("quiz_questions", question_id, **changes)
+        self._update_totals(quiz_id)
+        return self._records.store.get("quiz_questions", question_id)
 
     @tool
     def canvas_delete_quiz_question(self, course_id: int, quiz_id: int, question_id: int) -> Row:
         """Delete a question of a quiz of a course that you teach."""
-        question = self._question(course_id, quiz_id, question_id)
-        with self.store.change():
-            self._remove("quiz_questions", question_id, quiz_id=quiz_id)
-            self._recount(quiz_id)
+        question, store = self._question(course_id, quiz_id, question_id), self._records.store
+        with store.change():
+            delete_at_position(store, "quiz_questions", question_id, quiz_id=quiz_id)
+            self._update_totals(quiz_id)
         return question | {"workflow_state": "deleted"}
 
-    @tool
-    def canvas_list_rubrics(self, course_id: int) -> list[Row]:
-        """The rubrics of a course that you teach."""
-        self._course(course_id, "edit")
-        return [_show_rubric(row) for row in self._parts("rubrics", course_id)]
-
-    @tool
-    def canvas_get_rubric(self, course_id: int, rubric_id: int) -> Row:
-        """A rubric of a course that you teach."""
-        return _show_rubric(self._part("rubrics", course_id, rubric_id, "edit"))
-
-    @tool
-    def canvas_create_rubric(
-        self,
-        course_id: int,
-        title: str,
-        description: Text = None,
-        free_form_criterion_comments: bool = False,
-        hide_score_total: bool = False,
-        criteria: list[dict[str, Any]] | None = None,
-    ) -> Row:
-        """Create a rubric in a course that you teach.
-
-        A criterion is an object with description, points, long_description and ratings; a rating has description and points.
-        """
-        self._course(course_id, "edit")
-        data = [_criterion(number, each) for number, each in enumerate(criteria or [], start=1)]
-        made = self._add(
-            "rubrics",
-            course_id=course_id,
-            title=line("title", title),
-            description=prose("description", description),
-            free_form_criterion_comments=free_form_criterion_comments,
-            hide_score_total=hide_score_total,
-            data=data,
-            points_possible=points("the sum of points", float(sum(each["points"] for each in data))),
-            created_at=self._now(),
-        )
-        return _show_rubric(self._fresh("rubrics", made))
-
     def _quiz(self, course_id: int, quiz_id: int, right: str = "edit") -> Row:
-        return self._part("quizzes", course_id, quiz_id, right, "quiz")
+        return self._records.of_course("quizzes", course_id, quiz_id, right, "quiz")
 
     def _question(self, course_id: int, quiz_id: int, question_id: int) -> Row:
         self._quiz(course_id, quiz_id)
-        return self._get("quiz_questions", question_id, quiz_id=quiz_id)
+        return self._records.get("quiz_questions", question_id, quiz_id=quiz_id)
 
     def _show_quiz(self, quiz: Row) -> Row:
-        hidden = () if self._may(quiz["course_id"], "edit") else ("access_code",)
-        return shown(quiz, *hidden) | {"has_access_code": quiz["access_code"] is not None}
+        hidden = () if self._records.may(quiz["course_id"], "edit") else ("access_code",)
+        return public_fields(quiz, *hidden) | {"has_access_code": quiz["access_code"] is not None}
 
-    def _remove(self, table: str, id: int, **owner: int) -> None:
-        """Delete a record that has a position; those after it move up."""
-        place = self.store.get(table, id)["position"]
-        self.store.delete(table, id=id)
-        for each in self.store.find(table, "position", **owner):
-            if each["position"] > place:
-                self.store.update(table, each["id"], position=each["position"] - 1)
-
-
-def _read_parts(what: str, given_parts: object, *fields: str) -> Row:
-    """An object with a description, points and some other texts, checked."""
-    if not isinstance(given_parts, dict) or not set(given_parts) <= {"description", "points", *fields}:
-        raise ToolError(f"invalid argument: {what} has {', '.join(('description', 'points', *fields))}, got {echo(given_parts)}")
-    description, worth = given_parts.get("description"), given_parts.get("points", 0)
-    if not isinstance(description, str) or isinstance(worth, bool) or not isinstance(worth, (int, float)):
-        raise ToolError(f"invalid argument: {what} needs a description and a number of points, got {echo(given_parts)}")
-    return {"description": line("description", description), "points": points("points", worth)}
+    def _update_totals(self, quiz_id: int) -> None:
+        """Set the count and the points of a quiz to those of its questions."""
+        questions = self._records.store.find("quiz_questions", "position", quiz_id=quiz_id)
+        total = float(sum(question["points_possible"] for question in questions))
+        totals = {"question_count": len(questions), "points_possible": total}
+        self._records.store.update("quizzes", quiz_id, **totals)
 
 
-def _criterion(number: int, criterion: dict[str, Any]) -> Row:
-    read = _read_parts("a criterion", criterion, "long_description", "ratings")
-    long, ratings = criterion.get("long_description"), criterion.get("ratings", [])
-    if not isinstance(long, str | None) or not isinstance(ratings, list):
-        raise ToolError(f"invalid argument: long_description is a text and ratings are a list, got {echo(criterion)}")
-    rated: Sequence[Row] = [{"id": f"{number}_{k}"} | _read_parts("a rating", each) for k, each in enumerate(ratings, start=1)]
-    return {"id": f"_{number}", **read, "long_description": long, "ratings": list(rated)}
+def _quiz_fields(
+    title: str | None,
+    description: str | None,
+    quiz_type: str | None,
+    time_limit: int | None,
+    due_at: When,
+    allowed_attempts: int | None,
+    scoring_policy: str | None,
+    access_code: str | None,
+) -> Row:
+    """Return the fields of a quiz that an author sets, checked; those that are None stay as they are.
+
+    Raises:
+        ToolError: One of them cannot have such a value.
+    """
+    if allowed_attempts != _UNLIMITED:
+        integer("allowed_attempts", allowed_attempts, 1)
+    return updates(
+        title=line("title", title),
+        description=prose("description", description),
+        quiz_type=choice("quiz_type", quiz_type, _QUIZ_TYPES),
+        time_limit=integer("time_limit", time_limit, 1),
+        due_at=moment("due_at", due_at),
+        allowed_attempts=allowed_attempts,
+        scoring_policy=choice("scoring_policy", scoring_policy, _SCORING_POLICIES),
+        access_code=line("access_code", access_code),
+    )
 
 
-def _show_rubric(rubric: Row) -> Row:
-    return shown(rubric, "course_id") | {"context_id": rubric["course_id"], "context_type": "Course"}
+def _parse_answers(answers: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return the answers of a question with ids; `answer_text` and `text` mean the same.
+
+    Raises:
+        ToolError: One has no fields, or unknown ones.
+    """
+    parsed = []
+    for number, answer in enumerate(answers, start=1):
+        fields = {
+            key.removeprefix("answer_").removeprefix("match_"): value
+            for key, value in answer.items()
+        }
+        valid = all(
+            key in _ANSWER_FIELDS and isinstance(value, (str, int, float))
+            for key, value in fields.items()
+        )
+        if not fields or not valid:
+            raise ToolError(
+                f"invalid argument: an answer has text or numbers for {', '.join(_ANSWER_FIELDS)}, "
+                f"got {echo(dict(answer))}"
+            )
+        parsed.append({"id": number, **fields})
+    return parsed

@@ -18,7 +18,9 @@ from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import ToolError, echo, tool
 
 MAX_READ_CHARS = 2_000_000
+"""Characters of one reading: more than any context window holds."""
 MAX_MEDIA_BYTES = 2 * 2**20
+"""Bytes of one picture or sound; base64 makes a third more of them."""
 
 
 class EditOperation(TypedDict):
@@ -118,11 +120,11 @@ class Filesystem(Server):
         """
         old = self.context.files.read_text(path).replace("\r\n", "\n")
         new = apply_edits(old, [Edit(edit["oldText"], edit["newText"]) for edit in edits])
-        shown = show_diff(old, new, self.context.files.resolve(path))
+        diff = show_diff(old, new, self.context.files.resolve(path))
         if not dryRun:
             self.context.clock.tick()
             self.context.files.write(path, new)
-        return shown
+        return diff
 
     @tool
     def create_directory(self, path: str) -> str:
@@ -177,9 +179,9 @@ class Filesystem(Server):
             pattern: Matched against paths relative to there.
             excludePatterns: Glob patterns of what to leave out.
         """
-        wanted, excluded = Patterns([pattern]), Patterns(excludePatterns or [])
-        found = [full for relative, full in self._below(path, "", excluded) if wanted.match(relative)]
-        return "\n".join(found) or "No matches found"
+        included, excluded = Patterns([pattern]), Patterns(excludePatterns or [])
+        paths = [full for relative, full in self._below(path, "", excluded) if included.match(relative)]
+        return "\n".join(paths) or "No matches found"
 
     @tool
     def get_file_info(self, path: str) -> str:
@@ -236,6 +238,7 @@ class Filesystem(Server):
 
 
 _FOLDER_BYTES = 4_096
+"""The size of a directory on a usual file system of Linux."""
 
 
 def _anywhere(pattern: str) -> Sequence[str]:
@@ -243,7 +246,7 @@ def _anywhere(pattern: str) -> Sequence[str]:
 
 
 def _size(size: int) -> str:
-    """A number of bytes in words: `14 B`, `2.93 KB`."""
+    """Return a number of bytes in words: `14 B`, `2.93 KB`."""
     if size < 2**10:
         return f"{size} B"
     return f"{size / 2**10:.2f} KB" if size < 2**20 else f"{size / 2**20:.2f} MB"

@@ -15,5 +15,5 @@ def _types() -> mimetypes.MimeTypes:
 
 
 def media_type(name: str) -> str:
-    """The type of a file with this name."""
+    """Return the type of a file with this name."""
     return _types().guess_type(name)[0] or BYTES

@@ -9,9 +9,12 @@ from fnmatch import fnmatchcase
 from agentgym.tools import ToolError
 
 MAX_PATTERN_CHARS = 256
+"""Characters of a pattern: it bounds the time of a match."""
 MAX_PATTERNS = 100
+"""Patterns after braces are spelled out, whose number grows with each pair of braces."""
 
 _CHOICE = re.compile(r"\{([^{}]*)\}")
+"""Innermost braces; they are spelled out from the inside."""
 
 
 class Patterns:
@@ -30,29 +33,29 @@ class Patterns:
             raise ToolError(f"limit exceeded: {len(self._patterns)} patterns, at most {MAX_PATTERNS} are allowed")
 
     def match(self, path: str) -> bool:
-        """Whether a relative path matches one of them."""
+        """Tell if a relative path matches one of them."""
         names = path.split("/")
         return any(_match(names, pattern) for pattern in self._patterns)
 
 
 def _spell_out(pattern: str) -> list[str]:
-    """The patterns without braces that a pattern stands for."""
+    """Return the patterns without braces that a pattern stands for."""
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ToolError(f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} are allowed")
-    spelled = [pattern]
-    while any(found := [_CHOICE.search(each) for each in spelled]):
-        spelled = [
+    spellings = [pattern]
+    while any(choices := [_CHOICE.search(each) for each in spellings]):
+        spellings = [
             each if choice is None else each[: choice.start()] + option + each[choice.end() :]
-            for each, choice in zip(spelled, found, strict=True)
+            for each, choice in zip(spellings, choices, strict=True)
             for option in ([""] if choice is None else choice[1].split(","))
         ]
-        if len(spelled) > MAX_PATTERNS:
+        if len(spellings) > MAX_PATTERNS:
             raise ToolError(f"limit exceeded: the pattern has more than {MAX_PATTERNS} spellings")
-    return spelled
+    return spellings
 
 
 def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether names match, by the ends that each part of the pattern can reach: quick for any pattern."""
+    """Match names by the ends that each part of the pattern can reach: quick for any pattern."""
     ends = {0}
     for part in pattern:
         if part == "**":

@@ -8,16 +8,23 @@ from io import BytesIO
 from typing import Any, ClassVar
 
 from agentgym.envs.loca.servers.files.pdfs import MAX_PAGES, guarded, new_writer, open_pdf, read_pdf
+from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.server import Server
 from agentgym.tools import ToolError, echo, tool
 
 MAX_READ_CHARS = 2_000_000
+"""Characters of one reading: more than any context window holds."""
 MAX_MATCHES = 2_000
+"""Matches of a search: they are kept, and belong to each snapshot."""
 MAX_SEARCHES = 20
+"""Searches that are kept; the oldest is dropped."""
 MAX_PATTERN_CHARS = 1_000
+"""Characters of a pattern: compiling a regular expression has no limit of time."""
 
 _CONTEXT_CHARS = 100
+"""Characters shown on either side of a match: a line or two."""
 _SECONDS = 2.0
+"""Time of a search in one page: a pattern may backtrack without end."""
 
 
 class PdfTools(Server):
@@ -50,9 +57,9 @@ class PdfTools(Server):
         with guarded():
             reader = open_pdf(data)
             facts = {"Total pages": str(len(reader.pages))}
-            if held := reader.metadata:
+            if metadata := reader.metadata:
                 names = {"Title": "/Title", "Author": "/Author", "Creator": "/Creator", "Creation date": "/CreationDate"}
-                facts |= {name: str(held.get(key, "Unknown")) for name, key in names.items()}
+                facts |= {name: str(metadata.get(key, "Unknown")) for name, key in names.items()}
         text = "\n".join(["PDF file information:", *(f"{name}: {fact[:1_000]}" for name, fact in facts.items())])
         return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -97,14 +104,14 @@ class PdfTools(Server):
             pattern: The regular expression.
             page_size: Results a page, 10 to 50; 10 if it is something else.
         """
-        found = _find(read_pdf(self._bytes(pdf_file_path)), pattern)
-        if not found:
+        matches = _find(read_pdf(self._bytes(pdf_file_path)), pattern)
+        if not matches:
             return f"No matches found for pattern: {pattern}"
         size = page_size if 10 <= page_size <= 50 else 10
         warning = "" if size == page_size else f"Warning: Page size {page_size} is out of range (10-50). Using default value 10.\n"
         searches = self.session.setdefault("searches", {})
         identity = self.context.new_id("search", 8)
-        searches[identity] = {"path": pdf_file_path, "pattern": pattern, "size": size, "page": 1, "found": found}
+        searches[identity] = {"path": pdf_file_path, "pattern": pattern, "size": size, "page": 1, "found": matches}
         while len(searches) > MAX_SEARCHES:
             del searches[next(iter(searches))]
         return f"{warning}{self._show(identity, 1)}"
@@ -160,11 +167,11 @@ class PdfTools(Server):
         with guarded():
             for path, numbers in sources:
                 reader = open_pdf(self._bytes(path))
-                wanted = range(1, len(reader.pages) + 1) if numbers is None else numbers
-                count += len(wanted)
+                pages = range(1, len(reader.pages) + 1) if numbers is None else numbers
+                count += len(pages)
                 if count > MAX_PAGES:
                     raise ToolError(f"limit exceeded: a PDF file may have at most {MAX_PAGES} pages")
-                for number in wanted:
+                for number in pages:
                     writer.add_page(reader.pages[number - 1])
             writer.write(buffer)
         self.context.clock.tick()
@@ -180,11 +187,11 @@ class PdfTools(Server):
     def _show(self, identity: str, page: int) -> str:
         search = self._search(identity)
         search["page"] = page
-        found, size, more = search["found"], search["size"], len(search["found"]) > search["size"]
-        total = f"{len(found)}{' (the search stopped there)' if len(found) == MAX_MATCHES else ''}"
+        matches, size, more = search["found"], search["size"], len(search["found"]) > search["size"]
+        total = f"{len(matches)}{' (the search stopped there)' if len(matches) == MAX_MATCHES else ''}"
         lines = [f"Search ID: {identity}", f"Pattern: {search['pattern']}", f"Total matches: {total}"]
         lines += [f"Page: {page}/{_pages(search)}", f"Results per page: {size}", ""]
-        for k, (number, text, before, after) in list(enumerate(found, 1))[(page - 1) * size : page * size]:
+        for k, (number, text, before, after) in list(enumerate(matches, 1))[(page - 1) * size : page * size]:
             lines += [f"Match {k}:", f"  Page: {number}", f'  Text: "{text}"', f"  Context: ...{before}[{text}]{after}...", ""]
         turn = "Use search_pdf_next_page, search_pdf_prev_page or search_pdf_go_page with this search_id for the other pages."
         return "\n".join([*lines, turn] if more else lines)
@@ -195,7 +202,7 @@ def _pages(search: dict[str, Any]) -> int:
 
 
 def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]:
-    """The matches of a pattern: page, text, and what stands before and after it.
+    """Return the matches of a pattern: page, text, and what stands before and after it.
 
     Raises:
         ToolError: It is no regular expression, or takes too long.
@@ -203,25 +210,23 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ToolError(f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} are allowed")
     regex = _regex()
-    found = []
+    matches = []
     try:
         compiled = regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
         for number, text in enumerate(pages, 1):
             for match in compiled.finditer(text, timeout=_SECONDS):
                 start, end = match.span()
                 before, after = text[max(0, start - _CONTEXT_CHARS) : start], text[end : end + _CONTEXT_CHARS]
-                found.append((number, match[0][:1_000], before, after))
-                if len(found) == MAX_MATCHES:
-                    return found
+                matches.append((number, match[0][:1_000], before, after))
+                if len(matches) == MAX_MATCHES:
+                    return matches
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise ToolError(f"invalid argument: {echo(pattern)} is no regular expression: {error}") from None
     except TimeoutError:
         raise ToolError(f"limit exceeded: the search for {echo(pattern)} takes too long") from None
-    return found
+    return matches
 
 
 def _regex() -> Any:
-    try:
+    with install_hint("searching PDF files needs regex", "regex"):
         return import_module("regex")
-    except ImportError as error:
-        raise ImportError("searching PDF files needs regex: pip install 'agentgym[office]'") from error

@@ -13,11 +13,14 @@ from io import BytesIO
 from typing import Any, Literal, TypeAlias
 from xml.sax.saxutils import escape
 
+from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.tools import ToolError
 
 MAX_PAGES = 500
+"""Pages of a file: reading one takes milliseconds."""
 
 _CACHED_BYTES = 2**20
+"""A larger file is read anew each time, so that the cache stays below 64 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,11 @@ class Table:
 
 
 Block: TypeAlias = str | Text | Box | Table
-"""What a page is made of; a `str` is a `Text`, an empty one a blank line."""
+"""A part of a page; a `str` is a `Text`, an empty one a blank line."""
 
 
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
-    """The bytes of a PDF file in A4; the same for the same arguments.
+    """Return the bytes of a PDF file in A4; the same for the same arguments.
 
     Args:
         pages: The blocks of each page from top to bottom. What does not fit on a page goes on to a page of its own.
@@ -113,7 +116,7 @@ def _checked(text: str) -> str:
 
 
 def read_pdf(data: bytes) -> tuple[str, ...]:
-    """The text of each page.
+    """Return the text of each page.
 
     Raises:
         ToolError: It cannot be read as a PDF file.
@@ -130,7 +133,8 @@ def _read(data: bytes) -> tuple[str, ...]:
 
 
 def open_pdf(data: bytes) -> Any:
-    """A reader of pypdf; it and all that is done with it belong into a block that is `guarded`.
+    """Return a reader of pypdf; it and all that is done with it belong into a block that is
+    `guarded`.
 
     Raises:
         ToolError: There are too many pages.
@@ -158,10 +162,11 @@ def guarded() -> Iterator[None]:
 
 
 _STUMBLES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError, OSError, EOFError)
+"""Errors of Python that pypdf lets pass, for files that are broken."""
 
 
 def new_writer() -> Any:
-    """A writer of pypdf, for the pages of readers.
+    """Return a writer of pypdf, for the pages of readers.
 
     Raises:
         ImportError: pypdf is not installed.
@@ -170,7 +175,5 @@ def new_writer() -> Any:
 
 
 def _library(name: str) -> Any:
-    try:
+    with install_hint("PDF files need pypdf and reportlab", "pypdf", "reportlab"):
         return import_module(name)
-    except ImportError as error:
-        raise ImportError("PDF files need pypdf and reportlab: pip install 'agentgym[office]'") from error

@@ -11,7 +11,7 @@ from agentgym.sandboxes.namespaces import PYTHON
 from agentgym.tools import tool
 
 FOLDER = ".python_tmp"
-"""Where the programs are kept, in the workspace."""
+"""The directory of the programs in the workspace."""
 
 
 class PythonExecute(Server):
@@ -39,7 +39,7 @@ class PythonExecute(Server):
         path = self.context.files.write(f"{FOLDER}/{name}{'' if name.endswith('.py') else '.py'}", code)
         outcome, lost = run_on(self.context, [PYTHON, path], ROOT, seconds)
         printed = {"STDOUT": outcome.stdout.rstrip(), "STDERR": outcome.stderr.rstrip()}
-        shown = [f"=== {title} ===\n{text}\n" for title, text in printed.items() if text] or ["No console output produced.\n"]
+        output = [f"=== {title} ===\n{text}\n" for title, text in printed.items() if text] or ["No console output produced.\n"]
         end = f"The program was {outcome.stopped}." if outcome.stopped else f"Return code: {outcome.code}"
         info = ["=== EXECUTION INFO ===", end, f"Timeout limit: {seconds} seconds", *filter(None, [lost])]
-        return "\n".join([*shown, *info])
+        return "\n".join([*output, *info])

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from agentgym.sandboxes.workbench import ProgramResult
 
 MAX_SECONDS = 120
+"""Time of one program: a step of an episode must end."""
 
 
 def run_on(context: OfficeContext, arguments: Sequence[str], cwd: str, seconds: int) -> tuple[ProgramResult, str]:
-    """Run a program on the files of a desk, which are afterwards what the program has left.
+    """Run a program on the files of a context, which are afterwards what the program has left.
 
     Returns:
         What came of it, and in words for the policy what of its files could not be kept.
@@ -30,14 +31,14 @@ def run_on(context: OfficeContext, arguments: Sequence[str], cwd: str, seconds: 
     bench = _workbench()
     files, start = context.files, len(ROOT) + 1
     folders = {path[start:]: bench.File(None, files.modified(path).timestamp()) for path in files.folders() if path != ROOT}
-    held = {path[start:]: bench.File(files.read(path), files.modified(path).timestamp()) for path in files.walk()}
+    contents = {path[start:]: bench.File(files.read(path), files.modified(path).timestamp()) for path in files.walk()}
     limits = replace(bench.DEFAULT_LIMITS, seconds=float(seconds))
-    outcome: ProgramResult = bench.run(arguments, {**folders, **held}, cwd, limits)
+    outcome: ProgramResult = bench.run(arguments, {**folders, **contents}, cwd, limits)
     context.clock.tick()
     if outcome.files is None:
         return outcome, "The files are as they were before."
-    lost = sorted({*outcome.left_out, *files.become(outcome.files)})
-    return outcome, f"Not kept, being no regular files or too big: {', '.join(map(echo, lost[:5]))}" if lost else ""
+    dropped = sorted({*outcome.left_out, *files.become(outcome.files)})
+    return outcome, f"Not kept, being no regular files or too big: {', '.join(map(echo, dropped[:5]))}" if dropped else ""
 
 
 def check_seconds(seconds: int) -> int:

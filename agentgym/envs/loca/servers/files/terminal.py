@@ -15,8 +15,11 @@ from agentgym.sandboxes.namespaces import BASH
 from agentgym.tools import ToolError, echo, tool
 
 MAX_HISTORY = 50
+"""Commands that are remembered, as in the published server."""
 MAX_READ_CHARS = 2_000_000
+"""Characters of one reading: more than any context window holds."""
 MAX_LINES = 100_000
+"""Rows of a file that is edited by rows; it bounds the time of a call."""
 
 
 class Terminal(Server):
@@ -151,16 +154,16 @@ class Terminal(Server):
         """
         full = self._path(path)
         lines = [_ended(line) for line in self._lines(path)] if self.context.files.exists(full) else []
-        wanted = _rows(row, rows)
-        where = sorted([len(lines)] if wanted is None else wanted, reverse=True)
-        _check_room(len(_ended(content)) * len(where))
-        for k in where:
+        targets = _rows(row, rows)
+        places = sorted([len(lines)] if targets is None else targets, reverse=True)
+        _check_room(len(_ended(content)) * len(places))
+        for k in places:
             lines += ["\n"] * (k - len(lines))
             lines[k:k] = [_ended(content)]
         self._write(full, "".join(lines))
-        if wanted is None:
+        if targets is None:
             return f"Successfully appended content to '{path}'."
-        return f"Successfully inserted content at rows {where} in '{path}'."
+        return f"Successfully inserted content at rows {places} in '{path}'."
 
     @tool
     def delete_file_content(
@@ -178,11 +181,11 @@ class Terminal(Server):
         if substring is not None:
             changed = self._replace(path, lines, _rows(row, rows), substring, "")
             return f"Successfully removed '{substring}' from {len(changed)} rows ({changed}) in '{path}'."
-        wanted = _rows(row, rows)
-        if wanted is None:
+        targets = _rows(row, rows)
+        if targets is None:
             self._write(self._path(path), "")
             return f"Successfully cleared all content from '{path}'."
-        deleted = _present(wanted, lines)
+        deleted = _present(targets, lines)
         self._write(self._path(path), "".join(line for k, line in enumerate(lines) if k not in deleted))
         return f"Successfully deleted {len(deleted)} rows ({deleted}) from '{path}'."
 
@@ -200,14 +203,14 @@ class Terminal(Server):
             substring: Replace only this text, in the rows or else in the whole file.
         """
         lines = self._lines(path)
-        wanted = _rows(row, rows)
+        targets = _rows(row, rows)
         if substring is not None:
-            changed = self._replace(path, lines, wanted, substring, content)
+            changed = self._replace(path, lines, targets, substring, content)
             return f"Successfully updated substring in {len(changed)} rows ({changed}) in '{path}'."
-        if wanted is None:
+        if targets is None:
             self._write(self._path(path), _ended(content))
             return f"Successfully updated all content in '{path}'."
-        present = _present(wanted, lines)
+        present = _present(targets, lines)
         new = _split(_ended(content)) if len(present) > 1 else [_ended(content)]
         _check_room(max(map(len, new), default=0) * len(present))
         for k, number in enumerate(present):
@@ -222,7 +225,7 @@ class Terminal(Server):
         return directory
 
     def _path(self, path: str) -> str:
-        """The canonical path of one that may be relative to the current directory."""
+        """Return the canonical path of one that may be relative to the current directory."""
         return self.context.files.resolve(posixpath.join(self._directory(), path) if not path.startswith("/") else path)
 
     def _lines(self, path: str) -> list[str]:
@@ -251,7 +254,7 @@ class Terminal(Server):
 
 
 def _split(text: str) -> list[str]:
-    """The lines of a text with their ends, which become newlines."""
+    """Return the lines of a text with their ends, which become newlines."""
     return io.StringIO(text, newline=None).readlines()
 
 
@@ -267,15 +270,15 @@ def _indented(text: str) -> str:
 
 
 def _rows(row: int | None, rows: list[Any] | None) -> list[int] | None:
-    """The rows that a call names, None if it names none."""
-    wanted = rows if rows is not None else None if row is None else [row]
-    if wanted is not None and not all(type(number) is int and 0 <= number < MAX_LINES for number in wanted):
-        raise ToolError(f"invalid argument: rows are whole numbers from 0 to {MAX_LINES - 1}, got {echo(wanted)}")
-    return wanted
+    """Return the rows that a call names, None if it names none."""
+    numbers = rows if rows is not None else None if row is None else [row]
+    if numbers is not None and not all(type(number) is int and 0 <= number < MAX_LINES for number in numbers):
+        raise ToolError(f"invalid argument: rows are whole numbers from 0 to {MAX_LINES - 1}, got {echo(numbers)}")
+    return numbers
 
 
 def _present(rows: Sequence[int], lines: Sequence[str]) -> list[int]:
-    """Which of some rows there are, each once, in order."""
+    """Return those of some rows that there are, each once, in order."""
     present = sorted({number for number in rows if number < len(lines)})
     if not present:
         raise ToolError(f"invalid argument: none of the rows is there; the file has {len(lines)} rows")

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from agentgym.tools import ToolError, echo
 
 MAX_EDIT_CHARS = 2_000_000
+"""Characters of a text that is edited: each replacement copies it."""
 MAX_DIFF_LINES = 20_000
+"""Lines of a text that is compared: the time of a diff grows with their square at worst."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What to replace, and by what."""
+    """A text to replace, and its replacement."""
 
     old: str
     new: str
@@ -40,24 +42,24 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
 
 
 def _replace_lines(text: str, old: str, new: str) -> str:
-    lines, wanted = text.split("\n"), [line.strip() for line in old.split("\n")]
+    lines, passage = text.split("\n"), [line.strip() for line in old.split("\n")]
     bare = "\n".join(["", *(line.strip() for line in lines), ""])
-    at = bare.find("\n".join(["", *wanted, ""]))
+    at = bare.find("\n".join(["", *passage, ""]))
     if at < 0:
         raise ToolError(f"not found: the file has no passage {echo(old)}; nothing was changed")
     first = bare.count("\n", 0, at)
-    lines[first : first + len(wanted)] = _indent(new.split("\n"), old.split("\n"), _space(lines[first]))
+    lines[first : first + len(passage)] = _indent(new.split("\n"), old.split("\n"), _space(lines[first]))
     return "\n".join(lines)
 
 
 def _indent(new: Sequence[str], old: Sequence[str], space: str) -> list[str]:
     """New lines as deep as what they replace: the first like the line found, the others by what they are deeper than the old."""
-    made = [space + new[0].lstrip()]
+    lines = [space + new[0].lstrip()]
     for k, line in enumerate(new[1:], 1):
         before = len(_space(old[k])) if k < len(old) else 0
         deeper = len(_space(line)) - before
-        made.append(space + " " * max(0, deeper) + line.lstrip() if before and _space(line) else line)
-    return made
+        lines.append(space + " " * max(0, deeper) + line.lstrip() if before and _space(line) else line)
+    return lines
 
 
 def _space(line: str) -> str:
@@ -65,7 +67,7 @@ def _space(line: str) -> str:
 
 
 def show_diff(old: str, new: str, name: str) -> str:
-    """A unified diff in a fence of backticks long enough for what it holds.
+    """Return a unified diff in a fence of backticks long enough for what it holds.
 
     Raises:
         ToolError: There are too many lines to compare.
@@ -82,6 +84,7 @@ def show_diff(old: str, new: str, name: str) -> str:
 
 
 _CONTEXT = 4
+"""Lines around a change in a diff, as in the published server."""
 
 
 def _lines(text: str) -> list[str]:

@@ -15,16 +15,23 @@ from typing import Any
 from agentgym.tools import ToolError, echo
 
 ROOT = "/workspace"
-"""Where the files are, as a policy sees it; relative paths start here."""
+"""The directory of the files, as a policy sees it; relative paths start here."""
 
 MAX_FILES = 5_000
+"""Files and directories: a listing looks at all of them."""
 MAX_FILE_BYTES = 32 * 2**20
+"""Bytes of one file."""
 MAX_TOTAL_BYTES = 128 * 2**20
+"""Bytes of all files: they are in memory, and each snapshot refers to them."""
 MAX_PATH_CHARS = 1_024
+"""Characters of a path, with room below the 4096 bytes of Linux for the sandbox's own directory."""
 MAX_NAME_BYTES = 255
+"""Bytes of a name, as on Linux."""
 MAX_DEPTH = 32
+"""Directories within each other: walks recurse."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""The time of files before a clock is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class Workspace:
     """Files by path. All methods take a path as a policy may write it, and refuse with `ToolError` before anything changes.
 
     Attributes:
-        clock: Tells the time that files are stamped with.
+        clock: Returns the time that files are stamped with.
     """
 
     def __init__(self) -> None:
@@ -57,7 +64,7 @@ class Workspace:
         self._bytes = 0
 
     def resolve(self, path: str) -> str:
-        """The canonical form of a path, which begins with `/workspace`.
+        """Return the canonical form of a path, which begins with `/workspace`.
 
         Raises:
             ToolError: It leads elsewhere, or no file can be called that.
@@ -76,20 +83,20 @@ class Workspace:
         return full
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a directory."""
+        """Tell if there is a file or a directory at a path."""
         full = self.resolve(path)
         return full in self._files or full in self._folders
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file."""
+        """Tell if there is a file at a path."""
         return self.resolve(path) in self._files
 
     def is_dir(self, path: str) -> bool:
-        """Whether there is a directory."""
+        """Tell if there is a directory at a path."""
         return self.resolve(path) in self._folders
 
     def file(self, path: str) -> File:
-        """A file with its times.
+        """Return a file with its times.
 
         Raises:
             ToolError: There is no file at the path.
@@ -102,11 +109,11 @@ class Workspace:
         raise ToolError(f"not found: there is no file {echo(path)}")
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         return self.file(path).data
 
     def read_text(self, path: str) -> str:
-        """The text of a file in UTF-8.
+        """Return the text of a file in UTF-8.
 
         Raises:
             ToolError: There is no file at the path, or it is not text.
@@ -122,16 +129,16 @@ class Workspace:
         content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
         if full in self._folders:
             raise ToolError(f"conflict: {echo(path)} is a directory; it cannot be written as a file")
-        held = self._files.get(full)
-        total = self._bytes + len(content) - (len(held.data) if held else 0)
+        old = self._files.get(full)
+        total = self._bytes + len(content) - (len(old.data) if old else 0)
         if len(content) > MAX_FILE_BYTES or total > MAX_TOTAL_BYTES:
             most = f"{MAX_FILE_BYTES} a file and {MAX_TOTAL_BYTES} in all are allowed"
             raise ToolError(f"limit exceeded: no room for {len(content)} bytes: {most}")
         above = self._missing_above(full)
-        self._check_count(len(above) + (held is None))
+        self._check_count(len(above) + (old is None))
         now = self.clock()
         self._folders.update(dict.fromkeys(above, now))
-        self._files[full] = File(content, held.created if held else now, now)
+        self._files[full] = File(content, old.created if old else now, now)
         self._bytes = total
         return full
 
@@ -140,9 +147,9 @@ class Workspace:
         full = self.resolve(path)
         if full in self._files:
             raise ToolError(f"conflict: {echo(path)} is a file; it cannot be made a directory")
-        made = [*self._missing_above(full), *([] if full in self._folders else [full])]
-        self._check_count(len(made))
-        self._folders.update(dict.fromkeys(made, self.clock()))
+        new = [*self._missing_above(full), *([] if full in self._folders else [full])]
+        self._check_count(len(new))
+        self._folders.update(dict.fromkeys(new, self.clock()))
         return full
 
     def remove(self, path: str) -> None:
@@ -175,7 +182,7 @@ class Workspace:
         return self.write(self._free(target), data)
 
     def names(self, path: str = ROOT) -> list[str]:
-        """The names in a directory, in order of their characters.
+        """Return the names in a directory, in order of their characters.
 
         Raises:
             ToolError: There is no directory at the path.
@@ -184,26 +191,28 @@ class Workspace:
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
         start = len(full) + 1
-        below = (name for held in (self._files, self._folders) for name in held if name.startswith(f"{full}/"))
+        below = (name for table in (self._files, self._folders) for name in table if name.startswith(f"{full}/"))
         return sorted(name[start:] for name in below if "/" not in name[start:])
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
-        """The canonical paths of all files under a directory (or of the file itself), in order."""
+        """Return the canonical paths of all files under a directory (or of the file itself), in
+        order.
+        """
         full = self._there(path)
         return iter(sorted(name for name in self._files if _within(name, full)))
 
     def folders(self, path: str = ROOT) -> Iterator[str]:
-        """The canonical paths of a directory and of all directories under it, in order."""
+        """Return the canonical paths of a directory and of all directories under it, in order."""
         full = self._there(path)
         return iter(sorted(name for name in self._folders if _within(name, full)))
 
     def modified(self, path: str) -> datetime:
-        """When a file was last written, or a directory was made."""
+        """Return the time at which a file was last written, or a directory was made."""
         full = self._there(path)
         return self._files[full].modified if full in self._files else self._folders[full]
 
     def size(self, path: str = ROOT) -> int:
-        """The bytes of a file, or of all files under a directory."""
+        """Return the bytes of a file, or of all files under a directory."""
         full = self._there(path)
         return sum(len(self._files[name].data) for name in self._files if _within(name, full))
 
@@ -224,11 +233,11 @@ class Workspace:
             except (ToolError, UnicodeError):
                 skipped.append(name)
                 continue
-            held = self._files.get(full)
-            if held is not None and data is not None:
-                fresh._files[full] = held if data == held.data else File(data, held.created, self.clock())
+            old = self._files.get(full)
+            if old is not None and data is not None:
+                fresh._files[full] = old if data == old.data else File(data, old.created, self.clock())
         self._files, self._bytes = fresh._files, fresh._bytes
-        self._folders = {name: self._folders.get(name, made) for name, made in fresh._folders.items()}
+        self._folders = {name: self._folders.get(name, created) for name, created in fresh._folders.items()}
         return skipped
 
     def _there(self, path: str) -> str:

@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 Words: TypeAlias = NDArray[np.uint32]
 
 _POLYNOMIAL = 0x82F63B78
+"""The polynomial of Castagnoli with its bits reversed (RFC 3720, section 12.1)."""
 _CHUNK = 2**20
+"""Bytes at a time: it bounds the memory of the tables of words."""
 _SHORT = 64
+"""Below this many bytes a loop is faster than the arrays."""
 _PLACES = np.arange(4)
 
 
 def crc32c(data: bytes) -> int:
-    """The CRC32C of bytes.
+    """Return the CRC32C of bytes.
 
     Long data is folded: the remainders of all words of four bytes are found at once, then those of neighbours are joined, level
     by level. To join two pieces is to push the remainder of the left one through as many zero bytes as the right one is long,
@@ -65,7 +68,7 @@ def _bytes() -> list[int]:
 
 @functools.cache
 def _pushes(level: int) -> Words:
-    """What 2**level zero bytes make of each byte at each of the four places of a remainder; shape (4, 256)."""
+    """Return the remainders of each byte at each of the four places, after 2**level zero bytes; shape (4, 256)."""
     if level:
         below = _pushes(level - 1)
         return _push(below.reshape(-1), below).reshape(4, 256)

@@ -1,4 +1,4 @@
-"""What the services of Google Cloud share: the project, the places, and checks of arguments."""
+"""Common parts of the services of Google Cloud: the project, the places, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ZONES = {f"{region}-{letter}": region for region, letters in REGIONS.items() for
 
 
 def check_name(kind: str, name: str, pattern: str, rule: str) -> str:
-    """A name that follows the rule of its kind.
+    """Return a name that follows the rule of its kind.
 
     Raises:
         ToolError: It does not.
@@ -38,7 +38,7 @@ def check_name(kind: str, name: str, pattern: str, rule: str) -> str:
 
 
 def check_range(name: str, value: int, least: int, most: int) -> int:
-    """A number in a range.
+    """Return a number in a range.
 
     Raises:
         ToolError: It is out of it.
@@ -49,7 +49,7 @@ def check_range(name: str, value: int, least: int, most: int) -> int:
 
 
 def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """One of the given words, as it stands there, whatever the case it was written in.
+    """Return one of the given words, as it stands there, whatever the case it was written in.
 
     Raises:
         ToolError: It is another.
@@ -61,7 +61,7 @@ def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 def read_token(token: str) -> tuple[str, int]:
-    """Where a page begins: after this text and number; `page_token` writes it.
+    """Return the text and the number after which a page begins; `page_token` writes them.
 
     Raises:
         ToolError: It is not a token that was given out.
@@ -73,5 +73,5 @@ def read_token(token: str) -> tuple[str, int]:
 
 
 def page_token(text: str, number: int) -> str:
-    """The token of the page that begins after a record, told by a text and a number."""
+    """Return the token of the page that begins after a record, told by a text and a number."""
     return f"{number}/{text}"

@@ -20,24 +20,37 @@ CREATE INDEX instance_names ON instances(zone, name);
 # An instance has its status from the moment `until` on, and the one of `meanwhile` before; so nothing has to happen at that moment.
 
 MAX_INSTANCES = 100
+"""Instances of a project; it bounds what a policy can make."""
 
 SECONDS = {"insert": 12, "delete": 15, "start": 8, "stop": 10, "reset": 3}
-"""How long each operation takes; one that finds nothing to do takes a second."""
+"""Duration of each operation: enough that a policy has to wait. One that finds nothing to do takes
+a second.
+"""
 
 _GONE = "DELETED"
+"""The status of an instance that is no longer shown."""
 _SHARED = r"f1-micro|g1-small|e2-(?:micro|small|medium)"
+"""Machine types with a shared core."""
 _SIZED = r"(?:c2|c3|c4|e2|n1|n2|n2d|n4|t2d)-(?:standard|highmem|highcpu)-(?:1|2|4|8|16|32|48|64|80|96)"
+"""Machine types by family, memory for each core, and cores."""
 
 
-class Compute(Server):
-    """Virtual machines of one project; every zone has the same machine types."""
+class Compute:
+    """Virtual machines of one project; every zone has the same machine types.
+
+    Args:
+        server: The server that this is a part of.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
 
     @tool
     def compute_list_instances(self, zone: str = "") -> Row:
         """List the instances of a zone, or of all zones."""
         if zone:
             _region(zone)
-        rows = self.store.find("instances", order="zone, name, id", **({"zone": zone} if zone else {}))
+        rows = self._server.store.find("instances", order="zone, name, id", **({"zone": zone} if zone else {}))
         return {
             "kind": "compute#instanceList",
             "items": [self._show_instance(row) for row in rows if self._status_of(row) != _GONE],
@@ -54,12 +67,12 @@ class Compute(Server):
         """
         self._check_new(instance_name, zone, machine_type)
         if (
-            self.store.value("SELECT count(*) FROM instances WHERE status <> ? OR until > ?", _GONE, self._present())
+            self._server.store.value("SELECT count(*) FROM instances WHERE status <> ? OR until > ?", _GONE, self._present())
             >= MAX_INSTANCES
         ):
             raise ToolError(f"limit exceeded: a project has at most {MAX_INSTANCES} instances")
-        when = self.context.clock.tick()
-        with self.store.change():
+        when = self._server.context.clock.tick()
+        with self._server.store.change():
             row = self._new_instance(instance_name, zone, machine_type, when)
             return self._operate(row, "insert", "STAGING", "RUNNING", when)
 
@@ -91,7 +104,7 @@ class Compute(Server):
         """Get state, machine type and addresses of an instance. While an operation on it is under way, looking takes a second."""
         row = self._instance(instance_name, zone)
         if row["until"] > self._present():
-            self.context.clock.tick()
+            self._server.context.clock.tick()
         return self._show_instance(row)
 
     @tool
@@ -109,14 +122,14 @@ class Compute(Server):
             timeout_minutes: The most minutes to wait, at most 60.
         """
         check_range("timeout_minutes", timeout_minutes, 1, 60)
-        found = self.store.find("operations", name=operation_name, zone=zone)
-        if not found:
+        operations = self._server.store.find("operations", name=operation_name, zone=zone)
+        if not operations:
             raise ToolError(f"not found: there is no operation {echo(operation_name)} in zone {echo(zone)}")
         for _ in range(60 * timeout_minutes):
-            if found[0]["until"] <= self._present():
+            if operations[0]["until"] <= self._present():
                 break
-            self.context.clock.tick()
-        return self._show_operation(found[0])
+            self._server.context.clock.tick()
+        return self._show_operation(operations[0])
 
     # For authors of tasks.
 
@@ -125,19 +138,21 @@ class Compute(Server):
     ) -> None:
         """Make an instance that is there from the beginning: RUNNING or TERMINATED."""
         self._check_new(name, zone, machine_type)
-        row = self._new_instance(name, zone, machine_type, created or self.context.clock.now())
+        row = self._new_instance(name, zone, machine_type, created or self._server.context.clock.now())
         state = check_one_of("status", status, ("RUNNING", "TERMINATED"))
-        self.store.update("instances", row["id"], status=state, meanwhile=state)
+        self._server.store.update("instances", row["id"], status=state, meanwhile=state)
 
     def instances(self) -> dict[tuple[str, str], str]:
-        """The status of each instance, by (zone, name)."""
-        shown = [(row["zone"], row["name"], self._status_of(row)) for row in self.store.find("instances", order="zone, name, id")]
-        return {(zone, name): status for zone, name, status in shown if status != _GONE}
+        """Return the status of each instance, by (zone, name)."""
+        rows = [
+            (row["zone"], row["name"], self._status_of(row)) for row in self._server.store.find("instances", order="zone, name, id")
+        ]
+        return {(zone, name): status for zone, name, status in rows if status != _GONE}
 
     # Shared by the tools.
 
     def _present(self) -> str:
-        return iso(self.context.clock.now())
+        return iso(self._server.context.clock.now())
 
     def _status_of(self, row: Row) -> str:
         return str(row["meanwhile"] if row["until"] > self._present() else row["status"])
@@ -147,23 +162,26 @@ class Compute(Server):
         check_name("instance", name, r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?", rule)
         _region(zone)
         check_name("machine type", machine_type, f"{_SHARED}|{_SIZED}", "one is e2-micro, another n2-standard-4")
-        if any(self._status_of(row) != _GONE for row in self.store.find("instances", name=name, zone=zone)):
+        if any(self._status_of(row) != _GONE for row in self._server.store.find("instances", name=name, zone=zone)):
             raise ToolError(f"conflict: there is an instance {echo(name)} in {zone} already")
 
     def _new_instance(self, name: str, zone: str, machine_type: str, when: datetime) -> Row:
-        made = self.store.insert("instances", name=name, zone=zone, machine_type=machine_type, created=iso(when), started=iso(when),
-                                 nat_ip=self._address(), status="RUNNING", meanwhile="RUNNING", until="")  # fmt: skip
-        return self.store.get("instances", made)
+        store, at = self._server.store, iso(when)
+        record = {
+            "name": name, "zone": zone, "machine_type": machine_type, "created": at, "started": at, "nat_ip": self._address(),
+            "status": "RUNNING", "meanwhile": "RUNNING", "until": "",
+        }  # fmt: skip
+        return store.get("instances", store.insert("instances", **record))
 
     def _instance(self, name: str, zone: str) -> Row:
         _region(zone)
-        for row in self.store.find("instances", name=name, zone=zone):
+        for row in self._server.store.find("instances", name=name, zone=zone):
             if self._status_of(row) != _GONE:
                 return row
         raise ToolError(f"not found: there is no instance {echo(name)} in zone {zone}")
 
     def _ready_instance(self, name: str, zone: str) -> Row:
-        """An instance on which no operation is under way."""
+        """Return an instance on which no operation is under way."""
         row = self._instance(name, zone)
         if row["until"] > self._present():
             raise ToolError(f"conflict: an operation on instance {echo(name)} is under way until {row['until']}; wait for it")
@@ -171,20 +189,20 @@ class Compute(Server):
 
     def _operate(self, row: Row, kind: str, meanwhile: str, status: str, when: datetime | None = None) -> Row:
         """Begin an operation on an instance. Starting what runs and stopping what is stopped does nothing, and is no error."""
-        when = when or self.context.clock.tick()
+        when = when or self._server.context.clock.tick()
         idle = kind in ("start", "stop") and row["status"] == status
         until = iso(when + timedelta(seconds=1 if idle else SECONDS[kind]))
         changes: Row = {"start": {"started": iso(when), "nat_ip": self._address()}, "stop": {"stopped": until}}.get(kind, {})
-        with self.store.change():
+        with self._server.store.change():
             if not idle:
-                self.store.update("instances", row["id"], status=status, meanwhile=meanwhile, until=until, **changes)
-            name = f"operation-{self.context.new_id('operation')}"
+                self._server.store.update("instances", row["id"], status=status, meanwhile=meanwhile, until=until, **changes)
+            name = f"operation-{self._server.context.new_id('operation')}"
             record = {"name": name, "zone": row["zone"], "kind": kind, "instance": row["id"], "begun": iso(when), "until": until}
-            made = self.store.insert("operations", **record)
-        return self._show_operation(self.store.get("operations", made))
+            operation = self._server.store.insert("operations", **record)
+        return self._show_operation(self._server.store.get("operations", operation))
 
     def _address(self) -> str:
-        digits = self.context.new_id("address", 6)
+        digits = self._server.context.new_id("address", 6)
         return ".".join(["34", *(str(int(digits[k : k + 2], 16)) for k in (0, 2, 4))])
 
     def _show_instance(self, row: Row) -> Row:
@@ -192,27 +210,27 @@ class Compute(Server):
         place = 128 + 2 * list(REGIONS).index(ZONES[row["zone"]])
         address = f"10.{place}.{(row['id'] + 1) // 256}.{(row['id'] + 1) % 256}"
         access = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT", **({"natIP": row["nat_ip"]} if status == "RUNNING" else {})}]
-        shown = {
+        resource = {
             "kind": "compute#instance", "id": str(row["id"]), "name": row["name"], "zone": row["zone"], "status": status,
             "machineType": row["machine_type"], "creationTimestamp": row["created"], "lastStartTimestamp": row["started"],
             "networkInterfaces": [{"name": "nic0", "network": "default", "networkIP": address, "accessConfigs": access}],
         }  # fmt: skip
-        return shown | ({"lastStopTimestamp": row["stopped"]} if row["stopped"] else {})
+        return resource | ({"lastStopTimestamp": row["stopped"]} if row["stopped"] else {})
 
     def _show_operation(self, row: Row) -> Row:
-        done = row["until"] <= self._present()
-        instance = self.store.get("instances", row["instance"])["name"]
-        shown = {
+        is_done = row["until"] <= self._present()
+        instance = self._server.store.get("instances", row["instance"])["name"]
+        resource = {
             "kind": "compute#operation", "id": str(row["id"]), "name": row["name"], "zone": row["zone"],
-            "operationType": row["kind"], "status": "DONE" if done else "RUNNING", "progress": 100 if done else 0,
+            "operationType": row["kind"], "status": "DONE" if is_done else "RUNNING", "progress": 100 if is_done else 0,
             "insertTime": row["begun"], "startTime": row["begun"],
             "targetLink": f"projects/{PROJECT}/zones/{row['zone']}/instances/{instance}",
         }  # fmt: skip
-        return shown | ({"endTime": row["until"]} if done else {})
+        return resource | ({"endTime": row["until"]} if is_done else {})
 
 
 def _region(zone: str) -> str:
-    """The region of a zone."""
+    """Return the region of a zone."""
     if zone not in ZONES:
         raise ToolError(f"invalid argument: there is no zone {echo(zone)}; compute_list_zones lists them")
     return ZONES[zone]

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from agentgym.envs.loca.servers.context import OfficeContext
+from agentgym.envs.loca.servers.gcloud.bigquery import BIGQUERY_SCHEMA, BigQuery
 from agentgym.envs.loca.servers.gcloud.compute import COMPUTE_SCHEMA, Compute
 from agentgym.envs.loca.servers.gcloud.logging_service import LOGGING_SCHEMA, Logging
 from agentgym.envs.loca.servers.gcloud.storage import STORAGE_SCHEMA, Storage
-from agentgym.envs.loca.servers.warehouse.bigquery import BIGQUERY_SCHEMA, BigQuery
+from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.warehouse.engine import Engine
 
 
-# The tools are listed from the last class to the first.
-class GoogleCloud(Logging, Compute, Storage, BigQuery):
-    """All services of the project; BigQuery loads from and exports to the workspace and gs://bucket/object."""
+class GoogleCloud(Server):
+    """All services of the project; BigQuery loads from and exports to the workspace and gs://bucket/object.
+
+    Attributes:
+        engine: The tables of BigQuery.
+        bigquery: Datasets, queries and jobs.
+        storage: Buckets and objects.
+        compute: Virtual machines.
+        logging: Logs and their sinks.
+    """
 
     name: ClassVar[str] = "google_cloud"
     schema: ClassVar[str] = BIGQUERY_SCHEMA + STORAGE_SCHEMA + COMPUTE_SCHEMA + LOGGING_SCHEMA
+    episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "engine")
 
-    def read_uri(self, uri: str) -> bytes:
-        """The bytes of gs://bucket/object, or of a file in the workspace."""
-        return self.read_gs(uri) if uri.startswith("gs://") else super().read_uri(uri)
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
+        self.engine = Engine("bigquery")
+        self.storage = Storage(self)
+        self.bigquery = BigQuery(self, self.storage)
+        self.compute = Compute(self)
+        self.logging = Logging(self, self.storage)
+        # The published server lists its tools in this order.
+        self.parts = (self.bigquery, self.storage, self.compute, self.logging)
 
-    def write_uri(self, uri: str, data: bytes) -> None:
-        """Write gs://bucket/object, or a file in the workspace."""
-        if uri.startswith("gs://"):
-            self.write_gs(uri, data)
-        else:
-            super().write_uri(uri, data)
+    def close(self) -> None:
+        """Release the engine's memory outside of Python."""
+        self.engine.close()

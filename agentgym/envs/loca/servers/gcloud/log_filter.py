@@ -18,11 +18,14 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
+from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.tools import ToolError, echo
 
 Entry: TypeAlias = Mapping[str, Any]
 Test: TypeAlias = Callable[[Sequence[Entry]], list[bool]]
-"""Says of each of some entries whether it passes; of many at once, since regular expressions are matched together."""
+"""A test of entries: true for each that passes. It gets many at once, since regular expressions are
+matched together.
+"""
 
 SEVERITIES = {
     "DEFAULT": 0, "DEBUG": 100, "INFO": 200, "NOTICE": 300, "WARNING": 400, "ERROR": 500, "CRITICAL": 600, "ALERT": 700,
@@ -35,8 +38,11 @@ FIELDS = (
 """The fields that our entries can have, out of those of a LogEntry."""
 
 MAX_CHARS = 20_000
+"""Characters of a filter, as in Cloud Logging."""
 MAX_TERMS = 100
+"""Comparisons of a filter: each looks at all entries."""
 MAX_DEPTH = 20
+"""Parentheses within each other: reading recurses."""
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
 _BARE = r"[^\s()=<>:!~,\"']"
@@ -44,6 +50,7 @@ _FUNCTION = r"-?(?!(?:AND|OR|NOT)\()[A-Za-z_][A-Za-z_0-9]*\("
 _TOKEN = re.compile(rf"\s+|--[^\n]*|({_FUNCTION}|{_BARE}+(?:(?:{_QUOTED}){_BARE}*)*|{_QUOTED}|=~|!~|!=|<=|>=|[=<>:(),])", re.DOTALL)
 _SEGMENT = re.compile(rf"({_QUOTED})|([^.\"']+)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+"""Signs after a backslash that stand for others."""
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -68,12 +75,12 @@ class _Reader:
         self._tokens: list[str] = []
         place = 0
         while place < len(text):
-            found = _TOKEN.match(text, place)
-            if found is None:
+            match = _TOKEN.match(text, place)
+            if match is None:
                 raise _bad(f"cannot read {echo(text[place : place + 20])}; put text with such signs in double quotes")
-            place = found.end()
-            if found[1]:
-                self._tokens.append(found[1])
+            place = match.end()
+            if match[1]:
+                self._tokens.append(match[1])
         self._next = 0
         self._depth = 0
         self._terms = 0
@@ -110,10 +117,10 @@ class _Reader:
         return tests[0] if len(tests) == 1 else lambda entries: list(map(any, zip(*(t(entries) for t in tests), strict=True)))
 
     def _not(self, leaf: Callable[[], Test]) -> Test:
-        turned = False
+        negated = False
         while self._peek() in ("NOT", "-"):
             self._take()
-            turned = not turned
+            negated = not negated
         if self._peek() == "(":
             test = self._group(leaf)
         else:
@@ -121,7 +128,7 @@ class _Reader:
             if self._terms > MAX_TERMS:
                 raise ToolError(f"limit exceeded: a filter has at most {MAX_TERMS} comparisons")
             test = leaf()
-        return (lambda entries: [not passed for passed in test(entries)]) if turned else test
+        return (lambda entries: [not passed for passed in test(entries)]) if negated else test
 
     def _group(self, leaf: Callable[[], Test]) -> Test:
         self._take()
@@ -135,17 +142,17 @@ class _Reader:
         return test
 
     def _term(self) -> Test:
-        """A comparison, a function or text that any field may hold."""
+        """Return a comparison, a function or text that any field may hold."""
         token = self._take()
-        turned = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
-        word = token[1:] if turned else token
+        negated = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
+        word = token[1:] if negated else token
         if word.endswith("("):
             test = self._function(word[:-1])
         elif self._peek() in (*_ORDERS, ":", "=~", "!~"):
             test = self._comparison(_path(word), self._take())
         else:
             test = _anywhere(_value(word))
-        return (lambda entries: [not passed for passed in test(entries)]) if turned else test
+        return (lambda entries: [not passed for passed in test(entries)]) if negated else test
 
     def _comparison(self, path: tuple[str, ...], sign: str) -> Test:
         def leaf() -> Test:
@@ -168,21 +175,21 @@ def _bad(problem: str) -> ToolError:
 
 
 def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
-    """Which entries pass all tests; each test sees those alone that passed the ones before."""
+    """Tell the entries that pass all tests; each test sees those alone that passed the ones before."""
     left = list(range(len(entries)))
     for test in tests:
         passed = test([entries[k] for k in left])
         left = [k for k, well in zip(left, passed, strict=True) if well]
-    kept = set(left)
-    return [k in kept for k in range(len(entries))]
+    passing = set(left)
+    return [k in passing for k in range(len(entries))]
 
 
 def _unquote(token: str) -> str:
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), token[1:-1], flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), token[1:-1], flags=re.DOTALL)
 
 
 def _value(token: str) -> str:
-    """A value as text, quoted or not."""
+    """Return a value as text, quoted or not."""
     if token in ("", "AND", "OR", "NOT", ",", ":") or token[0] in "=<>!()":
         where = f"before {echo(token)} (text with such signs stands in double quotes)" if token else "at the end"
         raise _bad(f"a value is missing {where}")
@@ -190,25 +197,25 @@ def _value(token: str) -> str:
 
 
 def _path(word: str) -> tuple[str, ...]:
-    path = tuple(_unquote(found[1]) if found[1] else found[2] for found in _SEGMENT.finditer(word))
+    path = tuple(_unquote(match[1]) if match[1] else match[2] for match in _SEGMENT.finditer(word))
     if not path or path[0] not in FIELDS:
         raise _bad(f"an entry has no field {echo(word)}; its fields are {', '.join(FIELDS)}")
     return path
 
 
 def _at(value: Any, path: Sequence[str]) -> list[Any]:
-    """What stands at a path; of a list, what stands there in each of its items."""
+    """Return the values at a path; of a list, those in each of its items."""
     for place, name in enumerate(path):
         if isinstance(value, list):
-            return [found for item in value for found in _at(item, path[place:])]
+            return [leaf for item in value for leaf in _at(item, path[place:])]
         if not isinstance(value, dict) or name not in value:
             return []
         value = value[name]
-    return [found for item in value for found in _at(item, ())] if isinstance(value, list) else [value]
+    return [leaf for item in value for leaf in _at(item, ())] if isinstance(value, list) else [value]
 
 
 def _texts(value: Any) -> list[str]:
-    """All values in a value, as text."""
+    """Return all values in a value, as text."""
     if isinstance(value, dict):
         return list(chain.from_iterable(map(_texts, value.values())))
     if isinstance(value, list):
@@ -224,23 +231,27 @@ def _anywhere(text: str) -> Test:
     part = text.lower()
 
     def holds(value: Any) -> bool:
-        return part in value.lower() if isinstance(value, str) else any(part in held.lower() for held in _texts(value))
+        return part in value.lower() if isinstance(value, str) else any(part in candidate.lower() for candidate in _texts(value))
 
     return lambda entries: [any(map(holds, entry.values())) for entry in entries]
 
 
 def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
     if sign in ("=~", "!~"):
-        return _matches(path, text, turned=sign == "!~")
+        return _matches(path, text, negated=sign == "!~")
     part = text.lower()
     if sign == ":":
-        return lambda entries: [any(part in held.lower() for found in _at(e, path) for held in _texts(found)) for e in entries]
+        return lambda entries: [
+            any(part in candidate.lower() for leaf in _at(e, path) for candidate in _texts(leaf)) for e in entries
+        ]
     order, holds = _ORDERS[sign], _comparable(path, text)
     return lambda entries: [any(holds(order, value) for value in _at(entry, path)) for entry in entries]
 
 
 def _comparable(path: tuple[str, ...], text: str) -> Callable[[Callable[[Any, Any], bool], Any], bool]:
-    """How a value at a path is compared with the text of a filter: as the type of the field asks."""
+    """Return the comparison of a value at a path with the text of a filter: as the type of the
+    field asks.
+    """
     if path == ("severity",):
         level = _level(text)
         return lambda order, value: order(SEVERITIES[value], level)
@@ -254,13 +265,13 @@ def _comparable(path: tuple[str, ...], text: str) -> Callable[[Callable[[Any, An
     def holds(order: Callable[[Any, Any], bool], value: Any) -> bool:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return number is not None and order(value, number)
-        held = value if isinstance(value, str) else json.dumps(value)
-        return not isinstance(value, dict) and order(held.lower(), lower)
+        candidate = value if isinstance(value, str) else json.dumps(value)
+        return not isinstance(value, dict) and order(candidate.lower(), lower)
 
     return holds
 
 
-def _matches(path: tuple[str, ...], pattern: str, turned: bool) -> Test:
+def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
     """RE2 as DuckDB has it: it takes time in proportion to the text, whatever the pattern, which Python's own `re` does not."""
     engine = _engine()
 
@@ -269,26 +280,24 @@ def _matches(path: tuple[str, ...], pattern: str, turned: bool) -> Test:
             return set()
         sql = "SELECT text FROM (SELECT unnest($texts) AS text) WHERE regexp_matches(text, $pattern)"
         try:
-            return {found[0] for found in engine.cursor().execute(sql, {"texts": list(texts), "pattern": pattern}).fetchall()}
+            return {row[0] for row in engine.cursor().execute(sql, {"texts": list(texts), "pattern": pattern}).fetchall()}
         except _errors() as error:
             raise _bad(f"{echo(pattern)} is no regular expression of RE2: {str(error).splitlines()[0]}") from None
 
     matching([""])
 
     def test(entries: Sequence[Entry]) -> list[bool]:
-        held = [[text for found in _at(entry, path) for text in _texts(found)] for entry in entries]
-        found = matching(sorted(set(chain.from_iterable(held))))
-        return [any((text in found) != turned for text in texts) for texts in held]
+        groups = [[text for leaf in _at(entry, path) for text in _texts(leaf)] for entry in entries]
+        matches = matching(sorted(set(chain.from_iterable(groups))))
+        return [any((text in matches) != negated for text in texts) for texts in groups]
 
     return test
 
 
 @functools.cache
 def _engine() -> Any:
-    try:
-        import duckdb  # noqa: PLC0415
-    except ImportError as error:
-        raise ImportError("regular expressions in filters of logs need DuckDB: pip install 'agentgym[office]'") from error
+    with install_hint("regular expressions in filters of logs need DuckDB", "duckdb"):
+        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
     settings: dict[str, Any] = {
         "threads": 1,
         "async_threads": 0,
@@ -326,6 +335,8 @@ def _number(text: str) -> float | None:
 
 
 def log_path(name: str) -> str:
-    """The full name of a log from its full or short one: `projects/…/logs/name`, a slash within the name written `%2F`."""
+    """Return the full name of a log from its full or short one: `projects/…/logs/name`, a slash
+    within the name written `%2F`.
+    """
     short = name.removeprefix(f"projects/{PROJECT}/logs/")
     return short if short.startswith("projects/") else f"projects/{PROJECT}/logs/{short.replace('/', '%2F')}"

@@ -11,12 +11,14 @@ from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, REGIONS, check_name, check_one_of, check_range, page_token, read_token
 from agentgym.envs.loca.servers.gcloud.log_filter import SEVERITIES, log_path, read_filter
 from agentgym.envs.loca.servers.gcloud.storage import Storage
+from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 Payload: TypeAlias = str | dict[str, Any]
 
 _AUDIT = 'LOG_ID("cloudaudit.googleapis.com/activity") OR LOG_ID("cloudaudit.googleapis.com/system_event")'
+"""The filter of the sink `_Required`, as in Cloud Logging."""
 _STORAGE = "storage.googleapis.com"
 _BUCKET = "logging.googleapis.com/projects/{}/locations/{}/buckets/{}"
 
@@ -38,14 +40,29 @@ INSERT INTO log_sinks VALUES
 """
 
 MAX_ENTRY_BYTES = 256 * 1024
+"""Bytes of an entry, as in Cloud Logging."""
 MAX_SINKS = 200
+"""Sinks of a project, as in Cloud Logging."""
 MAX_BUCKETS = 100
+"""Log buckets of a project, as in Cloud Logging."""
 _MAX_NESTING = 50
+"""Levels of an entry: filters walk it recursively."""
 _CHUNK = 2_000
+"""Entries that are read at a time, for a filter that few pass: it bounds the memory."""
 
 
-class Logging(Storage):
-    """Logs. A text is a textPayload, an object a jsonPayload; an entry that no sink takes is not kept."""
+class Logging:
+    """Logs. A text is a textPayload, an object a jsonPayload; an entry that no sink takes is not
+    kept.
+
+    Args:
+        server: The server that this is a part of.
+        storage: Takes the entries of sinks whose destination is a bucket.
+    """
+
+    def __init__(self, server: Server, storage: Storage) -> None:
+        self._server = server
+        self._storage = storage
 
     @tool
     def logging_write_log(self, log_name: str, message: str | dict[str, Any], severity: str = "INFO") -> Row:
@@ -57,10 +74,10 @@ class Logging(Storage):
             severity: DEFAULT, DEBUG, INFO, NOTICE, WARNING, ERROR, CRITICAL, ALERT or EMERGENCY.
         """
         level = check_one_of("severity", severity, tuple(SEVERITIES))
-        record = _record(log_name, message, level, iso(self.context.clock.now()))
-        when = iso(self.context.clock.tick())
+        record = _record(log_name, message, level, iso(self._server.context.clock.now()))
+        when = iso(self._server.context.clock.tick())
         record |= {"timestamp": when, "received": when}
-        with self.store.change():
+        with self._server.store.change():
             self._add_entries([record])
         return _show(record)
 
@@ -79,25 +96,25 @@ class Logging(Storage):
         test = read_filter(log_filter)
         check_range("max_entries", max_entries, 1, 1000)
         place = read_token(page_token) if page_token else ("\U0010ffff", 0)
-        buckets = [self._log_bucket(log_bucket)] if log_bucket else [self.store.get("log_buckets", k) for k in (1, 2)]
+        buckets = [self._log_bucket(log_bucket)] if log_bucket else [self._server.store.get("log_buckets", k) for k in (1, 2)]
         where, values = self._kept_in(buckets)
         sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
-        found: list[Row] = []
+        matches: list[Row] = []
         size = max_entries + 1
-        while len(found) <= max_entries:
-            rows = self.store.rows(sql, *values, *place, size)
-            found += [row for row, passed in zip(rows, test([_show(row) for row in rows]), strict=True) if passed]
+        while len(matches) <= max_entries:
+            rows = self._server.store.rows(sql, *values, *place, size)
+            matches += [row for row, passed in zip(rows, test([_show(row) for row in rows]), strict=True) if passed]
             if len(rows) < size:
                 break
             place, size = (rows[-1]["timestamp"], rows[-1]["id"]), min(4 * size, _CHUNK)
-        entries: Row = {"entries": [_show(row) for row in found[:max_entries]]}
-        return entries | ({"nextPageToken": _token(found[max_entries - 1])} if len(found) > max_entries else {})
+        entries: Row = {"entries": [_show(row) for row in matches[:max_entries]]}
+        return entries | ({"nextPageToken": _token(matches[max_entries - 1])} if len(matches) > max_entries else {})
 
     @tool
     def logging_list_logs(self) -> Row:
         """List the full names of the logs that have entries."""
-        where, values = self._kept_in(self.store.find("log_buckets"))
-        logs = self.store.rows(f"SELECT DISTINCT log FROM log_entries WHERE {where} ORDER BY log", *values)
+        where, values = self._kept_in(self._server.store.find("log_buckets"))
+        logs = self._server.store.rows(f"SELECT DISTINCT log FROM log_entries WHERE {where} ORDER BY log", *values)
         return {"logNames": [row["log"] for row in logs]}
 
     @tool
@@ -105,16 +122,16 @@ class Logging(Storage):
         """Delete all entries of a log in the log bucket _Default; it comes back with the next entry."""
         log = _log(log_name)
         where = "entry IN (SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2"
-        gone = [row["entry"] for row in self.store.rows(f"SELECT entry FROM log_routes WHERE {where}", log)]
-        if not gone:
+        entries = [row["entry"] for row in self._server.store.rows(f"SELECT entry FROM log_routes WHERE {where}", log)]
+        if not entries:
             raise ToolError(f"not found: the log {echo(log_name)} has no entries in _Default")
-        with self.store.change():
-            for entry in gone:
-                self.store.delete("log_routes", entry=entry, log_bucket=2)
-                if not self.store.value("SELECT 1 FROM log_routes WHERE entry = ?", entry):
-                    self.store.delete("log_entries", id=entry)
-        self.context.clock.tick()
-        return {"deleted": log, "entries": len(gone)}
+        with self._server.store.change():
+            for entry in entries:
+                self._server.store.delete("log_routes", entry=entry, log_bucket=2)
+                if not self._server.store.value("SELECT 1 FROM log_routes WHERE entry = ?", entry):
+                    self._server.store.delete("log_entries", id=entry)
+        self._server.context.clock.tick()
+        return {"deleted": log, "entries": len(entries)}
 
     @tool
     def logging_create_log_bucket(self, bucket_id: str, location: str = "global", retention_days: int = 30) -> Row:
@@ -128,18 +145,18 @@ class Logging(Storage):
         check_name("log bucket", bucket_id, r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "1 to 100 letters, digits, _, - and dots")
         place = check_one_of("location", location, ("global", *REGIONS))
         check_range("retention_days", retention_days, 1, 3650)
-        if self.store.find("log_buckets", name=bucket_id, location=place):
+        if self._server.store.find("log_buckets", name=bucket_id, location=place):
             raise ToolError(f"conflict: there is a log bucket {echo(bucket_id)} in {place} already")
-        if self.store.value("SELECT count(*) FROM log_buckets") >= MAX_BUCKETS:
+        if self._server.store.value("SELECT count(*) FROM log_buckets") >= MAX_BUCKETS:
             raise ToolError(f"limit exceeded: a project has at most {MAX_BUCKETS} log buckets")
-        when = iso(self.context.clock.tick())
-        self.store.insert("log_buckets", name=bucket_id, location=place, retention_days=retention_days, created=when)
+        when = iso(self._server.context.clock.tick())
+        self._server.store.insert("log_buckets", name=bucket_id, location=place, retention_days=retention_days, created=when)
         return _show_bucket(self._log_bucket(f"{place}/{bucket_id}"))
 
     @tool
     def logging_list_log_buckets(self) -> Row:
         """List the log buckets with how long they keep entries."""
-        return {"buckets": [_show_bucket(row) for row in self.store.find("log_buckets", order="location, name")]}
+        return {"buckets": [_show_bucket(row) for row in self._server.store.find("log_buckets", order="location, name")]}
 
     @tool
     def logging_create_log_sink(self, sink_name: str, destination: str, log_filter: str = "") -> Row:
@@ -153,71 +170,71 @@ class Logging(Storage):
         check_name("sink", sink_name, r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "1 to 100 letters, digits, _, - and dots")
         read_filter(log_filter)
         target = self._sink_destination(destination)
-        if self.store.find("log_sinks", name=sink_name):
+        if self._server.store.find("log_sinks", name=sink_name):
             raise ToolError(f"conflict: there is a sink {echo(sink_name)} already")
-        if self.store.value("SELECT count(*) FROM log_sinks") >= MAX_SINKS:
+        if self._server.store.value("SELECT count(*) FROM log_sinks") >= MAX_SINKS:
             raise ToolError(f"limit exceeded: a project has at most {MAX_SINKS} sinks")
-        when = iso(self.context.clock.tick())
-        made = self.store.insert("log_sinks", name=sink_name, destination=target, filter=log_filter, created=when)
-        return _show_sink(self.store.get("log_sinks", made))
+        when = iso(self._server.context.clock.tick())
+        new_id = self._server.store.insert("log_sinks", name=sink_name, destination=target, filter=log_filter, created=when)
+        return _show_sink(self._server.store.get("log_sinks", new_id))
 
     @tool
     def logging_list_log_sinks(self) -> Row:
         """List the sinks with destination and filter."""
-        return {"sinks": [_show_sink(row) for row in self.store.find("log_sinks", order="name")]}
+        return {"sinks": [_show_sink(row) for row in self._server.store.find("log_sinks", order="name")]}
 
     @tool
     def logging_delete_log_sink(self, sink_name: str) -> Row:
         """Delete a sink; what it has routed stays."""
         if sink_name in ("_Required", "_Default"):
             raise ToolError(f"permission denied: the sink {sink_name} cannot be deleted")
-        if not self.store.delete("log_sinks", name=sink_name):
+        if not self._server.store.delete("log_sinks", name=sink_name):
             raise ToolError(f"not found: there is no sink {echo(sink_name)}")
-        self.context.clock.tick()
+        self._server.context.clock.tick()
         return {"deleted": sink_name}
 
     # For authors of tasks.
 
     def log(self, name: str, payload: Payload, severity: str = "DEFAULT", when: datetime | None = None) -> None:
         """Write an entry to a log, as of now unless another date is given."""
-        self.log_all(name, [(when or self.context.clock.now(), severity, payload)])
+        self.log_all(name, [(when or self._server.context.clock.now(), severity, payload)])
 
     def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
         """Write entries (time, severity, payload) to a log; sinks route them as if they were written now."""
-        with self.store.change():
+        with self._server.store.change():
             self._add_entries(
                 [_record(name, payload, check_one_of("severity", s, tuple(SEVERITIES)), iso(t)) for t, s, payload in entries]
             )
 
     def log_entries(self, name: str, bucket: str = "_Default") -> list[Row]:
-        """The entries of a log in a log bucket, the oldest first, as the API shows them."""
+        """Return the entries of a log in a log bucket, the oldest first, as the API shows them."""
         route = "id IN (SELECT entry FROM log_routes WHERE log_bucket = ?)"
         sql = f"SELECT * FROM log_entries WHERE log = ? AND {route} ORDER BY timestamp, id"
-        return [_show(row) for row in self.store.rows(sql, log_path(name), self._log_bucket(bucket)["id"])]
+        return [_show(row) for row in self._server.store.rows(sql, log_path(name), self._log_bucket(bucket)["id"])]
 
     # Shared by the tools.
 
     def _add_entries(self, records: Sequence[Row]) -> None:
         """Keep entries where the sinks route them to."""
-        start = 1 + (self.store.value("SELECT max(id) FROM log_entries") or 0)
+        start = 1 + (self._server.store.value("SELECT max(id) FROM log_entries") or 0)
         for record in records:
-            record["insert_id"] = self.context.new_id("log entry")
-        self.store.insert_all("log_entries", [{"id": start + k, **record} for k, record in enumerate(records)])
-        shown = [_show(record) for record in records]
+            record["insert_id"] = self._server.context.new_id("log entry")
+        self._server.store.insert_all("log_entries", [{"id": start + k, **record} for k, record in enumerate(records)])
+        entries = [_show(record) for record in records]
         routes: dict[tuple[int, int], None] = {}
-        for sink in self.store.find("log_sinks"):
-            taken = [k for k, passed in enumerate(read_filter(sink["filter"])(shown)) if passed]
+        for sink in self._server.store.find("log_sinks"):
+            places = [k for k, passed in enumerate(read_filter(sink["filter"])(entries)) if passed]
             service, _, place = sink["destination"].partition("/")
             if service == _STORAGE:
-                self._write_lines(place, [shown[k] for k in taken])
+                self._write_lines(place, [entries[k] for k in places])
             else:
                 bucket = self._log_bucket(place)["id"]
-                routes |= dict.fromkeys((start + k, bucket) for k in taken)
-        self.store.insert_all("log_routes", [{"entry": entry, "log_bucket": into} for entry, into in routes])
-        kept = {entry for entry, _ in routes}
+                routes |= dict.fromkeys((start + k, bucket) for k in places)
+        self._server.store.insert_all("log_routes", [{"entry": entry, "log_bucket": into} for entry, into in routes])
+        routed = {entry for entry, _ in routes}
         for entry in range(start, start + len(records)):
-            if entry not in kept:
-                self.store.delete("log_entries", id=entry)
+            if entry not in routed:
+                self._server.store.delete("log_entries", id=entry)
 
     def _write_lines(self, bucket: str, entries: Sequence[Row]) -> None:
         """Append entries to the objects of their logs and hours, one a line; what there is no room for is dropped."""
@@ -227,56 +244,56 @@ class Logging(Storage):
             name = f"{entry['logName'].rpartition('/')[2]}/{day}/{hour}:00:00_{hour}:59:59_S0.json"
             lines[name] = f"{lines.get(name, '')}{json.dumps(entry, ensure_ascii=False)}\n"
         for name, text in lines.items():
-            held = self.read_object(bucket, name) if name in self.objects(bucket, name) else b""
-            data = held + text.encode()
-            if self.room() >= len(data):
-                self.put_object(bucket, name, data, "application/json")
+            old = self._storage.read_object(bucket, name) if name in self._storage.objects(bucket, name) else b""
+            data = old + text.encode()
+            if self._storage.room() >= len(data):
+                self._storage.put_object(bucket, name, data, "application/json")
 
     def _kept_in(self, buckets: Sequence[Row]) -> tuple[str, list[Any]]:
-        """A condition on the entries that log buckets hold and still keep."""
+        """Return a condition on the entries that log buckets hold and still keep."""
         values: list[Any] = []
         for bucket in buckets:
-            values += [iso(self.context.clock.now() - timedelta(days=bucket["retention_days"])), bucket["id"]]
+            values += [iso(self._server.context.clock.now() - timedelta(days=bucket["retention_days"])), bucket["id"]]
         one = "(timestamp >= ? AND EXISTS (SELECT 1 FROM log_routes WHERE log_bucket = ? AND entry = log_entries.id))"
         return f"({' OR '.join([one] * len(buckets))})", values
 
     def _log_bucket(self, name: str) -> Row:
-        """A log bucket by its name (a global one), by location/name or by its full name."""
+        """Return a log bucket by its name (a global one), by location/name or by its full name."""
         parts = name.removeprefix(f"projects/{PROJECT}/").removeprefix("locations/").replace("/buckets/", "/").split("/")
         location, bucket = ("global", *parts)[-2:]
-        found = self.store.find("log_buckets", name=bucket, location=location) if len(parts) <= 2 else []
-        if not found:
+        rows = self._server.store.find("log_buckets", name=bucket, location=location) if len(parts) <= 2 else []
+        if not rows:
             raise ToolError(f"not found: there is no log bucket {echo(name)}")
-        return found[0]
+        return rows[0]
 
     def _sink_destination(self, text: str) -> str:
-        """The full name of the destination of a sink."""
+        """Return the full name of the destination of a sink."""
         service, _, place = text.replace("storage://", f"{_STORAGE}/").partition("/")
         if service == _STORAGE:
-            return f"{_STORAGE}/{self.storage_get_bucket_info(place)['name']}"
+            return f"{_STORAGE}/{self._storage.storage_get_bucket_info(place)['name']}"
         if service == "logging.googleapis.com":
-            found = self._log_bucket(place)
-            return _BUCKET.format(PROJECT, found["location"], found["name"])
+            bucket = self._log_bucket(place)
+            return _BUCKET.format(PROJECT, bucket["location"], bucket["name"])
         raise ToolError(f"invalid argument: {echo(text)}: entries go to logging.googleapis.com/… or {_STORAGE}/…, nowhere else")
 
 
 def _log(name: str) -> str:
-    """The full name of a log that may be written."""
+    """Return the full name of a log that may be written."""
     rule = f"1 to 512 letters, digits and / _ - . (after projects/{PROJECT}/logs/, if that is given)"
     check_name("log", name.removeprefix(f"projects/{PROJECT}/logs/"), r"(?!projects/)(?:[A-Za-z0-9/_.-]|%2F){1,512}", rule)
     return log_path(name)
 
 
 def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
-    """The record of an entry, without its id."""
+    """Return the record of an entry, without its id."""
     if _nesting(payload) > _MAX_NESTING or len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
         raise ToolError(f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes in at most {_MAX_NESTING} levels")
-    held = {"textPayload" if isinstance(payload, str) else "jsonPayload": payload}
-    return {"log": _log(log), "timestamp": when, "received": when, "severity": severity, "payload": held}
+    content = {"textPayload" if isinstance(payload, str) else "jsonPayload": payload}
+    return {"log": _log(log), "timestamp": when, "received": when, "severity": severity, "payload": content}
 
 
 def _nesting(value: Any) -> int:
-    """How many levels a JSON value has."""
+    """Count the levels of a JSON value."""
     levels, below = 0, [value]
     while below:
         levels += 1
@@ -297,16 +314,16 @@ def _show(row: Row) -> Row:
 
 
 def _show_bucket(row: Row) -> Row:
-    shown = {
+    resource = {
         "name": f"projects/{PROJECT}/locations/{row['location']}/buckets/{row['name']}", "retentionDays": row["retention_days"],
         "lifecycleState": "ACTIVE", "locked": row["name"] == "_Required",
     }  # fmt: skip
-    return shown | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})
+    return resource | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})
 
 
 def _show_sink(row: Row) -> Row:
-    shown = {
+    resource = {
         "name": row["name"], "destination": row["destination"], "filter": row["filter"],
         "writerIdentity": f"serviceAccount:cloud-logs@{PROJECT}.iam.gserviceaccount.com",
     }  # fmt: skip
-    return shown | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})
+    return resource | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})

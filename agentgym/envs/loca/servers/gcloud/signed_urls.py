@@ -14,7 +14,7 @@ _ALGORITHM = "GOOG4-HMAC-SHA256"
 
 
 def sign_url(key: str, method: str, bucket: str, name: str, now: datetime, seconds: int) -> str:
-    """A URL to use an object by until `seconds` after `now`, signed with a secret key."""
+    """Return a URL to use an object by until `seconds` after `now`, signed with a secret key."""
     date = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     scope = f"{date[:8]}/auto/storage/goog4_request"
     query = {
@@ -25,17 +25,17 @@ def sign_url(key: str, method: str, bucket: str, name: str, now: datetime, secon
         "X-Goog-SignedHeaders": "host",
     }
     path = f"/{bucket}/{quote(name)}"
-    written = "&".join(f"{part}={quote(value, safe='')}" for part, value in query.items())
-    request = f"{method}\n{path}\n{written}\nhost:{HOST}\n\nhost\nUNSIGNED-PAYLOAD"
+    query_text = "&".join(f"{part}={quote(value, safe='')}" for part, value in query.items())
+    request = f"{method}\n{path}\n{query_text}\nhost:{HOST}\n\nhost\nUNSIGNED-PAYLOAD"
     text = f"{_ALGORITHM}\n{date}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     secret = f"GOOG4{key}".encode()
     for step in scope.split("/"):
         secret = hmac.digest(secret, step.encode(), "sha256")
-    return f"https://{HOST}{path}?{written}&X-Goog-Signature={hmac.digest(secret, text.encode(), 'sha256').hex()}"
+    return f"https://{HOST}{path}?{query_text}&X-Goog-Signature={hmac.digest(secret, text.encode(), 'sha256').hex()}"
 
 
 def read_url(key: str | None, method: str, url: str, now: datetime) -> tuple[str, str]:
-    """The bucket and the name of the object of a signed URL.
+    """Return the bucket and the name of the object of a signed URL.
 
     Raises:
         ToolError: It is not signed with the key for the method, or its time is over.

@@ -29,21 +29,31 @@ MAX_BYTES = 256 * 2**20
 """The bytes that all objects together may have, noncurrent ones included."""
 
 CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")
+"""Storage classes from the warmest to the coldest."""
 # Three multi-regions, six dual regions, all regions.
 LOCATIONS = ("US", "EU", "ASIA", "NAM4", "EUR4", "EUR5", "EUR7", "EUR8", "ASIA1", *(region.upper() for region in REGIONS))
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
+"""Methods that a URL can be signed for."""
 _PLAIN = "id, bucket, name, generation, created, updated, deleted, content_type, storage_class, size, md5, crc32c"
+"""All columns of an object but its bytes, which are large."""
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
 _NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
 
 
-class Storage(Server):
-    """Buckets and objects; listings are in the order of names, and sizes are in bytes."""
+class Storage:
+    """Buckets and objects; listings are in the order of names, and sizes are in bytes.
+
+    Args:
+        server: The server that this is a part of.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
 
     @tool
     def storage_list_buckets(self) -> Row:
         """List all buckets of the project."""
-        return {"kind": "storage#buckets", "items": [_show_bucket(row) for row in self.store.find("buckets", order="name")]}
+        return {"kind": "storage#buckets", "items": [_show_bucket(row) for row in self._server.store.find("buckets", order="name")]}
 
     @tool
     def storage_create_bucket(self, bucket_name: str, location: str = "US") -> Row:
@@ -54,7 +64,7 @@ class Storage(Server):
             location: A region such as europe-west1, or US, EU or ASIA.
         """
         self._check_bucket(bucket_name, location)
-        self.add_bucket(bucket_name, location, created=self.context.clock.tick())
+        self.add_bucket(bucket_name, location, created=self._server.context.clock.tick())
         return _show_bucket(self._bucket(bucket_name))
 
     @tool
@@ -76,14 +86,14 @@ class Storage(Server):
         where = "bucket = ? AND substr(name, 1, length(?)) = ? AND (name, generation) > (?, ?)"
         where += "" if versions else " AND deleted IS NULL"
         sql = f"SELECT {_PLAIN} FROM objects WHERE {where} ORDER BY name, generation LIMIT ?"
-        found = self.store.rows(sql, bucket_name, prefix, prefix, *after, max_results + 1)
-        shown: Row = {"kind": "storage#objects", "items": [_show(row) for row in found[:max_results]]}
-        return shown | _next(found, max_results)
+        rows = self._server.store.rows(sql, bucket_name, prefix, prefix, *after, max_results + 1)
+        page: Row = {"kind": "storage#objects", "items": [_show(row) for row in rows[:max_results]]}
+        return page | _next(rows, max_results)
 
     @tool
     def storage_upload_file(self, bucket_name: str, source_file_path: str, destination_blob_name: str) -> Row:
         """Upload a file of the workspace as an object; an object of that name is replaced."""
-        data = self.context.files.read(source_file_path)
+        data = self._server.context.files.read(source_file_path)
         return _show(self._write_object(bucket_name, destination_blob_name, data))
 
     @tool
@@ -98,9 +108,9 @@ class Storage(Server):
             destination_file_path: Where to write it.
             generation: The version of the object; the live one by default.
         """
-        found = self._object(bucket_name, source_blob_name, generation)
-        path = self.context.files.write(destination_file_path, self._object_data(found))
-        return _show(found) | {"path": path}
+        row = self._object(bucket_name, source_blob_name, generation)
+        path = self._server.context.files.write(destination_file_path, self._object_data(row))
+        return _show(row) | {"path": path}
 
     @tool
     def storage_delete_object(self, bucket_name: str, blob_name: str, generation: int | None = None) -> Row:
@@ -111,9 +121,9 @@ class Storage(Server):
             blob_name: The object.
             generation: The version to delete for good.
         """
-        found = self._object(bucket_name, blob_name, generation)
-        kept = self._delete_object(found, self.context.clock.tick(), for_good=generation is not None)
-        return {"deleted": blob_name, "bucket": bucket_name, "generation": str(found["generation"]), "keptAsNoncurrent": kept}
+        row = self._object(bucket_name, blob_name, generation)
+        is_kept = self._delete_object(row, self._server.context.clock.tick(), for_good=generation is not None)
+        return {"deleted": blob_name, "bucket": bucket_name, "generation": str(row["generation"]), "keptAsNoncurrent": is_kept}
 
     @tool
     def storage_get_bucket_info(self, bucket_name: str) -> Row:
@@ -139,28 +149,28 @@ class Storage(Server):
             _check_object_name(blob_name)
         else:
             self._object(bucket_name, blob_name)
-        if "signing_key" not in self.session:
-            self.session["signing_key"] = self.context.new_id("signing key", 40)
-        now, seconds = self.context.clock.now(), 60 * expiration_minutes
-        url = sign_url(self.session["signing_key"], verb, bucket_name, blob_name, now, seconds)
+        if "signing_key" not in self._server.session:
+            self._server.session["signing_key"] = self._server.context.new_id("signing key", 40)
+        now, seconds = self._server.context.clock.now(), 60 * expiration_minutes
+        url = sign_url(self._server.session["signing_key"], verb, bucket_name, blob_name, now, seconds)
         return {"url": url, "method": verb, "expiration": iso(now + timedelta(seconds=seconds))}
 
     @tool
     def storage_copy_object(self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str) -> Row:
         """Copy an object; one at the destination is replaced."""
-        found = self._object(source_bucket, source_blob)
-        return _show(self._write_object(dest_bucket, dest_blob, self._object_data(found), found["content_type"]))
+        row = self._object(source_bucket, source_blob)
+        return _show(self._write_object(dest_bucket, dest_blob, self._object_data(row), row["content_type"]))
 
     @tool
     def storage_move_object(self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str) -> Row:
         """Move an object to another bucket or name; one at the destination is replaced."""
-        found = self._object(source_bucket, source_blob)
+        row = self._object(source_bucket, source_blob)
         if (source_bucket, source_blob) == (dest_bucket, dest_blob):
             raise ToolError("invalid argument: source and destination are the same object")
-        with self.store.change():
-            moved = self._write_object(dest_bucket, dest_blob, self._object_data(found), found["content_type"])
-            self._delete_object(found, self.context.clock.now())
-        return _show(moved)
+        with self._server.store.change():
+            target = self._write_object(dest_bucket, dest_blob, self._object_data(row), row["content_type"])
+            self._delete_object(row, self._server.context.clock.now())
+        return _show(target)
 
     @tool
     def storage_enable_versioning(self, bucket_name: str, enabled: bool = True) -> Row:
@@ -172,7 +182,7 @@ class Storage(Server):
         """Count the objects of a bucket and their bytes, noncurrent versions apart."""
         self._bucket(bucket_name)
         sql = "SELECT storage_class, deleted IS NULL, count(*), sum(size) FROM objects WHERE bucket = ? GROUP BY 1, 2 ORDER BY 1, 2"
-        groups = [tuple(row.values()) for row in self.store.rows(sql, bucket_name)]
+        groups = [tuple(row.values()) for row in self._server.store.rows(sql, bucket_name)]
         size: Row = {"bucket": bucket_name}
         for live, count, total in ((1, "objectCount", "sizeBytes"), (0, "noncurrentObjectCount", "noncurrentSizeBytes")):
             size[count] = sum(group[2] for group in groups if group[1] == live)
@@ -203,44 +213,48 @@ class Storage(Server):
     def add_bucket(self, name: str, location: str = "US", *, versioning: bool = False, created: datetime | None = None) -> None:
         """Make a bucket, as of now unless another date is given."""
         self._check_bucket(name, location)
-        when = iso(created or self.context.clock.now())
+        when = iso(created or self._server.context.clock.now())
         place = check_one_of("location", location, LOCATIONS)
-        self.store.insert("buckets", name=name, location=place, created=when, updated=when, versioning=versioning, lifecycle=[])
+        self._server.store.insert(
+            "buckets", name=name, location=place, created=when, updated=when, versioning=versioning, lifecycle=[]
+        )
 
     def buckets(self) -> list[str]:
-        """The names of all buckets, in order."""
-        return [row["name"] for row in self.store.find("buckets", order="name")]
+        """Return the names of all buckets, in order."""
+        return [row["name"] for row in self._server.store.find("buckets", order="name")]
 
     def put_object(
         self, bucket: str, name: str, data: bytes | str, content_type: str | None = None, created: datetime | None = None
     ) -> None:
         """Put an object into a bucket, as of now unless another date is given."""
         content = data.encode() if isinstance(data, str) else data
-        self._put_object(self._bucket(bucket), _check_object_name(name), content, content_type, created or self.context.clock.now())
+        self._put_object(
+            self._bucket(bucket), _check_object_name(name), content, content_type, created or self._server.context.clock.now()
+        )
 
     def objects(self, bucket: str, prefix: str = "") -> list[str]:
-        """The names of the live objects of a bucket, in order."""
+        """Return the names of the live objects of a bucket, in order."""
         self._bucket(bucket)
-        rows = self.store.rows("SELECT name FROM objects WHERE bucket = ? AND deleted IS NULL ORDER BY name", bucket)
+        rows = self._server.store.rows("SELECT name FROM objects WHERE bucket = ? AND deleted IS NULL ORDER BY name", bucket)
         return [row["name"] for row in rows if row["name"].startswith(prefix)]
 
     def read_object(self, bucket: str, name: str, generation: int | None = None) -> bytes:
-        """The bytes of an object, or of one version of it."""
+        """Return the bytes of an object, or of one version of it."""
         return self._object_data(self._object(bucket, name, generation))
 
     def open_url(self, url: str, method: str = "GET") -> bytes:
-        """What a signed URL gives now.
+        """Return the bytes that a signed URL gives now.
 
         Raises:
             ToolError: It is not signed with this office's key for the method, or its time is over.
         """
-        bucket, name = read_url(self.session.get("signing_key"), method, url, self.context.clock.now())
+        bucket, name = read_url(self._server.session.get("signing_key"), method, url, self._server.context.clock.now())
         return self.read_object(bucket, name)
 
     # Shared by the tools and with the other services.
 
     def read_gs(self, uri: str) -> bytes:
-        """The bytes of an object called gs://bucket/name."""
+        """Return the bytes of an object called gs://bucket/name."""
         return self.read_object(*_parts(uri))
 
     def write_gs(self, uri: str, data: bytes) -> None:
@@ -249,57 +263,59 @@ class Storage(Server):
         self._write_object(bucket, name, data)
 
     def room(self) -> int:
-        """How many bytes more the objects may have."""
-        return MAX_BYTES - int(self.store.value("SELECT sum(size) FROM objects") or 0)
+        """Count the bytes that objects may still have."""
+        return MAX_BYTES - int(self._server.store.value("SELECT sum(size) FROM objects") or 0)
 
     def _check_bucket(self, name: str, location: str) -> None:
         check_name("bucket", name, _NAME, _NAME_RULE)
         check_one_of("location", location, LOCATIONS)
-        if self.store.value("SELECT 1 FROM buckets WHERE name = ?", name):
+        if self._server.store.value("SELECT 1 FROM buckets WHERE name = ?", name):
             raise ToolError(f"conflict: there is a bucket {echo(name)} already")
 
     def _bucket(self, name: str) -> Row:
-        """A bucket to whose objects its lifecycle rules have been applied."""
-        found = self.store.row("SELECT * FROM buckets WHERE name = ?", name)
-        if found is None:
+        """Return a bucket to whose objects its lifecycle rules have been applied."""
+        bucket = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)
+        if bucket is None:
             raise ToolError(f"not found: there is no bucket {echo(name)}")
-        for rule in found["lifecycle"]:
-            self._apply_rule(found, rule)
-        return found
+        for rule in bucket["lifecycle"]:
+            self._apply_rule(bucket, rule)
+        return bucket
 
     def _apply_rule(self, bucket: Row, rule: Row) -> None:
         """Apply a rule. Rules run once a day, so a version that one run makes noncurrent is deleted by a run of the next day."""
-        now = self.context.clock.now()
+        now = self._server.context.clock.now()
         old = (bucket["name"], iso(now - timedelta(days=rule["condition"]["age"])))
         if rule["action"]["type"] == "SetStorageClass":
             colder = CLASSES.index(rule["action"]["storageClass"])
             for warmer in CLASSES[:colder]:
                 sql = "SELECT id FROM objects WHERE bucket = ? AND created <= ? AND storage_class = ?"
-                for row in self.store.rows(sql, *old, warmer):
-                    self.store.update("objects", row["id"], storage_class=CLASSES[colder])
+                for row in self._server.store.rows(sql, *old, warmer):
+                    self._server.store.update("objects", row["id"], storage_class=CLASSES[colder])
             return
         sql = f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND created <= ? AND (deleted IS NULL OR deleted <= ?)"
-        for row in self.store.rows(sql, *old, iso(now - timedelta(days=1))):
+        for row in self._server.store.rows(sql, *old, iso(now - timedelta(days=1))):
             self._delete_object(row, now)
 
     def _set_bucket(self, name: str, **changes: object) -> Row:
-        found = self._bucket(name)
-        when = iso(self.context.clock.tick())
-        self.store.update("buckets", found["id"], **changes, updated=when, metageneration=found["metageneration"] + 1)
+        bucket = self._bucket(name)
+        when = iso(self._server.context.clock.tick())
+        self._server.store.update("buckets", bucket["id"], **changes, updated=when, metageneration=bucket["metageneration"] + 1)
         return _show_bucket(self._bucket(name))
 
     def _object(self, bucket: str, name: str, generation: int | None = None) -> Row:
         self._bucket(bucket)
         text = None if generation is None else str(generation)
         which = "CASE WHEN ? IS NULL THEN deleted IS NULL ELSE CAST(generation AS TEXT) = ? END"
-        found = self.store.row(f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND {which}", bucket, name, text, text)
-        if found is None:
+        row = self._server.store.row(
+            f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND {which}", bucket, name, text, text
+        )
+        if row is None:
             version = "" if generation is None else f" with generation {generation}"
             raise ToolError(f"not found: there is no object {echo(name)}{version} in bucket {echo(bucket)}")
-        return found
+        return row
 
-    def _object_data(self, found: Row) -> bytes:
-        return bytes(self.store.value("SELECT data FROM objects WHERE id = ?", found["id"]))
+    def _object_data(self, row: Row) -> bytes:
+        return bytes(self._server.store.value("SELECT data FROM objects WHERE id = ?", row["id"]))
 
     def _write_object(self, bucket: str, name: str, data: bytes, content_type: str | None = None) -> Row:
         """Write an object as something that happens now."""
@@ -307,33 +323,33 @@ class Storage(Server):
         _check_object_name(name)
         if len(data) > self.room():
             raise ToolError(f"limit exceeded: the objects of a project have at most {MAX_BYTES} bytes together")
-        made = self._put_object(into, name, data, content_type, self.context.clock.tick())
+        row = self._put_object(into, name, data, content_type, self._server.context.clock.tick())
         self._bucket(bucket)
-        return made
+        return row
 
     def _put_object(self, bucket: Row, name: str, data: bytes, content_type: str | None, when: datetime) -> Row:
         at, key = iso(when), (bucket["name"], name)
-        last = self.store.value("SELECT max(generation) FROM objects WHERE bucket = ? AND name = ?", *key) or 0
+        last = self._server.store.value("SELECT max(generation) FROM objects WHERE bucket = ? AND name = ?", *key) or 0
         record = {
             "bucket": bucket["name"], "name": name, "generation": max(last + 1, int(when.timestamp()) * 1_000_000),
             "created": at, "updated": at, "deleted": None, "content_type": content_type or media_type(name),
             "storage_class": CLASSES[0], "size": len(data), "md5": _base64(hashlib.md5(data).digest()),
             "crc32c": _base64(crc32c(data).to_bytes(4, "big")),
         }  # fmt: skip
-        with self.store.change():
-            live = self.store.row(f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND deleted IS NULL", *key)
+        with self._server.store.change():
+            live = self._server.store.row(f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND deleted IS NULL", *key)
             if live is not None:
                 self._delete_object(live, when)
-            self.store.insert("objects", **record, data=data)
+            self._server.store.insert("objects", **record, data=data)
         return record
 
-    def _delete_object(self, found: Row, when: datetime, for_good: bool = False) -> bool:
+    def _delete_object(self, row: Row, when: datetime, for_good: bool = False) -> bool:
         """Delete an object; whether it stays as a noncurrent version."""
-        kept = not for_good and found["deleted"] is None
-        if kept and self.store.value("SELECT versioning FROM buckets WHERE name = ?", found["bucket"]):
-            self.store.update("objects", found["id"], deleted=iso(when))
+        keep = not for_good and row["deleted"] is None
+        if keep and self._server.store.value("SELECT versioning FROM buckets WHERE name = ?", row["bucket"]):
+            self._server.store.update("objects", row["id"], deleted=iso(when))
             return True
-        self.store.delete("objects", id=found["id"])
+        self._server.store.delete("objects", id=row["id"])
         return False
 
 
@@ -342,10 +358,10 @@ def _parts(uri: str) -> tuple[str, str]:
     return bucket, name
 
 
-def _next(found: list[Row], size: int) -> Row:
-    if len(found) <= size:
+def _next(rows: list[Row], size: int) -> Row:
+    if len(rows) <= size:
         return {}
-    return {"nextPageToken": page_token(found[size - 1]["name"], found[size - 1]["generation"])}
+    return {"nextPageToken": page_token(rows[size - 1]["name"], rows[size - 1]["generation"])}
 
 
 def _check_object_name(name: str) -> str:
@@ -355,13 +371,13 @@ def _check_object_name(name: str) -> str:
 
 
 def _show_bucket(row: Row) -> Row:
-    shown = {
+    resource = {
         "kind": "storage#bucket", "id": row["name"], "name": row["name"], "location": row["location"],
         "locationType": _location_type(row["location"]), "storageClass": CLASSES[0],
         "timeCreated": row["created"], "updated": row["updated"], "metageneration": str(row["metageneration"]),
         "versioning": {"enabled": row["versioning"]},
     }  # fmt: skip
-    return shown | ({"lifecycle": {"rule": row["lifecycle"]}} if row["lifecycle"] else {})
+    return resource | ({"lifecycle": {"rule": row["lifecycle"]}} if row["lifecycle"] else {})
 
 
 def _location_type(location: str) -> str:
@@ -371,12 +387,12 @@ def _location_type(location: str) -> str:
 
 
 def _show(row: Row) -> Row:
-    shown = {
+    resource = {
         "kind": "storage#object", "name": row["name"], "bucket": row["bucket"], "generation": str(row["generation"]),
         "size": str(row["size"]), "contentType": row["content_type"], "storageClass": row["storage_class"],
         "timeCreated": row["created"], "updated": row["updated"], "md5Hash": row["md5"], "crc32c": row["crc32c"],
     }  # fmt: skip
-    return shown | ({"timeDeleted": row["deleted"]} if row["deleted"] else {})
+    return resource | ({"timeDeleted": row["deleted"]} if row["deleted"] else {})
 
 
 def _base64(digest: bytes) -> str:

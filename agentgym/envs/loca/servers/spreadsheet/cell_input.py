@@ -1,4 +1,4 @@
-"""What becomes of a value that is typed into a cell of a spreadsheet, and how a cell shows what it holds.
+"""Cells of a spreadsheet: parsed from what is typed in, and displayed.
 
 A cell is a JSON value: a text, a number, a truth value, `{"f": formula}`, or `{"v": number, "s": text as typed}` with
 `"k": "date"` where the number counts days.
@@ -16,14 +16,16 @@ from agentgym.tools import ToolError, echo
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _DRESSED = re.compile(r"([-+]?)(\$?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?(%?)")
+"""A number as people write it: with a currency, groups of thousands or a percent sign."""
 _TIME = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?"
 _ISO = re.compile(rf"([0-9]{{4}})-([0-9]{{1,2}})-([0-9]{{1,2}})(?:[ T]{_TIME})?")
 _AMERICAN = re.compile(rf"([0-9]{{1,2}})/([0-9]{{1,2}})/([0-9]{{4}})(?:\s+{_TIME})?")
+"""Dates are read as in the locale of the United States, which a new spreadsheet has."""
 _CLOCK = re.compile(_TIME)
 
 
-def typed(value: Any) -> Any:
-    """The cell that a value of a call makes, as if it was typed in; `None` for an empty one.
+def parse(value: Any) -> Any:
+    """Return the cell that a value of a call makes, as if it was typed in; `None` for an empty one.
 
     Raises:
         ToolError: No cell can hold it.
@@ -31,62 +33,64 @@ def typed(value: Any) -> Any:
     if isinstance(value, (dict, list)):
         raise ToolError(f"invalid argument: a cell holds a text, a number, true, false or null, got {echo(value)}")
     if not isinstance(value, str):
-        return fitting(value)
+        return validate(value)
     if len(value) > MAX_TEXT:
         raise ToolError(f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}")
     if value.startswith("'"):
         return value[1:]
     if value.startswith("=") and len(value) > 1:
         return {"f": value}
-    plain = value.strip()
-    if plain.upper() in ("TRUE", "FALSE"):
-        return plain.upper() == "TRUE"
-    if _NUMBER.fullmatch(plain):
-        number = float(plain)
-        return value if math.isinf(number) else fitting(number)
-    return _dressed(plain) or _dated(plain) or value or None
+    text = value.strip()
+    if text.upper() in ("TRUE", "FALSE"):
+        return text.upper() == "TRUE"
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+        return value if math.isinf(number) else validate(number)
+    return _dressed(text) or _dated(text) or value or None
 
 
-def raw(value: Any) -> Any:
-    """The cell that a Python value makes: texts stay texts, dates and times become such."""
+def from_python(value: Any) -> Any:
+    """Return the cell that a Python value makes: texts stay texts, dates and times become such."""
     if isinstance(value, datetime):
         return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
     if isinstance(value, date):
         return {"v": serial(datetime(value.year, value.month, value.day)), "s": value.isoformat(), "k": "date"}
     if isinstance(value, time):
         return {"v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400, "s": value.isoformat()}
-    return fitting(value)
+    return validate(value)
 
 
-def shown(cell: Any) -> str:
-    """A cell without a formula as it is shown."""
+def display(cell: Any) -> str:
+    """Return a cell without a formula as it is shown."""
     return str(cell["s"]) if isinstance(cell, dict) else text_of(cell)
 
 
-def plain(cell: Any) -> Any:
-    """A cell without a formula as a bare value; a date is the number of its day."""
+def raw(cell: Any) -> Any:
+    """Return a cell without a formula as a bare value; a date is the number of its day."""
     return cell["v"] if isinstance(cell, dict) else cell
 
 
-def fitting(value: Any) -> Any:
-    """A value as the service keeps it: numbers with the precision of a double, whole ones without a point."""
+def validate(value: Any) -> Any:
+    """Return a value as the service keeps it: numbers with the precision of a double, whole ones
+    without a point.
+    """
     if value is None or isinstance(value, (bool, str)):
         return value
     try:
-        kept = float(value)
+        number = float(value)
     except OverflowError:
         raise ToolError("invalid argument: a number is too large for a cell") from None
-    return int(kept) if kept.is_integer() and abs(kept) < 2**53 else kept
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def _dressed(text: str) -> Any:
-    """A number with a currency, groups of thousands or a percent sign."""
-    found = _DRESSED.fullmatch(text)
-    if not found or len(text) > 40:
+    """Return a number with a currency, groups of thousands or a percent sign."""
+    match = _DRESSED.fullmatch(text)
+    if not match or len(text) > 40:
         return None
-    sign, _, whole, part, percent = found.groups()
+    sign, _, whole, part, percent = match.groups()
     number = float(sign + whole.replace(",", "") + (part or ""))
-    return {"v": fitting(number / 100 if percent else number), "s": text}
+    return {"v": validate(number / 100 if percent else number), "s": text}
 
 
 def _dated(text: str) -> Any:

@@ -1,7 +1,8 @@
 """The values of cells, as formulas work on them.
 
-A value is a number, a text, a truth value, `None` for an empty cell, a `Fault`, a `Moment` (a date as a number of days) or a
-`Grid`.
+A value is a number, a text, a truth value, `None` for an empty cell, a `CellError`, a `SerialDate`
+(a date as a number of
+days) or a `Grid`.
 """
 
 from __future__ import annotations
@@ -12,25 +13,27 @@ from datetime import datetime, timedelta
 from typing import Any
 
 DAY_ZERO = datetime(1899, 12, 30)
+"""The day that spreadsheets count days from."""
 MAX_TEXT = 50_000
+"""Characters of a cell, as in Google Sheets."""
 
 
-class Fault(str):
+class CellError(str):
     """An error as the value of a cell, such as `#DIV/0!`."""
 
     __slots__ = ()
 
 
-class Moment(float):
+class SerialDate(float):
     """A date and time: days since 30 December 1899."""
 
     __slots__ = ()
 
 
-DIVISION, VALUE, NAME, NUMBER = Fault("#DIV/0!"), Fault("#VALUE!"), Fault("#NAME?"), Fault("#NUM!")
-NOT_AVAILABLE, NO_REFERENCE, SYNTAX = Fault("#N/A"), Fault("#REF!"), Fault("#ERROR!")
+DIVISION, VALUE, NAME, NUMBER = CellError("#DIV/0!"), CellError("#VALUE!"), CellError("#NAME?"), CellError("#NUM!")
+NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), CellError("#ERROR!")
 CYCLE = NO_REFERENCE
-"""What a formula that depends on itself gives."""
+"""The value of a formula that depends on itself, as in Google Sheets."""
 
 
 @dataclass(slots=True)
@@ -42,30 +45,30 @@ class Grid:
     cells: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     def line(self, *, down: bool, at: int = 0) -> list[Any]:
-        """A column (`down`) or a row."""
+        """Return a column (`down`) or a row."""
         if down:
             return [self.cells.get((k, at)) for k in range(self.height)]
         return [self.cells.get((at, k)) for k in range(self.width)]
 
 
 def serial(moment: datetime) -> float:
-    """A moment as a number of days; its zone does not matter."""
+    """Return a moment as a number of days; its zone does not matter."""
     return (moment.replace(tzinfo=None) - DAY_ZERO) / timedelta(days=1)
 
 
 def scalar(value: Any) -> Any:
-    """The one value that a range of one cell stands for; a larger range has none."""
+    """Return the one value that a range of one cell stands for; a larger range has none."""
     if isinstance(value, Grid):
         return value.cells.get((0, 0)) if (value.height, value.width) == (1, 1) else VALUE
     return value
 
 
 def number(value: Any) -> Any:
-    """A value as a number, or a fault."""
+    """Return a value as a number, or an error."""
     value = scalar(value)
     if value is None:
         return 0.0
-    if isinstance(value, Fault):
+    if isinstance(value, CellError):
         return value
     if isinstance(value, (bool, int, float)):
         return float(value)
@@ -76,9 +79,9 @@ def number(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A value as a cell shows it."""
+    """Return a value as a cell shows it."""
     value = scalar(value)
-    if isinstance(value, Moment):
+    if isinstance(value, SerialDate):
         return _date_text(value)
     if isinstance(value, str):
         return str(value)
@@ -87,8 +90,8 @@ def text_of(value: Any) -> str:
     whole = float(value)
     if whole.is_integer() and abs(whole) < 1e15:
         return str(int(whole))
-    shown = f"{whole:.10g}"
-    return shown if "e" not in shown else re.sub(r"e([+-])0*", r"E\1", shown)
+    text = f"{whole:.10g}"
+    return text if "e" not in text else re.sub(r"e([+-])0*", r"E\1", text)
 
 
 def _date_text(value: float) -> str:
@@ -96,14 +99,15 @@ def _date_text(value: float) -> str:
         moment = DAY_ZERO + timedelta(days=float(value))
     except OverflowError:
         return str(float(value))
-    shown = f"{moment.month}/{moment.day}/{moment.year}"
-    return shown if float(value).is_integer() else f"{shown} {moment.hour}:{moment:%M:%S}"
+    day = f"{moment.month}/{moment.day}/{moment.year}"
+    return day if float(value).is_integer() else f"{day} {moment.hour}:{moment:%M:%S}"
 
 
 def ordering(value: Any, other: Any) -> tuple[int, Any]:
-    """What a value is compared by: numbers come before texts, texts before truth values; capitals do not count.
+    """Return the sort key of a value: numbers come before texts, texts before truth values;
+    capitals do not count.
 
-    An empty cell is what the other value makes of it: 0, no text or FALSE.
+    An empty cell counts as the empty value of the other one's type: 0, no text or FALSE.
     """
     if value is None:
         value = "" if isinstance(other, str) else False if isinstance(other, bool) else 0

@@ -9,6 +9,7 @@ from agentgym.tools import ToolError, echo
 
 _PART = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,7})")
 _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
+"""Titles that need no quotes in a reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +22,20 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """The part within so many rows and columns, closed; nothing of it may be left (`bottom < top`)."""
+        """Return the part within a number of rows and columns, closed; nothing of it may be left
+        (`bottom < top`).
+        """
         bottom = rows if self.bottom is None else min(self.bottom, rows)
         return Area(self.top, self.left, bottom, columns if self.right is None else min(self.right, columns))
 
     @property
     def height(self) -> int:
-        """How many rows a closed area has."""
+        """The number of rows of a closed area."""
         return max(0, (self.bottom or 0) - self.top + 1)
 
     @property
     def width(self) -> int:
-        """How many columns a closed area has."""
+        """The number of columns of a closed area."""
         return max(0, (self.right or 0) - self.left + 1)
 
     def __str__(self) -> str:
@@ -42,7 +45,7 @@ class Area:
 
 
 def column_name(number: int) -> str:
-    """The letters of a column: 1 is A, 27 is AA."""
+    """Return the letters of a column: 1 is A, 27 is AA."""
     letters = ""
     while number > 0:
         number, rest = divmod(number - 1, 26)
@@ -51,7 +54,7 @@ def column_name(number: int) -> str:
 
 
 def column_number(letters: str) -> int:
-    """The number of a column: A is 1, AA is 27."""
+    """Return the number of a column: A is 1, AA is 27."""
     number = 0
     for letter in letters.upper():
         number = number * 26 + ord(letter) - 64
@@ -59,7 +62,7 @@ def column_number(letters: str) -> int:
 
 
 def parse_area(text: str) -> Area:
-    """The area that a reference without a sheet names.
+    """Return the area that a reference without a sheet names.
 
     Raises:
         ToolError: It is no such reference.
@@ -81,7 +84,7 @@ def parse_area(text: str) -> Area:
 
 
 def parse_cell(text: str) -> tuple[int, int]:
-    """Row and column of a single cell, both from 1.
+    """Return row and column of a single cell, both from 1.
 
     Raises:
         ToolError: It is no single cell.
@@ -93,7 +96,7 @@ def parse_cell(text: str) -> tuple[int, int]:
 
 
 def split_sheet(reference: str) -> tuple[str | None, str]:
-    """The title of the sheet that a reference begins with, or None, and the rest of it."""
+    """Return the title of the sheet that a reference begins with, or None, and the rest of it."""
     title, mark, rest = reference.rpartition("!")
     if not mark:
         return None, reference
@@ -103,6 +106,6 @@ def split_sheet(reference: str) -> tuple[str | None, str]:
 
 
 def quote_title(title: str) -> str:
-    """The title of a sheet as a reference needs it: in quotes unless it is one plain word."""
+    """Return the title of a sheet as a reference needs it: in quotes unless it is one plain word."""
     doubled = title.replace("'", "''")
     return title if _PLAIN_TITLE.fullmatch(title) else f"'{doubled}'"

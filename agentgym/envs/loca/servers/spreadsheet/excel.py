@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from agentgym.envs.loca.servers.context import OfficeContext
+from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet import excel_parts as parts
 from agentgym.envs.loca.servers.spreadsheet import excel_sheets as sheets
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, split_sheet
@@ -13,27 +15,31 @@ from agentgym.envs.loca.servers.spreadsheet.workbooks import library
 from agentgym.tools import ToolError, echo, tool
 
 
-class Excel(Workbooks):
+class Excel(Server):
     """Reads and changes the workbooks (.xlsx) of the workspace."""
 
     name: ClassVar[str] = "excel"
+
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
+        self._books = Workbooks(self)
 
     @tool
     def apply_formula(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
         """Check a formula and write it to a cell. It is not computed: no value is stored with it."""
         parts.check_formula(formula)
-        with self._edit_sheet(filepath, sheet_name) as sheet:
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
             sheets.put(sheet, *spot(cell), formula)
         return f"Applied formula '{formula}' to cell {cell}"
 
     @tool
     def validate_formula_syntax(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
         """Check a formula without writing it, and compare it with what the cell holds."""
-        held = parts.held(self._read(filepath, sheet_name), *spot(cell))
+        content = parts.value_at(self._books.read_sheet(filepath, sheet_name), *spot(cell))
         parts.check_formula(formula)
-        if not isinstance(held, str) or not held.startswith("="):
+        if not isinstance(content, str) or not content.startswith("="):
             return "Formula is valid but cell contains no formula"
-        return f"Formula is valid {'and matches' if held == formula else 'but does not match'} cell content"
+        return f"Formula is valid {'and matches' if content == formula else 'but does not match'} cell content"
 
     @tool
     def format_range(
@@ -65,11 +71,11 @@ class Excel(Workbooks):
             protection: locked and hidden.
             conditional_format: type (color_scale, data_bar, icon_set, formula or cell_is) and params, named as in openpyxl.
         """
-        wanted = {name: value for name, value in locals().items() if name != "self"}
-        with self._edit_sheet(filepath, sheet_name) as sheet:
+        changes = {name: value for name, value in locals().items() if name != "self"}
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
             area = area_of(start_cell, end_cell)
             for place in spots(area):
-                parts.style(sheet.cell(*place), wanted)
+                parts.style(sheet.cell(*place), changes)
             if merge_cells and end_cell:
                 sheets.merge(sheet, area)
             if conditional_format is not None:
@@ -89,7 +95,7 @@ class Excel(Workbooks):
             end_cell: Last cell; the last filled row and column by default.
             preview_only: Give the first ten rows only.
         """
-        sheet = self._read(filepath, sheet_name)
+        sheet = self._books.read_sheet(filepath, sheet_name)
         first, _, last = start_cell.partition(":")
         (top, left), corner = spot(first), last or end_cell
         bottom, right = spot(corner) if corner else (sheet.max_row, sheet.max_column)
@@ -99,7 +105,7 @@ class Excel(Workbooks):
         if top > sheet.max_row or left > sheet.max_column or bottom < top or right < left:
             return "No data found in specified range"
         area = area_of(parts.spot_name(top, left), parts.spot_name(bottom, right))
-        cells = [parts.told(sheet, *place) for place in spots(area)]
+        cells = [parts.describe_cell(sheet, *place) for place in spots(area)]
         return {"range": str(area), "sheet_name": sheet_name, "cells": cells}
 
     @tool
@@ -114,7 +120,7 @@ class Excel(Workbooks):
         """
         if not data:
             raise ToolError("invalid argument: data has no rows")
-        with self._edit(filepath) as book:
+        with self._books.edit(filepath) as book:
             if sheet_name not in book.sheetnames:
                 sheets.check_title(book, sheet_name)
                 book.create_sheet(sheet_name)
@@ -130,13 +136,13 @@ class Excel(Workbooks):
         sheets.check_path(filepath)
         book = library().Workbook()
         book.active.title = "Sheet1"
-        self._save(filepath, book, new=True)
+        self._books.save(filepath, book, new=True)
         return f"Created workbook at {filepath}"
 
     @tool
     def create_worksheet(self, filepath: str, sheet_name: str) -> str:
         """Add an empty sheet to a workbook."""
-        with self._edit(filepath) as book:
+        with self._books.edit(filepath) as book:
             sheets.check_title(book, sheet_name)
             book.create_sheet(sheet_name)
         return f"Sheet {sheet_name} created successfully"
@@ -168,7 +174,7 @@ class Excel(Workbooks):
         kind = chart_type.lower()
         if kind not in parts.CHARTS:
             raise ToolError(f"invalid argument: chart_type must be one of {', '.join(parts.CHARTS)}, got {echo(chart_type)}")
-        with self._edit_sheet(filepath, sheet_name) as sheet:
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
             named, cells = split_sheet(data_range)
             source = sheet_of(sheet.parent, named) if named is not None else sheet
             area = area_of(*cells.split(":", 1))
@@ -200,7 +206,7 @@ class Excel(Workbooks):
             columns: Titles of the columns that split each value.
             agg_func: sum, average, mean, count, min or max.
         """
-        with self._edit_sheet(filepath, sheet_name) as sheet:
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
             area = area_of(*data_range.split(":", 1))
             cells = sheet.iter_rows(area.top, area.bottom, area.left, area.right, values_only=True)
             source = [row for row in cells if any(value is not None for value in row)]
@@ -208,13 +214,13 @@ class Excel(Workbooks):
             book, target = sheet.parent, f"{sheet_name[:25]}_pivot"
             if target in book.sheetnames:
                 book.remove(book[target])
-            made = book.create_sheet(target)
+            pivot = book.create_sheet(target)
             for row in summary:
-                made.append(row)
-            for cell in made[1]:
+                pivot.append(row)
+            for cell in pivot[1]:
                 cell.font = library().styles.Font(bold=True)
             whole = Area(1, 1, len(summary), len(summary[0]))
-            parts.table(made, whole, f"PivotTable_{self.context.new_id('table', 8)}", "TableStyleMedium9")
+            parts.table(pivot, whole, f"PivotTable_{self.context.new_id('table', 8)}", "TableStyleMedium9")
         return f"Summary table created successfully in sheet {target}"
 
     @tool
@@ -227,15 +233,15 @@ class Excel(Workbooks):
         table_style: str = "TableStyleMedium9",
     ) -> str:
         """Make a range, with titles in its first row, a native table."""
-        with self._edit_sheet(filepath, sheet_name) as sheet:
-            made = table_name or f"Table_{self.context.new_id('table', 8)}"
-            parts.table(sheet, area_of(*data_range.split(":", 1)), made, table_style)
-        return f"Successfully created table '{made}' in sheet '{sheet_name}'."
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
+            title = table_name or f"Table_{self.context.new_id('table', 8)}"
+            parts.table(sheet, area_of(*data_range.split(":", 1)), title, table_style)
+        return f"Successfully created table '{title}' in sheet '{sheet_name}'."
 
     @tool
     def copy_worksheet(self, filepath: str, source_sheet: str, target_sheet: str) -> str:
         """Copy a sheet within its workbook: values, styles and merged cells."""
-        with self._edit_sheet(filepath, source_sheet) as sheet:
+        with self._books.edit_sheet(filepath, source_sheet) as sheet:
             sheets.check_title(sheet.parent, target_sheet)
             sheet.parent.copy_worksheet(sheet).title = target_sheet
         return f"Sheet '{source_sheet}' copied to '{target_sheet}'"
@@ -243,7 +249,7 @@ class Excel(Workbooks):
     @tool
     def delete_worksheet(self, filepath: str, sheet_name: str) -> str:
         """Remove a sheet; the last one stays."""
-        with self._edit_sheet(filepath, sheet_name) as sheet:
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
             if len(sheet.parent.sheetnames) == 1:
                 raise ToolError("conflict: the only sheet of a workbook cannot be deleted")
             sheet.parent.remove(sheet)
@@ -252,7 +258,7 @@ class Excel(Workbooks):
     @tool
     def rename_worksheet(self, filepath: str, old_name: str, new_name: str) -> str:
         """Give a sheet another title; formulas that name it follow."""
-        with self._edit_sheet(filepath, old_name) as sheet:
+        with self._books.edit_sheet(filepath, old_name) as sheet:
             if new_name.lower() != old_name.lower():
                 sheets.check_title(sheet.parent, new_name)
             sheet.title = new_name
@@ -265,17 +271,17 @@ class Excel(Workbooks):
     @tool
     def get_workbook_metadata(self, filepath: str, include_ranges: bool = False) -> Any:
         """Sheets, size and time of a workbook; with `include_ranges` the range that each sheet fills."""
-        book, file = self._open(filepath), self.context.files.file(filepath)
-        told: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
-        told |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
+        book, file = self._books.open(filepath), self.context.files.file(filepath)
+        facts: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
+        facts |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
         if include_ranges:
-            told["used_ranges"] = {each.title: str(sheets.filled(each)) for each in book.worksheets}
-        return told
+            facts["used_ranges"] = {each.title: str(sheets.filled(each)) for each in book.worksheets}
+        return facts
 
     @tool
     def merge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
         """Merge the cells of a range; the value of the first one stays."""
-        with self._edit_sheet(filepath, sheet_name) as sheet:
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
             area = area_of(start_cell, end_cell)
             sheets.merge(sheet, area)
         return f"Range '{area}' merged in sheet '{sheet_name}'"
@@ -283,7 +289,7 @@ class Excel(Workbooks):
     @tool
     def unmerge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
         """Take a merged range apart."""
-        with self._edit_sheet(filepath, sheet_name) as sheet:
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
             area = area_of(start_cell, end_cell)
             if str(area) not in map(str, sheet.merged_cells.ranges):
                 raise ToolError(f"not found: the range {area} is not merged")
@@ -293,7 +299,7 @@ class Excel(Workbooks):
     @tool
     def get_merged_cells(self, filepath: str, sheet_name: str) -> list[str]:
         """Merged ranges of a sheet."""
-        return sorted(map(str, self._read(filepath, sheet_name).merged_cells.ranges))
+        return sorted(map(str, self._books.read_sheet(filepath, sheet_name).merged_cells.ranges))
 
     @tool
     def copy_range(
@@ -306,7 +312,7 @@ class Excel(Workbooks):
         target_sheet: str | None = None,
     ) -> str:
         """Copy the cells of a range, with their styles, to another place, whose upper left corner is `target_start`."""
-        with self._edit_sheet(filepath, sheet_name) as sheet:
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
             target = sheet if target_sheet is None else sheet_of(sheet.parent, target_sheet)
             sheets.copy_cells(sheet, area_of(source_start, source_end), target, *spot(target_start))
         return "Range copied successfully"
@@ -324,7 +330,7 @@ class Excel(Workbooks):
         """
         if shift_direction not in ("up", "left"):
             raise ToolError(f"invalid argument: shift_direction must be up or left, got {echo(shift_direction)}")
-        with self._edit_sheet(filepath, sheet_name) as sheet:
+        with self._books.edit_sheet(filepath, sheet_name) as sheet:
             area = area_of(start_cell, end_cell)
             sheets.remove_cells(sheet, area, up=shift_direction == "up")
         return f"Range {area} deleted successfully"
@@ -332,20 +338,20 @@ class Excel(Workbooks):
     @tool
     def validate_excel_range(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None) -> str:
         """Check that a range lies within what a sheet fills."""
-        area, held = area_of(start_cell, end_cell), sheets.filled(self._read(filepath, sheet_name))
-        if (area.bottom or 0) > (held.bottom or 0) or (area.right or 0) > (held.right or 0):
-            raise ToolError(f"invalid argument: range {area} is out of bounds; the sheet contains data in range {held}")
-        return f"Range '{area}' is valid. Sheet contains data in range '{held}'"
+        area, data_area = area_of(start_cell, end_cell), sheets.filled(self._books.read_sheet(filepath, sheet_name))
+        if (area.bottom or 0) > (data_area.bottom or 0) or (area.right or 0) > (data_area.right or 0):
+            raise ToolError(f"invalid argument: range {area} is out of bounds; the sheet contains data in range {data_area}")
+        return f"Range '{area}' is valid. Sheet contains data in range '{data_area}'"
 
     @tool
     def get_data_validation_info(self, filepath: str, sheet_name: str) -> Any:
         """The rules of a sheet for what may be entered, with the ranges that they are for."""
-        sheet = self._read(filepath, sheet_name)
+        sheet = self._books.read_sheet(filepath, sheet_name)
         rules = sheet.data_validations.dataValidation
         if not rules:
             return "No data validation rules found in this worksheet"
-        told = [{"ranges": str(rule.sqref), **parts.validation(rule, sheet)} for rule in rules]
-        return {"sheet_name": sheet_name, "validation_rules": told}
+        shown_rules = [{"ranges": str(rule.sqref), **parts.validation(rule, sheet)} for rule in rules]
+        return {"sheet_name": sheet_name, "validation_rules": shown_rules}
 
     @tool
     def insert_rows(self, filepath: str, sheet_name: str, start_row: int, count: int = 1) -> str:
@@ -370,6 +376,6 @@ class Excel(Workbooks):
     def _resize(self, path: str, title: str, axis: str, start: int, count: int, *, remove: bool = False) -> str:
         if count < 1:
             raise ToolError(f"invalid argument: count must be at least 1, got {echo(count)}")
-        with self._edit_sheet(path, title) as sheet:
+        with self._books.edit_sheet(path, title) as sheet:
             sheets.resize(sheet, axis, start, -count if remove else count)
         return f"{'Deleted' if remove else 'Inserted'} {count} {axis}(s) starting at {axis} {start} in sheet '{title}'"

@@ -1,4 +1,4 @@
-"""What the tools of `excel` put into a sheet: styles, rules, charts, tables and summaries."""
+"""Contents of a sheet besides values: styles, rules, charts, tables and summaries."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from agentgym.envs.loca.servers.spreadsheet.workbooks import library
 from agentgym.tools import ToolError, echo
 
 CHARTS = {"line": "LineChart", "bar": "BarChart", "pie": "PieChart", "scatter": "ScatterChart", "area": "AreaChart"}
+"""The charts of the published server, with their classes in openpyxl."""
 UNSAFE = frozenset(("CALL", "DGET", "HYPERLINK", "INDIRECT", "REGISTER", "REGISTER.ID", "RTD", "WEBSERVICE"))
+"""Functions that reach out of the workbook, which the published server refuses too."""
 MAX_FORMULA = 8_192
+"""Characters of a formula, as in Excel."""
 
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})")
 _NAME = re.compile(r"[A-Za-z_\\][\w.\\]{0,254}")
 _CELL_LIKE = re.compile(r"[A-Za-z]{1,3}[0-9]+|[Rr][0-9]*[Cc]?[0-9]*")
+"""Names that Excel would read as cells."""
 _RULES = {
     "color_scale": ("ColorScaleRule", ("start_type", "start_color", "end_type", "end_color")),
     "data_bar": ("DataBarRule", ("start_type", "end_type", "color")),
@@ -39,15 +43,15 @@ _TOTALS: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def colour(text: str) -> str:
-    """A colour with its opacity, eight hexadecimal digits.
+    """Return a colour with its opacity, eight hexadecimal digits.
 
     Raises:
         ToolError: It is none.
     """
-    found = _COLOUR.fullmatch(text)
-    if not found:
+    match = _COLOUR.fullmatch(text)
+    if not match:
         raise ToolError(f"invalid argument: {echo(text)} is no colour; write one as RRGGBB, such as FF0000 for red")
-    return f"{found[1] or 'FF'}{found[2]}".upper()
+    return f"{match[1] or 'FF'}{match[2]}".upper()
 
 
 def check_formula(formula: str) -> None:
@@ -72,51 +76,53 @@ def check_formula(formula: str) -> None:
         raise ToolError("invalid argument: the formula has a parenthesis that is not closed, or nothing in it")
 
 
-def style(cell: Any, wanted: Mapping[str, Any]) -> None:
+def style(cell: Any, changes: Mapping[str, Any]) -> None:
     """Change those parts of the style of a cell that are given; `wanted` holds the arguments of the tool."""
     styles = library().styles
-    font = {name: True for name in ("bold", "italic") if wanted[name]} | ({"underline": "single"} if wanted["underline"] else {})
-    if wanted["font_size"] is not None:
-        if not 1 <= wanted["font_size"] <= 409:
-            raise ToolError(f"invalid argument: font_size must be 1 to 409, got {echo(wanted['font_size'])}")
-        font["size"] = wanted["font_size"]
-    if wanted["font_color"] is not None:
-        font["color"] = colour(wanted["font_color"])
+    font = {name: True for name in ("bold", "italic") if changes[name]} | ({"underline": "single"} if changes["underline"] else {})
+    if changes["font_size"] is not None:
+        if not 1 <= changes["font_size"] <= 409:
+            raise ToolError(f"invalid argument: font_size must be 1 to 409, got {echo(changes['font_size'])}")
+        font["size"] = changes["font_size"]
+    if changes["font_color"] is not None:
+        font["color"] = colour(changes["font_color"])
     if font:
-        cell.font = _changed(cell.font, font)
-    if wanted["bg_color"] is not None:
-        cell.fill = styles.PatternFill("solid", start_color=colour(wanted["bg_color"]), end_color=colour(wanted["bg_color"]))
-    if wanted["border_style"] is not None:
-        side = styles.Side(style=wanted["border_style"], color=colour(wanted["border_color"] or "000000"))
+        cell.font = _with(cell.font, font)
+    if changes["bg_color"] is not None:
+        cell.fill = styles.PatternFill("solid", start_color=colour(changes["bg_color"]), end_color=colour(changes["bg_color"]))
+    if changes["border_style"] is not None:
+        side = styles.Side(style=changes["border_style"], color=colour(changes["border_color"] or "000000"))
         cell.border = styles.Border(left=side, right=side, top=side, bottom=side)
-    if wanted["alignment"] is not None or wanted["wrap_text"]:
-        placed = {"horizontal": wanted["alignment"]} if wanted["alignment"] is not None else {}
-        cell.alignment = _changed(cell.alignment, placed | ({"wrap_text": True} if wanted["wrap_text"] else {}))
-    if wanted["protection"] is not None:
-        cell.protection = styles.Protection(**wanted["protection"])
-    if wanted["number_format"] is not None:
-        cell.number_format = wanted["number_format"]
+    if changes["alignment"] is not None or changes["wrap_text"]:
+        alignment = {"horizontal": changes["alignment"]} if changes["alignment"] is not None else {}
+        cell.alignment = _with(cell.alignment, alignment | ({"wrap_text": True} if changes["wrap_text"] else {}))
+    if changes["protection"] is not None:
+        cell.protection = styles.Protection(**changes["protection"])
+    if changes["number_format"] is not None:
+        cell.number_format = changes["number_format"]
 
 
-def _changed(held: Any, changes: Mapping[str, Any]) -> Any:
-    """A font or alignment like another one, but for some of its parts."""
-    made = copy.copy(held)
+def _with(style: Any, changes: Mapping[str, Any]) -> Any:
+    """Return a font or alignment like another one, but for some of its parts."""
+    copied = copy.copy(style)
     for name, value in changes.items():
-        setattr(made, name, value)
-    return made
+        setattr(copied, name, value)
+    return copied
 
 
-def rule(wanted: Mapping[str, Any]) -> Any:
-    """A conditional format out of its `type` and `params`; `fill` and `font` among these may be objects."""
-    kind, given = wanted.get("type"), wanted.get("params", {})
-    if not isinstance(kind, str) or kind not in _RULES or not isinstance(given, Mapping):
+def rule(conditional_format: Mapping[str, Any]) -> Any:
+    """Return a conditional format out of its `type` and `params`; `fill` and `font` among these may
+    be objects.
+    """
+    kind, params = conditional_format.get("type"), conditional_format.get("params", {})
+    if not isinstance(kind, str) or kind not in _RULES or not isinstance(params, Mapping):
         raise ToolError(f"invalid argument: conditional_format needs params and a type, one of {', '.join(_RULES)}")
     maker, needed = _RULES[kind]
-    if any(given.get(name) is None for name in needed) or not all(
-        isinstance(item, (str, int, float)) for name in ("formula", "values") for item in given.get(name) or ()
+    if any(params.get(name) is None for name in needed) or not all(
+        isinstance(item, (str, int, float)) for name in ("formula", "values") for item in params.get(name) or ()
     ):
         raise ToolError(f"invalid argument: params of {kind} must have {', '.join(needed)}; formula and values are lists")
-    parameters, styles = dict(given), library().styles
+    parameters, styles = dict(params), library().styles
     if isinstance(parameters.get("fill"), Mapping):
         shade = colour(str(parameters["fill"].get("fgColor", "FFC7CE")))
         parameters["fill"] = styles.PatternFill("solid", start_color=shade, end_color=shade)
@@ -126,7 +132,8 @@ def rule(wanted: Mapping[str, Any]) -> Any:
 
 
 def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> Any:
-    """A chart of an area whose first row has the names of the series and whose first column the categories.
+    """Return a chart of an area whose first row has the names of the series and whose first column
+    the categories.
 
     Args:
         source: The sheet of the area.
@@ -135,7 +142,7 @@ def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> A
         titles: Of the chart, the x axis and the y axis; an empty one is left out.
     """
     charts = library().chart
-    made = getattr(charts, CHARTS[kind])()
+    diagram = getattr(charts, CHARTS[kind])()
 
     def reference(left: int, right: int, top: int) -> Any:
         return charts.Reference(source, min_col=left, max_col=right, min_row=top, max_row=area.bottom)
@@ -144,17 +151,17 @@ def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> A
     categories = reference(area.left, area.left, area.top + 1)
     if kind == "scatter":
         for column in range(area.left + 1, right + 1):
-            made.series.append(charts.Series(reference(column, column, area.top), categories, title_from_data=True))
+            diagram.series.append(charts.Series(reference(column, column, area.top), categories, title_from_data=True))
     else:
-        made.add_data(reference(area.left + 1, right, area.top), titles_from_data=True)
-        made.set_categories(categories)
-    made.title = titles[0] or None
+        diagram.add_data(reference(area.left + 1, right, area.top), titles_from_data=True)
+        diagram.set_categories(categories)
+    diagram.title = titles[0] or None
     if kind != "pie":
-        made.x_axis.title, made.y_axis.title = titles[1] or None, titles[2] or None
-        made.x_axis.delete = made.y_axis.delete = False
-    made.dataLabels = charts.label.DataLabelList(showVal=True)
-    made.width, made.height = 15, 7.5
-    return made
+        diagram.x_axis.title, diagram.y_axis.title = titles[1] or None, titles[2] or None
+        diagram.x_axis.delete = diagram.y_axis.delete = False
+    diagram.dataLabels = charts.label.DataLabelList(showVal=True)
+    diagram.width, diagram.height = 15, 7.5
+    return diagram
 
 
 def table(sheet: Any, area: Area, name: str, look: str) -> None:
@@ -162,8 +169,8 @@ def table(sheet: Any, area: Area, name: str, look: str) -> None:
     book = sheet.parent
     if not _NAME.fullmatch(name) or _CELL_LIKE.fullmatch(name):
         raise ToolError(f"invalid argument: {echo(name)} cannot name a table: letters, digits and _, not like a cell")
-    taken = {other.lower() for each in book.worksheets for other in each.tables} | {other.lower() for other in book.defined_names}
-    if name.lower() in taken:
+    names = {other.lower() for each in book.worksheets for other in each.tables} | {other.lower() for other in book.defined_names}
+    if name.lower() in names:
         raise ToolError(f"conflict: the workbook has something called {name} already")
     titles = [sheet.cell(area.top, column).value for column in range(area.left, (area.right or 0) + 1)]
     if area.height < 2 or not all(isinstance(title, str) and title for title in titles) or len(set(titles)) < len(titles):
@@ -179,7 +186,7 @@ def table(sheet: Any, area: Area, name: str, look: str) -> None:
 
 
 def overlap(area: Area, reference: str) -> bool:
-    """Whether a closed area and a reference such as `B2:C4` have cells in common."""
+    """Tell if a closed area and a reference such as `B2:C4` have cells in common."""
     left, top, right, bottom = library().utils.cell.range_boundaries(reference)
     return bool(area.left <= right and left <= (area.right or 0) and area.top <= bottom and top <= (area.bottom or 0))
 
@@ -187,7 +194,7 @@ def overlap(area: Area, reference: str) -> bool:
 def pivot(
     rows: Sequence[Sequence[Any]], by: Sequence[str], values: Sequence[str], across: Sequence[str], total: str
 ) -> list[list[Any]]:
-    """A summary of a table, its titles first.
+    """Return a summary of a table, its titles first.
 
     Args:
         rows: The table; its first row has the titles.
@@ -209,19 +216,19 @@ def pivot(
         columns.setdefault(tuple(row[k] for k in at_across), []).append(row)
     split = sorted({key for columns in groups.values() for key in columns}, key=_order)
     heads = list(itertools.product(split, at_values))
-    shown = [" - ".join([*map(_label, key), f"{titles[k]} ({how})"]) for key, k in heads]
+    labels = [" - ".join([*map(_label, key), f"{titles[k]} ({how})"]) for key, k in heads]
     body = [
         [*key, *(_total(_TOTALS[how], groups[key].get(part, ()), k) for part, k in heads)] for key in sorted(groups, key=_order)
     ]
-    return [[*(titles[k] for k in at_rows), *shown], *body]
+    return [[*(titles[k] for k in at_rows), *labels], *body]
 
 
 def _place(titles: Sequence[str], name: str) -> int:
-    wanted = re.sub(r" \((?:sum|average|count|min|max)\)$", "", name.strip(), flags=re.IGNORECASE).lower()
+    key = re.sub(r" \((?:sum|average|count|min|max)\)$", "", name.strip(), flags=re.IGNORECASE).lower()
     lowered = [title.strip().lower() for title in titles]
-    if wanted not in lowered:
+    if key not in lowered:
         raise ToolError(f"invalid argument: there is no column {echo(name)}; the columns: {', '.join(titles)}")
-    return lowered.index(wanted)
+    return lowered.index(key)
 
 
 def _order(key: tuple[Any, ...]) -> list[tuple[int, Any]]:
@@ -239,10 +246,10 @@ def _total(how: Callable[[Sequence[float]], float], rows: Sequence[Sequence[Any]
     return how(values) if values else 0 if how is len else None
 
 
-def told(sheet: Any, row: int, column: int) -> dict[str, Any]:
-    """A cell, as the tools tell of it."""
+def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
+    """Describe a cell as the published server does."""
     name = spot_name(row, column)
-    cell: dict[str, Any] = {"address": name, "value": held(sheet, row, column), "row": row, "column": column}
+    cell: dict[str, Any] = {"address": name, "value": value_at(sheet, row, column), "row": row, "column": column}
     for rule in sheet.data_validations.dataValidation:
         for area in rule.sqref.ranges:
             if area.min_row <= row <= area.max_row and area.min_col <= column <= area.max_col:
@@ -250,25 +257,25 @@ def told(sheet: Any, row: int, column: int) -> dict[str, Any]:
     return cell | {"validation": {"has_validation": False}}
 
 
-def held(sheet: Any, row: int, column: int) -> Any:
-    """What a cell holds; unlike `sheet.cell` this does not make one that is missing."""
+def value_at(sheet: Any, row: int, column: int) -> Any:
+    """Return the value of a cell; unlike `sheet.cell` this does not make one that is missing."""
     cell = sheet._cells.get((row, column))
-    return None if cell is None else plain(cell.value)
+    return None if cell is None else to_jsonable(cell.value)
 
 
 def validation(rule: Any, sheet: Any) -> dict[str, Any]:
-    """A rule for what may be entered, as the tools tell of it."""
-    told = {"validation_type": rule.type, "allow_blank": bool(rule.allowBlank), "operator": rule.operator}
-    told |= {"prompt": rule.prompt, "prompt_title": rule.promptTitle, "error_message": rule.error, "error_title": rule.errorTitle}
+    """Describe a rule for what may be entered as the published server does."""
+    facts = {"validation_type": rule.type, "allow_blank": bool(rule.allowBlank), "operator": rule.operator}
+    facts |= {"prompt": rule.prompt, "prompt_title": rule.promptTitle, "error_message": rule.error, "error_title": rule.errorTitle}
     if rule.type == "list":
-        told["allowed_values"] = _allowed(str(rule.formula1 or ""), sheet)
+        facts["allowed_values"] = _allowed(str(rule.formula1 or ""), sheet)
     else:
-        told |= {"formula1": rule.formula1, "formula2": rule.formula2}
-    return {name: value for name, value in told.items() if value is not None}
+        facts |= {"formula1": rule.formula1, "formula2": rule.formula2}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _allowed(formula: str, sheet: Any) -> list[str]:
-    """The values of a list: written out in quotes, or those of a range."""
+    """Return the values of a list: written out in quotes, or those of a range."""
     if formula.startswith('"'):
         return [value.strip() for value in formula.strip('"').split(",") if value.strip()]
     title, _, cells = formula.lstrip("=").rpartition("!")
@@ -279,12 +286,12 @@ def _allowed(formula: str, sheet: Any) -> list[str]:
     left, top, right, bottom = library().utils.cell.range_boundaries(cells.replace("$", ""))
     bottom, right = min(bottom, source.max_row), min(right, source.max_column)
     spots = ((row, column) for row in range(top, bottom + 1) for column in range(left, right + 1))
-    found = (held(source, *spot) for spot in spots)
-    return [str(value) for value in found if value is not None][:1000]
+    values = (value_at(source, *spot) for spot in spots)
+    return [str(value) for value in values if value is not None][:1000]
 
 
-def plain(value: Any) -> Any:
-    """The value of a cell as JSON has it; dates as text, formulas as they are written."""
+def to_jsonable(value: Any) -> Any:
+    """Return the value of a cell as JSON has it; dates as text, formulas as they are written."""
     value = getattr(value, "text", value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -292,10 +299,10 @@ def plain(value: Any) -> Any:
 
 
 def spot_name(row: int, column: int) -> str:
-    """The address of a cell."""
+    """Return the address of a cell."""
     return f"{column_name(column)}{row}"
 
 
 def seconds(moment: datetime) -> float:
-    """A moment as seconds since 1970."""
+    """Return a moment as seconds since 1970."""
     return moment.astimezone(UTC).timestamp()

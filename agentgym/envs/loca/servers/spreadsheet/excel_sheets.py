@@ -1,4 +1,4 @@
-"""How the tools of `excel` come at the sheets of a workbook, and what they do to their cells."""
+"""Access of the tools of `excel` to the sheets of a workbook, and their changes of cells."""
 
 from __future__ import annotations
 
@@ -26,52 +26,70 @@ from agentgym.envs.loca.servers.spreadsheet.workbooks import (
 from agentgym.tools import ToolError, echo
 
 MAX_AREA = 50_000
-"""Cells that one call reads or changes."""
+"""Cells that one call reads or changes: half of what a workbook may have."""
 MAX_SHEETS = 200
+"""Sheets of a workbook, as in Google Sheets; Excel is bounded by memory."""
 
 _CACHED_BYTES = 2**19
+"""A larger workbook is not cached: opened, it takes sixty times the memory."""
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""Signs that XML cannot hold."""
 _SET = re.compile(r"\{([^{}]*)\}")
+"""A set in an error message of the library."""
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
+"""Titles that Excel allows."""
 
 
-class Workbooks(Server):
-    """The workbooks (.xlsx) of the workspace. A file is written only when all of a call succeeded."""
+class Workbooks:
+    """The workbooks (.xlsx) of the workspace. A file is written only when all of a call succeeded.
 
-    def _open(self, path: str) -> Any:
+    Args:
+        server: The server that this is a part of.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def open(self, path: str) -> Any:
+        """Return a workbook to be changed.
+
+        Raises:
+            ToolError: There is none, or it cannot be read.
+        """
         check_path(path)
-        if not self.context.files.is_file(path):
+        if not self._server.context.files.is_file(path):
             raise ToolError(f"not found: there is no workbook {echo(path)}")
-        return open_workbook(self.context.files.read(path))
+        return open_workbook(self._server.context.files.read(path))
 
-    def _read(self, path: str, title: str) -> Any:
-        """A sheet to be looked at only: who reads the same file next gets the same one."""
+    def read_sheet(self, path: str, title: str) -> Any:
+        """Return a sheet to be looked at only: who reads the same file next gets the same one."""
         check_path(path)
-        data = self.context.files.read(path) if self.context.files.is_file(path) else b""
-        return sheet_of(_opened(data) if 0 < len(data) <= _CACHED_BYTES else self._open(path), title)
+        data = self._server.context.files.read(path) if self._server.context.files.is_file(path) else b""
+        return sheet_of(_opened(data) if 0 < len(data) <= _CACHED_BYTES else self.open(path), title)
 
-    def _save(self, path: str, book: Any, *, new: bool = False) -> None:
-        now = self.context.clock.now()
+    def save(self, path: str, book: Any, *, new: bool = False) -> None:
+        """Write a workbook; a new one says that it was made now."""
+        now = self._server.context.clock.now()
         data = save_workbook(book, now, created=now if new else None)
         check_workbook(data)
-        self.context.files.write(path, data)
+        self._server.context.files.write(path, data)
 
     @contextmanager
-    def _edit(self, path: str) -> Iterator[Any]:
-        """A workbook to be changed, which is written at the end if nothing was raised."""
-        book = self._open(path)
+    def edit(self, path: str) -> Iterator[Any]:
+        """Open a workbook to be changed, which is written at the end if nothing was raised."""
+        book = self.open(path)
         try:
             yield book
-            self._save(path, book)
+            self.save(path, book)
         except failures() as error:
             # The library names the values that it allows as a set, whose order is another in each process.
-            text = _SET.sub(lambda found: ", ".join(sorted(found[1].split(", "))), str(error))
+            text = _SET.sub(lambda match: ", ".join(sorted(match[1].split(", "))), str(error))
             raise ToolError(f"invalid argument: the workbook cannot hold this: {text[:300]}") from None
 
     @contextmanager
-    def _edit_sheet(self, path: str, title: str) -> Iterator[Any]:
-        """A sheet to be changed."""
-        with self._edit(path) as book:
+    def edit_sheet(self, path: str, title: str) -> Iterator[Any]:
+        """Open a workbook to change one of its sheets."""
+        with self.edit(path) as book:
             yield sheet_of(book, title)
 
 
@@ -88,7 +106,7 @@ def check_path(path: str) -> None:
 
 
 def sheet_of(book: Any, title: str) -> Any:
-    """The sheet with a title.
+    """Return the sheet with a title.
 
     Raises:
         ToolError: There is none, or it is a chart.
@@ -110,7 +128,7 @@ def check_title(book: Any, title: str) -> None:
 
 
 def spot(text: str) -> tuple[int, int]:
-    """Row and column of a cell that a sheet can have."""
+    """Return row and column of a cell that a sheet can have."""
     row, column = parse_cell(text)
     if row > MAX_ROWS or column > MAX_COLUMNS:
         raise ToolError(f"limit exceeded: {echo(text)} is beyond {MAX_ROWS} rows or {MAX_COLUMNS} columns")
@@ -118,7 +136,9 @@ def spot(text: str) -> tuple[int, int]:
 
 
 def area_of(start: str, end: str | None = None) -> Area:
-    """The area between two cells, of which `start` may name both, and not more cells than a call may touch."""
+    """Return the area between two cells, of which `start` may name both, and not more cells than a
+    call may touch.
+    """
     area = parse_area(f"{start}:{end}" if end else start)
     if area.bottom is None or area.right is None:
         raise ToolError(f"invalid argument: {area} is open; name its last cell, as in A1:D9")
@@ -129,7 +149,7 @@ def area_of(start: str, end: str | None = None) -> Area:
 
 
 def spots(area: Area) -> Iterator[tuple[int, int]]:
-    """Rows and columns of the cells of a closed area, row by row."""
+    """Return rows and columns of the cells of a closed area, row by row."""
     for row in range(area.top, (area.bottom or 0) + 1):
         for column in range(area.left, (area.right or 0) + 1):
             yield row, column
@@ -170,8 +190,8 @@ def merge(sheet: Any, area: Area) -> None:
 
 def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> None:
     """Copy values, formulas (as they are) and styles."""
-    held = [(source.cell(*place).value, copy.copy(source.cell(*place)._style)) for place in spots(area)]
-    for (row, column), (value, style) in zip(spots(area), held, strict=True):
+    copies = [(source.cell(*place).value, copy.copy(source.cell(*place)._style)) for place in spots(area)]
+    for (row, column), (value, style) in zip(spots(area), copies, strict=True):
         place = row - area.top + top, column - area.left + left
         put(target, *place, value)
         target.cell(*place)._style = style
@@ -214,22 +234,22 @@ def resize(sheet: Any, axis: str, start: int, count: int) -> None:
         sheet.unmerge_cells(each)
     what = "rows" if axis == "row" else "cols"
     getattr(sheet, f"{'insert' if count > 0 else 'delete'}_{what}")(start, abs(count))
-    for moved in (shift(each, axis, start, count) for each in merged):
-        if ":" in moved:
-            sheet.merge_cells(moved)
+    for reference in (shift(each, axis, start, count) for each in merged):
+        if ":" in reference:
+            sheet.merge_cells(reference)
     _follow(sheet, axis, start, count)
 
 
 def _follow(sheet: Any, axis: str, start: int, count: int) -> None:
     for table in list(sheet.tables.values()):
-        moved = shift(table.ref, axis, start, count)
+        reference = shift(table.ref, axis, start, count)
         first = spot(table.ref.split(":")[0])[0]
-        if ":" not in moved or (axis == "row" and count < 0 and start <= first < start - count):
+        if ":" not in reference or (axis == "row" and count < 0 and start <= first < start - count):
             del sheet.tables[table.displayName]
         else:
-            table.ref = moved
+            table.ref = reference
             if table.autoFilter is not None:
-                table.autoFilter.ref = moved
+                table.autoFilter.ref = reference
 
     def change(own: str, named: str | None, rest: str) -> str:
         hit = (named or own).lower() == sheet.title.lower()

@@ -2,6 +2,11 @@
 
 The language is that of cells: numbers, texts, truth values, errors, references, operators and the functions of the module
 `functions`; any other function is `#NAME?`, as in a spreadsheet. There are no array formulas.
+
+It is an evaluator of our own and not a spreadsheet engine such as IronCalc, for three reasons. The
+work of one reading is bounded in steps, so that no formula of a policy can stop an episode; TODAY
+and NOW tell the clock of the episode; and a result is the same on every machine and with every
+version of a library, as rewards need it.
 """
 
 from __future__ import annotations
@@ -23,9 +28,9 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     NUMBER,
     SYNTAX,
     VALUE,
-    Fault,
+    CellError,
     Grid,
-    Moment,
+    SerialDate,
     number,
     ordering,
     scalar,
@@ -38,8 +43,11 @@ Node: TypeAlias = tuple[Any, ...]
 """A parsed formula: what it is, then its parts."""
 
 MAX_DEPTH = 40
+"""Levels of a formula: parsing and computing recurse."""
 MAX_STEPS = 500_000
-"""So many cells are looked at for one reading of a sheet; formulas beyond are `#ERROR!`."""
+"""Cells that are looked at for one reading of a sheet, less than a second; formulas beyond are
+`#ERROR!`.
+"""
 
 _END = r"\$?[A-Za-z]{1,3}(?:\$?[1-9][0-9]{0,6})?"
 _REFERENCE = (
@@ -51,6 +59,7 @@ _TOKEN = re.compile(
     r"""|(?P<fault>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%])"""
 )
 _BINARY = {"=": 1, "<>": 1, "<": 1, ">": 1, "<=": 1, ">=": 1, "&": 2, "+": 3, "-": 3, "*": 4, "/": 4, "^": 6}
+"""The precedence of each operator; one of a higher number binds closer, and a sign closest."""
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
 }  # fmt: skip
@@ -61,12 +70,14 @@ class _Syntax(Exception):
 
 
 def tokens(formula: str) -> Iterator[tuple[str, str]]:
-    """Kind and text of each token of a formula without its `=`; what is none has the kind `bad`."""
+    """Return kind and text of each token of a formula without its `=`; what is none has the kind
+    `bad`.
+    """
     at = 0
     while at < len(formula):
-        found = _TOKEN.match(formula, at)
-        yield (found.lastgroup or "", found.group()) if found else ("bad", formula[at])
-        at = found.end() if found else at + 1
+        match = _TOKEN.match(formula, at)
+        yield (match.lastgroup or "", match.group()) if match else ("bad", formula[at])
+        at = match.end() if match else at + 1
 
 
 @functools.lru_cache(maxsize=4096)
@@ -79,8 +90,8 @@ def parse(formula: str) -> Node:
 
 
 class _Parser:
-    def __init__(self, found: list[tuple[str, str]]) -> None:
-        self._left = [*found, ("end", "")][::-1]
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
+        self._left = [*tokens, ("end", "")][::-1]
         self._depth = 0
 
     def whole(self) -> Node:
@@ -123,7 +134,7 @@ class _Parser:
         if kind == "text":
             return ("value", text[1:-1].replace('""', '"'))
         if kind == "fault":
-            return ("fault", Fault(text))
+            return ("fault", CellError(text))
         if kind == "reference":
             title, rest = split_sheet(text)
             return ("reference", title, parse_area(rest))
@@ -148,7 +159,7 @@ class _Parser:
 
 
 def references(node: Node) -> Iterator[tuple[str | None, Area]]:
-    """The areas that a tree refers to."""
+    """Return the areas that a tree refers to."""
     if node[0] == "reference":
         yield node[1], node[2]
     for part in node[2:] if node[0] != "call" else node[2]:
@@ -156,12 +167,12 @@ def references(node: Node) -> Iterator[tuple[str | None, Area]]:
             yield from references(part)
 
 
-class Calculator:
+class Evaluator:
     """The values of cells with formulas, each computed once.
 
     Args:
         load: Gives the cells of the sheet with a title, by row and column, or None where there is no such sheet.
-        now: The time that TODAY and NOW tell.
+        now: The time of TODAY and NOW.
     """
 
     def __init__(self, load: Callable[[str], Mapping[int, Mapping[int, Any]] | None], now: datetime) -> None:
@@ -172,7 +183,7 @@ class Calculator:
         self._steps = 0
 
     def value(self, sheet: str, row: int, column: int) -> Any:
-        """The value of a cell."""
+        """Return the value of a cell."""
         start = (sheet, row, column)
         waiting = [start]
         open_cells: set[tuple[str, int, int]] = set()
@@ -198,37 +209,39 @@ class Calculator:
         return cell["f"] if isinstance(cell, dict) and "f" in cell else None
 
     def _missing(self, sheet: str, node: Node) -> Iterator[tuple[str, int, int]]:
-        """The cells with formulas that a tree needs and whose values are not known yet."""
+        """Return the cells with formulas that a tree needs and whose values are not known yet."""
         for title, area in references(node):
             if (title or sheet, area) in self._grids:
                 continue
-            held = self._load(title or sheet) or {}
-            for row, column, cell in self._cells(held, area):
+            lines = self._load(title or sheet) or {}
+            for row, column, cell in self._cells(lines, area):
                 spot = (title or sheet, row, column)
                 if isinstance(cell, dict) and "f" in cell and spot not in self._known:
                     yield spot
 
-    def _cells(self, held: Mapping[int, Mapping[int, Any]], area: Area) -> Iterator[tuple[int, int, Any]]:
-        """The filled cells of an area, by row and column."""
-        near = area.bottom is not None and area.bottom - area.top < len(held)
-        rows = range(area.top, (area.bottom or 0) + 1) if near else sorted(held)
+    def _cells(self, lines: Mapping[int, Mapping[int, Any]], area: Area) -> Iterator[tuple[int, int, Any]]:
+        """Return the filled cells of an area, by row and column."""
+        near = area.bottom is not None and area.bottom - area.top < len(lines)
+        rows = range(area.top, (area.bottom or 0) + 1) if near else sorted(lines)
         self._steps += len(rows)
         for row in rows:
             if self._steps > MAX_STEPS:
                 return
-            if row not in held or row < area.top or (area.bottom is not None and row > area.bottom):
+            if row not in lines or row < area.top or (area.bottom is not None and row > area.bottom):
                 continue
-            columns = sorted(column for column in held[row] if column >= area.left and (area.right is None or column <= area.right))
+            columns = sorted(
+                column for column in lines[row] if column >= area.left and (area.right is None or column <= area.right)
+            )
             self._steps += len(columns)
             for column in columns:
-                yield row, column, held[row][column]
+                yield row, column, lines[row][column]
 
     def _read(self, spot: tuple[str, int, int]) -> Any:
         if spot in self._known:
             return self._known[spot]
         cell = (self._load(spot[0]) or {}).get(spot[1], {}).get(spot[2])
         if isinstance(cell, dict):
-            return Moment(cell["v"]) if cell.get("k") == "date" else cell.get("v", CYCLE)
+            return SerialDate(cell["v"]) if cell.get("k") == "date" else cell.get("v", CYCLE)
         return cell
 
     def _cell_result(self, sheet: str, node: Node) -> Any:
@@ -247,21 +260,21 @@ class Calculator:
         if kind == "call":
             return call(node[1], [functools.partial(self._compute, sheet, part) for part in node[2]], self._now)
         operands = [scalar(self._compute(sheet, part)) for part in node[2:]]
-        faults = [operand for operand in operands if isinstance(operand, Fault)]
+        faults = [operand for operand in operands if isinstance(operand, CellError)]
         return faults[0] if faults else _operate(node[1], *operands)
 
-    def _area(self, sheet: str, area: Area) -> Grid | Fault:
+    def _area(self, sheet: str, area: Area) -> Grid | CellError:
         if (sheet, area) in self._grids:
             self._steps += len(self._grids[sheet, area].cells) // 4
             return self._grids[sheet, area]
-        held = self._load(sheet)
-        if held is None:
+        lines = self._load(sheet)
+        if lines is None:
             return NO_REFERENCE
-        bottom = max(held, default=area.top) if area.bottom is None else area.bottom
-        widest = max((max(cells) for cells in held.values() if cells), default=area.left)
+        bottom = max(lines, default=area.top) if area.bottom is None else area.bottom
+        widest = max((max(cells) for cells in lines.values() if cells), default=area.left)
         right = widest if area.right is None else area.right
         grid = Grid(max(1, bottom - area.top + 1), max(1, right - area.left + 1))
-        for row, column, _ in self._cells(held, area):
+        for row, column, _ in self._cells(lines, area):
             grid.cells[row - area.top, column - area.left] = self._read((sheet, row, column))
         self._grids[sheet, area] = grid
         return grid
@@ -275,13 +288,13 @@ def _operate(sign: str, *operands: Any) -> Any:
         left, right = operands
         return _COMPARE[sign](ordering(left, right), ordering(right, left))
     numbers = [number(operand) for operand in operands]
-    faults = [value for value in numbers if isinstance(value, Fault)]
+    faults = [value for value in numbers if isinstance(value, CellError)]
     if faults:
         return faults[0]
     result = _arithmetic(sign, *numbers)
-    dates = [isinstance(operand, Moment) for operand in operands]
+    dates = [isinstance(operand, SerialDate) for operand in operands]
     is_date = sign in "+-" and (dates == [True, False] or (dates == [False, True] and sign == "+")) and isinstance(result, float)
-    return Moment(result) if is_date else result
+    return SerialDate(result) if is_date else result
 
 
 def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
@@ -300,13 +313,16 @@ def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
 
 
 def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
-    """A formula with each reference replaced by what `change` makes of its sheet and the rest of it; texts in it stay."""
+    """Return a formula with each reference replaced by what `change` makes of its sheet and the
+    rest of it; texts in it stay.
+    """
     parts = [change(*split_sheet(text)) if kind == "reference" else text for kind, text in tokens(formula[1:])]
     return "=" + "".join(parts)
 
 
 def shift(reference: str, axis: str, start: int, count: int) -> str:
-    """A reference after rows or columns were inserted before number `start`, or taken out from there on.
+    """Return a reference after rows or columns were inserted before number `start`, or taken out
+    from there on.
 
     Args:
         reference: Without its sheet.
@@ -336,5 +352,5 @@ _END_PARTS = re.compile(r"(\$?)([A-Za-z]*)(\$?)([0-9]*)")
 
 
 def with_sheet(title: str | None, rest: str) -> str:
-    """A reference with its sheet, if it names one."""
+    """Return a reference with its sheet, if it names one."""
     return rest if title is None else f"{quote_title(title)}!{rest}"

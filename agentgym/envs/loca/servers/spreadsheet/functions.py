@@ -21,9 +21,9 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     NOT_AVAILABLE,
     NUMBER,
     VALUE,
-    Fault,
+    CellError,
     Grid,
-    Moment,
+    SerialDate,
     number,
     ordering,
     scalar,
@@ -36,19 +36,19 @@ Part: TypeAlias = Callable[[], Any]
 
 
 class _Stop(Exception):
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: CellError) -> None:
         self.fault = fault
 
 
 def call(name: str, parts: Sequence[Part], now: datetime) -> Any:
-    """What a function gives.
+    """Compute a function.
 
     Args:
         name: Its name in capitals.
         parts: Its arguments, computed when they are needed.
-        now: The time that TODAY and NOW tell.
+        now: The time of TODAY and NOW.
     """
-    clock = {"TODAY": lambda: Moment(math.floor(serial(now))), "NOW": lambda: Moment(serial(now))}
+    clock = {"TODAY": lambda: SerialDate(math.floor(serial(now))), "NOW": lambda: SerialDate(serial(now))}
     try:
         if name in clock:
             return VALUE if parts else clock[name]()
@@ -58,7 +58,7 @@ def call(name: str, parts: Sequence[Part], now: datetime) -> Any:
             return NAME
         arguments = [part() for part in parts]
         for argument in arguments:
-            if isinstance(argument, Fault):
+            if isinstance(argument, CellError):
                 return argument
         return FUNCTIONS[name](*arguments)
     except _Stop as stop:
@@ -72,7 +72,7 @@ def call(name: str, parts: Sequence[Part], now: datetime) -> Any:
 
 
 def flat(arguments: Sequence[Any]) -> Iterator[Any]:
-    """All filled values of arguments, ranges row by row."""
+    """Return all filled values of arguments, ranges row by row."""
     for argument in arguments:
         if isinstance(argument, Grid):
             yield from argument.cells.values()
@@ -81,21 +81,23 @@ def flat(arguments: Sequence[Any]) -> Iterator[Any]:
 
 
 def _numbers(arguments: Sequence[Any]) -> list[float]:
-    """The numbers of arguments; texts and truth values in ranges do not count, an argument itself must be a number."""
-    found: list[float] = []
+    """Return the numbers of arguments; texts and truth values in ranges do not count, an argument
+    itself must be a number.
+    """
+    numbers: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
             for value in argument.cells.values():
                 _check(value)
                 if isinstance(value, (int, float)) and not isinstance(value, bool):
-                    found.append(float(value))
+                    numbers.append(float(value))
         else:
-            found.append(_number(argument))
-    return found
+            numbers.append(_number(argument))
+    return numbers
 
 
 def _check(value: Any) -> Any:
-    if isinstance(value, Fault):
+    if isinstance(value, CellError):
         raise _Stop(value)
     return value
 
@@ -146,14 +148,14 @@ _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
 _RELATIONS: dict[str, Any] = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
 
 
-def _condition(wanted: Any) -> Callable[[Any], bool]:
-    """The test that a criterion such as `">5"`, `"a*"` or `7` makes."""
-    wanted = _check(scalar(wanted))
-    if not isinstance(wanted, str):
-        return lambda value: value is not None and not isinstance(value, str) and value == wanted
-    sign, rest = _CONDITION.fullmatch(wanted).groups()  # type: ignore[union-attr]  # it matches anything
+def _condition(criterion: Any) -> Callable[[Any], bool]:
+    """Return the test that a criterion such as `">5"`, `"a*"` or `7` makes."""
+    criterion = _check(scalar(criterion))
+    if not isinstance(criterion, str):
+        return lambda value: value is not None and not isinstance(value, str) and value == criterion
+    sign, rest = _CONDITION.fullmatch(criterion).groups()  # type: ignore[union-attr]  # it matches anything
     as_number = number(rest) if rest.strip() else VALUE
-    if not isinstance(as_number, Fault):
+    if not isinstance(as_number, CellError):
         relation = _RELATIONS.get(sign, operator.ne if sign == "<>" else operator.eq)
         return lambda value: (
             relation(float(value), as_number) if isinstance(value, (int, float)) and not isinstance(value, bool) else sign == "<>"
@@ -166,13 +168,15 @@ def _condition(wanted: Any) -> Callable[[Any], bool]:
 
 
 def _chosen(pairs: Sequence[Any]) -> list[tuple[int, int]]:
-    """The places, row by row, at which all criteria hold; `pairs` are ranges and criteria in turn."""
+    """Return the places, row by row, at which all criteria hold; `pairs` are ranges and criteria in
+    turn.
+    """
     if not pairs or len(pairs) % 2 or not all(isinstance(grid, Grid) for grid in pairs[::2]):
         raise _Stop(VALUE)
     first: Grid = pairs[0]
     if any((grid.height, grid.width) != (first.height, first.width) for grid in pairs[::2]):
         raise _Stop(VALUE)
-    tests = [(grid, _condition(wanted)) for grid, wanted in zip(pairs[::2], pairs[1::2], strict=True)]
+    tests = [(grid, _condition(criterion)) for grid, criterion in zip(pairs[::2], pairs[1::2], strict=True)]
     places: Any = ((row, column) for row in range(first.height) for column in range(first.width))
     if any(not test(None) for _, test in tests):  # only what is filled can be chosen, and far less is filled than open
         places = sorted({spot for grid, _ in tests for spot in grid.cells})
@@ -184,7 +188,7 @@ def _chosen(pairs: Sequence[Any]) -> list[tuple[int, int]]:
 def _of_chosen(pairs: Sequence[Any], summed: Any) -> list[float]:
     chosen = _chosen(pairs)
     values = (summed.cells.get(spot) for spot in chosen) if isinstance(summed, Grid) else ()
-    return [float(_check(value)) for value in values if isinstance(value, (int, float, Fault)) and not isinstance(value, bool)]
+    return [float(_check(value)) for value in values if isinstance(value, (int, float, CellError)) and not isinstance(value, bool)]
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -205,10 +209,10 @@ def _ifs(parts: Sequence[Part]) -> Any:
     return NOT_AVAILABLE
 
 
-def _if_fault(*kinds: str) -> Callable[[Sequence[Part]], Any]:
+def _if_error(*kinds: str) -> Callable[[Sequence[Part]], Any]:
     def chosen(parts: Sequence[Part]) -> Any:
         value = scalar(parts[0]())
-        if isinstance(value, Fault) and (not kinds or value in kinds):
+        if isinstance(value, CellError) and (not kinds or value in kinds):
             return parts[1]() if len(parts) > 1 else ""
         return value
 
@@ -219,42 +223,44 @@ def _is(test: Callable[[Any], bool]) -> Callable[[Sequence[Part]], Any]:
     return lambda parts: test(scalar(parts[0]())) if len(parts) == 1 else VALUE
 
 
-def _position(wanted: Any, line: Sequence[Any], *, exact: bool, falling: bool = False) -> int:
-    """Where a value is in a line, from 0; if not `exact`, the last one that is not beyond it in a sorted line."""
-    wanted = _check(scalar(wanted))
+def _position(target: Any, line: Sequence[Any], *, exact: bool, falling: bool = False) -> int:
+    """Return the place of a value in a line, from 0; if not `exact`, of the last one not beyond it
+    in a sorted line.
+    """
+    target = _check(scalar(target))
     if exact:
-        test = _condition(f"={wanted}" if isinstance(wanted, str) else wanted)
+        test = _condition(f"={target}" if isinstance(target, str) else target)
         for k, value in enumerate(line):
-            if value is not None and isinstance(value, str) == isinstance(wanted, str) and test(value):
+            if value is not None and isinstance(value, str) == isinstance(target, str) and test(value):
                 return k
         raise _Stop(NOT_AVAILABLE)
-    key, found = ordering(wanted, wanted), -1
+    key, last = ordering(target, target), -1
     for k, value in enumerate(line):
-        own = ordering(value, wanted)
+        own = ordering(value, target)
         if value is not None and own[0] == key[0] and (own >= key if falling else own <= key):
-            found = k
+            last = k
         elif value is not None and own[0] == key[0]:
             break
-    if found < 0:
+    if last < 0:
         raise _Stop(NOT_AVAILABLE)
-    return found
+    return last
 
 
 def _lookup(*, down: bool) -> Callable[..., Any]:
-    def look(wanted: Any, grid: Grid, index: Any, near: Any = True) -> Any:
+    def look(target: Any, grid: Grid, index: Any, near: Any = True) -> Any:
         at = int(_number(index)) - 1
         if at < 0 or at >= (grid.width if down else grid.height):
             raise _Stop(NO_REFERENCE)
-        place = _position(wanted, grid.line(down=down), exact=not _truth(near))
+        place = _position(target, grid.line(down=down), exact=not _truth(near))
         return grid.cells.get((place, at) if down else (at, place))
 
     return look
 
 
-def _match(wanted: Any, grid: Grid, kind: Any = 1.0) -> float:
+def _match(target: Any, grid: Grid, kind: Any = 1.0) -> float:
     way = _number(kind)
     line = grid.line(down=grid.width == 1)
-    return float(_position(wanted, line, exact=way == 0, falling=way < 0) + 1)
+    return float(_position(target, line, exact=way == 0, falling=way < 0) + 1)
 
 
 def _index(grid: Grid, row: Any = 0.0, column: Any = 0.0) -> Any:
@@ -279,14 +285,14 @@ def _sum_product(*grids: Grid) -> float:
     return math.fsum(total)
 
 
-def _date(year: Any, month: Any, day: Any) -> Moment:
+def _date(year: Any, month: Any, day: Any) -> SerialDate:
     months = int(_number(year)) * 12 + int(_number(month)) - 1
-    return Moment(serial(datetime(months // 12, months % 12 + 1, 1) + timedelta(days=int(_number(day)) - 1)))
+    return SerialDate(serial(datetime(months // 12, months % 12 + 1, 1) + timedelta(days=int(_number(day)) - 1)))
 
 
 def _moment(value: Any) -> datetime:
     value = scalar(value)
-    if isinstance(value, str) and not isinstance(value, Fault):
+    if isinstance(value, str) and not isinstance(value, CellError):
         return datetime.fromisoformat(value).replace(tzinfo=None)
     return DAY_ZERO + timedelta(days=_number(value))
 
@@ -314,12 +320,12 @@ def _concatenate(*values: Any) -> str:
     return _limited("".join(_text(value) for value in flat(values)))
 
 
-def _find(wanted: Any, text: Any, start: Any = 1.0) -> float:
-    return _text(text).index(_text(wanted), int(_number(start)) - 1) + 1.0
+def _find(part: Any, text: Any, start: Any = 1.0) -> float:
+    return _text(text).index(_text(part), int(_number(start)) - 1) + 1.0
 
 
 def _cut(text: Any, start: int | None, length: Any) -> str:
-    """So many characters from a place on; at the end without one."""
+    """Return `length` characters from a place on, at the end without one."""
     whole, size = _text(text), int(_number(length))
     first = max(0, len(whole) - size) if start is None else start
     return whole[first : first + size] if size >= 0 and first >= 0 else VALUE
@@ -328,13 +334,14 @@ def _cut(text: Any, start: int | None, length: Any) -> str:
 _LAZY: dict[str, Callable[[Sequence[Part]], Any]] = {
     "IF": _if,
     "IFS": _ifs,
-    "IFERROR": _if_fault(),
-    "IFNA": _if_fault(NOT_AVAILABLE),
+    "IFERROR": _if_error(),
+    "IFNA": _if_error(NOT_AVAILABLE),
     "ISBLANK": _is(lambda value: value is None),
     "ISNUMBER": _is(lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)),
-    "ISTEXT": _is(lambda value: isinstance(value, str) and not isinstance(value, Fault)),
-    "ISERROR": _is(lambda value: isinstance(value, Fault)),
+    "ISTEXT": _is(lambda value: isinstance(value, str) and not isinstance(value, CellError)),
+    "ISERROR": _is(lambda value: isinstance(value, CellError)),
 }
+"""Functions that compute an argument only where it is needed, or that take an error for a value."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(_numbers(a)),
@@ -395,4 +402,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "MONTH": lambda a: float(_moment(a).month),
     "DAY": lambda a: float(_moment(a).day),
 }
-"""Those that compute all their arguments first."""
+"""Functions that compute all their arguments first; a name here is one that spreadsheets have."""

@@ -5,48 +5,64 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from agentgym.envs.loca.servers.spreadsheet.cell_input import raw, shown
+from agentgym.envs.loca.servers.context import OfficeContext
+from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.spreadsheet import cell_input
 from agentgym.envs.loca.servers.spreadsheet.formulas import with_sheet
-from agentgym.envs.loca.servers.spreadsheet.spreadsheets import GRID, Spreadsheets, properties_of
-from agentgym.tools import ToolError, tool
+from agentgym.envs.loca.servers.spreadsheet.spreadsheets import GRID, SCHEMA, Spreadsheets, properties_of
+from agentgym.envs.loca.servers.store import Row
+from agentgym.tools import ToolError, echo, tool
+
+ROLES = ("reader", "commenter", "writer")
+"""Roles that can be granted, as in the published server."""
 
 
-class GoogleSheet(Spreadsheets):
+class GoogleSheet(Server):
     """A Google Sheets account and what of its spreadsheets is shared with others."""
 
     name: ClassVar[str] = "google_sheet"
+    schema: ClassVar[str] = SCHEMA
+
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
+        self._books = Spreadsheets(self)
 
     # For the authors of tasks.
 
     def add_spreadsheet(self, title: str, sheets: Mapping[str, Iterable[Sequence[Any]]]) -> str:
         """Make a spreadsheet of rows of Python values, texts as they are; its id. Dates and times become such cells."""
-        spreadsheet = self._add(title)
+        spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
-            lines = [{k: raw(value) for k, value in enumerate(row, 1) if value not in (None, "")} for row in rows]
+            lines = [
+                {k: cell_input.from_python(value) for k, value in enumerate(row, 1) if value not in (None, "")} for row in rows
+            ]
             size = max(GRID[0], len(lines)), max(GRID[1], *(max(line, default=0) for line in lines)) if lines else GRID[1]
-            self._put(self._add_sheet(spreadsheet, name, *size), dict(enumerate(lines, 1)))
+            self._books.put(self._books.add_sheet(spreadsheet, name, *size), dict(enumerate(lines, 1)))
         return spreadsheet
 
     def spreadsheet(self, title: str) -> str | None:
-        """The id of the first made spreadsheet with a title, capitals aside, or None."""
-        found: str | None = self.store.value("SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title)
-        return found
+        """Return the id of the first made spreadsheet with a title, capitals aside, or None."""
+        spreadsheet_id: str | None = self.store.value(
+            "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
+        )
+        return spreadsheet_id
 
     def titles(self) -> dict[str, str]:
-        """The title of each spreadsheet by its id, first made first."""
+        """Return the title of each spreadsheet by its id, first made first."""
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
     def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
-        """The computed values of a sheet, the first one by default, down to the last filled row.
+        """Return the computed values of a sheet, the first one by default, down to the last filled
+        row.
 
         Rows end with their last filled cell; an empty cell is None; a date that was typed in is the text that was typed.
         """
-        found = self._sheet(spreadsheet, sheet) if sheet is not None else self._sheets(spreadsheet)[0]
-        values = self._values(found, None, lambda cell: cell["s"] if cell.get("k") else cell["v"], whole=True)
+        sheet_row = self._books.sheet(spreadsheet, sheet) if sheet is not None else self._books.sheets(spreadsheet)[0]
+        values = self._books.values(sheet_row, None, lambda cell: cell["s"] if cell.get("k") else cell["v"], whole=True)
         return [[value if value != "" else None for value in row] for row in values]
 
     def permissions(self, spreadsheet: str) -> dict[str, str]:
-        """The role of each address that a spreadsheet is shared with."""
+        """Return the role of each address that a spreadsheet is shared with."""
         return {row["email_address"]: row["role"] for row in self.store.find("permissions", order="rowid", spreadsheet=spreadsheet)}
 
     # The tools.
@@ -61,10 +77,13 @@ class GoogleSheet(Spreadsheets):
             range: Cells in A1 notation, such as A1:C10, A:F or 2:5; the whole sheet by default.
             include_grid_data: Give of each cell what was entered and what it comes to besides.
         """
-        found = self._sheet(spreadsheet_id, sheet)
+        row = self._books.sheet(spreadsheet_id, sheet)
         if include_grid_data:
-            return self._grid_data(found, range)
-        value_range = {"range": self._name(found, range), "values": self._values(found, range, shown)}
+            return self._grid_data(row, range)
+        value_range = {
+            "range": self._books.range_name(row, range),
+            "values": self._books.values(row, range, cell_input.display),
+        }
         return {"spreadsheetId": spreadsheet_id, "valueRanges": [value_range]}
 
     @tool
@@ -76,7 +95,7 @@ class GoogleSheet(Spreadsheets):
             sheet: Title of the sheet.
             range: Cells in A1 notation; the whole sheet by default.
         """
-        return self._values(self._sheet(spreadsheet_id, sheet), range, None)
+        return self._books.values(self._books.sheet(spreadsheet_id, sheet), range, None)
 
     @tool
     def update_cells(self, spreadsheet_id: str, sheet: str, range: str, data: list[list[Any]]) -> Any:
@@ -89,7 +108,7 @@ class GoogleSheet(Spreadsheets):
             data: Rows of values; null leaves a cell as it is, an empty text empties it.
         """
         with self.store.change():
-            return self._enter(self._sheet(spreadsheet_id, sheet), range, data)
+            return self._books.enter(self._books.sheet(spreadsheet_id, sheet), range, data)
 
     @tool
     def batch_update_cells(self, spreadsheet_id: str, sheet: str, ranges: dict[str, list[list[Any]]]) -> Any:
@@ -101,10 +120,10 @@ class GoogleSheet(Spreadsheets):
             ranges: Rows of values by range in A1 notation.
         """
         with self.store.change():
-            found = self._sheet(spreadsheet_id, sheet)
-            made = [self._enter(found, area, data) for area, data in ranges.items()]
-        total = {f"totalUpdated{what}": sum(each[f"updated{what}"] for each in made) for what in ("Rows", "Columns", "Cells")}
-        return {"spreadsheetId": spreadsheet_id, **total, "totalUpdatedSheets": int(bool(made)), "responses": made}
+            row = self._books.sheet(spreadsheet_id, sheet)
+            responses = [self._books.enter(row, area, data) for area, data in ranges.items()]
+        total = {f"totalUpdated{what}": sum(each[f"updated{what}"] for each in responses) for what in ("Rows", "Columns", "Cells")}
+        return {"spreadsheetId": spreadsheet_id, **total, "totalUpdatedSheets": int(bool(responses)), "responses": responses}
 
     @tool
     def add_rows(self, spreadsheet_id: str, sheet: str, count: int, start_row: int | None = None) -> Any:
@@ -116,7 +135,7 @@ class GoogleSheet(Spreadsheets):
             count: How many.
             start_row: Index of the first new row, from 0; at the top by default.
         """
-        return self._insert(spreadsheet_id, sheet, "row", count, start_row or 0)
+        return self._books.insert(spreadsheet_id, sheet, "row", count, start_row or 0)
 
     @tool
     def add_columns(self, spreadsheet_id: str, sheet: str, count: int, start_column: int | None = None) -> Any:
@@ -128,12 +147,12 @@ class GoogleSheet(Spreadsheets):
             count: How many.
             start_column: Index of the first new column, from 0; at the left by default.
         """
-        return self._insert(spreadsheet_id, sheet, "column", count, start_column or 0)
+        return self._books.insert(spreadsheet_id, sheet, "column", count, start_column or 0)
 
     @tool
     def list_sheets(self, spreadsheet_id: str) -> list[str]:
         """Titles of the sheets of a spreadsheet."""
-        return [row["title"] for row in self._sheets(spreadsheet_id)]
+        return [row["title"] for row in self._books.sheets(spreadsheet_id)]
 
     @tool
     def copy_sheet(self, src_spreadsheet: str, src_sheet: str, dst_spreadsheet: str, dst_sheet: str) -> Any:
@@ -146,12 +165,12 @@ class GoogleSheet(Spreadsheets):
             dst_sheet: Title of the copy.
         """
         with self.store.change():
-            source = self._sheet(src_spreadsheet, src_sheet)
-            self._sheets(dst_spreadsheet)
-            made = self._add_sheet(dst_spreadsheet, dst_sheet, source["row_count"], source["column_count"])
-            self._put(made, self._lines(source))
-            self._touch(dst_spreadsheet)
-        return {"copy": properties_of(made), "rename": {"spreadsheetId": dst_spreadsheet, "replies": [{}]}}
+            source = self._books.sheet(src_spreadsheet, src_sheet)
+            self._books.sheets(dst_spreadsheet)
+            target = self._books.add_sheet(dst_spreadsheet, dst_sheet, source["row_count"], source["column_count"])
+            self._books.put(target, self._books.lines(source))
+            self._books.touch(dst_spreadsheet)
+        return {"copy": properties_of(target), "rename": {"spreadsheetId": dst_spreadsheet, "replies": [{}]}}
 
     @tool
     def rename_sheet(self, spreadsheet: str, sheet: str, new_name: str) -> Any:
@@ -163,15 +182,15 @@ class GoogleSheet(Spreadsheets):
             new_name: Its new title.
         """
         with self.store.change():
-            found = self._sheet(spreadsheet, sheet)
-            if new_name.lower() != found["title"].lower():
-                self._check_title(spreadsheet, new_name)
-            self.store.update("sheets", found["id"], title=new_name)
-            same = found["title"].lower()
-            self._rewrite(
+            row = self._books.sheet(spreadsheet, sheet)
+            if new_name.lower() != row["title"].lower():
+                self._books.check_title(spreadsheet, new_name)
+            self.store.update("sheets", row["id"], title=new_name)
+            same = row["title"].lower()
+            self._books.rewrite_references(
                 spreadsheet, lambda _, title, rest: with_sheet(new_name if title and title.lower() == same else title, rest)
             )
-            self._touch(spreadsheet)
+            self._books.touch(spreadsheet)
         return {"spreadsheetId": spreadsheet, "replies": [{}]}
 
     @tool
@@ -184,8 +203,8 @@ class GoogleSheet(Spreadsheets):
         results: list[dict[str, Any]] = []
         for query in queries:
             try:
-                found = self._sheet(query.get("spreadsheet_id", ""), query.get("sheet", ""))
-                results.append({**query, "data": self._values(found, query.get("range"), shown)})
+                row = self._books.sheet(query.get("spreadsheet_id", ""), query.get("sheet", ""))
+                results.append({**query, "data": self._books.values(row, query.get("range"), cell_input.display)})
             except ToolError as error:
                 results.append({**query, "error": str(error)})
         return results
@@ -203,7 +222,7 @@ class GoogleSheet(Spreadsheets):
         results = []
         for spreadsheet in spreadsheet_ids:
             try:
-                sheets = [self._summary(sheet, rows_to_fetch) for sheet in self._sheets(spreadsheet)]
+                sheets = [self._summary(sheet, rows_to_fetch) for sheet in self._books.sheets(spreadsheet)]
                 title = self.store.get("spreadsheets", spreadsheet)["title"]
                 results.append({"spreadsheet_id": spreadsheet, "title": title, "sheets": sheets, "error": None})
             except ToolError as error:
@@ -214,18 +233,18 @@ class GoogleSheet(Spreadsheets):
     def create_spreadsheet(self, title: str) -> Any:
         """Make a spreadsheet with one empty sheet, Sheet1."""
         with self.store.change():
-            spreadsheet = self._add(title)
-            self._add_sheet(spreadsheet, "Sheet1", *GRID)
+            spreadsheet = self._books.add(title)
+            self._books.add_sheet(spreadsheet, "Sheet1", *GRID)
         return {"spreadsheetId": spreadsheet, "title": title, "sheets": ["Sheet1"]}
 
     @tool
     def create_sheet(self, spreadsheet_id: str, title: str) -> Any:
         """Add an empty sheet to a spreadsheet."""
         with self.store.change():
-            self._sheets(spreadsheet_id)
-            made = self._add_sheet(spreadsheet_id, title, *GRID)
-            self._touch(spreadsheet_id)
-        return {"sheetId": made["number"], "title": title, "index": made["number"], "spreadsheetId": spreadsheet_id}
+            self._books.sheets(spreadsheet_id)
+            row = self._books.add_sheet(spreadsheet_id, title, *GRID)
+            self._books.touch(spreadsheet_id)
+        return {"sheetId": row["number"], "title": title, "index": row["number"], "spreadsheetId": spreadsheet_id}
 
     @tool
     def list_spreadsheets(self) -> list[dict[str, str]]:
@@ -242,6 +261,51 @@ class GoogleSheet(Spreadsheets):
             send_notification: Whether they are told.
         """
         with self.store.change():
-            self._sheets(spreadsheet_id)
-            done = [self._share(spreadsheet_id, recipient, notified=send_notification) for recipient in recipients]
-        return {"successes": [each for each in done if "error" not in each], "failures": [each for each in done if "error" in each]}
+            self._books.sheets(spreadsheet_id)
+            outcomes = [self._share(spreadsheet_id, recipient, notified=send_notification) for recipient in recipients]
+        return {
+            "successes": [each for each in outcomes if "error" not in each],
+            "failures": [each for each in outcomes if "error" in each],
+        }
+
+    # Shared by the tools.
+
+    def _grid_data(self, sheet: Row, text: str | None) -> Any:
+        area = self._books.area(sheet, text)
+        parts = [self._books.values(sheet, text, show) for show in (None, cell_input.raw, cell_input.display)]
+        lines = (zip(*line, strict=True) for line in zip(*parts, strict=True))
+        rows = [{"values": [_cell_data(*cell) if cell[0] != "" else {} for cell in line]} for line in lines]
+        data = {"startRow": area.top - 1, "startColumn": area.left - 1, "rowData": rows}
+        title = self.store.get("spreadsheets", sheet["spreadsheet"])["title"]
+        sheets = [{"properties": properties_of(sheet), "data": [data]}]
+        return {"spreadsheetId": sheet["spreadsheet"], "properties": {"title": title}, "sheets": sheets}
+
+    def _summary(self, sheet: Row, rows: int) -> dict[str, Any]:
+        last = min(rows, sheet["row_count"])
+        first, *others = self._books.values(sheet, f"1:{last}", cell_input.display) or [[]]
+        return {"title": sheet["title"], "sheet_id": sheet["number"], "headers": first, "first_rows": others, "error": None}
+
+    def _share(self, spreadsheet: str, recipient: Mapping[str, str], *, notified: bool) -> dict[str, Any]:
+        address, role = recipient.get("email_address", ""), recipient.get("role", "writer")
+        if address.count("@") != 1 or address.strip() != address or address[0] == "@" or address[-1] == "@" or len(address) > 254:
+            return {"email_address": address, "error": "invalid argument: email_address must be an address like name@example.com"}
+        if role not in ROLES:
+            error = f"invalid argument: role must be one of {', '.join(ROLES)}, got {echo(role)}"
+            return {"email_address": address, "error": error}
+        permissions = self.store.find("permissions", spreadsheet=spreadsheet, email_address=address)
+        permission_id = permissions[0]["id"] if permissions else self.context.new_id("permission", 20)
+        if permissions:
+            self.store.update("permissions", permission_id, role=role, notified=notified)
+        else:
+            shared = {"email_address": address, "role": role, "notified": notified}
+            self.store.insert("permissions", id=permission_id, spreadsheet=spreadsheet, **shared)
+        return {"email_address": address, "role": role, "permissionId": permission_id}
+
+
+def _cell_data(content: Any, value: Any, formatted: str) -> dict[str, Any]:
+    entry = {"formulaValue": content} if isinstance(content, str) and content.startswith("=") else {_kind(content): content}
+    return {"userEnteredValue": entry, "effectiveValue": {_kind(value): value}, "formattedValue": formatted}
+
+
+def _kind(value: Any) -> str:
+    return "boolValue" if isinstance(value, bool) else "stringValue" if isinstance(value, str) else "numberValue"

@@ -12,15 +12,20 @@ from typing import Any
 from xml.parsers import expat
 
 from agentgym.envs.loca.servers.context import START
+from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.spreadsheet.cells import column_number
 from agentgym.tools import ToolError
 
 MAX_BYTES = 64 * 2**20
-"""Bytes of all parts of a workbook, unpacked."""
+"""Bytes of all parts of a workbook, unpacked: an archive may claim far more than it is long."""
 MAX_PARTS = 2_000
+"""Files in a workbook; a sheet with charts has a few."""
 MAX_CELLS = 100_000
+"""Cells of a workbook: opening one takes about 20 µs a cell."""
 MAX_ROWS = 100_000
+"""Rows of a sheet: no more than there may be cells."""
 MAX_COLUMNS = 16_384
+"""Columns of a sheet, as in Excel."""
 MAX_SPREAD = 1_000_000
 """Cells from the first column to the last filled one of each row, in all."""
 MAX_OTHERS = 30_000
@@ -28,56 +33,63 @@ MAX_OTHERS = 30_000
 MAX_SHARED = 2_000_000
 """Characters of the longest formula times the cells that share one: each of them is worked out when a workbook is opened."""
 MAX_TEXT = 32_767
+"""Characters of a cell, as in Excel."""
 
 UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, OSError, RecursionError, SyntaxError,
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
 )  # fmt: skip
-"""What Python's own libraries raise for a broken workbook."""
+"""Errors of Python's own libraries for a broken workbook."""
 
 _CELLS = frozenset(("row", "c", "v", "f", "is", "t", "si"))
+"""XML elements that make up cells; all others are counted together."""
 _OPENED = frozenset(("mergeCell", "hyperlink", "table"))
+"""XML elements whose range the library spells out cell by cell."""
 _BEFORE = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
-"""What may stand before the first sign of XML: marks of its encoding and white space."""
+"""Bytes that may stand before the first sign of XML: marks of its encoding and white space."""
 _STAMP = (1980, 1, 1, 0, 0, 0)
+"""The time of every entry: the earliest that an archive can have, so that the bytes are the same
+each time.
+"""
 
 
 def library() -> Any:
-    """The library that reads and writes workbooks; loaded on first use, since it takes long.
+    """Return the library that reads and writes workbooks; loaded on first use, since it takes long.
 
     Raises:
         ImportError: It is not installed.
     """
-    try:
+    with install_hint("workbooks need openpyxl; get it with", "openpyxl"):
         import openpyxl  # type: ignore[import-untyped]  # noqa: PLC0415 - it loads for a third of a second
-    except ImportError as error:
-        raise ImportError("workbooks need openpyxl; get it with: pip install 'agentgym[office]'") from error
     return openpyxl
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What the libraries raise for a broken workbook, or for a value that does not fit into one."""
+    """Return the errors of the libraries for a broken workbook, or for a value that does not fit
+    into one.
+    """
     kinds = vars(library().utils.exceptions).values()
     return *UNREADABLE, *(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception))
 
 
-def write_workbook(sheets: Mapping[str, Iterable[Sequence[Any]]], made: datetime = START) -> bytes:
+def write_workbook(sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START) -> bytes:
     """A workbook of rows of Python values: texts (formulas if they begin with `=`), numbers, truth values, dates, times, None.
 
     Args:
         sheets: Rows by title of the sheet; the first sheet is the active one.
-        made: When the workbook says that it was made.
+        created: The time at which the workbook says that it was made.
     """
     book = library().Workbook(write_only=True)
     for title, rows in sheets.items():
         sheet = book.create_sheet(title)
         for row in rows:
             sheet.append(row)
-    return save_workbook(book, made, created=made)
+    return save_workbook(book, created, created=created)
 
 
 def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
-    """The values of all sheets of a workbook by title: rows down to the last filled one, each up to its last filled cell.
+    """Return the values of all sheets of a workbook by title: rows down to the last filled one,
+    each up to its last filled cell.
 
     Numbers are int where they are whole; dates are `datetime`. A formula is the value that was stored with it, or else None.
 
@@ -98,7 +110,7 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
 
 
 def open_workbook(data: bytes) -> Any:
-    """A workbook to be changed, with its formulas.
+    """Return a workbook to be changed, with its formulas.
 
     Raises:
         ToolError: It is no workbook, or too large.
@@ -111,7 +123,7 @@ def open_workbook(data: bytes) -> Any:
 
 
 def save_workbook(book: Any, modified: datetime, created: datetime | None = None) -> bytes:
-    """The bytes of a workbook, which depend on nothing but its content and the times."""
+    """Return the bytes of a workbook, which depend on nothing but its content and the times."""
     book.properties.modified = modified.astimezone(UTC).replace(tzinfo=None)
     if created is not None:
         book.properties.created = created.astimezone(UTC).replace(tzinfo=None)
@@ -215,7 +227,7 @@ class _Look:
 
 
 def _size(reference: str) -> int:
-    """How many cells a reference such as `A1:C4` spans; a single one, one."""
+    """Count the cells that a reference such as `A1:C4` spans."""
     ends = [part.replace("$", "") for part in reference.split(":")]
     spots = [
         (column_number(end.rstrip("0123456789")), int(end[len(end.rstrip("0123456789")) :] or MAX_ROWS)) for end in ends if end
@@ -228,7 +240,7 @@ def _whole(value: Any) -> Any:
 
 
 def _trimmed(items: list[Any]) -> list[Any]:
-    """Without the empty items at the end."""
+    """Remove the empty items at the end."""
     while items and (items[-1] is None or items[-1] == []):
         items.pop()
     return items

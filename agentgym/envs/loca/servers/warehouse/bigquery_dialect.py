@@ -1,4 +1,4 @@
-"""GoogleSQL, the dialect of BigQuery, on DuckDB: what SQLGlot does not translate."""
+"""GoogleSQL, the dialect of BigQuery, on DuckDB."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from sqlglot import exp
 from agentgym.envs.loca.servers.warehouse.bigquery_rewrites import FUNCTIONS, REWRITES
 from agentgym.envs.loca.servers.warehouse.dialects import default_name
 from agentgym.envs.loca.servers.warehouse.engine import Engine
-from agentgym.envs.loca.servers.warehouse.statements import Warehouse
+from agentgym.envs.loca.servers.warehouse.statements import run
 from agentgym.envs.loca.servers.warehouse.tables import Table, TableName
+from agentgym.envs.loca.servers.warehouse.translation import Warehouse
 from agentgym.envs.loca.servers.warehouse.types import bigquery_type
-from agentgym.envs.loca.servers.warehouse.values import View
+from agentgym.envs.loca.servers.warehouse.values import ConversionResult, View
 from agentgym.tools import ToolError, echo
 
 
@@ -36,7 +37,11 @@ class GoogleSQL(Warehouse):
         super().__init__(engine, now)
         self.project = project
 
-    def locate(self, table: exp.Table) -> TableName:
+    def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
+        """See the class above."""
+        return run(self, tree, writes, limit)
+
+    def resolve_table(self, table: exp.Table) -> TableName:
         """See the class above."""
         if table.catalog and table.catalog != self.project:
             raise ToolError(
@@ -47,7 +52,7 @@ class GoogleSQL(Warehouse):
         self.check_schema(table.db)
         return table.db, table.name
 
-    def locate_schema(self, table: exp.Table, kind: str) -> str:
+    def resolve_schema(self, table: exp.Table, kind: str) -> str:
         """See the class above."""
         if kind != "SCHEMA":
             raise ToolError(f"invalid argument: {kind} is not supported; a dataset is a SCHEMA")
@@ -58,7 +63,7 @@ class GoogleSQL(Warehouse):
         return self.check_dataset(name)
 
     def check_dataset(self, name: str) -> str:
-        """A name that a dataset can have.
+        """Return a name that a dataset can have.
 
         Raises:
             ToolError: It cannot.
@@ -67,47 +72,47 @@ class GoogleSQL(Warehouse):
             raise ToolError(f"invalid argument: the name of a dataset has letters, digits and underscores only, got {echo(name)}")
         return name
 
-    def unnamed(self, item: exp.Expression, number: int) -> str:
+    def default_column_name(self, item: exp.Expression, number: int) -> str:
         """See the class above."""
         return f"f{number}_"
 
-    def wildcard(self, table: exp.Table) -> list[TableName]:
+    def wildcard_tables(self, table: exp.Table) -> list[TableName]:
         """See the class above."""
         if not table.name.endswith("*"):
             return []
-        dataset, pattern = self.locate(table)
-        held = self.engine.tables
-        found = sorted(n for n in held if n[0] == dataset and n[1].startswith(pattern[:-1]) and not held[n].view)
-        if not found:
+        dataset, pattern = self.resolve_table(table)
+        tables = self.engine.tables
+        matches = sorted(n for n in tables if n[0] == dataset and n[1].startswith(pattern[:-1]) and not tables[n].view)
+        if not matches:
             raise ToolError(f"not found: {dataset}.{pattern} does not match any table")
-        return found
+        return matches
 
-    def command(self, text: str) -> exp.Expression | None:
+    def parse_command(self, text: str) -> exp.Expression | None:
         """See the class above."""
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"(ALTER\s+TABLE\s+.+?)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))", text, re.S | re.I
         )
-        if not found:
+        if not match:
             return None
-        tree = self.parse(f"{found[1]} SET OPTIONS {found[3]}")
-        said = [item for item in tree.find_all(exp.Property) if item.name.lower() == "description"]
+        tree = self.parse(f"{match[1]} SET OPTIONS {match[3]}")
+        descriptions = [item for item in tree.find_all(exp.Property) if item.name.lower() == "description"]
         column = exp.AlterColumn(
-            this=exp.to_identifier(found[2]), comment=said[-1].args["value"] if said else exp.Literal.string("")
+            this=exp.to_identifier(match[2]), comment=descriptions[-1].args["value"] if descriptions else exp.Literal.string("")
         )
         tree.set("actions", [column])
         return tree
 
-    def information(self, table: exp.Table) -> View | None:
+    def information_schema(self, table: exp.Table) -> View | None:
         """See the class above."""
         head, dot, view = table.name.upper().partition(".")
         if table.name == "__TABLES__":
-            names = [name for name in self.engine.tables if name[0] == self.locate(table)[0]]
+            names = [name for name in self.engine.tables if name[0] == self.resolve_table(table)[0]]
             return ("project_id", "dataset_id", "table_id", "row_count"), [
                 (self.project, *name, self.engine.count(name)) for name in names
             ]
         if head != "INFORMATION_SCHEMA" or not dot:
             return None
-        within = None if not table.db or table.db.lower().startswith("region-") else self.locate(table)[0]
+        within = None if not table.db or table.db.lower().startswith("region-") else self.resolve_table(table)[0]
         views: dict[str, Callable[[str | None], View]] = {
             "TABLES": self._tables, "COLUMNS": self._columns, "COLUMN_FIELD_PATHS": self._columns, "SCHEMATA": self._schemata,
             "VIEWS": self._views,
@@ -165,6 +170,6 @@ class GoogleSQL(Warehouse):
             raise ToolError(f"invalid argument: {tree.key.upper()} must have a WHERE clause; write WHERE true for all rows")
         for node in list(tree.walk())[::-1]:
             change = REWRITES.get(type(node))
-            made = change(node) if change else node
-            if made is not node:
-                node.replace(made)
+            new = change(node) if change else node
+            if new is not node:
+                node.replace(new)

@@ -1,4 +1,4 @@
-"""What SQLGlot does not translate of GoogleSQL into the SQL of DuckDB."""
+"""Rewrites of what SQLGlot does not translate of GoogleSQL into the SQL of DuckDB."""
 
 from __future__ import annotations
 
@@ -6,32 +6,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import COMMON_MACROS, COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, NOW, Node, duck, library
 from agentgym.envs.loca.servers.warehouse.tables import quote
-
-MACROS = (
-    "div(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a / b END",
-    "modulo(a, b) AS CASE WHEN b = 0 THEN error('division by zero: MOD') ELSE a % b END",
-    "quotient(a, b) AS CASE WHEN b = 0 THEN error('division by zero: DIV') ELSE CAST(trunc(a / b) AS BIGINT) END",
-    (
-        "text(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') "
-        "WHEN typeof(a) LIKE 'DECIMAL%' "
-        "THEN regexp_replace(regexp_replace(CAST(a AS VARCHAR), '(\\.\\d*?)0+$', '\\1'), '\\.$', '') "
-        "ELSE CAST(a AS VARCHAR) END"
-    ),
-    (
-        "whole(a) AS CASE WHEN a IS NULL THEN NULL WHEN typeof(a) = 'DOUBLE' THEN CAST(round(CAST(a AS DOUBLE)) AS BIGINT) "
-        "WHEN typeof(a) = 'VARCHAR' AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), '[+-]?\\d+') "
-        "THEN error('Bad int64 value: ' || CAST(a AS VARCHAR)) ELSE CAST(a AS BIGINT) END"
-    ),
-    (
-        "try_whole(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN TRY_CAST(round(TRY_CAST(a AS DOUBLE)) AS BIGINT) "
-        "WHEN typeof(a) = 'VARCHAR' AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), '[+-]?\\d+') "
-        "THEN NULL ELSE TRY_CAST(a AS BIGINT) END"
-    ),
-    *COMMON_MACROS,
-)
-"""Functions of `lib`: division and casts as GoogleSQL defines them, by the type of the argument where that matters."""
 
 FUNCTIONS = frozenset({"error", "bit_count", "ascii", "chr", "array_reverse", "array_first", "array_last", "unicode", "cbrt"})
 """Functions that SQLGlot does not know but that DuckDB has with the same meaning."""
@@ -86,10 +62,12 @@ def _ignore_nulls(node: Node) -> Node:
     if not isinstance(inner, exp.ArrayAgg):
         return node
     item = inner.this.this if isinstance(inner.this, exp.Order) else inner.this
-    kept = exp.Filter(this=inner.copy(), expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))))
+    filtered = exp.Filter(
+        this=inner.copy(), expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null())))
+    )
     if inner is call:
-        return kept
-    inner.replace(kept)
+        return filtered
+    inner.replace(filtered)
     return call
 
 
@@ -103,9 +81,9 @@ def _string_agg(node: Node) -> Node:
         return node
     agg = exp.ArrayAgg(this=limit.this)
     item = limit.this.this if isinstance(limit.this, exp.Order) else limit.this
-    kept = exp.Filter(this=agg, expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))))
+    filtered = exp.Filter(this=agg, expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))))
     separator = node.args.get("separator") or exp.Literal.string(",")
-    return duck(f"array_to_string(({{0}})[1:{int(limit.expression.name)}], {{1}})", kept, separator)
+    return duck(f"array_to_string(({{0}})[1:{int(limit.expression.name)}], {{1}})", filtered, separator)
 
 
 def _array(node: Node) -> Node:
@@ -125,13 +103,13 @@ def _array(node: Node) -> Node:
 
 
 def _struct(node: Node) -> Node:
-    """A struct without names, in the rows of an INSERT."""
+    """Make a struct without names, in the rows of an INSERT, a ROW."""
     plain = not any(isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in node.expressions)
     return exp.Anonymous(this="ROW", expressions=node.expressions) if plain and node.find_ancestor(exp.Insert) else node
 
 
 def _unnest(node: Node) -> Node:
-    """An array of structs gives a column for each field."""
+    """Unnest an array of structs into a column for each field."""
     array, offset = node.expressions[0], node.args.get("offset")
     structs = isinstance(array, exp.Array) and array.expressions and isinstance(array.expressions[0], exp.Struct)
     if not (structs or offset) or not isinstance(node.parent, (exp.From, exp.Join)):
@@ -141,13 +119,13 @@ def _unnest(node: Node) -> Node:
     label = columns[0].name if columns else alias.name if alias and alias.this else "unnested"
     item = "unnest({0}, max_depth := 2)" if structs else f"unnest({{0}}) AS {quote(label)}"
     number = f", generate_subscripts({{0}}, 1) - 1 AS {quote(offset.name)}" if offset else ""
-    made = duck(f"(SELECT {item}{number})", array).find(exp.Select)
+    select = duck(f"(SELECT {item}{number})", array).find(exp.Select)
     outer = label if structs else f"{label} and its place"  # x alone is to mean the item, not the record
-    return exp.Subquery(this=made, alias=exp.TableAlias(this=exp.to_identifier(outer, quoted=True)))
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(outer, quoted=True)))
 
 
 def _pivot(node: Node) -> Node:
-    """The columns of a PIVOT are called `sum_x` where DuckDB calls them `x_sum`."""
+    """Rename the columns of a PIVOT: they are called `sum_x` where DuckDB calls them `x_sum`."""
     table = node.parent
     labels = [item.alias for item in node.expressions if item.alias]
     fields = node.args.get("fields") or []
@@ -163,7 +141,9 @@ def _pivot(node: Node) -> Node:
 
 
 def _literal(node: Node) -> Node:
-    """A number with a point is a FLOAT64 (a decimal in DuckDB), but for one that is a value of a row to insert."""
+    """Make a number with a point a FLOAT64 (a decimal in DuckDB), but for one that is a value of a
+    row to insert.
+    """
     holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
     if node.is_string or node.is_int or isinstance(holder, (exp.DataTypeParam, exp.Tuple, exp.Cast)):
         return node
@@ -171,7 +151,7 @@ def _literal(node: Node) -> Node:
 
 
 def _now(text: str) -> Callable[[Node], Node]:
-    """The present of the episode, in a time zone."""
+    """Return the present of the episode, in a time zone."""
 
     def change(node: Node) -> Node:
         zone = node.this if isinstance(node.this, exp.Expression) else exp.Literal.string("UTC")

@@ -1,4 +1,4 @@
-"""What the dialects of the warehouses have in common on their way to DuckDB."""
+"""Common parts of the rewrites of both dialects."""
 
 from __future__ import annotations
 
@@ -16,26 +16,9 @@ Node: TypeAlias = Any
 NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"
 """The present of the episode, in the SQL of DuckDB."""
 
-COMMON_MACROS = (
-    "few(n, size) AS CASE WHEN n * size > 1000000 THEN error('the result is too long') ELSE n END",
-    "many(a, n) AS repeat(a, CAST(lib.few(n, greatest(length(a), 1)) AS BIGINT))",
-    "left_pad(a, n, p) AS lpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
-    "right_pad(a, n, p) AS rpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
-    "upto(a, b, s) AS CASE WHEN abs(b - a) > 1000000 * abs(s) THEN error('an array has at most 1000000 items') ELSE b END",
-    (
-        "until(a, b, s) AS CASE WHEN epoch(b) - epoch(a) > 1000000 * epoch(s) "
-        "THEN error('an array has at most 1000000 items') ELSE b END"
-    ),
-    (
-        "cut(part, a DATE) AS CAST(date_trunc(part, a) AS DATE), (part, a TIMESTAMP) AS date_trunc(part, a), "
-        "(part, a TIMESTAMPTZ) AS date_trunc(part, a), (part, a VARCHAR) AS date_trunc(part, CAST(a AS TIMESTAMP))"
-    ),
-)
-"""Functions of `lib` that all have: texts of a bounded length, dates that stay dates."""
-
 
 def library(name: str, *arguments: Any) -> exp.Anonymous:
-    """A call of a function of `lib`."""
+    """Return a call of a function of `lib`."""
     return exp.Anonymous(this=f"lib.{name}", expressions=[argument for argument in arguments if argument is not None])
 
 
@@ -50,7 +33,7 @@ def duck(text: str, *parts: Any) -> Node:
 
 
 def default_name(column: Column) -> str | None:
-    """The default value of a column as a statement would write it."""
+    """Return the default value of a column as a statement would write it."""
     return column.default and column.default.replace(NOW, "CURRENT_TIMESTAMP()")
 
 

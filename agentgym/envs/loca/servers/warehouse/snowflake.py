@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.warehouse.engine import Engine, install_hint
+from agentgym.envs.loca.servers.warehouse.engine import Engine, sql_hint
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.types import from_snowflake, snowflake_type
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, fit
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL
 
 MAX_ROWS = 1000
+"""Records of one result, as the tool says."""
 _ALL = 10_000_000
+"""A limit beyond the records of any table, to read all of it."""
 
 
 class Snowflake(Server):
@@ -58,9 +60,9 @@ class Snowflake(Server):
             database: The database.
             schema: The schema, such as `PUBLIC`.
         """
-        held = self._known(f"{self._known(database, 'database')}.{schema}", "schema")
-        names = sorted(name for name in self.engine.tables if name[0] == held)
-        catalog, _, place = held.partition(".")
+        within = self._known(f"{self._known(database, 'database')}.{schema}", "schema")
+        names = sorted(name for name in self.engine.tables if name[0] == within)
+        catalog, _, place = within.partition(".")
         return [
             {"TABLE_CATALOG": catalog, "TABLE_SCHEMA": place, "TABLE_NAME": name[1], "COMMENT": self.engine.tables[name].comment}
             for name in names
@@ -88,8 +90,8 @@ class Snowflake(Server):
         Args:
             query: One statement in Snowflake's SQL.
         """
-        house = self._house()
-        return self._shown(house.run(house.parse(query), writes=False, limit=MAX_ROWS))
+        warehouse = self._warehouse()
+        return self._shown(warehouse.run(warehouse.parse(query), writes=False, limit=MAX_ROWS))
 
     @tool
     def write_query(self, query: str) -> dict[str, Any]:
@@ -98,11 +100,11 @@ class Snowflake(Server):
         Args:
             query: One statement in Snowflake's SQL.
         """
-        house = self._house()
-        tree = house.parse(query)
-        if house.reads(tree):
+        warehouse = self._warehouse()
+        tree = warehouse.parse(query)
+        if warehouse.reads(tree):
             raise ToolError("invalid argument: this statement changes nothing; run it with read_query")
-        return self._shown(house.run(tree, writes=True, limit=MAX_ROWS))
+        return self._shown(warehouse.run(tree, writes=True, limit=MAX_ROWS))
 
     @tool
     def create_table(self, query: str) -> dict[str, Any]:
@@ -111,11 +113,11 @@ class Snowflake(Server):
         Args:
             query: A CREATE TABLE statement in Snowflake's SQL.
         """
-        house = self._house()
-        tree = house.parse(query)
-        if house.kind(tree) != "CREATE TABLE":
-            raise ToolError(f"invalid argument: only CREATE TABLE can be run here, not {house.kind(tree)}")
-        return self._shown(house.run(tree, writes=True, limit=MAX_ROWS))
+        warehouse = self._warehouse()
+        tree = warehouse.parse(query)
+        if warehouse.kind(tree) != "CREATE TABLE":
+            raise ToolError(f"invalid argument: only CREATE TABLE can be run here, not {warehouse.kind(tree)}")
+        return self._shown(warehouse.run(tree, writes=True, limit=MAX_ROWS))
 
     @tool
     def append_insight(self, insight: str) -> str:
@@ -142,17 +144,18 @@ class Snowflake(Server):
         """
         database, schema, name = table.split(".")
         now = self.context.clock.now()
-        for held in (database, f"{database}.PUBLIC", f"{database}.{schema}"):
-            self.engine.schemas.setdefault(held, Schema("", now.isoformat()))
-        made = [
+        for each in (database, f"{database}.PUBLIC", f"{database}.{schema}"):
+            self.engine.schemas.setdefault(each, Schema("", now.isoformat()))
+        definitions = [
             Column(label, from_snowflake(kind), key=label in keys, nullable=label not in keys) for label, kind in columns.items()
         ]
-        self.engine.load((f"{database}.{schema}", name), made, rows, now)
+        self.engine.load((f"{database}.{schema}", name), definitions, rows, now)
         self.session.setdefault("database", database)
         self.session.setdefault("schema", schema)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """All records of a table `DATABASE.SCHEMA.TABLE`, in the order in which they were put in.
+        """Return all records of a table `DATABASE.SCHEMA.TABLE`, in the order in which they were
+        put in.
 
         Raises:
             ToolError: There is no such table.
@@ -161,29 +164,29 @@ class Snowflake(Server):
         return self.engine.read(f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), _ALL).objects()
 
     def comments(self, table: str) -> dict[str, str]:
-        """The comment on each column of a table `DATABASE.SCHEMA.TABLE`."""
+        """Return the comment on each column of a table `DATABASE.SCHEMA.TABLE`."""
         return {column.name: column.comment for column in self.engine.tables[self._table(table)].columns}
 
     def set_comment(self, table: str, column: str, text: str) -> None:
         """Put a comment on a column of a table `DATABASE.SCHEMA.TABLE`."""
-        self._house().say(self._table(table), column, text)
+        self._warehouse().set_comment(self._table(table), column, text)
 
     def insights(self) -> list[str]:
-        """The memo."""
+        """Return the memo."""
         return [row["insight"] for row in self.store.find("insights")]
 
     def close(self) -> None:
-        """Let go of the engine's memory outside of Python."""
+        """Release the engine's memory outside of Python."""
         self.engine.close()
 
-    def _house(self) -> SnowSQL:
-        with install_hint():
+    def _warehouse(self) -> SnowSQL:
+        with sql_hint():
             from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
 
     def _known(self, name: str, kind: str) -> str:
-        """A database or schema, in capitals where there is none of just that name."""
+        """Return a database or schema, in capitals where there is none of just that name."""
         for each in (name, name.upper()):
             if each in self.engine.schemas and (kind == "schema" or "." not in each):
                 return each
@@ -193,15 +196,15 @@ class Snowflake(Server):
         parts = name.split(".")
         if len(parts) == 3 and (f"{parts[0]}.{parts[1]}", parts[2]) in self.engine.tables:
             return f"{parts[0]}.{parts[1]}", parts[2]
-        return self._house().named(name)
+        return self._warehouse().find_by_name(name)
 
     def _shown(self, outcome: ConversionResult) -> dict[str, Any]:
         if outcome.rows is not None:
             rows, note = fit(outcome.rows)
             return {"data": rows, "total_rows": outcome.rows.total} | note
         if outcome.counts:
-            return {"data": [{f"number of rows {done}": count for done, count in outcome.counts.items()}]}
-        said = outcome.message or "Statement executed successfully."
+            return {"data": [{f"number of rows {action}": count for action, count in outcome.counts.items()}]}
+        status = outcome.message or "Statement executed successfully."
         if outcome.kind.startswith("CREATE_") and outcome.target and not outcome.message:
-            said = f"{outcome.kind[7:].capitalize()} {outcome.target[1]} successfully created."
-        return {"data": [{"status": said}]}
+            status = f"{outcome.kind[7:].capitalize()} {outcome.target[1]} successfully created."
+        return {"data": [{"status": status}]}

@@ -1,4 +1,4 @@
-"""The dialect of Snowflake on DuckDB: what SQLGlot does not translate.
+"""The dialect of Snowflake on DuckDB.
 
 Values of the types VARIANT, OBJECT and ARRAY are JSON. Names without quotes are in capitals.
 """
@@ -17,8 +17,9 @@ from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from agentgym.envs.loca.servers.warehouse.dialects import default_name
 from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.snowflake_rewrites import FUNCTIONS, REWRITES
-from agentgym.envs.loca.servers.warehouse.statements import Warehouse
+from agentgym.envs.loca.servers.warehouse.statements import run
 from agentgym.envs.loca.servers.warehouse.tables import Schema, Table, TableName
+from agentgym.envs.loca.servers.warehouse.translation import Warehouse
 from agentgym.envs.loca.servers.warehouse.types import snowflake_bare, snowflake_type
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, View
 from agentgym.tools import ToolError, echo
@@ -45,14 +46,14 @@ class SnowSQL(Warehouse):
         """See the class above."""
         return normalize_identifiers(super().parse(sql), dialect="snowflake")
 
-    def locate(self, table: exp.Table) -> TableName:
+    def resolve_table(self, table: exp.Table) -> TableName:
         """See the class above."""
         schema = self._schema(table.catalog, table.db)
         if schema not in self.engine.schemas:
             raise ToolError(f"not found: schema {schema} does not exist or not authorized")
         return schema, table.name
 
-    def locate_schema(self, table: exp.Table, kind: str) -> str:
+    def resolve_schema(self, table: exp.Table, kind: str) -> str:
         """See the class above."""
         parts = [part for part in (table.catalog, table.db, table.name) if part]
         if any(not re.fullmatch(r"[\w$ -]{1,255}", part) for part in parts):
@@ -95,10 +96,10 @@ class SnowSQL(Warehouse):
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
         """See the class above."""
-        return self.use(tree) if writes and isinstance(tree, exp.Use) else super().run(tree, writes, limit)
+        return self.use(tree) if writes and isinstance(tree, exp.Use) else run(self, tree, writes, limit)
 
-    def named(self, name: str) -> TableName:
-        """The table that a text names.
+    def find_by_name(self, name: str) -> TableName:
+        """Return the table that a text names.
 
         Raises:
             ToolError: There is none, or the text is no name.
@@ -109,28 +110,30 @@ class SnowSQL(Warehouse):
             parsed = exp.Table()
         if not isinstance(parsed.this, exp.Identifier):
             raise ToolError(f"invalid argument: {echo(name)} is no name of a table; write database.schema.table")
-        return self.find(normalize_identifiers(parsed, dialect="snowflake"))
+        return self.find_table(normalize_identifiers(parsed, dialect="snowflake"))
 
-    def unnamed(self, item: exp.Expression, number: int) -> str:
+    def default_column_name(self, item: exp.Expression, number: int) -> str:
         """See the class above."""
         return item.sql("snowflake").upper()
 
-    def command(self, text: str) -> exp.Expression | None:
+    def parse_command(self, text: str) -> exp.Expression | None:
         """See the class above."""
         head = r"(ALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?\S+)\s+(?:MODIFY|ALTER)\s+"
-        found = re.fullmatch(head + r"(?:COLUMN\s+)?(\S+)\s+UNSET\s+COMMENT", text, re.S | re.I)
-        if found:
-            return self.parse(f"{found[1]} ALTER COLUMN {found[2]} COMMENT ''")
+        match = re.fullmatch(head + r"(?:COLUMN\s+)?(\S+)\s+UNSET\s+COMMENT", text, re.S | re.I)
+        if match:
+            return self.parse(f"{match[1]} ALTER COLUMN {match[2]} COMMENT ''")
         item = r"(?:COLUMN\s+)?(\"[^\"]+\"|\w+)\s+COMMENT\s+('(?:[^']|'')*')"
-        found = re.fullmatch(head + rf"\(?\s*({item}(?:\s*,\s*{item})*)\s*\)?", text, re.S | re.I)
-        if not found:
+        match = re.fullmatch(head + rf"\(?\s*({item}(?:\s*,\s*{item})*)\s*\)?", text, re.S | re.I)
+        if not match:
             return None
-        trees = [self.parse(f"{found[1]} ALTER COLUMN {name} COMMENT {said}") for name, said in re.findall(item, found[2], re.I)]
+        trees = [
+            self.parse(f"{match[1]} ALTER COLUMN {name} COMMENT {comment}") for name, comment in re.findall(item, match[2], re.I)
+        ]
         for tree in trees[1:]:
             trees[0].args["actions"].extend(tree.args["actions"])
         return trees[0]
 
-    def information(self, table: exp.Table) -> View | None:
+    def information_schema(self, table: exp.Table) -> View | None:
         """See the class above."""
         if table.db.upper() != "INFORMATION_SCHEMA":
             return None
@@ -145,14 +148,14 @@ class SnowSQL(Warehouse):
             raise ToolError(f"not found: INFORMATION_SCHEMA.{table.name}; there are {', '.join(views)}")
         return views[table.name.upper()](database)
 
-    def list_things(self, tree: exp.Expression) -> Rows:
+    def show(self, tree: exp.Expression) -> Rows:
         """See the class above."""
         if isinstance(tree, exp.Describe):
             if not isinstance(tree.this, exp.Table):
                 raise ToolError("invalid argument: DESCRIBE needs the name of a table")
             return _listing(("name", "type", "kind", "null?", "default", "primary key", "comment"), [
                 (c.name, snowflake_type(c.type), "COLUMN", "Y" if c.nullable else "N", default_name(c), "NY"[c.key], c.comment)
-                for c in self.engine.tables[self.find(tree.this)].columns
+                for c in self.engine.tables[self.find_table(tree.this)].columns
             ])  # fmt: skip
         what = str(tree.this).upper()
         shows: dict[str, Callable[[Any], Rows]] = {
@@ -180,10 +183,10 @@ class SnowSQL(Warehouse):
         return f"{within}.{named}"
 
     def _within(self, tree: exp.Show) -> Callable[[TableName], bool]:
-        """Which tables a SHOW is about."""
+        """Return a test for the tables that a SHOW is about."""
         scope, kind = tree.args.get("scope"), str(tree.args.get("scope_kind") or "").upper()
         if kind == "TABLE" and scope:
-            name = self.find(scope)
+            name = self.find_table(scope)
             return lambda table: table == name
         if kind == "ACCOUNT" or (not scope and not self.session.get("database")):
             return lambda table: True
@@ -224,24 +227,22 @@ class SnowSQL(Warehouse):
 
     def _show_schemas(self, tree: exp.Show) -> Rows:
         if str(tree.this).upper() == "DATABASES":
-            held = [
-                (schema.created, name, schema.comment) for name, schema in sorted(self.engine.schemas.items()) if "." not in name
-            ]
-            return _listing(("created_on", "name", "comment"), held)
+            databases = [(name, schema) for name, schema in sorted(self.engine.schemas.items()) if "." not in name]
+            records = [(schema.created, name, schema.comment) for name, schema in databases]
+            return _listing(("created_on", "name", "comment"), records)
         scope = tree.args.get("scope")
         database = scope.name if scope else self.session.get("database", "")
-        found = [
+        return _listing(("created_on", "name", "database_name", "comment"), [
             (schema.created, name.split(".", 1)[1], name.split(".", 1)[0], schema.comment)
             for name, schema in sorted(self.engine.schemas.items())
             if "." in name and (not database or name.startswith(f"{database}."))
-        ]
-        return _listing(("created_on", "name", "database_name", "comment"), found)
+        ])  # fmt: skip
 
     def _tables(self, database: str) -> View:
         names = ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ROW_COUNT", "CREATED", "COMMENT")
         return names, [
             (
-                held,
+                catalog,
                 schema,
                 name[1],
                 "VIEW" if table.view else "BASE TABLE",
@@ -249,8 +250,8 @@ class SnowSQL(Warehouse):
                 table.created,
                 table.comment or None,
             )
-            for name, held, schema, table in self._named()
-            if held == database
+            for name, catalog, schema, table in self._named()
+            if catalog == database
         ]
 
     def _columns(self, database: str) -> View:
@@ -261,7 +262,7 @@ class SnowSQL(Warehouse):
         return names, [
             (
                 k,
-                held,
+                catalog,
                 schema,
                 name[1],
                 c.name,
@@ -270,43 +271,45 @@ class SnowSQL(Warehouse):
                 snowflake_bare(c.type),
                 c.comment or None,
             )
-            for name, held, schema, table in self._named()
-            if held == database
+            for name, catalog, schema, table in self._named()
+            if catalog == database
             for k, c in enumerate(table.columns, 1)
         ]
 
     def _schemata(self, database: str) -> View:
-        found = [
+        records = [
             (database, name.split(".", 1)[1], schema.created, schema.comment or None)
             for name, schema in sorted(self.engine.schemas.items())
             if name.startswith(f"{database}.")
         ]
-        return ("CATALOG_NAME", "SCHEMA_NAME", "CREATED", "COMMENT"), found
+        return ("CATALOG_NAME", "SCHEMA_NAME", "CREATED", "COMMENT"), records
 
     def _databases(self, database: str) -> View:
-        found = [
+        records = [
             (name, schema.created, schema.comment or None)
             for name, schema in sorted(self.engine.schemas.items())
             if "." not in name
         ]
-        return ("DATABASE_NAME", "CREATED", "COMMENT"), found
+        return ("DATABASE_NAME", "CREATED", "COMMENT"), records
 
     def _views(self, database: str) -> View:
-        found = [
-            (held, schema, name[1], table.view) for name, held, schema, table in self._named() if table.view and held == database
+        records = [
+            (catalog, schema, name[1], table.view)
+            for name, catalog, schema, table in self._named()
+            if table.view and catalog == database
         ]
-        return ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"), found
+        return ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"), records
 
     def rewrite(self, tree: exp.Expression) -> None:
         """See the class above."""
-        said: dict[type, str] = {exp.CurrentDatabase: "database", exp.CurrentSchema: "schema"}
+        session_keys: dict[type, str] = {exp.CurrentDatabase: "database", exp.CurrentSchema: "schema"}
         for node in list(tree.walk())[::-1]:
-            if type(node) in said:
-                node.replace(exp.Literal.string(self.session.get(said[type(node)], "")))
+            if type(node) in session_keys:
+                node.replace(exp.Literal.string(self.session.get(session_keys[type(node)], "")))
             change = REWRITES.get(type(node))
-            made = change(node) if change else node
-            if made is not node:
-                node.replace(made)
+            new = change(node) if change else node
+            if new is not node:
+                node.replace(new)
 
 
 def _listing(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Rows:

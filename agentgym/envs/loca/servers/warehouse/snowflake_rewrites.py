@@ -1,4 +1,6 @@
-"""What SQLGlot does not translate of Snowflake's SQL into that of DuckDB. VARIANT, OBJECT and ARRAY are JSON."""
+"""Rewrites of what SQLGlot does not translate of Snowflake's SQL into that of DuckDB. VARIANT,
+OBJECT and ARRAY are JSON.
+"""
 
 from __future__ import annotations
 
@@ -7,38 +9,15 @@ from collections.abc import Callable
 
 from sqlglot import Dialect, exp
 
-from agentgym.envs.loca.servers.warehouse.dialects import COMMON_MACROS, COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, NOW, Node, duck, library
 from agentgym.tools import ToolError, echo
-
-_SCALE = "CAST(coalesce(nullif(regexp_extract(typeof(a), 'DECIMAL.*,(\\d+)', 1), ''), '0') AS INTEGER)"
-
-MACROS = (
-    # A NUMBER by a NUMBER has six more digits after the point than the first has, up to 12; with a FLOAT it is a FLOAT.
-    (
-        "div(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') WHEN typeof(a) = 'DOUBLE' OR typeof(b) = 'DOUBLE' THEN a / b "
-        f"ELSE round(a / b, greatest({_SCALE}, least({_SCALE} + 6, 12))) END"
-    ),
-    "modulo(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') ELSE a % b END",
-    (
-        "text(a) AS CASE WHEN typeof(a) = 'JSON' THEN TRY_CAST(CAST(a AS VARCHAR) AS JSON) ->> '$' "
-        "WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') ELSE CAST(a AS VARCHAR) END"
-    ),
-    "whole(a DOUBLE) AS CAST(round(a) AS BIGINT), (a BIGINT) AS a, (a) AS CAST(a AS BIGINT)",
-    (
-        "later(a DATE, i) AS CAST(a + i AS DATE), (a TIMESTAMP, i) AS a + i, (a TIMESTAMPTZ, i) AS a + i, "
-        "(a VARCHAR, i) AS CAST(a AS TIMESTAMP) + i"
-    ),
-    "moment(a BIGINT) AS CAST(to_timestamp(a) AS TIMESTAMP), (a) AS CAST(a AS TIMESTAMP)",
-    "texts(a) AS from_json(a, '[\"VARCHAR\"]')",
-    *COMMON_MACROS,
-)
-"""Functions of `lib`: division, casts and dates as Snowflake defines them, by the type of the argument where that matters."""
 
 FUNCTIONS = frozenset(
     {"bit_count", "ascii", "chr", "contains", "degrees", "radians", "cbrt", "soundex", "factorial", "object_keys"}
 )
 
 _WIDE = {exp.DType.INT, exp.DType.SMALLINT, exp.DType.TINYINT}
+"""Integers of Snowflake, which all have 38 digits."""
 _JSON = {exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY}
 _TEXT = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.ILike, exp.In, exp.Between, exp.Order, exp.Group)
@@ -66,21 +45,21 @@ def _cast(node: Node) -> Node:
 
 
 def _path(node: Node) -> Node:
-    """A part of a VARIANT is compared by its value, without the quotes of JSON."""
+    """Compare a part of a VARIANT by its value, without the quotes of JSON."""
     compared = isinstance(node.parent, _COMPARISONS) and node.args.get("variant_extract")
     return library("text", node.copy()) if compared else node
 
 
 def _part(node: Node) -> Node:
-    """An item of an ARRAY by its number, counted from 0, or of an OBJECT by its name."""
+    """Return an item of an ARRAY by its number, counted from 0, or of an OBJECT by its name."""
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         return node
-    made = exp.Anonymous(this="json_extract", expressions=[node.this, node.expressions[0]])
-    return library("text", made) if isinstance(node.parent, _COMPARISONS) else made
+    expression = exp.Anonymous(this="json_extract", expressions=[node.this, node.expressions[0]])
+    return library("text", expression) if isinstance(node.parent, _COMPARISONS) else expression
 
 
 def _values(node: Node) -> Node:
-    """Columns without names are COLUMN1, COLUMN2 and so on."""
+    """Name columns without names COLUMN1, COLUMN2 and so on."""
     alias = node.args.get("alias")
     if not (alias and alias.columns) and not isinstance(node.parent, exp.Insert):
         width = len(node.expressions[0].expressions) if isinstance(node.expressions[0], exp.Tuple) else 1
@@ -94,8 +73,8 @@ def _object(node: Node) -> Node:
     parts = []
     for field in node.expressions:
         parts += [field.this if isinstance(field.this, exp.Literal) else exp.Literal.string(field.this.name), field.expression]
-    made = exp.Anonymous(this="json_object", expressions=parts)
-    return exp.Anonymous(this="json_merge_patch", expressions=[exp.Literal.string("{}"), made])
+    fields = exp.Anonymous(this="json_object", expressions=parts)
+    return exp.Anonymous(this="json_merge_patch", expressions=[exp.Literal.string("{}"), fields])
 
 
 def _array_agg(node: Node) -> Node:
@@ -116,19 +95,19 @@ _FLAT = (
 
 
 def _flatten(call: Node) -> tuple[Node, bool]:
-    """The records of a FLATTEN as a query, and whether one without items gives a record too."""
-    given = {}
+    """Return the records of a FLATTEN as a query, and whether one without items gives a record too."""
+    arguments = {}
     for item in (call.this, *call.expressions):
         if not isinstance(item, exp.Kwarg):
             raise ToolError("invalid argument: write FLATTEN(INPUT => …)")
-        given[item.this.name.lower()] = item.expression
-    if "input" not in given or given.keys() - {"input", "outer", "path"}:
+        arguments[item.this.name.lower()] = item.expression
+    if "input" not in arguments or arguments.keys() - {"input", "outer", "path"}:
         raise ToolError("invalid argument: FLATTEN has INPUT, PATH and OUTER here")
-    source = exp.Anonymous(this="to_json", expressions=[given["input"]])
-    if "path" in given:
-        path = exp.Literal.string(f"$.{given['path'].name}")
+    source = exp.Anonymous(this="to_json", expressions=[arguments["input"]])
+    if "path" in arguments:
+        path = exp.Literal.string(f"$.{arguments['path'].name}")
         source = exp.Anonymous(this="json_extract", expressions=[source, path])
-    outer = given.get("outer")
+    outer = arguments.get("outer")
     return duck(_FLAT, source).find(exp.Select), bool(outer is not None and outer.args.get("this"))
 
 
@@ -137,11 +116,11 @@ def _lateral(node: Node) -> Node:
         return node
     query, outer = _flatten(node.this)
     alias = exp.TableAlias(this=exp.to_identifier(node.alias or "F", quoted=True))
-    made = exp.Lateral(this=exp.Subquery(this=query), alias=alias)
+    subquery = exp.Lateral(this=exp.Subquery(this=query), alias=alias)
     if outer and isinstance(node.parent, exp.Join):
         node.parent.set("side", "LEFT")
         node.parent.set("on", exp.true())
-    return made
+    return subquery
 
 
 def _table_function(node: Node) -> Node:
@@ -163,8 +142,8 @@ def _to_char(node: Node) -> Node:
         return library("text", node.this)
     if not isinstance(style, exp.Literal) or not re.search("[YMDH]", style.name, re.I):
         raise ToolError(f"invalid argument: the format {echo(style.sql('snowflake'))} is not supported; those of dates are")
-    known: Node = Dialect.get_or_raise("snowflake").format_time(exp.Literal.string(style.name.lower()))
-    return exp.Anonymous(this="strftime", expressions=[_moment(node.this), exp.Literal.string(known.name)])
+    match: Node = Dialect.get_or_raise("snowflake").format_time(exp.Literal.string(style.name.lower()))
+    return exp.Anonymous(this="strftime", expressions=[_moment(node.this), exp.Literal.string(match.name)])
 
 
 def _moment(item: exp.Expression) -> Node:
@@ -183,7 +162,7 @@ def _add(sign: str) -> Callable[[Node], Node]:
 
 
 def _diff(node: Node) -> Node:
-    """The ends may be texts."""
+    """Cast the ends, which may be texts."""
     for key in ("this", "expression"):
         if isinstance(node.args[key], exp.Literal):
             node.set(key, exp.Cast(this=node.args[key], to=exp.DataType.build("TIMESTAMP", dialect="duckdb")))

@@ -1,4 +1,4 @@
-"""The catalogue of a warehouse: what there is of schemas, tables and columns, and how DuckDB is told of them."""
+"""The catalogue of a warehouse: schemas, tables and columns, and their names in the SQL of DuckDB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TableName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name, its DuckDB type, and what is declared of it."""
+    """A column: its name, its DuckDB type, and its declared properties."""
 
     name: str
     type: str
@@ -29,11 +29,11 @@ class Table:
     Attributes:
         columns: Its columns in order.
         data: For each column a JSON array of its values as DuckDB casts them to text.
-        rows: How many records it has.
-        comment: What is said of it.
+        rows: The number of its records.
+        comment: Its description.
         view: The query of a view, in the SQL of DuckDB.
         needs: The tables that the query reads.
-        created: When it was made.
+        created: The time at which it was made.
     """
 
     columns: tuple[Column, ...]
@@ -47,7 +47,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema: what is said of it, when it was made, and what else its server notes."""
+    """A schema: its description, the time at which it was made, and notes of its server."""
 
     comment: str = ""
     created: str = ""
@@ -55,33 +55,35 @@ class Schema:
 
 
 def declare(column: Column) -> str:
-    """A column as DuckDB is to make it; keys are not enforced, as in the warehouses."""
+    """Return a column as DuckDB is to make it; keys are not enforced, as in the warehouses."""
     default = f" DEFAULT {column.default}" if column.default else ""
     return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
 
 
 def unpacked(columns: Sequence[Column]) -> str:
-    """The columns of a SELECT that gives the records whose values are in one parameter a column, as JSON."""
+    """Return the columns of a SELECT that gives the records whose values are in one parameter a
+    column, as JSON.
+    """
     return ", ".join(f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})" for k, column in enumerate(columns, 1))
 
 
 def quote(name: str) -> str:
-    """A name as DuckDB reads it."""
+    """Return a name as DuckDB reads it."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def path(name: TableName) -> str:
-    """The name of a table as DuckDB reads it."""
+    """Return the name of a table as DuckDB reads it."""
     return f"{quote(name[0])}.{quote(name[1])}"
 
 
 def fields_of(value: Any) -> list[Any]:
-    """The values of a record of the catalogue, which JSON can hold."""
+    """Return the values of a record of the catalogue, which JSON can hold."""
     return [getattr(value, name) for name in value.__slots__]
 
 
 def table_of(values: Sequence[Any]) -> Table:
-    """The table whose fields these are."""
+    """Return the table whose fields these are."""
     columns, data, rows, comment, view, needs, created = values
-    held = tuple(Column(*column) for column in columns)
-    return Table(held, tuple(data), rows, comment, view, tuple(map(tuple, needs)), created)
+    column_list = tuple(Column(*column) for column in columns)
+    return Table(column_list, tuple(data), rows, comment, view, tuple(map(tuple, needs)), created)

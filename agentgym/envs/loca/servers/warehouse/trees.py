@@ -1,4 +1,4 @@
-"""Syntax trees of statements: what a statement is, and which tables its names stand for."""
+"""Helpers for the syntax trees of statements."""
 
 from __future__ import annotations
 
@@ -9,23 +9,9 @@ from sqlglot import exp
 from agentgym.envs.loca.servers.warehouse.tables import TableName
 from agentgym.tools import ToolError, echo
 
-READS = (exp.Query, exp.Values, exp.Show, exp.Describe)
-
-
-def is_reading(tree: exp.Expression) -> bool:
-    """Whether a statement can change nothing: a query, SHOW or DESCRIBE without a statement of another kind in it."""
-    return isinstance(tree, READS) and not tree.find(exp.DML, exp.DDL, exp.Command, exp.Into) and not isinstance(tree, exp.DML)
-
-
-def kind_of(tree: exp.Expression) -> str:
-    """What a statement is, in capitals: INSERT, CREATE TABLE and so on."""
-    if isinstance(tree, exp.Command):
-        return str(tree.this).upper()
-    return " ".join(filter(None, [tree.key.upper(), str(tree.args.get("kind") or "").upper()]))
-
 
 def is_cte(table: exp.Table) -> bool:
-    """Whether a name is that of a common table expression which is visible there."""
+    """Tell the name of a common table expression that is visible there from that of a table."""
     if table.args.get("db") or not table.name:
         return False
     child: Any = table
@@ -45,7 +31,7 @@ def is_cte(table: exp.Table) -> bool:
     return False
 
 
-def point(table: exp.Table, name: TableName, alias: str = "") -> None:
+def set_name(table: exp.Table, name: TableName, alias: str = "") -> None:
     """Write the engine's name for a table in place of the one it is called by."""
     table.set("this", exp.to_identifier(name[1], quoted=True))
     table.set("db", exp.to_identifier(name[0], quoted=True))
@@ -54,8 +40,8 @@ def point(table: exp.Table, name: TableName, alias: str = "") -> None:
         table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
 
 
-def said(properties: Any) -> str:
-    """The comment (or, in BigQuery, the description) among properties."""
+def comment_in(properties: Any) -> str:
+    """Return the comment (or, in BigQuery, the description) among properties."""
     for item in properties.expressions if properties else []:
         if isinstance(item, exp.SchemaCommentProperty):
             return str(item.this.name)
@@ -64,8 +50,8 @@ def said(properties: Any) -> str:
     return ""
 
 
-def source(tree: exp.Create) -> tuple[exp.Table | None, bool]:
-    """The table that one is made like, and whether its rows are copied."""
+def copied_table(tree: exp.Create) -> tuple[exp.Table | None, bool]:
+    """Return the table that one is made like, and whether its rows are copied."""
     if tree.args.get("clone"):
         return tree.args["clone"].this, True
     for item in tree.args["properties"].expressions if tree.args.get("properties") else []:
@@ -74,14 +60,14 @@ def source(tree: exp.Create) -> tuple[exp.Table | None, bool]:
     return None, False
 
 
-def without_last(column: exp.Expression) -> dict[str, Any]:
-    """The parts of the table in the name of a column."""
+def table_parts(column: exp.Expression) -> dict[str, Any]:
+    """Return the parts of the table in the name of a column."""
     parts = column.args
     return {"this": parts.get("table"), "db": parts.get("db"), "catalog": parts.get("catalog")}
 
 
 def check_length(sql: str) -> str:
-    """A statement that is not too long to parse.
+    """Return a statement that is not too long to parse.
 
     Raises:
         ToolError: It is, or it is empty.

@@ -1,4 +1,4 @@
-"""What the warehouses call the types of DuckDB, and the other way."""
+"""Types of the warehouses and of DuckDB, in both directions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FROM_SNOWFLAKE = {
 
 
 def bigquery_type(duck: str) -> str:
-    """What BigQuery calls a type of DuckDB."""
+    """Return BigQuery's name of a type of DuckDB."""
     if duck.endswith("[]"):
         return f"ARRAY<{bigquery_type(duck[:-2])}>"
     if duck.startswith("STRUCT("):
@@ -47,7 +47,7 @@ def bigquery_type(duck: str) -> str:
 
 
 def from_bigquery(name: str) -> str:
-    """The DuckDB type that a type of BigQuery is kept as.
+    """Return the DuckDB type that a type of BigQuery is kept as.
 
     Raises:
         ValueError: There is no such type.
@@ -59,42 +59,42 @@ def from_bigquery(name: str) -> str:
 
 
 def bigquery_field(column: Column) -> dict[str, Any]:
-    """A column as the field of a schema."""
+    """Return a column as the field of a schema."""
     name = bigquery_type(column.type)
     repeated = name.startswith("ARRAY<")
     mode = "REPEATED" if repeated else "NULLABLE" if column.nullable else "REQUIRED"
-    shown = {"name": column.name, "type": name[6:-1] if repeated else name, "mode": mode}
-    return shown | ({"description": column.comment} if column.comment else {})
+    field = {"name": column.name, "type": name[6:-1] if repeated else name, "mode": mode}
+    return field | ({"description": column.comment} if column.comment else {})
 
 
 def _fields(text: str) -> list[tuple[str, str]]:
-    """Names and types of the fields of a DuckDB STRUCT."""
-    found, depth, start = [], 0, 0
+    """Return names and types of the fields of a DuckDB STRUCT."""
+    fields, depth, start = [], 0, 0
     for k, sign in enumerate(f"{text},"):
         depth += (sign == "(") - (sign == ")")
         if sign == "," and not depth:
             part = text[start:k].strip()
             name, _, kind = part[1:].partition('" ') if part.startswith('"') else part.partition(" ")
-            found.append((name, kind))
+            fields.append((name, kind))
             start = k + 1
-    return found
+    return fields
 
 
 def snowflake_type(duck_name: str) -> str:
-    """What Snowflake calls a type of DuckDB."""
+    """Return Snowflake's name of a type of DuckDB."""
     if duck_name.startswith("DECIMAL"):
         return duck_name.replace("DECIMAL", "NUMBER")
     return "ARRAY" if duck_name.endswith("[]") else _SNOWFLAKE.get(duck_name, duck_name)
 
 
 def snowflake_bare(duck_name: str) -> str:
-    """The same as the information schema writes it: without precision."""
+    """Return Snowflake's name of a type as the information schema writes it: without precision."""
     name = snowflake_type(duck_name).partition("(")[0]
     return "TEXT" if name == "VARCHAR" else name
 
 
 def from_snowflake(name: str) -> str:
-    """The DuckDB type that a type of Snowflake is kept as.
+    """Return the DuckDB type that a type of Snowflake is kept as.
 
     Raises:
         ValueError: There is no such type.

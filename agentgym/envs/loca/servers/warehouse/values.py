@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 MAX_BYTES = 1 << 20
-"""How many bytes of JSON the records of one result may have."""
+"""Bytes of JSON that the records of one result may have: more than any context window holds."""
 
 
 View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
@@ -21,10 +21,11 @@ View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 
 @dataclass(slots=True)
 class Rows:
-    """What a query gives: names and DuckDB types of the columns, and records of plain JSON values.
+    """The result of a query: names and DuckDB types of the columns, and records of plain JSON
+    values.
 
     Attributes:
-        total: How many records there are; more than `records` has where it was cut.
+        total: The number of records; more than `records` has where it was cut.
     """
 
     names: list[str]
@@ -33,20 +34,20 @@ class Rows:
     total: int
 
     def objects(self) -> list[dict[str, Any]]:
-        """The records by name of column."""
+        """Return the records by name of column."""
         return [dict(zip(self.names, record, strict=True)) for record in self.records]
 
 
 @dataclass(slots=True)
 class ConversionResult:
-    """What a statement did.
+    """The effect of a statement.
 
     Attributes:
-        kind: What it is: SELECT, INSERT, CREATE_TABLE, …
-        rows: What it gives, of a query.
-        counts: How many records it inserted, updated and deleted.
+        kind: Its kind: SELECT, INSERT, CREATE_TABLE, …
+        rows: The records, of a query.
+        counts: The numbers of records that were inserted, updated and deleted.
         target: The table that it changed.
-        message: What there is to say besides.
+        message: A sentence about it, if there is one.
     """
 
     kind: str
@@ -57,22 +58,22 @@ class ConversionResult:
 
 
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The records that a result can hold, and what to say of those that it cannot."""
-    size, shown = 0, []
+    """Return the records that a result can hold, and what to say of those that it cannot."""
+    size, retained = 0, []
     for row in rows.objects():
         size += len(json.dumps(row, ensure_ascii=False).encode())
         if size > MAX_BYTES:
             break
-        shown.append(row)
-    if len(shown) == rows.total:
-        return shown, {}
-    why = f"a result holds at most {MAX_BYTES} bytes" if len(shown) < len(rows.records) else "of the limit on their number"
-    said = f"Only the first {len(shown)} of {rows.total} rows are shown, because {why}; use LIMIT and OFFSET."
-    return shown, {"truncated": True, "message": said}
+        retained.append(row)
+    if len(retained) == rows.total:
+        return retained, {}
+    why = f"a result holds at most {MAX_BYTES} bytes" if len(retained) < len(rows.records) else "of the limit on their number"
+    message = f"Only the first {len(retained)} of {rows.total} rows are shown, because {why}; use LIMIT and OFFSET."
+    return retained, {"truncated": True, "message": message}
 
 
 def packed(values: Sequence[Any]) -> str:
-    """The values of a column as a JSON array."""
+    """Return the values of a column as a JSON array."""
     kinds = set(map(type, values))
     if kinds <= {str, int, float, type(None)} and all(isfinite(value) for value in values if type(value) is float):
         return json.dumps(values, ensure_ascii=False)
@@ -80,7 +81,7 @@ def packed(values: Sequence[Any]) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """A value of a task as text that DuckDB casts to the type of its column."""
+    """Return a value of a task as text that DuckDB casts to the type of its column."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, datetime):
@@ -93,7 +94,9 @@ def _text(value: Any) -> str | None:
 
 
 def converter(kind: Any) -> Callable[[Any], Any]:
-    """What makes plain JSON of the values of a type: dates in ISO 8601, moments in UTC, decimals without loss."""
+    """Return the function that makes plain JSON of the values of a type: dates in ISO 8601, moments
+    in UTC, decimals without loss.
+    """
     if kind.id in ("list", "array"):
         item = converter(kind.children[0][1])
         return lambda value: None if value is None else [item(each) for each in value]
@@ -101,10 +104,10 @@ def converter(kind: Any) -> Callable[[Any], Any]:
         fields = {name: converter(child) for name, child in kind.children}
         return lambda value: None if value is None else {name: convert(value[name]) for name, convert in fields.items()}
     zone = "Z" if "time zone" in kind.id else ""
-    return lambda value: _plain(value, zone)
+    return lambda value: _to_jsonable(value, zone)
 
 
-def _plain(value: Any, zone: str) -> Any:
+def _to_jsonable(value: Any, zone: str) -> Any:
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -114,12 +117,14 @@ def _plain(value: Any, zone: str) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
-        return {str(key): _plain(item, "") for key, item in value.items()}
+        return {str(key): _to_jsonable(item, "") for key, item in value.items()}
     return _number(value)
 
 
 def _number(value: Any) -> Any:
-    """A decimal as a JSON number where its digits survive that, as text otherwise; anything else as text."""
+    """Return a decimal as a JSON number where its digits survive that, as text otherwise; anything
+    else as text.
+    """
     if not isinstance(value, Decimal):
         return str(value)
     if value == value.to_integral_value():

@@ -1,4 +1,4 @@
-"""Orders of the shop, with notes and refunds."""
+"""Orders of the shop."""
 
 from __future__ import annotations
 
@@ -6,11 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from agentgym.envs.loca.servers.store import Row
-from agentgym.envs.loca.servers.woocommerce.lines import UNTAXED, Lines
-from agentgym.envs.loca.servers.woocommerce.money import cents, money
-from agentgym.envs.loca.servers.woocommerce.shapes import STATUSES, OrderData, checked, filled
-from agentgym.envs.loca.servers.woocommerce.shop import ADDRESS
+from agentgym.envs.loca.servers.woocommerce.context import ShopContext
+from agentgym.envs.loca.servers.woocommerce.lines import OrderLines
+from agentgym.envs.loca.servers.woocommerce.money import money, totals
+from agentgym.envs.loca.servers.woocommerce.notes import OrderNotes
+from agentgym.envs.loca.servers.woocommerce.order_view import show_orders
+from agentgym.envs.loca.servers.woocommerce.refunds import Refunds
+from agentgym.envs.loca.servers.woocommerce.shapes import (
+    MAX_AMOUNT,
+    STATUSES,
+    OrderData,
+    merge_meta,
+    validate,
+    validate_record,
+)
+from agentgym.envs.loca.servers.woocommerce.stock import Stock
 from agentgym.tools import ToolError, echo, tool
+
+_BOOKING = ("processing", "completed", "on-hold")
+"""An order that comes to one of these statuses takes its products from the stock, once."""
+
+_RELEASING = ("pending", "cancelled")
+"""An order that comes to one of these statuses gives back what it took."""
 
 _NEW: Row = {
     "status": "pending",
@@ -31,58 +48,86 @@ _NEW: Row = {
     },
     "meta_data": [],
 }
-_DATES = ("date_created", "date_paid", "date_completed")
-_SUMS = ("discount_total", "discount_tax", "shipping_total", "shipping_tax", "cart_tax", "total", "total_tax")
+"""A new order."""
+
+_DETAILS = tuple(_NEW["details"])  # fields in the column `details`
+_DATES = ("date_created", "date_paid", "date_completed")  # those that an author may give
+_PRICING = {"line_items", "shipping_lines", "fee_lines", "coupon_lines", "billing", "shipping"}
+"""Fields that change the prices of an order; the addresses do by their taxes."""
+
 _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?1 OR variation_id = ?1)"
+"""SQL: the order has a product; numbered, so that the condition takes one value."""
 
 
-class Orders(Lines):
-    """The tools for orders, and the methods that fill and read them.
+class Orders:
+    """Orders, which move the stock and the sales of products.
 
-    An order takes its products from the stock when it comes to processing, completed or on-hold, once, below zero if need be, and
-    counts them as sold; it gives them back when it comes to pending or cancelled. Refunds put back the quantities they name.
-    Deletion and the other statuses leave the stock alone.
+    An order takes its products from the stock when it comes to processing, completed or on-hold,
+    once, below zero if need be, and counts them as sold; it gives them back when it comes to
+    pending or cancelled. Refunds put back the quantities they name. Deletion and the other statuses
+    leave the stock alone.
+
+    Args:
+        shop: Context of the shop.
+        lines: Composition of the items of orders.
+        stock: Stock and sales of products.
+        notes: Notes of orders.
+        refunds: Refunds of orders.
     """
 
-    # -- for authors of tasks --------------------------------------------------------------------------------------------------
+    def __init__(
+        self,
+        shop: ShopContext,
+        lines: OrderLines,
+        stock: Stock,
+        notes: OrderNotes,
+        refunds: Refunds,
+    ) -> None:
+        self._shop = shop
+        self._lines = lines
+        self._stock = stock
+        self._notes = notes
+        self._refunds = refunds
 
-    def add_order(self, **record: Any) -> int:
-        """Add one order as `add_orders` does; its id."""
-        return self.add_orders([record])[0]
+    # -- for authors of tasks ------------------------------------------------------------------
 
-    def add_orders(self, records: Iterable[Mapping[str, Any]], take_stock: bool = False) -> list[int]:
-        """Add orders; their ids, in order. Totals are computed from the lines.
+    def add(self, **record: Any) -> int:
+        """Add one order as `add_all` does and return its id."""
+        return self.add_all([record])[0]
+
+    def add_all(self, records: Iterable[Mapping[str, Any]], take_stock: bool = False) -> list[int]:
+        """Add orders and return their ids, in order. Totals are computed from the lines.
 
         Args:
-            records: Fields of the REST API; `date_created` (now by default), `date_paid` and `date_completed` are datetimes. The
-                latter two are that of creation by default, where the status implies them. Without `billing` it is that of the
-                customer.
-            take_stock: Whether the orders take from the stock and add to the sales of their products; by default these stand as
-                filled, with the orders counted in already.
+            records: Fields of the REST API; `date_created` (now by default), `date_paid` and
+                `date_completed` are datetimes. The latter two are that of creation by default,
+                where the status implies them. Without `billing` it is that of the customer.
+            take_stock: Whether the orders take from the stock and add to the sales of their
+                products; by default these stand as filled, with the orders counted in already.
 
         Raises:
             ValueError: A field is misspelt.
             ToolError: A value is wrong, or a product or customer is not there.
         """
-        made, bills = [], {row["id"]: row for row in self.store.find("customers")}
+        orders, customers = [], {row["id"]: row for row in self._shop.store.find("customers")}
         for record in records:
-            data = filled(OrderData, record, _DATES)
-            held = bills.get(data.get("customer_id", 0))
-            if held and "billing" not in data:
-                data["billing"] = {**{k: held[k] for k in ("first_name", "last_name", "email")}, **held["details"]["billing"]}
-            made.append({**data, **{name: self._date(data, name) for name in _DATES if data.get(name) or name == "date_created"}})
-        with self.store.change():
-            return self._add_orders(made, take_stock)
+            data = validate_record(OrderData, record, _DATES)
+            customer = customers.get(data.get("customer_id", 0))
+            if customer and "billing" not in data:
+                names = {name: customer[name] for name in ("first_name", "last_name", "email")}
+                data["billing"] = {**names, **customer["details"]["billing"]}
+            for name in _DATES:
+                if data.get(name) or name == "date_created":
+                    data[name] = self._shop.date_of(data, name)
+            orders.append(data)
+        with self._shop.store.change():
+            return self._insert(orders, take_stock)
 
-    def orders(self) -> list[Row]:
-        """All orders as the API shows them, those in the trash too, by id."""
-        return self._shown_orders(self._ids("orders", {}, "id"))
+    def all(self) -> list[Row]:
+        """Return all orders as the API shows them, those in the trash too, by id."""
+        return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
 
-    def notes(self, order_id: int) -> list[Row]:
-        """The notes of an order, first to last."""
-        return self.store.find("notes", order_id=order_id)
-
-    # -- tools -----------------------------------------------------------------------------------------------------------------
+    # -- tools ---------------------------------------------------------------------------------
 
     @tool
     def woo_orders_list(
@@ -102,64 +147,72 @@ class Orders(Lines):
         `dateAfter` and `dateBefore` are about the date of creation, exclusive, in site time unless they name a time zone; a date
         without time is its midnight.
         """
-        wanted = [name for name in dict.fromkeys(status or ()) if name != "any"]
-        unknown = [name for name in wanted if name not in (*STATUSES, "trash")]
+        statuses = [name for name in dict.fromkeys(status or ()) if name != "any"]
+        unknown = [name for name in statuses if name not in (*STATUSES, "trash")]
         if unknown:
-            raise ToolError(f"invalid argument: status must be any, trash, {', '.join(STATUSES)}, got {echo(unknown[0])}")
+            raise ToolError(
+                f"invalid argument: status must be any, trash, {', '.join(STATUSES)},"
+                f" got {echo(unknown[0])}"
+            )
         where = {
             _WITH_PRODUCT: product,
-            "status IN (SELECT value FROM json_each(?))": wanted or None,
-            "status <> ?": None if wanted else "trash",
+            "status IN (SELECT value FROM json_each(?))": statuses or None,
+            "status <> ?": None if statuses else "trash",
             "coalesce(customer_id, 0) = ?": customer,
-            "date_created > ?": self._moment(dateAfter, "dateAfter"),
-            "date_created < ?": self._moment(dateBefore, "dateBefore"),
+            "date_created > ?": self._shop.parse_date(dateAfter, "dateAfter"),
+            "date_created < ?": self._shop.parse_date(dateBefore, "dateBefore"),
         }
-        by = "date_created" if orderby == "date" else "id"
-        return self._shown_orders(self._ids("orders", where, f"{by} {order}, id {order}", page, perPage))
+        column = "date_created" if orderby == "date" else "id"
+        by = f"{column} {order}, id {order}"  # the id makes the order total
+        return show_orders(self._shop, self._shop.select_ids("orders", where, by, page, perPage))
 
     @tool
     def woo_orders_get(self, orderId: int) -> Row:
         """Get an order."""
-        return self._shown_order(orderId)
+        self._shop.store.get("orders", orderId)
+        return show_orders(self._shop, [orderId])[0]
 
     @tool
     def woo_orders_create(self, orderData: dict[str, Any]) -> Row:
         """Create an order. Prices are those of the products unless a line gives its `total`; `set_paid` makes it processing."""
-        data = checked(OrderData, orderData, "orderData")
-        with self.store.change():
-            [made] = self._add_orders([{**data, "date_created": self._now()}], take_stock=True)
-            self._full_refund(made, data)
-            self._fire("order.created", made)
-        return self._shown_order(made)
+        data = validate(OrderData, orderData, "orderData")
+        with self._shop.store.change():
+            [new_id] = self._insert([{**data, "date_created": self._shop.tick()}], take_stock=True)
+            if data.get("status") == "refunded":
+                self._refunds.refund_rest(new_id)
+            self._shop.fire("order.created", new_id)
+        return self.woo_orders_get(new_id)
 
     @tool
     def woo_orders_update(self, orderId: int, orderData: dict[str, Any]) -> Row:
         """Change an order. A line with an `id` is changed (a quantity of 0 removes it), one without is added; totals follow."""
-        data = checked(OrderData, orderData, "orderData")
-        with self.store.change():
-            old = self.store.get("orders", orderId)
-            held = self.store.find("items", order_id=orderId)
-            new = self._merged_order(old, data, self._now())
-            items = held
-            if data.keys() & {"line_items", "shipping_lines", "fee_lines", "coupon_lines", "billing", "shipping"}:
-                items = self._compose(new, held, data, self._shelf([data]))
-            items = [dict(item) for item in items]
-            self._settle(held, items, old["booked"], new["booked"])
-            self.store.delete("items", order_id=orderId)
-            self._put_items(orderId, items)
-            self._write("orders", {**new, **self._totals(items)})
-            self._check_refunded(orderId)
+        data, store = validate(OrderData, orderData, "orderData"), self._shop.store
+        with store.change():
+            old = store.get("orders", orderId)
+            old_items = store.find("items", order_id=orderId)
+            new = self._merge(old, data, self._shop.tick())
+            items = [dict(item) for item in old_items]
+            if data.keys() & _PRICING:
+                items = self._lines.compose(new, old_items, data, self._lines.look_up([data]))
+            self._stock.settle(old_items, items, old["booked"], new["booked"])
+            store.delete("items", order_id=orderId)
+            self._insert_items(orderId, items)
+            self._shop.overwrite("orders", {**new, **_checked_totals(items)})
+            self._refunds.check_total(orderId)
             if new["status"] != old["status"]:
-                self._note(orderId, f"Order status changed from {old['status']} to {new['status']}.")
-                self._full_refund(orderId, data)
-            self._fire("order.updated", orderId)
-        return self._shown_order(orderId)
+                self._notes.add_status_change(orderId, old["status"], new["status"])
+                if new["status"] == "refunded":
+                    self._refunds.refund_rest(orderId)
+            self._shop.fire("order.updated", orderId)
+        return self.woo_orders_get(orderId)
 
     @tool
     def woo_orders_delete(self, orderId: int, force: bool = False) -> Row:
         """Delete an order: for good with `force`, otherwise it goes to the trash. The stock stays as it is."""
-        with self.store.change():
-            return self._discard("orders", "order", orderId, force, self._shown_order)
+        with self._shop.store.change():
+            return self._shop.delete_or_trash(
+                "orders", "order", orderId, force, self.woo_orders_get
+            )
 
     @tool
     def woo_orders_batch_update(
@@ -169,177 +222,82 @@ class Orders(Lines):
         delete: list[int] | None = None,
     ) -> dict[str, list[Row]]:
         """Create, update (each with its `id`) and delete (for good) up to 100 orders; an item that fails shows its error."""
-        return self._batch(
+        return self._shop.run_batch(
             "shop_order",
             create=(create, self.woo_orders_create),
             update=(update, self.woo_orders_update),
             delete=(delete, self.woo_orders_delete),
         )
 
-    @tool
-    def woo_orders_notes_create(self, orderId: int, note: str, customerNote: bool = False) -> Row:
-        """Add a note to an order, which with `customerNote` the customer sees too."""
-        if not note.strip():
-            raise ToolError("invalid argument: note must not be empty")
-        with self.store.change():
-            self.store.get("orders", orderId)
-            made = self.store.get("notes", self._note(orderId, note, customer_note=customerNote, author="admin"))
-        return {**{name: made[name] for name in ("id", "author", "note", "customer_note")}, **self._dates(made, "date_created")}
+    # -- helpers -------------------------------------------------------------------------------
 
-    # -- helpers ---------------------------------------------------------------------------------------------------------------
-
-    def _add_orders(self, records: Sequence[Row], take_stock: bool) -> list[int]:
-        """Add orders whose fields are checked; they have a `date_created`."""
-        shelf, currency = self._shelf(records), self._setting("woocommerce_currency")
-        rows, all_items, number = [], [], self._next_id("items")
-        for row_id, data in enumerate(records, self._next_id("orders")):
-            now = data["date_created"]
-            order = self._merged_order({"id": row_id, **_NEW, "currency": currency, "date_created": now}, data, now)
+    def _insert(self, records: Sequence[Row], take_stock: bool) -> list[int]:
+        """Add validated orders, which have a `date_created`."""
+        prices = self._lines.look_up(records)
+        currency = self._shop.setting("woocommerce_currency")
+        rows, all_items, item_id = [], [], self._shop.next_id("items")
+        for key, data in enumerate(records, self._shop.next_id("orders")):
+            date = data["date_created"]
+            new = {**_NEW, "id": key, "currency": currency, "date_created": date}
+            order = self._merge(new, data, date)
             order |= {name: data[name] for name in _DATES if name in data}
-            items = self._compose(order, (), data, shelf)
+            items = self._lines.compose(order, (), data, prices)
             if take_stock:
-                self._settle((), items, was=False, booked=order["booked"])
+                self._stock.settle((), items, was_booked=False, booked=order["booked"])
             for item in items:
-                item |= {"id": number, "order_id": row_id}
-                number += 1
+                item |= {"id": item_id, "order_id": key}
+                item_id += 1
                 if not take_stock and order["booked"] and item["type"] == "line_item":
-                    keeper = shelf.products.get(item["variation_id"] or item["product_id"])
-                    item["reduced"] = item["quantity"] * bool(keeper and keeper["manage_stock"])
-            rows.append({**order, **self._totals(items)})
+                    product = prices.products.get(item["variation_id"] or item["product_id"])
+                    if product and product["manage_stock"]:
+                        item["reduced"] = item["quantity"]
+            rows.append({**order, **_checked_totals(items)})
             all_items += items
-        self.store.insert_all("orders", rows)
-        self.store.insert_all("items", all_items)
+        self._shop.store.insert_all("orders", rows)
+        self._shop.store.insert_all("items", all_items)
         return [row["id"] for row in rows]
 
-    def _put_items(self, order_id: int, items: Sequence[Row]) -> None:
+    def _insert_items(self, order_id: int, items: Sequence[Row]) -> None:
         """Write the items of an order; those that are new get their ids."""
-        number = self._next_id("items")
+        next_id = self._shop.next_id("items")
         for item in items:
+            item["order_id"] = order_id
             if not item["id"]:
-                item["id"] = number
-                number += 1
-        self.store.insert_all("items", [{**item, "order_id": order_id} for item in items])
+                item["id"] = next_id
+                next_id += 1
+        self._shop.store.insert_all("items", items)
 
-    def _note(self, order_id: int, note: str, customer_note: bool = False, author: str = "system") -> int:
-        return self.store.insert(
-            "notes", order_id=order_id, author=author, note=note, customer_note=customer_note, date_created=self._now()
-        )
-
-    def _refunded(self, order_id: int) -> int:
-        return int(self.store.value("SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = ?", order_id))
-
-    def _refund(self, order_id: int, amount: int, reason: str, lines: list[Row], paid: bool = False) -> int:
-        return self.store.insert(
-            "refunds", order_id=order_id, amount=amount, reason=reason, date_created=self._now(), refunded_payment=paid, lines=lines
-        )
-
-    def _check_refunded(self, order_id: int) -> None:
-        total, refunded = self.store.value("SELECT total FROM orders WHERE id = ?", order_id), self._refunded(order_id)
-        if total < refunded:
-            raise ToolError(f"conflict: {money(refunded)} of the order are refunded; its total cannot come to {money(total)}")
-
-    def _full_refund(self, order_id: int, data: Row) -> None:
-        """Refund what is left of an order that a caller declares refunded; the stock stays as it is."""
-        left = self.store.value("SELECT total FROM orders WHERE id = ?", order_id) - self._refunded(order_id)
-        if data.get("status") == "refunded" and left:
-            self._refund(order_id, left, "Order fully refunded.", [])
-
-    def _shown_order(self, order_id: int) -> Row:
-        self.store.get("orders", order_id)
-        return self._shown_orders([order_id])[0]
-
-    def _shown_orders(self, ids: list[int]) -> list[Row]:
-        """Orders as the API shows them."""
-        items: dict[int, list[Row]] = {}
-        sql = """SELECT i.*, p.sku FROM items AS i LEFT JOIN products AS p ON p.id = coalesce(i.variation_id, i.product_id)
-            WHERE i.order_id IN (SELECT value FROM json_each(?)) ORDER BY i.id"""
-        for row in self.store.rows(sql, ids):
-            items.setdefault(row["order_id"], []).append(row)
-        refunds: dict[int, list[Row]] = {}
-        for row in self.store.rows("SELECT * FROM refunds WHERE order_id IN (SELECT value FROM json_each(?)) ORDER BY id", ids):
-            refunds.setdefault(row["order_id"], []).append(
-                {"id": row["id"], "reason": row["reason"], "total": money(-row["amount"])}
-            )
-        rates = {row["id"]: row for row in self.store.find("tax_rates")}
-        return [
-            self._shown_as_order(row, items.get(row["id"], []), refunds.get(row["id"], []), rates)
-            for row in self._by_ids("orders", ids)
-        ]
-
-    def _shown_as_order(self, row: Row, items: list[Row], refunds: list[Row], rates: dict[int, Row]) -> Row:
-        details = row["details"]
-        kinds = {kind: [item for item in items if item["type"] == kind] for kind in ("line_item", "shipping", "fee", "coupon")}
-        return {
-            "id": row["id"],
-            "number": str(row["id"]),
-            "status": row["status"],
-            "currency": row["currency"],
-            **self._dates(row, "date_created", "date_modified", *_DATES[1:]),
-            **{name: money(row[name]) for name in _SUMS},
-            "prices_include_tax": False,
-            "customer_id": row["customer_id"] or 0,
-            **details,
-            "billing": {**ADDRESS, "email": "", **details["billing"]},
-            "shipping": {**ADDRESS, **details["shipping"]},
-            "line_items": [_shown_line(item) for item in kinds["line_item"]],
-            "tax_lines": _tax_lines(items, rates),
-            "shipping_lines": [
-                {"id": item["id"], "method_title": item["name"], "method_id": item["code"], **_sums(item)}
-                for item in kinds["shipping"]
-            ],
-            "fee_lines": [
-                {"id": item["id"], "name": item["name"], "tax_class": item["code"], **_sums(item)} for item in kinds["fee"]
-            ],
-            "coupon_lines": [
-                {"id": item["id"], "code": item["code"], "discount": money(item["total"]), "discount_tax": money(item["total_tax"])}
-                for item in kinds["coupon"]
-            ],
-            "refunds": refunds,
-            "meta_data": row["meta_data"],
-        }
+    def _merge(self, order: Row, data: Row, now: str) -> Row:
+        """Return an order after a change of everything but its items."""
+        status = data.get("status", order["status"])
+        if data.get("set_paid") and status in ("pending", "on-hold", "failed", "cancelled"):
+            status = "processing"
+        new = {**order, "status": status, "date_modified": now}
+        new["currency"] = data.get("currency", order["currency"])
+        if status in ("processing", "completed") or data.get("set_paid"):
+            new["date_paid"] = order["date_paid"] or now
+        if status == "completed" != order["status"]:
+            new["date_completed"] = now
+        if "customer_id" in data:
+            new["customer_id"] = data["customer_id"] or None
+            if data["customer_id"]:
+                self._shop.store.get("customers", data["customer_id"])
+        new["booked"] = status in _BOOKING or (order["booked"] and status not in _RELEASING)
+        details = {**order["details"], **{name: data[name] for name in _DETAILS if name in data}}
+        for name in ("billing", "shipping"):
+            details[name] = {**order["details"][name], **data.get(name, {})}
+        new["details"] = details
+        new["meta_data"] = merge_meta(order["meta_data"], data.get("meta_data", []))
+        return new
 
 
-def _sums(item: Row) -> Row:
-    return {
-        "total": money(item["total"]),
-        "total_tax": money(item["total_tax"]),
-        "taxes": item["taxes"],
-        "meta_data": item["meta_data"],
-    }
+def _checked_totals(items: Sequence[Row]) -> dict[str, int]:
+    """Return the sums of an order.
 
-
-def _shown_line(item: Row) -> Row:
-    return {
-        "id": item["id"],
-        "name": item["name"],
-        "product_id": item["product_id"] or 0,
-        "variation_id": item["variation_id"] or 0,
-        "quantity": item["quantity"],
-        "tax_class": "" if item["code"] == UNTAXED else item["code"],
-        "subtotal": money(item["subtotal"]),
-        "subtotal_tax": money(item["subtotal_tax"]),
-        **_sums(item),
-        "sku": item["sku"] or "",
-        "price": round(item["total"] / item["quantity"] / 100, 6),
-    }
-
-
-def _tax_lines(items: list[Row], rates: dict[int, Row]) -> list[Row]:
-    """The taxes of an order by rate."""
-    found: dict[int, dict[str, int]] = {}
-    for item in items:
-        for tax in item["taxes"]:
-            sums = found.setdefault(tax["id"], {"tax_total": 0, "shipping_tax_total": 0})
-            sums["shipping_tax_total" if item["type"] == "shipping" else "tax_total"] += cents(tax["total"])
-    return [
-        {
-            "rate_id": number,
-            "rate_code": "-".join(filter(None, [rate["country"], rate["state"], rate["name"].upper()])),
-            "label": rate["name"],
-            "compound": rate["compound"],
-            "rate_percent": float(rate["rate"]),
-            **{name: money(worth) for name, worth in found[number].items()},
-        }
-        for number in sorted(found)
-        for rate in [rates[number]]
-    ]
+    Raises:
+        ToolError: It is worth too much.
+    """
+    sums = totals(items)
+    if sums["total"] + sums["discount_total"] + sums["discount_tax"] > MAX_AMOUNT * 100:
+        raise ToolError(f"limit exceeded: an order is worth {money(MAX_AMOUNT * 100)} at most")
+    return sums

@@ -1,8 +1,9 @@
-"""What a new shop has: settings, ways to pay, tax classes, a category, the administrator, the zone of all other places."""
+"""Presets of a new shop: its settings, payment gateways, tax classes and first records."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 
 GROUPS = {
     "general": ("General", "Where the shop is and what it sells in."),
@@ -18,7 +19,7 @@ GROUPS = {
 }
 """Label and description of each group of settings."""
 
-# group | id | label | type | default | options
+# group | id | label | type | default | options: a line each, because a table is read by column
 _SETTINGS = """
 general|gmt_offset|Hours from GMT to the time of the site|number|0
 general|woocommerce_store_address|Address line 1|text|
@@ -50,12 +51,53 @@ advanced|woocommerce_checkout_pay_endpoint|Pay|text|order-pay
 advanced|woocommerce_checkout_order_received_endpoint|Order received|text|order-received
 """
 
+# id, title, description, whether it is enabled (an integer in SQL), what it supports
 _GATEWAYS = (
-    ("bacs", "Direct bank transfer", "Pay into our bank account; the order is sent when the money has arrived.", 0, ["products"]),
+    (
+        "bacs",
+        "Direct bank transfer",
+        "Pay into our bank account; the order is sent when the money has arrived.",
+        0,
+        ["products"],
+    ),
     ("cheque", "Check payments", "Send a check to the address of the shop.", 0, ["products"]),
     ("cod", "Cash on delivery", "Pay with cash upon delivery.", 1, ["products"]),
     ("paypal", "PayPal", "Pay with a PayPal account or a card.", 0, ["products", "refunds"]),
 )
+
+
+_RECORDS: tuple[tuple[str, dict[str, object]], ...] = (
+    (
+        "categories",
+        {
+            "name": "Uncategorized",
+            "slug": "uncategorized",
+            "parent": 0,
+            "description": "",
+            "display": "default",
+            "menu_order": 0,
+        },
+    ),
+    (
+        "customers",
+        {
+            "email": "admin@woocommerce.local",
+            "username": "admin",
+            "first_name": "Shop",
+            "last_name": "Admin",
+            "role": "administrator",
+            "date_created": "2024-01-01T00:00:00",
+            "date_modified": "2024-01-01T00:00:00",
+            "details": {"billing": {}, "shipping": {}},
+            "meta_data": [],
+        },
+    ),
+    ("zones", {"id": 0, "name": "Locations not covered by your other zones", "menu_order": 0}),
+    ("tax_classes", {"slug": "standard", "name": "Standard rate"}),
+    ("tax_classes", {"slug": "reduced-rate", "name": "Reduced rate"}),
+    ("tax_classes", {"slug": "zero-rate", "name": "Zero rate"}),
+)
+"""First records with their tables. Zone 0 is there because orders may come from anywhere."""
 
 
 def _literal(value: object) -> str:
@@ -64,49 +106,38 @@ def _literal(value: object) -> str:
     return "'" + (value if isinstance(value, str) else json.dumps(value)).replace("'", "''") + "'"
 
 
-def _insert(table: str, columns: str, *values: object) -> str:
-    return f"INSERT INTO {table} ({columns}) VALUES ({', '.join(map(_literal, values))});"
+def _insert(table: str, record: Mapping[str, object]) -> str:
+    values = ", ".join(map(_literal, record.values()))
+    return f"INSERT INTO {table} ({', '.join(record)}) VALUES ({values});"
 
 
-def _statements() -> list[str]:
-    made = [
-        _insert(
-            "categories",
-            "name, slug, parent, description, display, menu_order",
-            "Uncategorized",
-            "uncategorized",
-            0,
-            "",
-            "default",
-            0,
-        ),
-        _insert(
-            "customers",
-            "email, username, first_name, last_name, role, date_created, date_modified, details, meta_data",
-            "admin@woocommerce.local",
-            "admin",
-            "Shop",
-            "Admin",
-            "administrator",
-            "2024-01-01T00:00:00",
-            "2024-01-01T00:00:00",
-            {"billing": {}, "shipping": {}},
-            [],
-        ),
-        _insert("zones", "id, name, menu_order", 0, "Locations not covered by your other zones", 0),
-    ]
-    for slug, name in (("standard", "Standard rate"), ("reduced-rate", "Reduced rate"), ("zero-rate", "Zero rate")):
-        made.append(_insert("tax_classes", "slug, name", slug, name))
+def _statements() -> Iterator[str]:
+    for table, record in _RECORDS:
+        yield _insert(table, record)
     for order, (key, title, text, enabled, supports) in enumerate(_GATEWAYS):
-        settings = {"title": title, "description": text, "instructions": ""}
-        columns = "id, title, description, menu_order, enabled, method_title, supports, settings"
-        made.append(_insert("gateways", columns, key, title, text, order, enabled, title, supports, settings))
+        gateway = {
+            "id": key,
+            "title": title,
+            "description": text,
+            "menu_order": order,
+            "enabled": enabled,
+            "method_title": title,
+            "supports": supports,
+            "settings": {"title": title, "description": text, "instructions": ""},
+        }
+        yield _insert("gateways", gateway)
     for line in _SETTINGS.strip().splitlines():
-        group, key, label, kind, default, *options = line.split("|")
-        known = {name: name for name in options[0].split(",")} if options else {}
-        columns = "id, group_id, label, type, default_value, value, options"
-        made.append(_insert("settings", columns, key, group, label, kind, default, default, known))
-    return made
+        group, key, label, kind, default, *choices = line.split("|")
+        setting = {
+            "id": key,
+            "group_id": group,
+            "label": label,
+            "type": kind,
+            "default_value": default,
+            "value": default,
+            "options": {name: name for name in choices[0].split(",")} if choices else {},
+        }
+        yield _insert("settings", setting)
 
 
 PRESETS = "\n".join(_statements())

@@ -5,14 +5,50 @@ from __future__ import annotations
 from typing import Any
 
 from agentgym.envs.loca.servers.store import Row
+from agentgym.envs.loca.servers.woocommerce.context import ShopContext
 from agentgym.envs.loca.servers.woocommerce.money import cents, money
-from agentgym.envs.loca.servers.woocommerce.orders import Orders
-from agentgym.envs.loca.servers.woocommerce.shapes import RefundLine, as_amount, checked
+from agentgym.envs.loca.servers.woocommerce.notes import OrderNotes
+from agentgym.envs.loca.servers.woocommerce.shapes import RefundLine, parse_amount, validate
+from agentgym.envs.loca.servers.woocommerce.stock import Stock
 from agentgym.tools import ToolError, tool
 
 
-class Refunds(Orders):
-    """The tool for refunds."""
+class Refunds:
+    """Refunds of orders. Those of items put the quantities that they name back into the stock.
+
+    Args:
+        shop: Context of the shop.
+        stock: Stock of the products.
+        notes: Notes of the orders.
+    """
+
+    def __init__(self, shop: ShopContext, stock: Stock, notes: OrderNotes) -> None:
+        self._shop = shop
+        self._stock = stock
+        self._notes = notes
+
+    # -- for other parts -----------------------------------------------------------------------
+
+    def check_total(self, order_id: int) -> None:
+        """Refuse a total of an order that is less than what is refunded.
+
+        Raises:
+            ToolError: The total is too small.
+        """
+        total, refunded = self._total(order_id), self._refunded(order_id)
+        if total < refunded:
+            raise ToolError(
+                f"conflict: {money(refunded)} of the order are refunded;"
+                f" its total cannot come to {money(total)}"
+            )
+
+    def refund_rest(self, order_id: int) -> None:
+        """Refund the rest of an order that a caller declares refunded; the stock stays as it is."""
+        rest = self._total(order_id) - self._refunded(order_id)
+        if rest:
+            self._add(order_id, rest, "Order fully refunded.", [])
+
+    # -- tools ---------------------------------------------------------------------------------
 
     @tool
     def woo_orders_refunds_create(
@@ -29,61 +65,115 @@ class Refunds(Orders):
         "refund_total": "1.00"}]}. Without `amount` it is the sum of these. `refundPayment` pays back through the payment method,
         if that can; otherwise the money is to be paid back by hand. An order that is refunded whole gets the status refunded.
         """
-        with self.store.change():
-            order = self.store.get("orders", orderId)
-            gateway = self.store.row("SELECT supports FROM gateways WHERE id = ?", order["details"]["payment_method"])
-            if refundPayment and "refunds" not in (gateway or {"supports": []})["supports"]:
-                raise ToolError("invalid argument: refundPayment: the payment method of this order cannot pay back; do it by hand")
-            lines = self._refund_lines(orderId, lineItems or [])
-            named = sum(line["total"] + sum(tax["total"] for tax in line["taxes"]) for line in lines)
-            worth = named if amount is None else cents(as_amount(amount, "amount"))
-            least, left = max(named, 1), order["total"] - self._refunded(orderId)
-            if not least <= worth <= left:
-                raise ToolError(f"invalid argument: amount: {money(least)} to {money(left)} can be refunded, got {money(worth)}")
-            made = self._refund(orderId, worth, reason, lines, paid=refundPayment)
+        store = self._shop.store
+        with store.change():
+            order = store.get("orders", orderId)
+            if refundPayment and not self._can_pay_back(order):
+                raise ToolError(
+                    "invalid argument: refundPayment: the payment method of this order cannot pay"
+                    " back; do it by hand"
+                )
+            lines = self._lines(orderId, lineItems or [])
+            named = sum(line["total"] + _tax(line) for line in lines)
+            worth = named if amount is None else cents(parse_amount(amount, "amount"))
+            least, rest = max(named, 1), order["total"] - self._refunded(orderId)
+            if not least <= worth <= rest:
+                raise ToolError(
+                    f"invalid argument: amount: {money(least)} to {money(rest)} can be refunded,"
+                    f" got {money(worth)}"
+                )
+            new_id = self._add(orderId, worth, reason, lines, paid=refundPayment)
             for line in lines:
-                item = self.store.get("items", line["id"])
-                self._take(item, item["reduced"], max(0, item["reduced"] - line["quantity"]))
-                self.store.update("items", item["id"], reduced=item["reduced"])
-            if worth == left:
-                self.store.update("orders", orderId, status="refunded", date_modified=self._now())
-                self._note(orderId, f"Order status changed from {order['status']} to refunded.")
-            self._fire("order.updated", orderId)
-        return self._shown_refund(self.store.get("refunds", made))
+                self._stock.put_back(line["id"], line["quantity"])
+            if worth == rest:
+                store.update("orders", orderId, status="refunded", date_modified=self._shop.tick())
+                self._notes.add_status_change(orderId, order["status"], "refunded")
+            self._shop.fire("order.updated", orderId)
+        return self._show(store.get("refunds", new_id))
 
-    def _refund_lines(self, order_id: int, given: list[Row]) -> list[Row]:
-        """What of each line a refund pays back, in cents; no line more than what is left of it."""
-        done = [line for refund in self.store.find("refunds", order_id=order_id) for line in refund["lines"]]
-        for number, data in enumerate(given):
-            line = checked(RefundLine, data, f"lineItems.{number}")
-            item = self.store.get("items", line.get("id", 0), "line of this order", order_id=order_id)
-            taxes = [{"id": tax["id"], "total": cents(tax["refund_total"])} for tax in line.get("refund_tax", [])]
-            total = cents(line.get("refund_total", ""))
-            done.append({"id": item["id"], "quantity": line.get("quantity", 0), "total": total, "taxes": taxes})
-            same = [each for each in done if each["id"] == item["id"]]
-            tax = sum(each["total"] for entry in same for each in entry["taxes"])
-            if any(sum(each[name] for each in same) > item[name] for name in ("quantity", "total")) or tax > item["total_tax"]:
-                raise ToolError(f"invalid argument: lineItems.{number}: more than what is left to refund of line {item['id']}")
-        return done[len(done) - len(given) :]
+    # -- helpers -------------------------------------------------------------------------------
 
-    def _shown_refund(self, row: Row) -> Row:
-        named = {item["id"]: item for item in self.store.find("items", order_id=row["order_id"])}
-        return {
-            "id": row["id"],
-            **self._dates(row, "date_created"),
-            "amount": money(row["amount"]),
-            "reason": row["reason"],
-            "refunded_by": 1,
-            "refunded_payment": row["refunded_payment"],
-            "line_items": [
+    def _can_pay_back(self, order: Row) -> bool:
+        sql = "SELECT supports FROM gateways WHERE id = ?"
+        gateway = self._shop.store.row(sql, order["details"]["payment_method"])
+        return gateway is not None and "refunds" in gateway["supports"]
+
+    def _total(self, order_id: int) -> int:
+        return int(self._shop.store.value("SELECT total FROM orders WHERE id = ?", order_id))
+
+    def _refunded(self, order_id: int) -> int:
+        sql = "SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = ?"
+        return int(self._shop.store.value(sql, order_id))
+
+    def _add(
+        self, order_id: int, amount: int, reason: str, lines: list[Row], paid: bool = False
+    ) -> int:
+        return self._shop.store.insert(
+            "refunds",
+            order_id=order_id,
+            amount=amount,
+            reason=reason,
+            date_created=self._shop.tick(),
+            refunded_payment=paid,
+            lines=lines,
+        )
+
+    def _lines(self, order_id: int, data: list[Row]) -> list[Row]:
+        """Return the refunded lines with amounts in cents; together they may not exceed an item."""
+        store = self._shop.store
+        lines: list[Row] = []
+        for refund in store.find("refunds", order_id=order_id):
+            lines += refund["lines"]
+        earlier = len(lines)
+        for number, given in enumerate(data):
+            fields = validate(RefundLine, given, f"lineItems.{number}")
+            item = store.get("items", fields.get("id", 0), "line of this order", order_id=order_id)
+            taxes = [
+                {"id": tax["id"], "total": cents(tax["refund_total"])}
+                for tax in fields.get("refund_tax", [])
+            ]
+            total, quantity = cents(fields.get("refund_total", "")), fields.get("quantity", 0)
+            lines.append({"id": item["id"], "quantity": quantity, "total": total, "taxes": taxes})
+            same = [line for line in lines if line["id"] == item["id"]]
+            if (
+                sum(line["quantity"] for line in same) > item["quantity"]
+                or sum(line["total"] for line in same) > item["total"]
+                or sum(_tax(line) for line in same) > item["total_tax"]
+            ):
+                raise ToolError(
+                    f"invalid argument: lineItems.{number}: more than what is left to refund"
+                    f" of line {item['id']}"
+                )
+        return lines[earlier:]
+
+    def _show(self, row: Row) -> Row:
+        items = {
+            item["id"]: item for item in self._shop.store.find("items", order_id=row["order_id"])
+        }
+        lines = []
+        for line in row["lines"]:
+            item = items[line["id"]]
+            taxes = [{"id": tax["id"], "total": money(-tax["total"])} for tax in line["taxes"]]
+            lines.append(
                 {
                     "id": line["id"],
-                    "name": named[line["id"]]["name"],
-                    "product_id": named[line["id"]]["product_id"] or 0,
+                    "name": item["name"],
+                    "product_id": item["product_id"] or 0,
                     "quantity": -line["quantity"],
                     "total": money(-line["total"]),
-                    "taxes": [{"id": tax["id"], "total": money(-tax["total"])} for tax in line["taxes"]],
+                    "taxes": taxes,
                 }
-                for line in row["lines"]
-            ],
+            )
+        return {
+            "id": row["id"],
+            **self._shop.show_dates(row, "date_created"),
+            "amount": money(row["amount"]),
+            "reason": row["reason"],
+            "refunded_by": 1,  # the administrator, who calls the tools
+            "refunded_payment": row["refunded_payment"],
+            "line_items": lines,
         }
+
+
+def _tax(line: Row) -> int:
+    return int(sum(tax["total"] for tax in line["taxes"]))

@@ -1,13 +1,13 @@
-"""What the shop accepts: the fields of a product, order, customer or coupon that a caller may set, and how they are checked.
+"""Fields of products, orders, customers and coupons that a caller may set, and their validation.
 
-Fields that the REST API only shows (`price`, `date_created`, `total` …) are passed over,
-so that a record may be sent back as it was read.
+Fields that the REST API only shows (`price`, `date_created`, `total` …) are ignored, so that a
+record may be sent back as it was read.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Annotated, Any, Literal
 
@@ -18,40 +18,45 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo
 
 MAX_AMOUNT = 10**9
-"""No amount of money is larger."""
+"""Largest amount of money: sums of orders, in cents, stay far below the 64 bits of a column."""
 
 STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
-"""The statuses of an order that a caller may set."""
+"""Statuses of an order that a caller may set, in the order of the report on orders."""
 
 _CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)
+"""Numbers are accepted for texts, as in the REST API: a price comes with and without quotes."""
+
+_ECHO_CHARS = 120  # a path into a record can be as long as its caller likes; errors stay short
 
 
 def _amount(value: object) -> str:
-    """An amount of money as text, with cents at most; nothing stays nothing."""
+    """Convert an amount of money to text with at most two decimals; an empty text stays empty."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError('an amount is written like "12.50"')
-    if str(value).strip() == "":
+    text = str(value).strip()
+    if not text:
         return ""
     try:
-        number = Decimal(str(value).strip())
+        number = Decimal(text)
     except InvalidOperation:
         raise ValueError('an amount is written like "12.50"') from None
     if not number.is_finite() or not 0 <= number <= MAX_AMOUNT:
         raise ValueError(f"an amount is from 0 to {MAX_AMOUNT}")
-    return format(abs(number) if -2 <= int(number.as_tuple().exponent) <= 0 else _to_cents(number), "f")
-
-
-def _to_cents(number: Decimal) -> Decimal:
-    return abs(number).quantize(Decimal("0.01"), ROUND_HALF_UP)
+    number = abs(number)  # -0 is 0
+    if not -2 <= int(number.as_tuple().exponent) <= 0:
+        number = number.quantize(Decimal("0.01"), ROUND_HALF_UP)
+    return format(number, "f")
 
 
 Amount = Annotated[str, BeforeValidator(_amount)]
-Id = Annotated[int, Field(ge=0, lt=2**63)]
-Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]
-Quantity = Annotated[int, Field(ge=0, le=10**6)]
+Id = Annotated[int, Field(ge=0, lt=2**63)]  # the integers of SQLite
+Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders bring it below zero
+Quantity = Annotated[int, Field(ge=0, le=10**6)]  # times an amount it fits into 64 bits
 Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s.]+$", max_length=100)]
 ProductStatus = Literal["draft", "pending", "private", "publish"]
-OrderStatus = Literal["pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed"]
+OrderStatus = Literal[
+    "pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed"
+]
 
 
 class Meta(TypedDict, total=False):
@@ -150,7 +155,7 @@ class TermData(TypedDict, total=False):
 
 
 class Address(TypedDict, total=False):
-    """Where somebody is billed or shipped to."""
+    """A billing or shipping address."""
 
     first_name: str
     last_name: str
@@ -166,7 +171,7 @@ class Address(TypedDict, total=False):
 
 
 class LineItem(TypedDict, total=False):
-    """A product in an order; with the `id` of a line it changes that line, and a quantity of 0 removes it."""
+    """A product in an order; with an `id` it changes that line, and a quantity of 0 removes it."""
 
     id: Id
     product_id: Id | None
@@ -229,7 +234,7 @@ class OrderData(TypedDict, total=False):
 
 @with_config(_CONFIG)
 class RefundLine(TypedDict, total=False):
-    """What of a line of an order is paid back."""
+    """A line of an order that is paid back, in part or whole."""
 
     id: Id
     quantity: Quantity
@@ -238,7 +243,7 @@ class RefundLine(TypedDict, total=False):
 
 
 class RefundTax(TypedDict):
-    """What of the tax of a line is paid back, by the id of the rate."""
+    """Tax of a line that is paid back, by the id of the rate."""
 
     id: Id
     refund_total: Amount
@@ -284,45 +289,53 @@ class CouponData(TypedDict, total=False):
     meta_data: list[Meta]
 
 
-def checked(shape: Any, data: object, name: str) -> Row:
-    """The fields of a record that may be set.
+def validate(shape: Any, data: object, name: str) -> Row:
+    """Return the fields of a record that may be set.
 
     Args:
         shape: One of the types above.
-        data: What a caller gave.
-        name: What the error calls it.
+        data: Record of a caller.
+        name: Name of the record in errors.
 
     Raises:
-        ToolError: A field has a value that it cannot have.
+        ToolError: A field cannot have its value.
     """
     try:
-        made: Row = _adapter(shape).validate_python(data)
+        fields: Row = _adapter(shape).validate_python(data)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join([name, *map(str, problem["loc"])])[:120]
-        raise ToolError(f"invalid argument: {where}: {problem['msg'].lower()}, got {echo(problem['input'])}") from None
-    return made
+        path = ".".join([name, *map(str, problem["loc"])])[:_ECHO_CHARS]
+        raise ToolError(
+            f"invalid argument: {path}: {problem['msg'].lower()}, got {echo(problem['input'])}"
+        ) from None
+    return fields
 
 
-def filled(shape: Any, record: Mapping[str, Any], more: Iterable[str] = ()) -> Row:
-    """A record that the author of a task gives; a misspelt field is an error here.
+def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] = ()) -> Row:
+    """Return the fields of a record of a task's author, for whom a misspelt field is an error.
+
+    Args:
+        shape: One of the types above.
+        record: The record.
+        extra: Names of more fields, which are passed on unchecked.
 
     Raises:
-        ValueError: The record has a field that there is not.
-        ToolError: A field has a value that it cannot have.
+        ValueError: The record has an unknown field.
+        ToolError: A field cannot have its value.
     """
-    extra = dict.fromkeys(more)
-    unknown = record.keys() - shape.__annotations__.keys() - extra.keys()
+    names = dict.fromkeys([*shape.__annotations__, *extra])
+    unknown = record.keys() - names.keys()
     if unknown:
-        raise ValueError(f"no field is called {sorted(unknown)[0]!r}; there are {', '.join([*shape.__annotations__, *extra])}")
-    return checked(shape, record, "record") | {field: record[field] for field in extra if field in record}
+        raise ValueError(f"no field is called {sorted(unknown)[0]!r}; there are {', '.join(names)}")
+    given = {name: record[name] for name in extra if name in record}
+    return validate(shape, record, "record") | given
 
 
-def as_amount(value: object, name: str) -> str:
-    """An amount of money that is an argument of its own.
+def parse_amount(value: object, name: str) -> str:
+    """Convert an amount of money that is an argument of its own.
 
     Raises:
-        ToolError: It is none.
+        ToolError: The value is no amount.
     """
     try:
         return _amount(value)
@@ -330,26 +343,30 @@ def as_amount(value: object, name: str) -> str:
         raise ToolError(f"invalid argument: {name}: {error}, got {echo(value)}") from None
 
 
-def merge_meta(held: list[Row], given: Iterable[Row]) -> list[Row]:
-    """Custom fields after a change: one with the same id or else the same key gets the new value, a null value removes it.
+def merge_meta(fields: list[Row], changes: Iterable[Row]) -> list[Row]:
+    """Return custom fields after changes.
+
+    The field with the same id, or else with the same key, gets the new value; null removes it.
 
     Raises:
         ToolError: A new field has no key.
     """
-    kept = [dict(meta) for meta in held]
-    for meta in given:
-        name, wanted = ("id", meta["id"]) if meta.get("id") in {field["id"] for field in kept} else ("key", meta.get("key"))
-        found = next((field for field in kept if field[name] == wanted), None)
-        if found is None and not meta.get("key"):
+    merged = [dict(field) for field in fields]
+    for change in changes:
+        name, value = "key", change.get("key")
+        if change.get("id") in {field["id"] for field in merged}:
+            name, value = "id", change["id"]
+        match = next((field for field in merged if field[name] == value), None)
+        if match is None and not change.get("key"):
             raise ToolError("invalid argument: a new item of meta_data needs a key")
-        if meta.get("value") is None:
-            kept = [field for field in kept if field is not found]
-        elif found is not None:
-            found.update({"key": meta.get("key", found["key"]), "value": meta["value"]})
+        if change.get("value") is None:
+            merged = [field for field in merged if field is not match]
+        elif match is not None:
+            match.update({"key": change.get("key", match["key"]), "value": change["value"]})
         else:
-            number = max((field["id"] for field in kept), default=0) + 1
-            kept.append({"id": number, "key": meta["key"], "value": meta["value"]})
-    return kept
+            number = max((field["id"] for field in merged), default=0) + 1
+            merged.append({"id": number, "key": change["key"], "value": change["value"]})
+    return merged
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Canvas, continued: quizzes, letters and accounts, what no user learns of another, and a random term against a small model."""
+"""Canvas: letters and accounts, what no user learns of another, and a random term against a small model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import re
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.servers.canvas.server import REPORTS, Canvas
+from agentgym.envs.loca.servers.canvas.accounts import REPORTS
+from agentgym.envs.loca.servers.canvas.server import Canvas
 from agentgym.tools import tools_of
 from tests.envs.loca.servers.canvas.test_server import (
     ADMIN,
@@ -35,174 +36,108 @@ from tests.helpers import calls_of
 __all__ = ["canvas"]  # a fixture
 
 
-def test_quizzes(canvas: Canvas) -> None:
-    canvas.add_quiz(ALGEBRA, "Midterm", time_limit=45, allowed_attempts=2, question_count=3, points_possible=80, credits=4)
-    canvas.add_quiz(ALGEBRA, "Secret", published=False)
-    canvas.add_quiz(ALGEBRA, "Locked", access_code="sesame", due_at="2025-01-22T23:59:00Z")
-    as_user(canvas, SAM)
-    assert [(row["id"], row["question_count"], row["points_possible"]) for row in canvas.canvas_list_quizzes(ALGEBRA)] == [
-        (1, 3, 80.0),
-        (3, 0, None),
-    ]
-    assert canvas.canvas_get_quiz(ALGEBRA, 1)["credits"] == 4
-    assert "sesame" not in json.dumps(canvas.canvas_get_quiz(ALGEBRA, 3))
-    refused(lambda: canvas.canvas_get_quiz(ALGEBRA, 2), "^not found: there is no quiz with id 2")
-    refused(lambda: canvas.canvas_get_quiz_questions(ALGEBRA, 1), "^permission denied")
-    refused(lambda: canvas.canvas_start_quiz_attempt(ALGEBRA, 3), "^permission denied: quiz 3 asks for an access code")
-    attempt = canvas.canvas_start_quiz_attempt(ALGEBRA, 1)["quiz_submissions"][0]
-    assert (attempt["attempt"], attempt["started_at"], attempt["end_at"]) == (1, "2025-01-15T09:00:01Z", "2025-01-15T09:45:01Z")
-    refused(lambda: canvas.canvas_start_quiz_attempt(ALGEBRA, 1), "^conflict: attempt 1 is going on until 2025-01-15T09:45:01Z")
-    for _ in range(45 * 60):
-        canvas.context.clock.tick()
-    assert canvas.canvas_start_quiz_attempt(ALGEBRA, 1)["quiz_submissions"][0]["attempt"] == 2
-    for _ in range(45 * 60):
-        canvas.context.clock.tick()
-    refused(lambda: canvas.canvas_start_quiz_attempt(ALGEBRA, 1), "^limit exceeded: quiz 1 allows 2 attempts")
-    as_user(canvas, TARA)
-    refused(lambda: canvas.canvas_start_quiz_attempt(ALGEBRA, 1), "^permission denied: this user may not learn")
-    assert canvas.canvas_get_quiz(ALGEBRA, 3)["access_code"] == "sesame"
-    assert canvas.canvas_publish_quiz(ALGEBRA, 2)["published"]
-    made = canvas.canvas_create_quiz(ALGEBRA, "Pop", time_limit=5)
-    assert (made["id"], made["published"], made["allowed_attempts"], made["scoring_policy"]) == (4, False, 1, "keep_highest")
-    changed = canvas.canvas_update_quiz(
-        ALGEBRA, 4, allowed_attempts=-1, scoring_policy="keep_latest", shuffle_answers=True, due_at="2025-02-01"
-    )
-    assert (changed["allowed_attempts"], changed["scoring_policy"], changed["shuffle_answers"], changed["due_at"]) == (
-        -1, "keep_latest", True, "2025-02-01T00:00:00Z",
-    )  # fmt: skip
-    for field in ({"allowed_attempts": 0}, {"time_limit": 0}, {"quiz_type": "x"}, {"scoring_policy": "x"}, {"title": ""}):
-        refused(lambda f=field: canvas.canvas_update_quiz(ALGEBRA, 4, **f), f"^invalid argument: {next(iter(field))}")
-
-
-def test_questions_make_the_points_of_a_quiz(canvas: Canvas) -> None:
-    quiz = canvas.add_quiz(ALGEBRA, "Quiz", question_count=9, points_possible=9)
-    as_user(canvas, TARA)
-    answers = [{"answer_text": "4", "answer_weight": 100}, {"text": "5", "weight": 0}]
-    one = canvas.canvas_add_quiz_question(ALGEBRA, quiz, question_text="2 + 2?", points_possible=2.5, answers=answers)
-    assert one["answers"] == [{"id": 1, "text": "4", "weight": 100}, {"id": 2, "text": "5", "weight": 0}]
-    assert one["question_type"] == "multiple_choice_question"
-    two = canvas.canvas_add_quiz_question(ALGEBRA, quiz, question_text="Why?", question_name="Deep")
-    assert (two["question_type"], two["position"], two["points_possible"]) == ("essay_question", 2, 1.0)
-    shown = canvas.canvas_get_quiz(ALGEBRA, quiz)
-    assert (shown["question_count"], shown["points_possible"]) == (2, 3.5)
-    canvas.canvas_update_quiz_question(ALGEBRA, quiz, two["id"], points_possible=4.0, answers=[])
-    assert canvas.canvas_get_quiz(ALGEBRA, quiz)["points_possible"] == 6.5
-    assert canvas.canvas_delete_quiz_question(ALGEBRA, quiz, one["id"])["workflow_state"] == "deleted"
-    assert [(row["id"], row["position"]) for row in canvas.canvas_get_quiz_questions(ALGEBRA, quiz)] == [(two["id"], 1)]
-    for wrong in ([{}], [{"": None}], [{"text": [1]}], [{"text": "a", "colour": "b"}]):
-        refused(
-            lambda w=wrong: canvas.canvas_update_quiz_question(ALGEBRA, quiz, two["id"], answers=w),
-            "^invalid argument: an answer has",
-        )
-    refused(
-        lambda: canvas.canvas_add_quiz_question(ALGEBRA, quiz, question_text="x", question_type="x"),
-        "^invalid argument: question_type",
-    )
-    module = canvas.add_module(ALGEBRA, "M")
-    for kind, content in (("Quiz", quiz), ("Assignment", 1)):
-        canvas.add_module_item(module, kind, kind, content_id=content)
-    as_user(canvas, SAM).canvas_start_quiz_attempt(ALGEBRA, quiz)
-    refused(lambda: canvas.canvas_delete_quiz(ALGEBRA, quiz), "^permission denied")
-    assert as_user(canvas, TARA).canvas_delete_quiz(ALGEBRA, quiz)["workflow_state"] == "deleted"
-    assert canvas.canvas_list_quizzes(ALGEBRA) == canvas.store.find("quiz_questions") == canvas.store.find("quiz_submissions") == []
-    assert [(row["title"], row["position"]) for row in canvas.canvas_list_module_items(ALGEBRA, module)] == [("Assignment", 1)]
-
-
-def test_rubrics(canvas: Canvas) -> None:
-    as_user(canvas, TARA)
-    criteria = [
-        {"description": "Proof", "points": 8, "ratings": [{"description": "good", "points": 8}, {"description": "bad"}]},
-        {"description": "Style", "points": 2.5},
-    ]
-    made = canvas.canvas_create_rubric(ALGEBRA, "Rubric", criteria=criteria)
-    assert (made["points_possible"], [each["id"] for each in made["data"][0]["ratings"]]) == (10.5, ["1_1", "1_2"])
-    assert canvas.canvas_get_rubric(ALGEBRA, 1) == made == canvas.canvas_list_rubrics(ALGEBRA)[0]
-    for wrong in (
-        {},
-        {"description": ""},
-        {"description": "a", "points": "b"},
-        {"description": "a", "ratings": 1},
-        {"x": 1},
-        {"description": "a", "ratings": [1]},
-    ):
-        refused(lambda w=wrong: canvas.canvas_create_rubric(ALGEBRA, "R", criteria=[w]), "^invalid argument")
-    refused(lambda: as_user(canvas, SAM).canvas_list_rubrics(ALGEBRA), "^permission denied")
-
-
 def test_letters_are_between_two(canvas: Canvas) -> None:
     as_user(canvas, SAM)
-    made = canvas.canvas_create_conversation([str(SUE), f"course_{ALGEBRA}"], "hello", "Hi")
+    made = canvas.conversations.canvas_create_conversation([str(SUE), f"course_{ALGEBRA}"], "hello", "Hi")
     assert [[person["id"] for person in each["participants"]] for each in made] == [[SAM, SUE], [TARA, SAM], [TIM, SAM]]
-    refused(lambda: canvas.canvas_create_conversation([str(OSCAR)], "x"), "^permission denied: you are in no course with user 6")
-    refused(lambda: canvas.canvas_create_conversation([f"course_{BIOLOGY}"], "x"), "^permission denied")
+    refused(
+        lambda: canvas.conversations.canvas_create_conversation([str(OSCAR)], "x"),
+        "^permission denied: you are in no course with user 6",
+    )
+    refused(
+        lambda: canvas.conversations.canvas_create_conversation([f"course_{BIOLOGY}"], "x"),
+        "^permission denied",
+    )
     for wrong in ("", "sue", "-1", "course_", "course_x", "٣", "1" * 30):
-        refused(lambda w=wrong: canvas.canvas_create_conversation([w], "x"), "^invalid argument: a recipient is like")
+        refused(
+            lambda w=wrong: canvas.conversations.canvas_create_conversation([w], "x"),
+            "^invalid argument: a recipient is like",
+        )
     for nobody in ([], [str(SAM)]):
-        refused(lambda n=nobody: canvas.canvas_create_conversation(n, "x"), "^invalid argument: recipients must name a user")
+        refused(
+            lambda n=nobody: canvas.conversations.canvas_create_conversation(n, "x"),
+            "^invalid argument: recipients must name a user",
+        )
     as_user(canvas, SUE)
-    assert canvas.canvas_get_dashboard()["unread_count"] == 1
-    listed = canvas.canvas_list_conversations()[0]
+    assert canvas.dashboard.canvas_get_dashboard()["unread_count"] == 1
+    listed = canvas.conversations.canvas_list_conversations()[0]
     assert [listed[key] for key in ("subject", "workflow_state", "last_message", "message_count")] == ["Hi", "unread", "hello", 1]
-    refused(lambda: canvas.canvas_get_conversation(2), "^not found: you have no conversation with id 2")
-    assert canvas.canvas_get_conversation(1)["messages"][0]["body"] == "hello"
-    assert canvas.canvas_list_conversations()[0]["workflow_state"] == "read"
-    refused(lambda: as_user(canvas, ADMIN).canvas_get_conversation(1), "^not found")
+    refused(
+        lambda: canvas.conversations.canvas_get_conversation(2),
+        "^not found: you have no conversation with id 2",
+    )
+    assert canvas.conversations.canvas_get_conversation(1)["messages"][0]["body"] == "hello"
+    assert canvas.conversations.canvas_list_conversations()[0]["workflow_state"] == "read"
+    refused(lambda: as_user(canvas, ADMIN).conversations.canvas_get_conversation(1), "^not found")
 
 
 def test_notifications_are_the_ten_newest(canvas: Canvas) -> None:
     for day in range(1, 13):
-        canvas.add_announcement(ALGEBRA, f"Day {day}", "x", posted_at=f"2025-01-{day:02}")
-    canvas.add_announcement(BIOLOGY, "Frogs", "x")
-    as_user(canvas, TARA).canvas_create_conversation([str(SAM)], "see me")
-    canvas.canvas_submit_grade(ALGEBRA, 1, SAM, 40)
-    shown = as_user(canvas, SAM).canvas_list_notifications()
+        canvas.discussions.add_announcement(ALGEBRA, f"Day {day}", "x", posted_at=f"2025-01-{day:02}")
+    canvas.discussions.add_announcement(BIOLOGY, "Frogs", "x")
+    as_user(canvas, TARA).conversations.canvas_create_conversation([str(SAM)], "see me")
+    canvas.assignments.canvas_submit_grade(ALGEBRA, 1, SAM, 40)
+    shown = as_user(canvas, SAM).dashboard.canvas_list_notifications()
     assert [(row["type"], row["title"]) for row in shown[:3]] == [
         ("Submission", "Homework"), ("Conversation", "(No Subject)"), ("Announcement", "Day 12"),
     ]  # fmt: skip
     assert ids(shown) == list(range(1, 11))
-    assert "Frogs" in json.dumps(as_user(canvas, SUE).canvas_list_notifications())
+    assert "Frogs" in json.dumps(as_user(canvas, SUE).dashboard.canvas_list_notifications())
 
 
 def test_accounts_are_for_administrators(canvas: Canvas) -> None:
-    science = canvas.add_account("Science")
-    canvas.add_course("Zoology", "ZOO", OSCAR, account_id=science, sis_course_id="S9", end_at="2025-01-01")
+    science = canvas.accounts.add_account("Science")
+    canvas.courses.add_course("Zoology", "ZOO", OSCAR, account_id=science, sis_course_id="S9", end_at="2025-01-01")
     as_user(canvas, ADMIN)
-    assert canvas.canvas_get_account(1)["name"] == "University"
-    assert ids(canvas.canvas_list_sub_accounts(1)) == [science]
-    found = canvas.canvas_list_account_courses
+    assert canvas.accounts.canvas_get_account(1)["name"] == "University"
+    assert ids(canvas.accounts.canvas_list_sub_accounts(1)) == [science]
+    found = canvas.accounts.canvas_list_account_courses
     assert ids(found(1)) == [1, 2, 3, 4]
     assert ids(found(1, sort="course_name", order="desc")) == [4, 3, 2, 1]
     assert ids(found(1, sort="teacher")) == [2, 4, 1, 3]
     assert ids(found(science)) == [4]
     assert (ids(found(1, published=False)), ids(found(1, completed=True)), ids(found(1, search_term="LO"))) == ([3], [2, 4], [2, 4])
     refused(lambda: found(1, search_term="o"), "^invalid argument: search_term must have at least 2 characters")
-    people = canvas.canvas_list_account_users
+    people = canvas.accounts.canvas_list_account_users
     assert ids(people(science)) == [OSCAR]
     assert (ids(people(1, search_term="TI")), ids(people(1, sort="email", order="desc"))[:2]) == ([TIM], [TIM, TARA])
-    made = canvas.canvas_create_user(science, {"name": "Ann Lee"}, {"unique_id": "ann@u.edu", "password": "pw", "sis_user_id": "7"})
+    made = canvas.accounts.canvas_create_user(
+        science,
+        {"name": "Ann Lee"},
+        {"unique_id": "ann@u.edu", "password": "pw", "sis_user_id": "7"},
+    )
     assert (made["id"], made["sortable_name"], made["sis_user_id"]) == (7, "Lee, Ann", "7")
     refused(
-        lambda: canvas.canvas_create_user(1, {"name": "A"}, {"unique_id": "ANN@u.edu", "password": "x"}),
+        lambda: canvas.accounts.canvas_create_user(1, {"name": "A"}, {"unique_id": "ANN@u.edu", "password": "x"}),
         "^conflict: there is a user",
     )
-    refused(lambda: canvas.canvas_create_user(1, {}, {"unique_id": "b", "password": "x"}), "^invalid argument: user needs name")
     refused(
-        lambda: canvas.canvas_create_user(1, {"name": 3}, {"unique_id": "b", "password": "x"}),
+        lambda: canvas.accounts.canvas_create_user(1, {}, {"unique_id": "b", "password": "x"}),
+        "^invalid argument: user needs name",
+    )
+    refused(
+        lambda: canvas.accounts.canvas_create_user(1, {"name": 3}, {"unique_id": "b", "password": "x"}),
         "^invalid argument: user.name must be",
     )
-    assert canvas.canvas_login("ann@u.edu", "pw")["user"]["name"] == "Ann Lee"
-    for call in (canvas.canvas_get_account, found, people, canvas.canvas_list_sub_accounts, canvas.canvas_get_account_reports):
+    assert canvas.people.canvas_login("ann@u.edu", "pw")["user"]["name"] == "Ann Lee"
+    for call in (
+        canvas.accounts.canvas_get_account,
+        found,
+        people,
+        canvas.accounts.canvas_list_sub_accounts,
+        canvas.accounts.canvas_get_account_reports,
+    ):
         refused(lambda c=call: c(1), "^permission denied: only an administrator")
 
 
 def test_reports_are_files(canvas: Canvas) -> None:
-    as_user(canvas, TARA).canvas_submit_grade(ALGEBRA, 1, SUE, "90%")
+    as_user(canvas, TARA).assignments.canvas_submit_grade(ALGEBRA, 1, SUE, "90%")
     as_user(canvas, ADMIN)
-    assert [row["last_run"] for row in canvas.canvas_get_account_reports(1)] == [None] * len(REPORTS)
+    assert [row["last_run"] for row in canvas.accounts.canvas_get_account_reports(1)] == [None] * len(REPORTS)
     tables = {}
     for report, parts in REPORTS.items():
         for part in parts:
-            made = canvas.canvas_create_account_report(1, report, {part: True})
+            made = canvas.accounts.canvas_create_account_report(1, report, {part: True})
             tables[part] = list(csv.DictReader(canvas.context.files.read_text(made["file_url"]).splitlines()))
     assert [row["login_id"] for row in tables["users"]] == [f"{login}@u.edu" for login in LOGINS.values()]
     assert [row["name"] for row in tables["courses"]] == ["Algebra", "Biology", "Chaos"]
@@ -211,36 +146,42 @@ def test_reports_are_files(canvas: Canvas) -> None:
         ("Sam Doe", "Algebra", ""), ("Sue Doe", "Algebra", "90.0"), ("Sue Doe", "Biology", ""), ("Sam Doe", "Chaos", ""),
     ]  # fmt: skip
     assert (len(tables["access"]), tables["unpublished"]) == (6, [{"course_id": "3", "course_code": "CH1-3", "name": "Chaos"}])
-    assert canvas.canvas_get_account_reports(1)[0]["last_run"]["id"] == 3
-    refused(lambda: canvas.canvas_create_account_report(1, "x"), "^not found: there is no report")
+    assert canvas.accounts.canvas_get_account_reports(1)[0]["last_run"]["id"] == 3
     refused(
-        lambda: canvas.canvas_create_account_report(1, "provisioning_csv", {"users": True, "courses": True}),
+        lambda: canvas.accounts.canvas_create_account_report(1, "x"),
+        "^not found: there is no report",
+    )
+    refused(
+        lambda: canvas.accounts.canvas_create_account_report(1, "provisioning_csv", {"users": True, "courses": True}),
         "^invalid argument: a report has one",
     )
-    refused(lambda: canvas.canvas_create_account_report(1, "provisioning_csv", {"users": 1}), "^invalid argument: parameters")
-    empty = canvas.add_account("Empty")
-    made = canvas.canvas_create_account_report(empty, "unpublished_courses_csv")
+    refused(
+        lambda: canvas.accounts.canvas_create_account_report(1, "provisioning_csv", {"users": 1}),
+        "^invalid argument: parameters",
+    )
+    empty = canvas.accounts.add_account("Empty")
+    made = canvas.accounts.canvas_create_account_report(empty, "unpublished_courses_csv")
     assert canvas.context.files.read_text(made["file_url"]) == "course_id,course_code,name\n"
 
 
 def busy(canvas: Canvas) -> Canvas:
     """The school with something of every kind in it; each private thing says `private-` and whose it is."""
-    quiz = canvas.add_quiz(ALGEBRA, "Quiz")
-    canvas.add_question(quiz, "2 + 2?", answers=[{"text": "4", "weight": 100}])
-    canvas.add_quiz(DRAFT, "private-2 quiz")
-    canvas.add_page(ALGEBRA, "Page", "x")
-    canvas.add_topic(ALGEBRA, "Topic", "x")
-    canvas.add_announcement(DRAFT, "private-2 news", "x")
-    canvas.add_folder(ALGEBRA, "folder")
-    module = canvas.add_module(ALGEBRA, "Module")
-    canvas.add_module_item(module, "Item", "Quiz", content_id=quiz)
+    quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
+    canvas.quizzes.add_question(quiz, "2 + 2?", answers=[{"text": "4", "weight": 100}])
+    canvas.quizzes.add_quiz(DRAFT, "private-2 quiz")
+    canvas.library.add_page(ALGEBRA, "Page", "x")
+    canvas.discussions.add_topic(ALGEBRA, "Topic", "x")
+    canvas.discussions.add_announcement(DRAFT, "private-2 news", "x")
+    canvas.library.add_folder(ALGEBRA, "folder")
+    module = canvas.modules.add_module(ALGEBRA, "Module")
+    canvas.modules.add_module_item(module, "Item", "Quiz", content_id=quiz)
     for user in LOGINS:
-        canvas.add_file(f"private-{user}.txt", 1, owner=user)
-        canvas.add_event(f"private-{user}", "2025-01-20", user_id=user)
-    canvas.add_submission(2, SAM, body="private-4")
+        canvas.library.add_file(f"private-{user}.txt", 1, owner=user)
+        canvas.dashboard.add_event(f"private-{user}", "2025-01-20", user_id=user)
+    canvas.assignments.add_submission(2, SAM, body="private-4")
     canvas.store.update("submissions", 1, body="private-5")
-    as_user(canvas, TIM).canvas_submit_grade(ALGEBRA, 1, SUE, 33, "private-5 comment")
-    as_user(canvas, OSCAR).canvas_create_conversation([str(SUE)], "private-5 letter")
+    as_user(canvas, TIM).assignments.canvas_submit_grade(ALGEBRA, 1, SUE, 33, "private-5 comment")
+    as_user(canvas, OSCAR).conversations.canvas_create_conversation([str(SUE)], "private-5 letter")
     return canvas
 
 
@@ -311,7 +252,7 @@ def term(canvas: Canvas, seed: int) -> list[str]:
             as_user(canvas, TARA)
             worth = float(rng.integers(1, 200))
             points[
-                canvas.canvas_create_assignment(
+                canvas.assignments.canvas_create_assignment(
                     ALGEBRA, f"W{step}", points_possible=worth, submission_types=["online_url"], published=True
                 )["id"]
             ] = worth
@@ -319,17 +260,17 @@ def term(canvas: Canvas, seed: int) -> list[str]:
             as_user(canvas, student)
             attempts[student, work] = attempts.get((student, work), 0) + 1
             assert (
-                canvas.canvas_submit_assignment(ALGEBRA, work, "online_url", url=f"http://a/{step}")["attempt"]
+                canvas.assignments.canvas_submit_assignment(ALGEBRA, work, "online_url", url=f"http://a/{step}")["attempt"]
                 == attempts[student, work]
             )
         elif kind == 2:
             scores[student, work] = float(rng.integers(0, 60))
-            as_user(canvas, TIM).canvas_submit_grade(ALGEBRA, work, student, scores[student, work])
+            as_user(canvas, TIM).assignments.canvas_submit_grade(ALGEBRA, work, student, scores[student, work])
         elif kind == 3 and (student, work) in scores:
             del scores[student, work]
-            as_user(canvas, TIM).canvas_submit_grade(ALGEBRA, work, student, "")
+            as_user(canvas, TIM).assignments.canvas_submit_grade(ALGEBRA, work, student, "")
         else:
-            grades = as_user(canvas, student).canvas_get_course_grades(ALGEBRA)[0]["grades"]
+            grades = as_user(canvas, student).assignments.canvas_get_course_grades(ALGEBRA)[0]["grades"]
             got = sum(score for (who, _), score in scores.items() if who == student)
             of = sum(points[each] for who, each in scores if who == student)
             graded = any(who == student for who, _ in scores)
@@ -352,19 +293,19 @@ def test_a_term_goes_as_its_model_and_again_the_same(canvas: Canvas, seed: int) 
 
 def test_the_work_of_filling_and_reading_grows_with_the_school() -> None:
     def fill(canvas: Canvas, courses: int) -> None:
-        people = [canvas.add_user(f"U {k}", f"u{k}@u.edu", "pw") for k in range(2 * courses)]
+        people = [canvas.people.add_user(f"U {k}", f"u{k}@u.edu", "pw") for k in range(2 * courses)]
         for k in range(courses):
-            course = canvas.add_course(f"C {k}", f"C-{k}", people[k % 7], students=people[20:30])
+            course = canvas.courses.add_course(f"C {k}", f"C-{k}", people[k % 7], students=people[20:30])
             for week in range(5):
-                canvas.add_announcement(course, f"A {week}", "text")
-                canvas.add_assignment(course, f"W {week}", due_at="2025-02-01")
-            canvas.add_quiz(course, "Q", due_at="2025-02-01")
+                canvas.discussions.add_announcement(course, f"A {week}", "text")
+                canvas.assignments.add_assignment(course, f"W {week}", due_at="2025-02-01")
+            canvas.quizzes.add_quiz(course, "Q", due_at="2025-02-01")
 
     def read(canvas: Canvas, courses: int) -> None:
-        canvas.login_as("u25@u.edu")
-        assert len(canvas.canvas_list_courses()) == courses
-        assert len(canvas.canvas_list_announcements(7)) == 5
-        assert len(canvas.canvas_get_upcoming_assignments(100)) == 100
+        canvas.people.login_as("u25@u.edu")
+        assert len(canvas.courses.canvas_list_courses()) == courses
+        assert len(canvas.discussions.canvas_list_announcements(7)) == 5
+        assert len(canvas.dashboard.canvas_get_upcoming_assignments(100)) == 100
 
     small, large = Canvas(), Canvas()
     filled = [calls_of(fill, small, 50, database=small.store), calls_of(fill, large, 200, database=large.store)]

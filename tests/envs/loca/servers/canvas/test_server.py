@@ -1,4 +1,4 @@
-"""Canvas: hand-computed facts of every tool, who may see what, and random work of a term against a small model of it."""
+"""Canvas: people, courses and their work: hand-computed facts of every tool, and who may see what."""
 
 from __future__ import annotations
 
@@ -21,24 +21,39 @@ def canvas() -> Canvas:
     """Tara teaches Algebra with Tim's help to Sam and Sue; Oscar teaches Biology to Sue; Tara drafts a course."""
     made = Canvas()
     for login in LOGINS.values():
-        made.add_user(f"{login.title()} Doe", f"{login}@u.edu", f"{login}-pw", admin=login == "admin")
-    made.add_course("Algebra", "MATH101-1", TARA, students=[SAM, SUE], syllabus_body="x + y", credits=4, teacher_email="tara@u.edu")
-    made.enroll(ALGEBRA, TIM, "TaEnrollment")
-    made.add_course("Biology", "BIO7-2", OSCAR, students=[SUE], start_at="2024-09-01", end_at=datetime(2025, 1, 1, tzinfo=UTC))
-    made.add_course("Chaos", "CH1-3", TARA, students=[SAM], published=False)
-    made.add_assignment(
+        made.people.add_user(f"{login.title()} Doe", f"{login}@u.edu", f"{login}-pw", admin=login == "admin")
+    made.courses.add_course(
+        "Algebra",
+        "MATH101-1",
+        TARA,
+        students=[SAM, SUE],
+        syllabus_body="x + y",
+        credits=4,
+        teacher_email="tara@u.edu",
+    )
+    made.courses.enroll(ALGEBRA, TIM, "TaEnrollment")
+    made.courses.add_course(
+        "Biology",
+        "BIO7-2",
+        OSCAR,
+        students=[SUE],
+        start_at="2024-09-01",
+        end_at=datetime(2025, 1, 1, tzinfo=UTC),
+    )
+    made.courses.add_course("Chaos", "CH1-3", TARA, students=[SAM], published=False)
+    made.assignments.add_assignment(
         ALGEBRA, "Homework", points_possible=50, due_at="2025-01-20T23:59:00Z", submission_types=["online_text_entry"]
     )
-    made.add_assignment(
+    made.assignments.add_assignment(
         ALGEBRA, "Essay", points_possible=150, due_at="2025-01-10T10:00:00+02:00", submission_types=["online_url", "online_upload"]
     )
-    made.add_assignment(ALGEBRA, "Hidden", points_possible=100, published=False)
-    made.add_submission(1, SUE, body="secret of sue", submitted_at="2025-01-14T00:00:00Z")
+    made.assignments.add_assignment(ALGEBRA, "Hidden", points_possible=100, published=False)
+    made.assignments.add_submission(1, SUE, body="secret of sue", submitted_at="2025-01-14T00:00:00Z")
     return made
 
 
 def as_user(canvas: Canvas, user: int) -> Canvas:
-    canvas.login_as(f"{LOGINS[user]}@u.edu")
+    canvas.people.login_as(f"{LOGINS[user]}@u.edu")
     return canvas
 
 
@@ -52,64 +67,87 @@ def ids(rows: list[dict[str, Any]]) -> list[Any]:
 
 
 def test_only_who_knows_the_password_gets_in(canvas: Canvas) -> None:
-    assert canvas.canvas_health_check() == {"status": "ok", "timestamp": "2025-01-15T09:00:00Z", "user": None}
-    refused(canvas.canvas_list_courses, "^not logged in: call canvas_login")
+    assert canvas.people.canvas_health_check() == {
+        "status": "ok",
+        "timestamp": "2025-01-15T09:00:00Z",
+        "user": None,
+    }
+    refused(canvas.courses.canvas_list_courses, "^not logged in: call canvas_login")
     for login, password in (("sam@u.edu", "sue-pw"), ("nobody", "sam-pw"), ("", "")):
-        refused(lambda a=login, b=password: canvas.canvas_login(a, b), "^permission denied: the login id or the password is wrong")
-    assert canvas.canvas_login("SAM@u.edu", "sam-pw")["user"]["id"] == SAM
-    assert canvas.canvas_get_user_profile()["last_login"] == "2025-01-15T09:00:01Z"
-    refused(lambda: canvas.canvas_login("sue@u.edu", "sam-pw"), "^permission denied")
-    assert canvas.canvas_get_current_user()["name"] == "Sam Doe"
-    assert canvas.canvas_logout() == {"status": "ok"}
-    refused(canvas.canvas_logout, "^not logged in")
+        refused(
+            lambda a=login, b=password: canvas.people.canvas_login(a, b),
+            "^permission denied: the login id or the password is wrong",
+        )
+    assert canvas.people.canvas_login("SAM@u.edu", "sam-pw")["user"]["id"] == SAM
+    assert canvas.people.canvas_get_user_profile()["last_login"] == "2025-01-15T09:00:01Z"
+    refused(lambda: canvas.people.canvas_login("sue@u.edu", "sam-pw"), "^permission denied")
+    assert canvas.people.canvas_get_current_user()["name"] == "Sam Doe"
+    assert canvas.people.canvas_logout() == {"status": "ok"}
+    refused(canvas.people.canvas_logout, "^not logged in")
     with pytest.raises(ToolError, match="not found: there is no user with login id"):
-        canvas.login_as("nobody")
+        canvas.people.login_as("nobody")
 
 
 def test_the_profile_is_ones_own(canvas: Canvas) -> None:
     as_user(canvas, SAM)
-    shown = canvas.canvas_update_user_profile(name="Sam van Dam", bio="b", time_zone="Europe/Oslo")
+    shown = canvas.people.canvas_update_user_profile(name="Sam van Dam", bio="b", time_zone="Europe/Oslo")
     assert [shown[key] for key in ("name", "sortable_name", "short_name", "bio", "time_zone")] == [
         "Sam van Dam", "Dam, Sam van", "Sam Doe", "b", "Europe/Oslo",
     ]  # fmt: skip
-    refused(lambda: canvas.canvas_update_user_profile(name=" "), "^invalid argument: name must have 1 to 255 characters")
-    assert as_user(canvas, SUE).canvas_get_user_profile()["name"] == "Sue Doe"
+    refused(
+        lambda: canvas.people.canvas_update_user_profile(name=" "),
+        "^invalid argument: name must have 1 to 255 characters",
+    )
+    assert as_user(canvas, SUE).people.canvas_get_user_profile()["name"] == "Sue Doe"
 
 
 def test_addresses_are_shown_between_teachers_and_students(canvas: Canvas) -> None:
-    seen = {user["id"]: user.get("email") for user in as_user(canvas, SAM).canvas_list_users()}
+    seen = {user["id"]: user.get("email") for user in as_user(canvas, SAM).people.canvas_list_users()}
     assert seen == {TARA: "tara@u.edu", TIM: "tim@u.edu", SAM: "sam@u.edu", SUE: None}
-    assert ids(as_user(canvas, OSCAR).canvas_list_users()) == [SUE, OSCAR]
-    assert all("email" in user for user in as_user(canvas, TARA).canvas_list_users())
-    assert ids(as_user(canvas, ADMIN).canvas_list_users()) == [1, 2, 3, 4, 5, 6]
+    assert ids(as_user(canvas, OSCAR).people.canvas_list_users()) == [SUE, OSCAR]
+    assert all("email" in user for user in as_user(canvas, TARA).people.canvas_list_users())
+    assert ids(as_user(canvas, ADMIN).people.canvas_list_users()) == [1, 2, 3, 4, 5, 6]
 
 
 def test_courses(canvas: Canvas) -> None:
     as_user(canvas, SUE)
-    assert ids(canvas.canvas_list_courses()) == [ALGEBRA]
-    assert ids(canvas.canvas_list_courses(include_ended=True)) == [ALGEBRA, BIOLOGY]
-    assert canvas.canvas_list_courses()[0] == {
+    assert ids(canvas.courses.canvas_list_courses()) == [ALGEBRA]
+    assert ids(canvas.courses.canvas_list_courses(include_ended=True)) == [ALGEBRA, BIOLOGY]
+    assert canvas.courses.canvas_list_courses()[0] == {
         "id": 1, "account_id": 1, "name": "Algebra", "course_code": "MATH101-1", "sis_course_id": None,
         "workflow_state": "available", "start_at": None, "end_at": None, "is_public": False, "time_zone": "UTC",
         "created_at": "2025-01-15T09:00:00Z", "credits": 4, "teacher_email": "tara@u.edu",
         "teachers": [{"id": TARA, "display_name": "Tara Doe"}], "total_students": 2,
         "enrollments": [{"type": "student", "role": "StudentEnrollment", "user_id": SUE, "enrollment_state": "active"}],
     }  # fmt: skip
-    assert canvas.canvas_get_course(ALGEBRA)["syllabus_body"] == "x + y"
-    assert canvas.canvas_get_syllabus(ALGEBRA) == {"course_id": 1, "name": "Algebra", "syllabus_body": "x + y"}
-    assert as_user(canvas, SAM).canvas_list_courses()[0]["id"] == ALGEBRA
+    assert canvas.courses.canvas_get_course(ALGEBRA)["syllabus_body"] == "x + y"
+    assert canvas.courses.canvas_get_syllabus(ALGEBRA) == {
+        "course_id": 1,
+        "name": "Algebra",
+        "syllabus_body": "x + y",
+    }
+    assert as_user(canvas, SAM).courses.canvas_list_courses()[0]["id"] == ALGEBRA
     for course in (BIOLOGY, DRAFT):
-        refused(lambda c=course: canvas.canvas_get_course(c), f"^permission denied: this user may not read in course {course}")
-    refused(lambda: canvas.canvas_get_course(2**64), "^not found: there is no course with id")
-    refused(lambda: canvas.canvas_update_course(ALGEBRA, name="x"), "^permission denied")
-    refused(lambda: canvas.canvas_create_course(1, "x"), "^permission denied")
+        refused(
+            lambda c=course: canvas.courses.canvas_get_course(c),
+            f"^permission denied: this user may not read in course {course}",
+        )
+    refused(lambda: canvas.courses.canvas_get_course(2**64), "^not found: there is no course with id")
+    refused(lambda: canvas.courses.canvas_update_course(ALGEBRA, name="x"), "^permission denied")
+    refused(lambda: canvas.courses.canvas_create_course(1, "x"), "^permission denied")
     as_user(canvas, TARA)
-    assert ids(canvas.canvas_list_courses()) == [ALGEBRA, DRAFT]
-    assert canvas.canvas_update_course(ALGEBRA, name="Algebra I", end_at="2025-06-01")["end_at"] == "2025-06-01T00:00:00Z"
-    assert canvas.canvas_update_course(ALGEBRA, end_at="")["end_at"] is None
-    refused(lambda: canvas.canvas_update_course(ALGEBRA, end_at="soon"), "^invalid argument: end_at must be like")
-    refused(lambda: canvas.canvas_create_course(9, "x"), "^not found: there is no account with id 9")
-    made = canvas.canvas_create_course(1, "Topology", is_public=True)
+    assert ids(canvas.courses.canvas_list_courses()) == [ALGEBRA, DRAFT]
+    assert canvas.courses.canvas_update_course(ALGEBRA, name="Algebra I", end_at="2025-06-01")["end_at"] == "2025-06-01T00:00:00Z"
+    assert canvas.courses.canvas_update_course(ALGEBRA, end_at="")["end_at"] is None
+    refused(
+        lambda: canvas.courses.canvas_update_course(ALGEBRA, end_at="soon"),
+        "^invalid argument: end_at must be like",
+    )
+    refused(
+        lambda: canvas.courses.canvas_create_course(9, "x"),
+        "^not found: there is no account with id 9",
+    )
+    made = canvas.courses.canvas_create_course(1, "Topology", is_public=True)
     assert (made["id"], made["course_code"], made["workflow_state"], ids(made["teachers"])) == (
         4,
         "Topology",
@@ -120,54 +158,102 @@ def test_courses(canvas: Canvas) -> None:
 
 def test_enrolling(canvas: Canvas) -> None:
     as_user(canvas, TIM)
-    refused(lambda: canvas.canvas_enroll_user(ALGEBRA, OSCAR), "^permission denied: this user may not teach")
+    refused(
+        lambda: canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR),
+        "^permission denied: this user may not teach",
+    )
     as_user(canvas, TARA)
-    assert canvas.canvas_enroll_user(ALGEBRA, OSCAR)["role"] == "StudentEnrollment"
-    assert canvas.canvas_enroll_user(ALGEBRA, OSCAR, enrollment_state="inactive")["enrollment_state"] == "inactive"
+    assert canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR)["role"] == "StudentEnrollment"
+    assert canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR, enrollment_state="inactive")["enrollment_state"] == "inactive"
     assert len(canvas.store.find("enrollments", user_id=OSCAR, course_id=ALGEBRA)) == 1
-    refused(lambda: canvas.canvas_enroll_user(ALGEBRA, 99), "^not found: there is no user with id 99")
-    refused(lambda: canvas.canvas_enroll_user(ALGEBRA, SAM, "King"), "^invalid argument: role must be one of")
-    refused(lambda: as_user(canvas, OSCAR).canvas_list_assignments(ALGEBRA), "^permission denied")
+    refused(
+        lambda: canvas.courses.canvas_enroll_user(ALGEBRA, 99),
+        "^not found: there is no user with id 99",
+    )
+    refused(
+        lambda: canvas.courses.canvas_enroll_user(ALGEBRA, SAM, "King"),
+        "^invalid argument: role must be one of",
+    )
+    refused(
+        lambda: as_user(canvas, OSCAR).assignments.canvas_list_assignments(ALGEBRA),
+        "^permission denied",
+    )
 
 
 def test_assignments(canvas: Canvas) -> None:
     as_user(canvas, SAM)
-    assert ids(canvas.canvas_list_assignments(ALGEBRA)) == [1, 2]
-    assert canvas.canvas_get_assignment(ALGEBRA, 2)["due_at"] == "2025-01-10T08:00:00Z"
-    refused(lambda: canvas.canvas_get_assignment(ALGEBRA, 3), "^not found: there is no assignment with id 3")
-    refused(lambda: canvas.canvas_create_assignment(ALGEBRA, "x"), "^permission denied")
-    assert [row["name"] for row in canvas.canvas_get_upcoming_assignments()] == ["Homework"]
-    refused(lambda: canvas.canvas_get_upcoming_assignments(0), "^invalid argument: limit must be between 1 and 100")
+    assert ids(canvas.assignments.canvas_list_assignments(ALGEBRA)) == [1, 2]
+    assert canvas.assignments.canvas_get_assignment(ALGEBRA, 2)["due_at"] == "2025-01-10T08:00:00Z"
+    refused(
+        lambda: canvas.assignments.canvas_get_assignment(ALGEBRA, 3),
+        "^not found: there is no assignment with id 3",
+    )
+    refused(lambda: canvas.assignments.canvas_create_assignment(ALGEBRA, "x"), "^permission denied")
+    assert [row["name"] for row in canvas.dashboard.canvas_get_upcoming_assignments()] == ["Homework"]
+    refused(
+        lambda: canvas.dashboard.canvas_get_upcoming_assignments(0),
+        "^invalid argument: limit must be between 1 and 100",
+    )
     as_user(canvas, TIM)
-    assert ids(canvas.canvas_list_assignments(ALGEBRA)) == [1, 2, 3]
-    assert canvas.canvas_get_upcoming_assignments() == []
-    refused(lambda: canvas.canvas_get_assignment(BIOLOGY, 1), "^permission denied")
-    made = canvas.canvas_create_assignment(ALGEBRA, "New", points_possible=7.5, submission_types=["online_url"])
+    assert ids(canvas.assignments.canvas_list_assignments(ALGEBRA)) == [1, 2, 3]
+    assert canvas.dashboard.canvas_get_upcoming_assignments() == []
+    refused(lambda: canvas.assignments.canvas_get_assignment(BIOLOGY, 1), "^permission denied")
+    made = canvas.assignments.canvas_create_assignment(ALGEBRA, "New", points_possible=7.5, submission_types=["online_url"])
     assert (made["id"], made["workflow_state"], made["created_at"]) == (4, "unpublished", "2025-01-15T09:00:01Z")
-    assert canvas.canvas_update_assignment(ALGEBRA, 4, published=True, due_at="2025-02-01")["workflow_state"] == "published"
-    refused(lambda: canvas.canvas_create_assignment(ALGEBRA, "x", points_possible=-1.0), "^invalid argument: points_possible")
-    refused(lambda: canvas.canvas_create_assignment(ALGEBRA, "x", submission_types=["fax"]), "^invalid argument: submission_types")
-    assert [row["due_at"][:10] for row in as_user(canvas, SAM).canvas_get_upcoming_assignments()] == ["2025-01-20", "2025-02-01"]
+    assert (
+        canvas.assignments.canvas_update_assignment(ALGEBRA, 4, published=True, due_at="2025-02-01")["workflow_state"]
+        == "published"
+    )
+    refused(
+        lambda: canvas.assignments.canvas_create_assignment(ALGEBRA, "x", points_possible=-1.0),
+        "^invalid argument: points_possible",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_create_assignment(ALGEBRA, "x", submission_types=["fax"]),
+        "^invalid argument: submission_types",
+    )
+    assert [row["due_at"][:10] for row in as_user(canvas, SAM).dashboard.canvas_get_upcoming_assignments()] == [
+        "2025-01-20",
+        "2025-02-01",
+    ]
 
 
 def test_handing_in_and_grading(canvas: Canvas) -> None:
     as_user(canvas, SAM)
-    empty = canvas.canvas_get_submission(ALGEBRA, 2)
+    empty = canvas.assignments.canvas_get_submission(ALGEBRA, 2)
     assert (empty["workflow_state"], empty["missing"], empty["late"], empty["id"]) == ("unsubmitted", True, False, None)
-    assert canvas.canvas_get_submission(ALGEBRA, 1)["missing"] is False
-    refused(lambda: canvas.canvas_get_submission(ALGEBRA, 1, SUE), "^permission denied: this user may not grade")
-    refused(lambda: canvas.canvas_submit_assignment(ALGEBRA, 1, "online_url", url="http://a.b"), "^invalid argument: it takes")
-    refused(lambda: canvas.canvas_submit_assignment(ALGEBRA, 1, "online_text_entry"), "^invalid argument: body")
-    refused(lambda: canvas.canvas_submit_assignment(ALGEBRA, 2, "online_url", url="ftp://a"), "^invalid argument: url must begin")
-    refused(lambda: canvas.canvas_submit_assignment(ALGEBRA, 2, "online_upload"), "^invalid argument: file_ids must name")
-    mine, hers = canvas.add_file("my.pdf", 10, owner=SAM), canvas.add_file("her.pdf", 10, owner=SUE)
+    assert canvas.assignments.canvas_get_submission(ALGEBRA, 1)["missing"] is False
     refused(
-        lambda: canvas.canvas_submit_assignment(ALGEBRA, 2, "online_upload", file_ids=[mine, hers]),
+        lambda: canvas.assignments.canvas_get_submission(ALGEBRA, 1, SUE),
+        "^permission denied: this user may not grade",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 1, "online_url", url="http://a.b"),
+        "^invalid argument: it takes",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 1, "online_text_entry"),
+        "^invalid argument: body",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 2, "online_url", url="ftp://a"),
+        "^invalid argument: url must begin",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 2, "online_upload"),
+        "^invalid argument: file_ids must name",
+    )
+    mine, hers = (
+        canvas.library.add_file("my.pdf", 10, owner=SAM),
+        canvas.library.add_file("her.pdf", 10, owner=SUE),
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 2, "online_upload", file_ids=[mine, hers]),
         "^not found: there is no file of yours",
     )
-    done = canvas.canvas_submit_assignment(ALGEBRA, 2, "online_upload", file_ids=[mine])
+    done = canvas.assignments.canvas_submit_assignment(ALGEBRA, 2, "online_upload", file_ids=[mine])
     assert (done["attempt"], done["late"], done["workflow_state"], ids(done["attachments"])) == (1, True, "submitted", [mine])
-    refused(lambda: canvas.canvas_submit_grade(ALGEBRA, 2, SAM, 150), "^permission denied")
+    refused(lambda: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, 150), "^permission denied")
     as_user(canvas, TIM)
     for grade, score in (
         (120, 120),
@@ -178,130 +264,51 @@ def test_handing_in_and_grading(canvas: Canvas) -> None:
         (0.1 + 0.2, 0.1 + 0.2),
         ("", None),
     ):
-        assert canvas.canvas_submit_grade(ALGEBRA, 2, SAM, grade)["score"] == score
+        assert canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, grade)["score"] == score
     for grade in ("A-", "-1", "1e5", "nan", True, [], {}, -1, 1e300, "9" * 400):
-        refused(lambda g=grade: canvas.canvas_submit_grade(ALGEBRA, 2, SAM, g), "^invalid argument: grade must be")
-    graded = canvas.canvas_submit_grade(ALGEBRA, 2, SAM, 100, "well")
+        refused(
+            lambda g=grade: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, g),
+            "^invalid argument: grade must be",
+        )
+    graded = canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, 100, "well")
     assert (graded["grade"], graded["grader_id"], graded["workflow_state"]) == ("100", TIM, "graded")
-    refused(lambda: canvas.canvas_submit_grade(ALGEBRA, 2, TARA, 1), "^not found: course 1 has no student with id 2")
-    again = as_user(canvas, SAM).canvas_submit_assignment(ALGEBRA, 2, "online_url", url="https://a.b/c")
+    refused(
+        lambda: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, TARA, 1),
+        "^not found: course 1 has no student with id 2",
+    )
+    again = as_user(canvas, SAM).assignments.canvas_submit_assignment(ALGEBRA, 2, "online_url", url="https://a.b/c")
     assert (again["attempt"], again["grade_matches_current_submission"], again["attachments"]) == (2, False, [])
     assert [(each["author_name"], each["comment"]) for each in again["submission_comments"]] == [("Tim Doe", "well")]
-    refused(lambda: as_user(canvas, TARA).canvas_submit_assignment(ALGEBRA, 1, "online_text_entry", "x"), "^permission denied")
+    refused(
+        lambda: as_user(canvas, TARA).assignments.canvas_submit_assignment(ALGEBRA, 1, "online_text_entry", "x"),
+        "^permission denied",
+    )
 
 
 def test_what_is_locked_takes_nothing(canvas: Canvas) -> None:
-    canvas.add_assignment(ALGEBRA, "Early", unlock_at="2025-02-01")
-    canvas.add_assignment(ALGEBRA, "Over", lock_at="2025-01-15T08:59:59Z")
+    canvas.assignments.add_assignment(ALGEBRA, "Early", unlock_at="2025-02-01")
+    canvas.assignments.add_assignment(ALGEBRA, "Over", lock_at="2025-01-15T08:59:59Z")
     as_user(canvas, SAM)
-    refused(lambda: canvas.canvas_submit_assignment(ALGEBRA, 4, "online_text_entry", "x"), "opens at 2025-02-01T00:00:00Z")
-    refused(lambda: canvas.canvas_submit_assignment(ALGEBRA, 5, "online_text_entry", "x"), "was locked at 2025-01-15T08:59:59Z")
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 4, "online_text_entry", "x"),
+        "opens at 2025-02-01T00:00:00Z",
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 5, "online_text_entry", "x"),
+        "was locked at 2025-01-15T08:59:59Z",
+    )
 
 
 def test_grades(canvas: Canvas) -> None:
     as_user(canvas, TARA)
-    canvas.canvas_submit_grade(ALGEBRA, 1, SUE, 45)
-    canvas.canvas_submit_grade(ALGEBRA, 3, SUE, 100)
-    grades = {row["user_id"]: row["grades"] for row in canvas.canvas_get_course_grades(ALGEBRA)}
+    canvas.assignments.canvas_submit_grade(ALGEBRA, 1, SUE, 45)
+    canvas.assignments.canvas_submit_grade(ALGEBRA, 3, SUE, 100)
+    grades = {row["user_id"]: row["grades"] for row in canvas.assignments.canvas_get_course_grades(ALGEBRA)}
     assert grades == {SAM: {"current_score": None, "final_score": 0.0}, SUE: {"current_score": 90.0, "final_score": 22.5}}
     as_user(canvas, SUE)
-    assert [row["user_id"] for row in canvas.canvas_get_course_grades(ALGEBRA)] == [SUE]
+    assert [row["user_id"] for row in canvas.assignments.canvas_get_course_grades(ALGEBRA)] == [SUE]
     mine = [
         (row["course_name"], row["grades"]["current_score"], row["grades"]["final_score"])
-        for row in canvas.canvas_get_user_grades()
+        for row in canvas.assignments.canvas_get_user_grades()
     ]
     assert mine == [("Algebra", 90.0, 22.5), ("Biology", None, None)]
-
-
-def test_files_folders_and_pages(canvas: Canvas) -> None:
-    top = canvas.add_folder(ALGEBRA, "week 1")
-    inner = canvas.add_folder(ALGEBRA, "notes", top)
-    canvas.add_file("a.pdf", 5, course_id=ALGEBRA, folder=inner, content_type="application/pdf")
-    canvas.add_file("b.txt", 6, course_id=ALGEBRA)
-    canvas.add_file("private.txt", 7, owner=SUE)
-    canvas.add_page(ALGEBRA, "Reading List!", "<p>Euler</p>")
-    canvas.add_page(ALGEBRA, "Answers", "42", published=False)
-    as_user(canvas, SAM)
-    assert [row["full_name"] for row in canvas.canvas_list_folders(ALGEBRA)] == ["course files/week 1", "course files/week 1/notes"]
-    assert (ids(canvas.canvas_list_files(ALGEBRA)), ids(canvas.canvas_list_files(ALGEBRA, inner))) == ([1, 2], [1])
-    assert canvas.canvas_get_file(1)["content-type"] == "application/pdf"
-    refused(lambda: canvas.canvas_get_file(3), "^permission denied: file 3 belongs to another user")
-    refused(lambda: canvas.canvas_list_files(ALGEBRA, 9), "^not found: there is no folder with id 9")
-    assert [(row["url"], "body" in row) for row in canvas.canvas_list_pages(ALGEBRA)] == [("reading-list", False)]
-    assert canvas.canvas_get_page(ALGEBRA, "reading-list")["body"] == "<p>Euler</p>"
-    refused(lambda: canvas.canvas_get_page(ALGEBRA, "answers"), "^not found: course 1 has no page with that url")
-    assert as_user(canvas, TARA).canvas_get_page(ALGEBRA, "answers")["body"] == "42"
-    refused(lambda: canvas.add_page(ALGEBRA, "Answers", ""), "^conflict: pages takes no such record")
-
-
-def test_calendar_and_dashboard(canvas: Canvas) -> None:
-    canvas.add_event("Exam", "2025-01-18T10:00:00Z", "2025-01-18T12:00:00Z", course_id=ALGEBRA, location_name="Hall 1")
-    canvas.add_event("Dentist", "2025-01-19T10:00:00Z", user_id=SUE)
-    as_user(canvas, SAM)
-    assert [row["id"] for row in canvas.canvas_list_calendar_events()] == [1, "assignment_1"]
-    assert [row["id"] for row in canvas.canvas_list_calendar_events("2025-01-01", "2025-01-18")] == ["assignment_2", 1]
-    assert canvas.canvas_list_calendar_events("2025-01-18T12:00:01Z", "2025-01-20T23:58:59Z") == []
-    board = canvas.canvas_get_dashboard()
-    assert [card["assetString"] for card in board["dashboard_cards"]] == ["course_1"]
-    assert (ids(board["upcoming_assignments"]), board["unread_count"]) == ([1], 0)
-    assert canvas.canvas_get_dashboard_cards()[0]["longName"] == "Algebra - MATH101-1"
-    assert [row["title"] for row in as_user(canvas, SUE).canvas_list_calendar_events(end_date="2025-01-19")] == ["Exam", "Dentist"]
-
-
-def test_modules_go_in_order(canvas: Canvas) -> None:
-    as_user(canvas, TARA)
-    canvas.add_page(ALGEBRA, "Intro", "hi")
-    first = canvas.canvas_create_module(ALGEBRA, "One", require_sequential_progress=True, published=True)["id"]
-    last = canvas.canvas_create_module(ALGEBRA, "Three", prerequisite_module_ids=[first], published=True)["id"]
-    canvas.canvas_create_module(ALGEBRA, "Two", position=2)
-    assert [(row["name"], row["position"]) for row in canvas.canvas_list_modules(ALGEBRA)] == [("One", 1), ("Two", 2), ("Three", 3)]
-    refused(lambda: canvas.canvas_create_module(ALGEBRA, "x", position=5), "^invalid argument: position must be between 1 and 4")
-    refused(
-        lambda: canvas.canvas_create_module(ALGEBRA, "x", prerequisite_module_ids=[9]), "^not found: there is no module with id 9"
-    )
-    item = canvas.canvas_create_module_item
-    b = item(ALGEBRA, first, "Do", "Assignment", content_id=1, published=True)["id"]
-    a = item(ALGEBRA, first, "Read", "Page", url="intro", position=1, published=True)
-    assert (a["page_url"], a["position"]) == ("intro", 1)
-    item(ALGEBRA, last, "Web", "ExternalUrl", url="https://a.b", published=True)
-    item(ALGEBRA, last, "Later", "ExternalUrl", url="https://a.b")
-    refused(lambda: item(ALGEBRA, first, "x", "Quiz"), "^invalid argument: an item of type Quiz needs a content_id")
-    refused(lambda: item(ALGEBRA, first, "x", "ExternalTool"), "^invalid argument: an item of type ExternalTool needs a url")
-    refused(lambda: item(ALGEBRA, first, "x", "Quiz", content_id=7), "^not found: there is no quiz with id 7")
-    as_user(canvas, SAM)
-    assert [(row["id"], row["state"], row["items_count"]) for row in canvas.canvas_list_modules(ALGEBRA)] == [
-        (first, "unlocked", 2),
-        (last, "locked", 1),
-    ]
-    assert ids(canvas.canvas_list_module_items(ALGEBRA, first)) == [a["id"], b]
-    refused(lambda: canvas.canvas_mark_module_item_complete(ALGEBRA, first, b), "^conflict: module 1 goes in order")
-    refused(lambda: canvas.canvas_mark_module_item_complete(ALGEBRA, last, 3), "^permission denied: module 2 is locked")
-    refused(lambda: canvas.canvas_get_module_item(ALGEBRA, last, 4), "^not found: there is no module item with id 4")
-    assert canvas.canvas_mark_module_item_complete(ALGEBRA, first, a["id"])["completed"]
-    assert canvas.canvas_get_module(ALGEBRA, first)["state"] == "started"
-    canvas.canvas_mark_module_item_complete(ALGEBRA, first, b)
-    assert [row["state"] for row in canvas.canvas_list_modules(ALGEBRA)] == ["completed", "unlocked"]
-    assert canvas.canvas_get_module_item(ALGEBRA, first, b)["completed"]
-    assert not as_user(canvas, SUE).canvas_get_module_item(ALGEBRA, first, b)["completed"]
-
-
-def test_discussions_and_announcements(canvas: Canvas) -> None:
-    canvas.add_announcement(ALGEBRA, "Welcome", "4 credits", posted_at="2025-01-02", exam_type="Open-book")
-    canvas.add_announcement(ALGEBRA, "Exam", "in Hall 1", posted_at="2025-01-03")
-    canvas.add_announcement(ALGEBRA, "Next year", "soon", posted_at="2026-01-01")
-    canvas.add_topic(ALGEBRA, "Talk", "say it", author=TIM)
-    canvas.add_topic(ALGEBRA, "Closed", "no", locked=True)
-    as_user(canvas, SAM)
-    listed = canvas.canvas_list_announcements(ALGEBRA)
-    assert [(row["title"], row["user_name"], row.get("exam_type")) for row in listed] == [
-        ("Exam", "Tara Doe", None), ("Welcome", "Tara Doe", "Open-book"),
-    ]  # fmt: skip
-    assert ids(canvas.canvas_list_discussion_topics(ALGEBRA)) == [5, 4]
-    refused(lambda: canvas.canvas_get_discussion_topic(ALGEBRA, 3), "^not found: there is no topic with id 3")
-    assert canvas.canvas_post_to_discussion(ALGEBRA, 4, "me first")["created_at"] == "2025-01-15T09:00:01Z"
-    refused(lambda: canvas.canvas_post_to_discussion(ALGEBRA, 5, "x"), "^permission denied: topic 5 is locked")
-    refused(lambda: canvas.canvas_post_to_discussion(ALGEBRA, 4, " "), "^invalid argument: message")
-    said = as_user(canvas, SUE).canvas_get_discussion_topic(ALGEBRA, 4)["entries"]
-    assert [(entry["user_name"], entry["message"]) for entry in said] == [("Sam Doe", "me first")]
-    assert ids(as_user(canvas, TARA).canvas_list_announcements(ALGEBRA)) == [3, 2, 1]
-    refused(lambda: as_user(canvas, OSCAR).canvas_list_announcements(ALGEBRA), "^permission denied")

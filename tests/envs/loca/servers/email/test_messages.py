@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentgym.envs.loca.servers.email.files import read_mbox, write_mbox
-from agentgym.envs.loca.servers.email.messages import Mail, checked, parse, render, spell
+from agentgym.envs.loca.servers.email.exports import read_mbox, write_mbox
+from agentgym.envs.loca.servers.email.messages import Mail, format_address, normalize
+from agentgym.envs.loca.servers.email.rfc5322 import parse, render
 from tests.envs.loca.servers.email.test_server import ADA, BOB, CYD, DAY, call, office, refused
 from tests.envs.loca.servers.test_laws import run
 
@@ -78,9 +79,10 @@ NAMES = st.sampled_from(["a.csv", "b c.zip", "é\u4e2d.pdf", 'q"uo;te.txt', "noe
 @st.composite
 def mails(draw: st.DrawFn) -> Mail:
     people = draw(st.lists(ENTRY, min_size=1, max_size=3, unique_by=lambda entry: entry[1]))
-    return checked(
+    return normalize(
         Mail(
-            spell(*people[0]), ", ".join(spell(*entry) for entry in people), draw(LINE | st.just("=?utf-8?q?a?= b")),
+            format_address(*people[0]), ", ".join(format_address(*entry) for entry in people),
+            draw(LINE | st.just("=?utf-8?q?a?= b")),
             draw(TEXT | st.just("x" * 1_500) | st.just("From a\n.\n--b")), DAY + timedelta(seconds=draw(st.integers(0, 10**8))),
             html=draw(st.none() | TEXT), cc=ADA if draw(st.booleans()) else "",
             attachments=draw(st.dictionaries(NAMES, st.binary(max_size=90), max_size=3)),

@@ -207,7 +207,7 @@ def test_what_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         refused(server, "send_email", text, **{**plain, **more})
     assert server.sent() == []
-    monkeypatch.setattr("agentgym.envs.loca.servers.email.boxes.MAX_STORED_BYTES", 10)
+    monkeypatch.setattr("agentgym.envs.loca.servers.email.mailboxes.MAX_STORED_BYTES", 10)
     call(server, "send_email", **plain, attachments=["c.bin"])
     refused(server, "send_email", "^limit exceeded: the mailboxes are full", **plain, attachments=["c.bin"])
 

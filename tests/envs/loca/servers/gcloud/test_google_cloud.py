@@ -6,13 +6,12 @@ import base64
 import hashlib
 import hmac
 from datetime import UTC, datetime, timedelta
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.servers import START, Server
+from agentgym.envs.loca.servers import START
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.gcloud.checksums import crc32c
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
@@ -24,38 +23,37 @@ DAY = timedelta(days=1)
 @pytest.fixture
 def cloud() -> GoogleCloud:
     made = GoogleCloud()
-    made.add_bucket("box")
+    made.storage.add_bucket("box")
     return made
 
 
 def names(cloud: GoogleCloud, **arguments: Any) -> list[str]:
-    return [item["name"] for item in cloud.storage_list_objects("box", **arguments)["items"]]
+    return [item["name"] for item in cloud.storage.storage_list_objects("box", **arguments)["items"]]
 
 
-def test_the_services_do_not_share_names_by_chance() -> None:
-    kinds = GoogleCloud.__mro__[1 : GoogleCloud.__mro__.index(Server)]
-    held = [{name for name in vars(kind) if not name.startswith("__")} for kind in kinds]
-    assert [kind.__name__ for kind in kinds] == ["Logging", "Compute", "Storage", "BigQuery"]
-    assert all(not one & other for one, other in combinations(held, 2))
+def test_the_services_are_parts_that_inherit_nothing() -> None:
+    parts = [type(part) for part in GoogleCloud().parts]
+    assert [part.__name__ for part in parts] == ["BigQuery", "Storage", "Compute", "Logging"]
+    assert all(part.__bases__ == (object,) for part in parts)
 
 
 def test_tables_go_to_buckets_and_come_back(cloud: GoogleCloud) -> None:
-    cloud.write_uri("gs://box/t.csv", b"name,number\na,1\n")
-    cloud.write_uri("t.csv", b"x")
-    assert (cloud.read_uri("gs://box/t.csv"), cloud.read_uri("t.csv")) == (b"name,number\na,1\n", b"x")
-    assert (cloud.objects("box"), cloud.context.files.names()) == (["t.csv"], ["t.csv"])
+    cloud.bigquery.write_uri("gs://box/t.csv", b"name,number\na,1\n")
+    cloud.bigquery.write_uri("t.csv", b"x")
+    assert (cloud.bigquery.read_uri("gs://box/t.csv"), cloud.bigquery.read_uri("t.csv")) == (b"name,number\na,1\n", b"x")
+    assert (cloud.storage.objects("box"), cloud.context.files.names()) == (["t.csv"], ["t.csv"])
     for uri in ("gs://none/x", "gs://box/missing", "gs://box", "gs://", "s3://box/x"):
         with pytest.raises(ToolError, match=r"not found|invalid argument"):
-            cloud.read_uri(uri)
+            cloud.bigquery.read_uri(uri)
     for uri in ("gs://none/x", "gs://box", "gs://box/", "s3://box/x"):
         with pytest.raises(ToolError, match=r"not found|invalid argument"):
-            cloud.write_uri(uri, b"x")
+            cloud.bigquery.write_uri(uri, b"x")
 
 
 def test_all_services_are_of_one_project(cloud: GoogleCloud) -> None:
-    cloud.load("d", "t", {"n": "INT64"}, [(1,)])
-    project = cloud.bigquery_list_datasets()[0]["datasetReference"]["projectId"]
-    assert cloud.logging_write_log("app", "x")["logName"] == f"projects/{project}/logs/app"
+    cloud.bigquery.load("d", "t", {"n": "INT64"}, [(1,)])
+    project = cloud.bigquery.bigquery_list_datasets()[0]["datasetReference"]["projectId"]
+    assert cloud.logging.logging_write_log("app", "x")["logName"] == f"projects/{project}/logs/app"
 
 
 # Cloud Storage.
@@ -66,41 +64,45 @@ def test_all_services_are_of_one_project(cloud: GoogleCloud) -> None:
 )
 def test_names_of_buckets_follow_the_rules(cloud: GoogleCloud, name: str) -> None:
     with pytest.raises(ToolError, match=r"invalid argument: .* is no name of a bucket"):
-        cloud.storage_create_bucket(name)
+        cloud.storage.storage_create_bucket(name)
 
 
 def test_buckets() -> None:
     cloud = GoogleCloud()
-    made = cloud.storage_create_bucket("iot_anomaly_reports", "europe-west1")
+    made = cloud.storage.storage_create_bucket("iot_anomaly_reports", "europe-west1")
     assert (made["location"], made["locationType"], made["timeCreated"]) == ("EUROPE-WEST1", "region", "2025-01-15T09:00:01Z")
-    assert cloud.storage_create_bucket("a1b")["locationType"] == "multi-region"
+    assert cloud.storage.storage_create_bucket("a1b")["locationType"] == "multi-region"
     with pytest.raises(ToolError, match="conflict: there is a bucket"):
-        cloud.storage_create_bucket("a1b")
+        cloud.storage.storage_create_bucket("a1b")
     with pytest.raises(ToolError, match="invalid argument: location must be one of US, EU"):
-        cloud.storage_create_bucket("other", "mars-1")
-    assert [item["name"] for item in cloud.storage_list_buckets()["items"]] == cloud.buckets() == ["a1b", "iot_anomaly_reports"]
-    assert cloud.storage_enable_versioning("a1b")["versioning"] == {"enabled": True}
-    shown = cloud.storage_get_bucket_info("a1b")
+        cloud.storage.storage_create_bucket("other", "mars-1")
+    assert (
+        [item["name"] for item in cloud.storage.storage_list_buckets()["items"]]
+        == cloud.storage.buckets()
+        == ["a1b", "iot_anomaly_reports"]
+    )
+    assert cloud.storage.storage_enable_versioning("a1b")["versioning"] == {"enabled": True}
+    shown = cloud.storage.storage_get_bucket_info("a1b")
     assert (shown["updated"], shown["metageneration"]) == ("2025-01-15T09:00:03Z", "2")
     with pytest.raises(ToolError, match="not found: there is no bucket"):
-        cloud.storage_get_bucket_info("none")
+        cloud.storage.storage_get_bucket_info("none")
 
 
 def test_a_file_goes_up_and_comes_down(cloud: GoogleCloud) -> None:
     cloud.context.files.write("report.csv", "hello")
-    shown = cloud.storage_upload_file("box", "report.csv", "2025/anomaly_report.csv")
+    shown = cloud.storage.storage_upload_file("box", "report.csv", "2025/anomaly_report.csv")
     assert (shown["md5Hash"], shown["crc32c"]) == ("XUFAKrxLKna5cZ2REBfFkg==", "mnG7TA==")
     assert (shown["size"], shown["contentType"], shown["generation"]) == ("5", "text/csv", str(int(START.timestamp() + 1) * 10**6))
-    assert cloud.storage_download_file("box", "2025/anomaly_report.csv", "back/x.csv")["path"] == "/workspace/back/x.csv"
-    assert cloud.context.files.read("back/x.csv") == cloud.read_object("box", "2025/anomaly_report.csv") == b"hello"
+    assert cloud.storage.storage_download_file("box", "2025/anomaly_report.csv", "back/x.csv")["path"] == "/workspace/back/x.csv"
+    assert cloud.context.files.read("back/x.csv") == cloud.storage.read_object("box", "2025/anomaly_report.csv") == b"hello"
     for refused in (
-        lambda: cloud.storage_upload_file("box", "missing.csv", "x"),
-        lambda: cloud.storage_upload_file("box", "report.csv", "x" * 1025),
-        lambda: cloud.storage_upload_file("box", "report.csv", ".."),
-        lambda: cloud.storage_upload_file("none", "report.csv", "x"),
-        lambda: cloud.storage_download_file("box", "x", "back/x.csv"),
-        lambda: cloud.storage_download_file("box", "2025/anomaly_report.csv", "../x"),
-        lambda: cloud.storage_download_file("box", "2025/anomaly_report.csv", "y", generation=10**30),
+        lambda: cloud.storage.storage_upload_file("box", "missing.csv", "x"),
+        lambda: cloud.storage.storage_upload_file("box", "report.csv", "x" * 1025),
+        lambda: cloud.storage.storage_upload_file("box", "report.csv", ".."),
+        lambda: cloud.storage.storage_upload_file("none", "report.csv", "x"),
+        lambda: cloud.storage.storage_download_file("box", "x", "back/x.csv"),
+        lambda: cloud.storage.storage_download_file("box", "2025/anomaly_report.csv", "../x"),
+        lambda: cloud.storage.storage_download_file("box", "2025/anomaly_report.csv", "y", generation=10**30),
     ):
         with pytest.raises(ToolError):
             refused()
@@ -109,20 +111,20 @@ def test_a_file_goes_up_and_comes_down(cloud: GoogleCloud) -> None:
 def test_the_objects_of_a_project_have_a_quota(cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentgym.envs.loca.servers.gcloud.storage.MAX_BYTES", 10)
     cloud.context.files.write("a", "x" * 6)
-    cloud.storage_upload_file("box", "a", "a")
+    cloud.storage.storage_upload_file("box", "a", "a")
     with pytest.raises(ToolError, match="limit exceeded: the objects of a project have at most 10 bytes"):
-        cloud.storage_copy_object("box", "a", "box", "b")
-    assert cloud.objects("box") == ["a"]
+        cloud.storage.storage_copy_object("box", "a", "box", "b")
+    assert cloud.storage.objects("box") == ["a"]
 
 
 def test_listings_have_prefixes_and_pages_that_end(cloud: GoogleCloud) -> None:
     for name in ("b", "a/2", "a/10", "é", "a", "a%"):
-        cloud.put_object("box", name, name)
+        cloud.storage.put_object("box", name, name)
     assert names(cloud) == sorted(["b", "a/2", "a/10", "é", "a", "a%"], key=str.encode)
-    assert names(cloud, prefix="a/") == cloud.objects("box", "a/") == ["a/10", "a/2"]
+    assert names(cloud, prefix="a/") == cloud.storage.objects("box", "a/") == ["a/10", "a/2"]
     found, token = [], ""
     while True:
-        page = cloud.storage_list_objects("box", max_results=2, page_token=token)
+        page = cloud.storage.storage_list_objects("box", max_results=2, page_token=token)
         found += [item["name"] for item in page["items"]]
         token = page.get("nextPageToken", "")
         if not token:
@@ -160,20 +162,20 @@ def step(cloud: GoogleCloud, model: Model, rng: np.random.Generator) -> None:
     act = ("version", "upload", "delete", "copy", "move")[rng.integers(5)]
     if act == "version":
         model.versioned[place[0]] = bool(rng.integers(2))
-        cloud.storage_enable_versioning(place[0], model.versioned[place[0]])
+        cloud.storage.storage_enable_versioning(place[0], model.versioned[place[0]])
     elif act == "upload":
         data = bytes(rng.integers(0, 256, int(rng.integers(200))).astype(np.uint8))
         cloud.context.files.write("up", data)
-        cloud.storage_upload_file(place[0], "up", place[1])
+        cloud.storage.storage_upload_file(place[0], "up", place[1])
         model.put(place, data)
     elif place not in model.live or (act == "move" and place == target):
         with pytest.raises(ToolError):
-            cloud.storage_delete_object(*place) if act == "delete" else cloud.storage_move_object(*place, *target)
+            cloud.storage.storage_delete_object(*place) if act == "delete" else cloud.storage.storage_move_object(*place, *target)
     elif act == "delete":
-        assert cloud.storage_delete_object(*place)["keptAsNoncurrent"] == model.versioned[place[0]]
+        assert cloud.storage.storage_delete_object(*place)["keptAsNoncurrent"] == model.versioned[place[0]]
         model.retire(place)
     else:
-        (cloud.storage_move_object if act == "move" else cloud.storage_copy_object)(*place, *target)
+        (cloud.storage.storage_move_object if act == "move" else cloud.storage.storage_copy_object)(*place, *target)
         model.put(target, model.live[place])
         if act == "move":
             model.retire(place)
@@ -181,13 +183,13 @@ def step(cloud: GoogleCloud, model: Model, rng: np.random.Generator) -> None:
 
 def test_random_calls_agree_with_a_model(cloud: GoogleCloud) -> None:
     rng = np.random.default_rng(1)
-    cloud.add_bucket("other", versioning=True)
+    cloud.storage.add_bucket("other", versioning=True)
     model = Model()
     for count in range(400):
         step(cloud, model, rng)
         if count % 20 == 0:
             assert {
-                (box, name): cloud.read_object(box, name) for box in model.versioned for name in cloud.objects(box)
+                (box, name): cloud.storage.read_object(box, name) for box in model.versioned for name in cloud.storage.objects(box)
             } == model.live
     held, old = model.live, model.old
     rows = cloud.store.find("objects")
@@ -196,59 +198,59 @@ def test_random_calls_agree_with_a_model(cloud: GoogleCloud) -> None:
     for row in rows:
         assert row["md5"] == base64.b64encode(hashlib.md5(row["data"]).digest()).decode()
         assert row["size"] == len(row["data"])
-    sizes = [cloud.storage_get_bucket_size(bucket) for bucket in ("box", "other")]
+    sizes = [cloud.storage.storage_get_bucket_size(bucket) for bucket in ("box", "other")]
     assert sum(size["sizeBytes"] for size in sizes) == sum(map(len, held.values()))
     assert sum(size["noncurrentObjectCount"] for size in sizes) == len(old)
     assert cloud.store.rows("PRAGMA foreign_key_check") == []
 
 
 def test_a_version_can_be_read_and_deleted_for_good(cloud: GoogleCloud) -> None:
-    cloud.storage_enable_versioning("box")
+    cloud.storage.storage_enable_versioning("box")
     for text in ("one", "two"):
-        cloud.put_object("box", "a", text)
-    first, second = (int(item["generation"]) for item in cloud.storage_list_objects("box", versions=True)["items"])
-    assert [cloud.read_object("box", "a", each) for each in (first, second, None)] == [b"one", b"two", b"two"]
-    assert cloud.storage_delete_object("box", "a")["keptAsNoncurrent"]
-    cloud.storage_delete_object("box", "a", second)
-    assert [item["generation"] for item in cloud.storage_list_objects("box", versions=True)["items"]] == [str(first)]
+        cloud.storage.put_object("box", "a", text)
+    first, second = (int(item["generation"]) for item in cloud.storage.storage_list_objects("box", versions=True)["items"])
+    assert [cloud.storage.read_object("box", "a", each) for each in (first, second, None)] == [b"one", b"two", b"two"]
+    assert cloud.storage.storage_delete_object("box", "a")["keptAsNoncurrent"]
+    cloud.storage.storage_delete_object("box", "a", second)
+    assert [item["generation"] for item in cloud.storage.storage_list_objects("box", versions=True)["items"]] == [str(first)]
     with pytest.raises(ToolError, match=f'not found: there is no object "a" with generation {second} in bucket'):
-        cloud.storage_delete_object("box", "a", second)
+        cloud.storage.storage_delete_object("box", "a", second)
 
 
 def test_lifecycle_rules_follow_the_clock(cloud: GoogleCloud) -> None:
     now = cloud.context.clock.now()
     for name, age in (("old", 31 * DAY), ("edge", 30 * DAY), ("soon", 30 * DAY - timedelta(seconds=5)), ("new", DAY)):
-        cloud.put_object("box", name, "x", created=now - age)
-    shown = cloud.storage_set_bucket_lifecycle("box", 30)
+        cloud.storage.put_object("box", name, "x", created=now - age)
+    shown = cloud.storage.storage_set_bucket_lifecycle("box", 30)
     assert shown["lifecycle"] == {"rule": [{"action": {"type": "Delete"}, "condition": {"age": 30}}]}
     assert names(cloud) == ["new", "soon"]
     for _ in range(4):
         cloud.context.clock.tick()
     assert names(cloud) == ["new"]
-    cloud.storage_set_bucket_lifecycle("box", 1, "setstorageclass", "coldline")
-    assert [item["storageClass"] for item in cloud.storage_list_objects("box")["items"]] == ["COLDLINE"]
-    cloud.storage_set_bucket_lifecycle("box", 1, "SetStorageClass", "NEARLINE")
-    assert cloud.storage_get_bucket_size("box")["sizeBytesByStorageClass"] == {"COLDLINE": 1}
+    cloud.storage.storage_set_bucket_lifecycle("box", 1, "setstorageclass", "coldline")
+    assert [item["storageClass"] for item in cloud.storage.storage_list_objects("box")["items"]] == ["COLDLINE"]
+    cloud.storage.storage_set_bucket_lifecycle("box", 1, "SetStorageClass", "NEARLINE")
+    assert cloud.storage.storage_get_bucket_size("box")["sizeBytesByStorageClass"] == {"COLDLINE": 1}
     for arguments in ((-1,), (10**30,), (1, "Burn"), (1, "SetStorageClass", "STANDARD")):
         with pytest.raises(ToolError, match="invalid argument"):
-            cloud.storage_set_bucket_lifecycle("box", *arguments)
+            cloud.storage.storage_set_bucket_lifecycle("box", *arguments)
 
 
 def test_lifecycle_rules_make_versions_noncurrent_first(cloud: GoogleCloud) -> None:
-    cloud.storage_enable_versioning("box")
-    cloud.put_object("box", "a", "x", created=cloud.context.clock.now() - 9 * DAY)
-    cloud.storage_set_bucket_lifecycle("box", 9)
+    cloud.storage.storage_enable_versioning("box")
+    cloud.storage.put_object("box", "a", "x", created=cloud.context.clock.now() - 9 * DAY)
+    cloud.storage.storage_set_bucket_lifecycle("box", 9)
     assert (names(cloud), names(cloud, versions=True)) == ([], ["a"])
     cloud.context.clock._now += DAY
     assert names(cloud, versions=True) == []
 
 
 def test_signed_urls(cloud: GoogleCloud) -> None:
-    cloud.put_object("box", "a b/é.csv", "hello")
-    made = cloud.storage_generate_signed_url("box", "a b/é.csv", 10)
+    cloud.storage.put_object("box", "a b/é.csv", "hello")
+    made = cloud.storage.storage_generate_signed_url("box", "a b/é.csv", 10)
     assert made["expiration"] == "2025-01-15T09:10:00Z"
-    assert made == cloud.storage_generate_signed_url("box", "a b/é.csv", 10)
-    assert cloud.open_url(made["url"]) == b"hello"
+    assert made == cloud.storage.storage_generate_signed_url("box", "a b/é.csv", 10)
+    assert cloud.storage.open_url(made["url"]) == b"hello"
     path, query = made["url"].removeprefix("https://storage.googleapis.com").split("?")
     signed, signature = query.split("&X-Goog-Signature=")
     request = "\n".join(["GET", path, signed, "host:storage.googleapis.com", "", "host", "UNSIGNED-PAYLOAD"])
@@ -260,18 +262,18 @@ def test_signed_urls(cloud: GoogleCloud) -> None:
     assert signature == hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
     for url in (made["url"].replace("Expires=600", "Expires=6000"), made["url"].replace("a%20b", "a"), made["url"][:-1]):
         with pytest.raises(ToolError, match="permission denied: the signature does not match"):
-            cloud.open_url(url)
+            cloud.storage.open_url(url)
     with pytest.raises(ToolError, match="permission denied"):
-        cloud.open_url(made["url"], "DELETE")
+        cloud.storage.open_url(made["url"], "DELETE")
     with pytest.raises(ToolError, match="is not a signed URL"):
-        cloud.open_url("https://[x")
+        cloud.storage.open_url("https://[x")
     cloud.context.clock._now += timedelta(minutes=10)
     with pytest.raises(ToolError, match="permission denied: the signed URL has expired"):
-        cloud.open_url(made["url"])
-    assert "PUT" in cloud.storage_generate_signed_url("box", "new", method="put").values()
+        cloud.storage.open_url(made["url"])
+    assert "PUT" in cloud.storage.storage_generate_signed_url("box", "new", method="put").values()
     for arguments in (("box", "missing"), ("none", "a"), ("box", "a", 0), ("box", "a", 10_081), ("box", "a", 1, "PATCH")):
         with pytest.raises(ToolError):
-            cloud.storage_generate_signed_url(*arguments)
+            cloud.storage.storage_generate_signed_url(*arguments)
 
 
 def test_checksums() -> None:
@@ -300,66 +302,66 @@ def test_an_instance_lives_by_operations(cloud: GoogleCloud) -> None:
     zone = "us-central1-a"
 
     def state() -> str:
-        return str(cloud.instances().get((zone, "vm"), "gone"))
+        return str(cloud.compute.instances().get((zone, "vm"), "gone"))
 
     def wait(operation: dict[str, Any]) -> None:
         assert (operation["status"], operation["progress"]) == ("RUNNING", 0)
         with pytest.raises(ToolError, match='conflict: an operation on instance "vm" is under way until'):
-            cloud.compute_stop_instance("vm", zone)
-        done = cloud.compute_wait_for_operation(operation["name"], zone)
+            cloud.compute.compute_stop_instance("vm", zone)
+        done = cloud.compute.compute_wait_for_operation(operation["name"], zone)
         assert (done["status"], done["endTime"]) == ("DONE", iso(cloud.context.clock.now()))
         lasted = datetime.fromisoformat(done["endTime"]) - datetime.fromisoformat(done["startTime"])
         assert 3 <= lasted.total_seconds() <= 15
 
-    operation = cloud.compute_create_instance("vm", zone, "n2-standard-4")
+    operation = cloud.compute.compute_create_instance("vm", zone, "n2-standard-4")
     assert state() == "STAGING"
     wait(operation)
-    first = cloud.compute_get_instance("vm", zone)
+    first = cloud.compute.compute_get_instance("vm", zone)
     assert (first["status"], first["machineType"]) == ("RUNNING", "n2-standard-4")
-    wait(cloud.compute_restart_instance("vm", zone))
-    assert cloud.compute_get_instance("vm", zone) == first
-    operation = cloud.compute_stop_instance("vm", zone)
+    wait(cloud.compute.compute_restart_instance("vm", zone))
+    assert cloud.compute.compute_get_instance("vm", zone) == first
+    operation = cloud.compute.compute_stop_instance("vm", zone)
     assert state() == "STOPPING"
     wait(operation)
     assert state() == "TERMINATED"
     with pytest.raises(ToolError, match=r"conflict: .* is TERMINATED, only a running one can be restarted"):
-        cloud.compute_restart_instance("vm", zone)
-    assert "natIP" not in cloud.compute_get_instance("vm", zone)["networkInterfaces"][0]["accessConfigs"][0]
-    wait(cloud.compute_start_instance("vm", zone))
-    again = cloud.compute_get_instance("vm", zone)["networkInterfaces"][0]
+        cloud.compute.compute_restart_instance("vm", zone)
+    assert "natIP" not in cloud.compute.compute_get_instance("vm", zone)["networkInterfaces"][0]["accessConfigs"][0]
+    wait(cloud.compute.compute_start_instance("vm", zone))
+    again = cloud.compute.compute_get_instance("vm", zone)["networkInterfaces"][0]
     assert again["networkIP"] == first["networkInterfaces"][0]["networkIP"]
     assert again["accessConfigs"] != first["networkInterfaces"][0]["accessConfigs"]
-    assert cloud.compute_start_instance("vm", zone)["operationType"] == "start"
+    assert cloud.compute.compute_start_instance("vm", zone)["operationType"] == "start"
     assert state() == "RUNNING"
-    operation = cloud.compute_delete_instance("vm", zone)
+    operation = cloud.compute.compute_delete_instance("vm", zone)
     with pytest.raises(ToolError, match="conflict: there is an instance"):
-        cloud.compute_create_instance("vm", zone)
+        cloud.compute.compute_create_instance("vm", zone)
     wait(operation)
-    assert cloud.compute_list_instances()["items"] == []
+    assert cloud.compute.compute_list_instances()["items"] == []
     with pytest.raises(ToolError, match="not found: there is no instance"):
-        cloud.compute_get_instance("vm", zone)
-    cloud.compute_create_instance("vm", zone)
+        cloud.compute.compute_get_instance("vm", zone)
+    cloud.compute.compute_create_instance("vm", zone)
     for _ in range(12):
-        seen = cloud.compute_get_instance("vm", zone)["status"]
-    assert (seen, cloud.compute_list_instances(zone)["items"][0]["id"]) == ("RUNNING", "2")
+        seen = cloud.compute.compute_get_instance("vm", zone)["status"]
+    assert (seen, cloud.compute.compute_list_instances(zone)["items"][0]["id"]) == ("RUNNING", "2")
 
 
 def test_instances_have_rules_and_limits(cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    cloud.add_instance("web", "europe-west1-b", status="TERMINATED", created=datetime(2024, 1, 1, tzinfo=UTC))
-    assert cloud.instances() == {("europe-west1-b", "web"): "TERMINATED"}
-    assert cloud.compute_list_instances("us-east1-b")["items"] == []
+    cloud.compute.add_instance("web", "europe-west1-b", status="TERMINATED", created=datetime(2024, 1, 1, tzinfo=UTC))
+    assert cloud.compute.instances() == {("europe-west1-b", "web"): "TERMINATED"}
+    assert cloud.compute.compute_list_instances("us-east1-b")["items"] == []
     for arguments in (("Web", "us-east1-b"), ("web", "us-east1-a"), ("web-", "us-east1-b"), ("web", "us-east1-b", "e2-standard-3")):
         with pytest.raises(ToolError, match="invalid argument"):
-            cloud.compute_create_instance(*arguments)
+            cloud.compute.compute_create_instance(*arguments)
     for call in (
-        lambda: cloud.compute_wait_for_operation("x", "us-east1-b"),
-        lambda: cloud.compute_start_instance("x", "us-east1-b"),
+        lambda: cloud.compute.compute_wait_for_operation("x", "us-east1-b"),
+        lambda: cloud.compute.compute_start_instance("x", "us-east1-b"),
     ):
         with pytest.raises(ToolError, match="not found"):
             call()
     monkeypatch.setattr("agentgym.envs.loca.servers.gcloud.compute.MAX_INSTANCES", 1)
     with pytest.raises(ToolError, match="limit exceeded"):
-        cloud.compute_create_instance("vm", "us-east1-b")
-    zones = [item["name"] for item in cloud.compute_list_zones()["items"]]
+        cloud.compute.compute_create_instance("vm", "us-east1-b")
+    zones = [item["name"] for item in cloud.compute.compute_list_zones()["items"]]
     assert zones == sorted(set(zones))
     assert {"us-central1-f", "europe-west1-b"} <= set(zones)

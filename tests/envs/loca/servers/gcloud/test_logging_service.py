@@ -24,16 +24,18 @@ def cloud() -> GoogleCloud:
     """Six entries, told by their number: 0 to 5, an hour apart, all in the past."""
     made = GoogleCloud()
     past = [when - timedelta(days=1) for when in LATER]
-    made.log_all("app", [(past[0], "DEBUG", "Start of S001"), (past[1], "ERROR", 'disk "full"')])
-    made.log_all("db/slow", [(past[2], "WARNING", {"query": "SELECT 1", "ms": 250, "tags": ["a", "B"], "ok": True})])
-    made.log_all("app", [(past[3], "CRITICAL", {"student": {"id": "S001", "name": "Ann"}, "drop": 0.5})])
-    made.log_all("audit", [(past[4], "DEFAULT", "error 42"), (past[5], "EMERGENCY", {"k8s.io/app": "x", "none": None, "ms": "30"})])
+    made.logging.log_all("app", [(past[0], "DEBUG", "Start of S001"), (past[1], "ERROR", 'disk "full"')])
+    made.logging.log_all("db/slow", [(past[2], "WARNING", {"query": "SELECT 1", "ms": 250, "tags": ["a", "B"], "ok": True})])
+    made.logging.log_all("app", [(past[3], "CRITICAL", {"student": {"id": "S001", "name": "Ann"}, "drop": 0.5})])
+    made.logging.log_all(
+        "audit", [(past[4], "DEFAULT", "error 42"), (past[5], "EMERGENCY", {"k8s.io/app": "x", "none": None, "ms": "30"})]
+    )
     return made
 
 
 def found(cloud: GoogleCloud, log_filter: str) -> list[int]:
     """The numbers of the entries that a filter lets through."""
-    entries = cloud.logging_read_logs(log_filter)["entries"]
+    entries = cloud.logging.logging_read_logs(log_filter)["entries"]
     return sorted(int(entry["timestamp"][11:13]) - 9 for entry in entries)
 
 
@@ -123,10 +125,10 @@ def test_filters(cloud: GoogleCloud, log_filter: str, numbers: list[int]) -> Non
 )
 def test_what_is_no_filter_is_refused(cloud: GoogleCloud, log_filter: str, problem: str) -> None:
     with pytest.raises(ToolError, match=problem):
-        cloud.logging_read_logs(log_filter)
+        cloud.logging.logging_read_logs(log_filter)
     with pytest.raises(ToolError, match=problem):
-        cloud.logging_create_log_sink("sink", "logging.googleapis.com/_Default", log_filter)
-    assert len(cloud.logging_list_log_sinks()["sinks"]) == 2
+        cloud.logging.logging_create_log_sink("sink", "logging.googleapis.com/_Default", log_filter)
+    assert len(cloud.logging.logging_list_log_sinks()["sinks"]) == 2
 
 
 def test_random_filters_agree_with_python() -> None:
@@ -157,114 +159,125 @@ def test_random_filters_agree_with_python() -> None:
 
 
 def test_a_hard_regular_expression_takes_no_time(cloud: GoogleCloud) -> None:
-    cloud.log("app", "a" * 50_000)
+    cloud.logging.log("app", "a" * 50_000)
     assert found(cloud, 'textPayload=~"(a+a+)+b"') == [], "one that goes back would not come to an end"
 
 
 def test_entries_are_written_and_read_back() -> None:
     cloud = GoogleCloud()
-    made = cloud.logging_write_log("exam_log", "Ann (S001) fell", "critical")
+    made = cloud.logging.logging_write_log("exam_log", "Ann (S001) fell", "critical")
     assert made == {
         "logName": f"{LOGS}/exam_log", "insertId": made["insertId"], "timestamp": "2025-01-15T09:00:01Z",
         "receiveTimestamp": "2025-01-15T09:00:01Z", "severity": "CRITICAL", "textPayload": "Ann (S001) fell",
         "resource": {"type": "global", "labels": {"project_id": "local-project"}},
     }  # fmt: skip
     payload = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
-    other = cloud.logging_write_log(f"{LOGS}/abtesting_logging", payload)
+    other = cloud.logging.logging_write_log(f"{LOGS}/abtesting_logging", payload)
     assert (other["severity"], other["jsonPayload"]) == ("INFO", payload)
-    assert cloud.logging_read_logs()["entries"] == [other, made]
-    assert (cloud.log_entries("exam_log"), cloud.log_entries("abtesting_logging"), cloud.log_entries("x")) == ([made], [other], [])
-    assert cloud.logging_list_logs() == {"logNames": [f"{LOGS}/abtesting_logging", f"{LOGS}/exam_log"]}
-    assert cloud.logging_delete_log("exam_log") == {"deleted": f"{LOGS}/exam_log", "entries": 1}
-    assert cloud.logging_list_logs() == {"logNames": [f"{LOGS}/abtesting_logging"]}
+    assert cloud.logging.logging_read_logs()["entries"] == [other, made]
+    assert (
+        cloud.logging.log_entries("exam_log"),
+        cloud.logging.log_entries("abtesting_logging"),
+        cloud.logging.log_entries("x"),
+    ) == ([made], [other], [])
+    assert cloud.logging.logging_list_logs() == {"logNames": [f"{LOGS}/abtesting_logging", f"{LOGS}/exam_log"]}
+    assert cloud.logging.logging_delete_log("exam_log") == {"deleted": f"{LOGS}/exam_log", "entries": 1}
+    assert cloud.logging.logging_list_logs() == {"logNames": [f"{LOGS}/abtesting_logging"]}
     nested: Any = 1
     for _ in range(60):
         nested = {"a": nested}
     for arguments in (("", "x"), ("a b", "x"), ("x" * 513, "x"), ("projects/other/logs/x", "x"), ("a", "x", "LOUD")):
         with pytest.raises(ToolError, match="invalid argument"):
-            cloud.logging_write_log(*arguments)
+            cloud.logging.logging_write_log(*arguments)
     for payload in ("é" * 131_073, nested):
         with pytest.raises(ToolError, match="limit exceeded: an entry has at most 262144 bytes"):
-            cloud.logging_write_log("a", payload)
+            cloud.logging.logging_write_log("a", payload)
     with pytest.raises(ToolError, match="not found: the log"):
-        cloud.logging_delete_log("exam_log")
+        cloud.logging.logging_delete_log("exam_log")
 
 
 def test_pages_end() -> None:
     cloud = GoogleCloud()
-    cloud.log_all("app", [(START - timedelta(seconds=k // 3), "INFO", f"{k} {'odd' * (k % 2)}") for k in range(1300)])
+    cloud.logging.log_all("app", [(START - timedelta(seconds=k // 3), "INFO", f"{k} {'odd' * (k % 2)}") for k in range(1300)])
     for log_filter, count in (("", 1300), ("odd", 650)):
         seen: list[str] = []
         token, pages = "", 0
         while pages == 0 or token:
-            page = cloud.logging_read_logs(log_filter, 130, page_token=token)
+            page = cloud.logging.logging_read_logs(log_filter, 130, page_token=token)
             seen += [entry["insertId"] for entry in page["entries"]]
             token, pages = page.get("nextPageToken", ""), pages + 1
         assert (len(set(seen)), len(seen), pages) == (count, count, count // 130)
     for arguments in (("", 0), ("", 1001), ("", 5, "", "x")):
         with pytest.raises(ToolError, match="invalid argument"):
-            cloud.logging_read_logs(*arguments)
+            cloud.logging.logging_read_logs(*arguments)
 
 
 def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
     bucket = "logging.googleapis.com/projects/local-project/locations/europe-west1/buckets/errors"
     with pytest.raises(ToolError, match="not found: there is no log bucket"):
-        cloud.logging_create_log_sink("hot", bucket)
-    cloud.logging_create_log_bucket("errors", "europe-west1", 7)
-    assert cloud.logging_create_log_sink("hot", bucket, "severity>=ERROR")["destination"] == bucket
-    cloud.logging_create_log_sink("twice", bucket, "severity>=CRITICAL")
+        cloud.logging.logging_create_log_sink("hot", bucket)
+    cloud.logging.logging_create_log_bucket("errors", "europe-west1", 7)
+    assert cloud.logging.logging_create_log_sink("hot", bucket, "severity>=ERROR")["destination"] == bucket
+    cloud.logging.logging_create_log_sink("twice", bucket, "severity>=CRITICAL")
     for severity in ("INFO", "ERROR", "CRITICAL"):
-        cloud.logging_write_log("app", severity, severity)
-    kept = cloud.logging_read_logs(log_bucket="europe-west1/errors")["entries"]
+        cloud.logging.logging_write_log("app", severity, severity)
+    kept = cloud.logging.logging_read_logs(log_bucket="europe-west1/errors")["entries"]
     assert [entry["textPayload"] for entry in kept] == ["CRITICAL", "ERROR"]
-    cloud.logging_delete_log("app")
-    assert cloud.logging_read_logs("LOG_ID(app)")["entries"] == []
-    assert cloud.logging_read_logs("LOG_ID(app)", log_bucket="europe-west1/errors")["entries"] == kept
-    assert cloud.log_entries("app", "europe-west1/errors") == kept[::-1]
+    cloud.logging.logging_delete_log("app")
+    assert cloud.logging.logging_read_logs("LOG_ID(app)")["entries"] == []
+    assert cloud.logging.logging_read_logs("LOG_ID(app)", log_bucket="europe-west1/errors")["entries"] == kept
+    assert cloud.logging.log_entries("app", "europe-west1/errors") == kept[::-1]
     assert cloud.store.value("SELECT count(*) FROM log_entries WHERE id NOT IN (SELECT entry FROM log_routes)") == 0
     cloud.context.clock._now += timedelta(days=7, seconds=10)
-    assert cloud.logging_read_logs(log_bucket="europe-west1/errors")["entries"] == []
-    assert cloud.logging_delete_log_sink("hot") == {"deleted": "hot"}
-    cloud.logging_write_log("app", "x", "ERROR")
-    assert cloud.logging_read_logs(log_bucket="europe-west1/errors")["entries"] == []
+    assert cloud.logging.logging_read_logs(log_bucket="europe-west1/errors")["entries"] == []
+    assert cloud.logging.logging_delete_log_sink("hot") == {"deleted": "hot"}
+    cloud.logging.logging_write_log("app", "x", "ERROR")
+    assert cloud.logging.logging_read_logs(log_bucket="europe-west1/errors")["entries"] == []
     for refused in ("_Default", "_Required", "hot"):
         with pytest.raises(ToolError, match=r"permission denied|not found"):
-            cloud.logging_delete_log_sink(refused)
+            cloud.logging.logging_delete_log_sink(refused)
     assert cloud.store.rows("PRAGMA foreign_key_check") == []
 
 
 def test_audit_logs_are_kept_apart() -> None:
     cloud = GoogleCloud()
-    cloud.logging_write_log("cloudaudit.googleapis.com/activity", "x")
-    assert len(cloud.logging_read_logs()["entries"]) == len(cloud.logging_read_logs(log_bucket="_Required")["entries"]) == 1
-    assert cloud.logging_read_logs(log_bucket="_Default")["entries"] == []
+    cloud.logging.logging_write_log("cloudaudit.googleapis.com/activity", "x")
+    assert (
+        len(cloud.logging.logging_read_logs()["entries"])
+        == len(cloud.logging.logging_read_logs(log_bucket="_Required")["entries"])
+        == 1
+    )
+    assert cloud.logging.logging_read_logs(log_bucket="_Default")["entries"] == []
     with pytest.raises(ToolError, match=r"not found: the log .* has no entries in _Default"):
-        cloud.logging_delete_log("cloudaudit.googleapis.com/activity")
+        cloud.logging.logging_delete_log("cloudaudit.googleapis.com/activity")
 
 
 def test_sinks_write_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = GoogleCloud()
-    cloud.add_bucket("archive")
-    assert cloud.logging_create_log_sink("s", "storage://archive", "LOG_ID(app)")["destination"] == "storage.googleapis.com/archive"
-    written = [cloud.logging_write_log("app", text) for text in ("one", "two")]
-    cloud.logging_write_log("other", "three")
+    cloud.storage.add_bucket("archive")
+    assert (
+        cloud.logging.logging_create_log_sink("s", "storage://archive", "LOG_ID(app)")["destination"]
+        == "storage.googleapis.com/archive"
+    )
+    written = [cloud.logging.logging_write_log("app", text) for text in ("one", "two")]
+    cloud.logging.logging_write_log("other", "three")
     name = "app/2025/01/15/09:00:00_09:59:59_S0.json"
-    assert cloud.objects("archive") == [name]
-    assert [json.loads(line) for line in cloud.read_object("archive", name).splitlines()] == written
+    assert cloud.storage.objects("archive") == [name]
+    assert [json.loads(line) for line in cloud.storage.read_object("archive", name).splitlines()] == written
     monkeypatch.setattr("agentgym.envs.loca.servers.gcloud.storage.MAX_BYTES", 10)
-    cloud.logging_write_log("app", "no room")
-    assert len(cloud.read_object("archive", name).splitlines()) == 2
+    cloud.logging.logging_write_log("app", "no room")
+    assert len(cloud.storage.read_object("archive", name).splitlines()) == 2
     for destination in ("storage.googleapis.com/none", "bigquery.googleapis.com/projects/p/datasets/d", "", "pubsub"):
         with pytest.raises(ToolError, match=r"not found|invalid argument"):
-            cloud.logging_create_log_sink("t", destination)
+            cloud.logging.logging_create_log_sink("t", destination)
     with pytest.raises(ToolError, match="conflict: there is a sink"):
-        cloud.logging_create_log_sink("s", "storage://archive")
+        cloud.logging.logging_create_log_sink("s", "storage://archive")
 
 
 def test_log_buckets() -> None:
     cloud = GoogleCloud()
-    cloud.logging_create_log_bucket("mine", "US-east1")
-    shown = {item["name"]: item["retentionDays"] for item in cloud.logging_list_log_buckets()["buckets"]}
+    cloud.logging.logging_create_log_bucket("mine", "US-east1")
+    shown = {item["name"]: item["retentionDays"] for item in cloud.logging.logging_list_log_buckets()["buckets"]}
     where = "projects/local-project/locations"
     assert shown == {
         f"{where}/global/buckets/_Default": 30,
@@ -272,19 +285,19 @@ def test_log_buckets() -> None:
         f"{where}/us-east1/buckets/mine": 30,
     }
     with pytest.raises(ToolError, match="conflict: there is a log bucket"):
-        cloud.logging_create_log_bucket("mine", "us-east1")
+        cloud.logging.logging_create_log_bucket("mine", "us-east1")
     for arguments in (("_x",), ("x", "mars"), ("x", "global", 0), ("x", "global", 3651)):
         with pytest.raises(ToolError, match="invalid argument"):
-            cloud.logging_create_log_bucket(*arguments)
+            cloud.logging.logging_create_log_bucket(*arguments)
 
 
 def test_the_work_of_filling_grows_with_what_is_filled() -> None:
     def fill(cloud: GoogleCloud, count: int) -> None:
-        cloud.log_all("app", [(START, "INFO", {"n": k}) for k in range(count)])
-        cloud.add_bucket("box")
+        cloud.logging.log_all("app", [(START, "INFO", {"n": k}) for k in range(count)])
+        cloud.storage.add_bucket("box")
         for k in range(count):
-            cloud.put_object("box", f"{k}.txt", f"{k}")
-        assert (len(cloud.log_entries("app")), len(cloud.objects("box"))) == (count, count)
+            cloud.storage.put_object("box", f"{k}.txt", f"{k}")
+        assert (len(cloud.logging.log_entries("app")), len(cloud.storage.objects("box"))) == (count, count)
 
     small, large = GoogleCloud(), GoogleCloud()
     calls = [calls_of(fill, small, 300, database=small.store), calls_of(fill, large, 1200, database=large.store)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.servers.spreadsheet.cell_input import typed
+from agentgym.envs.loca.servers.spreadsheet.cell_input import parse
 from agentgym.envs.loca.servers.spreadsheet.cells import column_name, column_number, parse_area, quote_title, split_sheet
 from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
@@ -87,17 +87,17 @@ def test_titles_in_references() -> None:
     ],
 )  # fmt: skip
 def test_what_is_typed(value: Any, cell: Any) -> None:
-    assert typed(value) == cell
+    assert parse(value) == cell
 
 
 def test_no_cell_holds_a_list_or_a_long_text() -> None:
     for value in ([1], {"a": 1}):
         with pytest.raises(ToolError, match="invalid argument: a cell holds"):
-            typed(value)
+            parse(value)
     with pytest.raises(ToolError, match="limit exceeded"):
-        typed("x" * 50_001)
+        parse("x" * 50_001)
     with pytest.raises(ToolError, match="too large"):
-        typed(10**400)
+        parse(10**400)
 
 
 TABLE = [["a", 1, 10], ["b", 2, 20], ["a", 3, 30], [None, None, "x"]]

@@ -1,7 +1,5 @@
 """BigQuery of the office: GoogleSQL against rows that were computed by hand, the eight tools, jobs and files."""
 
-# ruff: noqa: E501 - a query stays on its line
-
 from __future__ import annotations
 
 import csv
@@ -17,7 +15,6 @@ import pytest
 
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.servers.warehouse.bigquery import BigQuery
 from agentgym.tools import ToolError, tools_of
 from tests.envs.loca.servers.test_laws import digest, draw_call, run
 from tests.envs.loca.servers.test_tools import TABLES, fits, spell
@@ -32,13 +29,13 @@ SALES = [
 
 
 @pytest.fixture
-def server() -> BigQuery:
-    made = BigQuery()
+def server() -> GoogleCloud:
+    made = GoogleCloud()
     columns = {"id": "INT64", "region": "STRING", "day": "DATE", "amount": "FLOAT64", "code": "STRING"}
-    made.load("shop", "sales", columns, SALES)
-    made.load("shop", "ab_one", {"clicks": "INT64", "views": "INT64"}, [(10, 7), (0, 0), (10, 9)])
-    made.load("shop", "ab_two", {"clicks": "INT64", "views": "INT64"}, [(5, 1)])
-    made.load(
+    made.bigquery.load("shop", "sales", columns, SALES)
+    made.bigquery.load("shop", "ab_one", {"clicks": "INT64", "views": "INT64"}, [(10, 7), (0, 0), (10, 9)])
+    made.bigquery.load("shop", "ab_two", {"clicks": "INT64", "views": "INT64"}, [(5, 1)])
+    made.bigquery.load(
         "shop",
         "live",
         {"ts": "TIMESTAMP", "v": "FLOAT64"},
@@ -47,8 +44,8 @@ def server() -> BigQuery:
     return made
 
 
-def ask(server: BigQuery, query: str) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in server.bigquery_run_query(query)["rows"]]
+def ask(server: GoogleCloud, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in server.bigquery.bigquery_run_query(query)["rows"]]
 
 
 QUERIES: dict[str, list[tuple[Any, ...]]] = {
@@ -146,39 +143,39 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_queries(server: BigQuery, query: str) -> None:
+def test_queries(server: GoogleCloud, query: str) -> None:
     assert ask(server, query) == QUERIES[query]
 
 
-def test_a_result_has_schema_and_number_of_rows(server: BigQuery) -> None:
-    shown = server.bigquery_run_query(
+def test_a_result_has_schema_and_number_of_rows(server: GoogleCloud) -> None:
+    shown = server.bigquery.bigquery_run_query(
         "SELECT id, COUNT(*), [1] AS list, day FROM shop.sales GROUP BY id, day ORDER BY id", max_results=2
     )
     assert [(f["name"], f["type"], f["mode"]) for f in shown["schema"]["fields"]] == [
         ("id", "INT64", "NULLABLE"), ("f0_", "INT64", "NULLABLE"), ("list", "INT64", "REPEATED"), ("day", "DATE", "NULLABLE"),
     ]  # fmt: skip
     assert (shown["totalRows"], len(shown["rows"]), shown["statementType"], shown["truncated"]) == (5, 2, "SELECT", True)
-    assert server.bigquery_run_query("DELETE FROM shop.sales WHERE TRUE", dry_run=True) == {
+    assert server.bigquery.bigquery_run_query("DELETE FROM shop.sales WHERE TRUE", dry_run=True) == {
         "dryRun": True,
         "statementType": "DELETE",
     }
-    assert len(server.rows("shop", "sales")) == 5
+    assert len(server.bigquery.rows("shop", "sales")) == 5
 
 
-def test_random_functions_depend_on_the_statement_only(server: BigQuery) -> None:
+def test_random_functions_depend_on_the_statement_only(server: GoogleCloud) -> None:
     query = "SELECT RAND() AS r, GENERATE_UUID() AS u FROM shop.sales"
     assert ask(server, query) == ask(server, query) == ask(copy_of(server), query)
     assert len({row[0] for row in ask(server, query)}) == 5
 
 
-def copy_of(server: BigQuery) -> BigQuery:
-    copied: BigQuery = pickle.loads(pickle.dumps(server))
+def copy_of(server: GoogleCloud) -> GoogleCloud:
+    copied: GoogleCloud = pickle.loads(pickle.dumps(server))
     return copied
 
 
-def test_rows_are_changed_and_counted(server: BigQuery) -> None:
+def test_rows_are_changed_and_counted(server: GoogleCloud) -> None:
     def change(query: str) -> dict[str, int]:
-        stats = server.bigquery_run_query(query)
+        stats = server.bigquery.bigquery_run_query(query)
         assert stats["numDmlAffectedRows"] == sum(stats["dmlStats"].values())
         counts: dict[str, int] = stats["dmlStats"]
         return counts
@@ -196,19 +193,19 @@ def test_rows_are_changed_and_counted(server: BigQuery) -> None:
     ]  # fmt: skip
     for refused in ("UPDATE shop.sales SET id = 1", "DELETE FROM shop.sales"):
         with pytest.raises(ToolError, match="must have a WHERE clause"):
-            server.bigquery_run_query(refused)
+            server.bigquery.bigquery_run_query(refused)
     with pytest.raises(ToolError, match="division by zero"):
-        server.bigquery_run_query("SELECT id / (id - 1) FROM shop.sales")
+        server.bigquery.bigquery_run_query("SELECT id / (id - 1) FROM shop.sales")
     assert change("TRUNCATE TABLE shop.sales") == {"deletedRowCount": 6}
 
 
-def test_tables_are_defined_and_altered(server: BigQuery) -> None:
-    server.bigquery_run_query(
+def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
+    server.bigquery.bigquery_run_query(
         "CREATE TABLE shop.c (id INT64 NOT NULL OPTIONS(description = 'the key'), s STRUCT<a STRING, b ARRAY<INT64>>, n NUMERIC, "
         "at TIMESTAMP DEFAULT CURRENT_TIMESTAMP(), PRIMARY KEY (id) NOT ENFORCED) OPTIONS(description = 'all of them')"
     )
-    server.bigquery_run_query("INSERT shop.c (id, s, n) VALUES (1, STRUCT('q', [1, 2]), 123456789012345678.123456789)")
-    assert server.rows("shop", "c") == [
+    server.bigquery.bigquery_run_query("INSERT shop.c (id, s, n) VALUES (1, STRUCT('q', [1, 2]), 123456789012345678.123456789)")
+    assert server.bigquery.rows("shop", "c") == [
         {"id": 1, "s": {"a": "q", "b": [1, 2]}, "n": "123456789012345678.123456789", "at": "2025-01-15T09:00:01Z"}
     ]
     for statement in (
@@ -219,13 +216,13 @@ def test_tables_are_defined_and_altered(server: BigQuery) -> None:
         "ALTER TABLE shop.c RENAME COLUMN z TO zz",
         "ALTER TABLE shop.c RENAME TO d",
     ):
-        server.bigquery_run_query(statement)
-    assert server.comments("shop", "d") == {"id": "the key", "n": "number", "at": "", "zz": "more"}
-    found = server.bigquery_get_dataset_info("shop")["tables"][2]
+        server.bigquery.bigquery_run_query(statement)
+    assert server.bigquery.comments("shop", "d") == {"id": "the key", "n": "number", "at": "", "zz": "more"}
+    found = server.bigquery.bigquery_get_dataset_info("shop")["tables"][2]
     assert (found["tableReference"]["tableId"], found["description"], found["numRows"]) == ("d", "all of them", 1)
     assert found["schema"]["fields"][0] == {"name": "id", "type": "INT64", "mode": "REQUIRED", "description": "the key"}
-    server.bigquery_run_query("CREATE OR REPLACE TABLE shop.d AS SELECT id, COUNT(*) AS n FROM shop.d GROUP BY id")
-    server.bigquery_run_query("CREATE VIEW shop.v AS SELECT n FROM shop.d")
+    server.bigquery.bigquery_run_query("CREATE OR REPLACE TABLE shop.d AS SELECT id, COUNT(*) AS n FROM shop.d GROUP BY id")
+    server.bigquery.bigquery_run_query("CREATE VIEW shop.v AS SELECT n FROM shop.d")
     assert ask(server, "SELECT * FROM shop.v") == [(1,)]
     for statement, error in (
         ("CREATE TABLE shop.d (a INT64)", "conflict: shop.d already exists"),
@@ -241,81 +238,81 @@ def test_tables_are_defined_and_altered(server: BigQuery) -> None:
         ("SELECT a.id, b.id FROM shop.d a, shop.d b", "several columns of the result are called id"),
     ):
         with pytest.raises(ToolError, match=error):
-            server.bigquery_run_query(statement)
-    server.bigquery_run_query("DROP SCHEMA shop CASCADE")
-    assert server.bigquery_list_datasets() == []
+            server.bigquery.bigquery_run_query(statement)
+    server.bigquery.bigquery_run_query("DROP SCHEMA shop CASCADE")
+    assert server.bigquery.bigquery_list_datasets() == []
 
 
-def test_datasets(server: BigQuery) -> None:
-    made = server.bigquery_create_dataset("crm", "customers", "EU")
+def test_datasets(server: GoogleCloud) -> None:
+    made = server.bigquery.bigquery_create_dataset("crm", "customers", "EU")
     assert (made["id"], made["location"], made["description"]) == (f"{PROJECT}:crm", "EU", "customers")
-    assert [each["datasetReference"]["datasetId"] for each in server.bigquery_list_datasets()] == ["crm", "shop"]
+    assert [each["datasetReference"]["datasetId"] for each in server.bigquery.bigquery_list_datasets()] == ["crm", "shop"]
     with pytest.raises(ToolError, match="conflict: Already Exists"):
-        server.bigquery_create_dataset("crm")
+        server.bigquery.bigquery_create_dataset("crm")
     for wrong in ("", "a-b", "é", "a.b", "x" * 2000):
         with pytest.raises(ToolError, match=r"invalid argument|permission denied"):
-            server.bigquery_create_dataset(wrong)
+            server.bigquery.bigquery_create_dataset(wrong)
     with pytest.raises(ToolError, match=f"not found: Not found: Dataset {PROJECT}:nope"):
-        server.bigquery_get_dataset_info("nope")
+        server.bigquery.bigquery_get_dataset_info("nope")
 
 
-def test_files_are_loaded_and_exported(server: BigQuery) -> None:
+def test_files_are_loaded_and_exported(server: GoogleCloud) -> None:
     server.context.files.write("in.csv", 'id,day,note,x\n1,2025-01-01,"a, ""b""",1.5\n2,,,\n')
-    assert server.bigquery_load_csv_data("shop", "t", "in.csv")["outputRows"] == 2
+    assert server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv")["outputRows"] == 2
     expected = [{"id": 1, "day": "2025-01-01", "note": 'a, "b"', "x": 1.5}, {"id": 2, "day": None, "note": "", "x": None}]
-    assert server.rows("shop", "t") == expected
-    assert server.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_APPEND")["table"]["numRows"] == 4
-    assert server.bigquery_load_csv_data("shop", "t", "in.csv")["table"]["numRows"] == 2
+    assert server.bigquery.rows("shop", "t") == expected
+    assert server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_APPEND")["table"]["numRows"] == 4
+    assert server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv")["table"]["numRows"] == 2
     with pytest.raises(ToolError, match="conflict: Already Exists"):
-        server.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_EMPTY")
+        server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_EMPTY")
     with pytest.raises(ToolError):
-        server.bigquery_export_table("shop", "t", "box", "t.csv")
+        server.bigquery.bigquery_export_table("shop", "t", "box", "t.csv")
     server.context.files.write("bad.csv", "id,day,note,x\nx,2025-01-01,,1\n")
     server.context.files.write("short.csv", "id\n1\n")
     before = pickle.dumps(server)
     for wrong in ("bad.csv", "short.csv", "nope.csv", "gs://bucket/x.csv", "../x.csv"):
         with pytest.raises(ToolError):
-            server.bigquery_load_csv_data("shop", "t", wrong)
+            server.bigquery.bigquery_load_csv_data("shop", "t", wrong)
         assert pickle.dumps(server) == before
 
 
 def test_tables_are_exported_to_buckets() -> None:
     cloud = GoogleCloud()
-    cloud.add_bucket("box")
+    cloud.storage.add_bucket("box")
     rows = [{"id": 1, "note": 'a, "b"', "x": 1.5}, {"id": 2, "note": "", "x": None}]
-    cloud.load("shop", "t", {"id": "INT64", "note": "STRING", "x": "FLOAT64"}, [list(row.values()) for row in rows])
-    assert cloud.bigquery_export_table("shop", "t", "box", "out/t.csv")["exportedRows"] == 2
-    first = next(csv.DictReader(io.StringIO(cloud.read_object("box", "out/t.csv").decode())))
+    cloud.bigquery.load("shop", "t", {"id": "INT64", "note": "STRING", "x": "FLOAT64"}, [list(row.values()) for row in rows])
+    assert cloud.bigquery.bigquery_export_table("shop", "t", "box", "out/t.csv")["exportedRows"] == 2
+    first = next(csv.DictReader(io.StringIO(cloud.storage.read_object("box", "out/t.csv").decode())))
     assert first == {name: str(value) for name, value in rows[0].items()}
-    cloud.bigquery_export_table("shop", "t", "box", "t.json", "NEWLINE_DELIMITED_JSON")
-    assert [json.loads(line) for line in cloud.read_object("box", "t.json").splitlines()] == rows
-    assert cloud.bigquery_load_csv_data("shop", "again", "gs://box/out/t.csv")["outputRows"] == 2
+    cloud.bigquery.bigquery_export_table("shop", "t", "box", "t.json", "NEWLINE_DELIMITED_JSON")
+    assert [json.loads(line) for line in cloud.storage.read_object("box", "t.json").splitlines()] == rows
+    assert cloud.bigquery.bigquery_load_csv_data("shop", "again", "gs://box/out/t.csv")["outputRows"] == 2
     with pytest.raises(ToolError, match="not found"):
-        cloud.bigquery_export_table("shop", "t", "none", "t.csv")
+        cloud.bigquery.bigquery_export_table("shop", "t", "none", "t.csv")
 
 
-def test_jobs_are_listed(server: BigQuery) -> None:
+def test_jobs_are_listed(server: GoogleCloud) -> None:
     ask(server, "SELECT 1 AS a")
-    server.bigquery_run_query("DELETE FROM shop.sales WHERE id = 1")
+    server.bigquery.bigquery_run_query("DELETE FROM shop.sales WHERE id = 1")
     with pytest.raises(ToolError):
-        server.bigquery_run_query("SELECT nope")
-    jobs = server.bigquery_list_jobs()
+        server.bigquery.bigquery_run_query("SELECT nope")
+    jobs = server.bigquery.bigquery_list_jobs()
     assert [(job["statementType"], job["affectedRows"]) for job in jobs] == [("DELETE", 1), ("SELECT", None)]
-    assert server.bigquery_list_jobs(1) == jobs[:1]
-    assert server.bigquery_list_jobs(state_filter="running") == []
-    cancelled = server.bigquery_cancel_job(jobs[0]["jobReference"]["jobId"])
+    assert server.bigquery.bigquery_list_jobs(1) == jobs[:1]
+    assert server.bigquery.bigquery_list_jobs(state_filter="running") == []
+    cancelled = server.bigquery.bigquery_cancel_job(jobs[0]["jobReference"]["jobId"])
     assert cancelled["job"] == jobs[0]
     with pytest.raises(ToolError, match="not found: there is no job with id"):
-        server.bigquery_cancel_job("nope")
+        server.bigquery.bigquery_cancel_job("nope")
 
 
 def test_laws_of_servers_hold_for_this_part_alone() -> None:
     rng = np.random.default_rng(11)
-    server, again = BigQuery(), BigQuery()
+    server, again = GoogleCloud(), GoogleCloud()
     for each in (server, again):
-        each.load("a", "t", {"x": "INT64"}, [(1,)])
-    for _ in range(120):
-        tool, arguments = draw_call(server, rng)
+        each.bigquery.load("a", "t", {"x": "INT64"}, [(1,)])
+    calls = (draw_call(server, rng) for _ in range(600))
+    for tool, arguments in (each for each in calls if each[0].startswith("bigquery_")):
         before = digest(server)
         shown = run(server, tool, arguments)
         assert shown == run(again, tool, arguments)
@@ -335,23 +332,23 @@ def test_laws_of_servers_hold_for_this_part_alone() -> None:
 def test_random_changes_agree_with_a_model() -> None:
     """A dict is changed as the table is; a copy now and then takes over."""
     rng = random.Random(3)
-    server, model, next_id = BigQuery(), {}, 0
-    server.load("d", "t", {"id": "INT64", "v": "INT64"}, [])
+    server, model, next_id = GoogleCloud(), {}, 0
+    server.bigquery.load("d", "t", {"id": "INT64", "v": "INT64"}, [])
     for step in range(60):
         low, high = sorted(rng.sample(range(-1, 30), 2))
         what = rng.choice(["insert", "insert", "update", "delete"])
         if what == "insert":
             value = rng.randrange(9)
-            server.bigquery_run_query(f"INSERT d.t (id, v) VALUES ({next_id}, {value}), ({next_id + 1}, NULL)")
+            server.bigquery.bigquery_run_query(f"INSERT d.t (id, v) VALUES ({next_id}, {value}), ({next_id + 1}, NULL)")
             model |= {next_id: value, next_id + 1: None}
             next_id += 2
         elif what == "update":
-            shown = server.bigquery_run_query(f"UPDATE d.t SET v = IFNULL(v, 0) + 1 WHERE id BETWEEN {low} AND {high}")
+            shown = server.bigquery.bigquery_run_query(f"UPDATE d.t SET v = IFNULL(v, 0) + 1 WHERE id BETWEEN {low} AND {high}")
             hit = [key for key in model if low <= key <= high]
             assert shown["numDmlAffectedRows"] == len(hit)
             model |= {key: (model[key] or 0) + 1 for key in hit}
         else:
-            server.bigquery_run_query(f"DELETE FROM d.t WHERE id BETWEEN {low} AND {low + 2}")
+            server.bigquery.bigquery_run_query(f"DELETE FROM d.t WHERE id BETWEEN {low} AND {low + 2}")
             model = {key: value for key, value in model.items() if not low <= key <= low + 2}
         if step % 20 == 19:
             server = copy_of(server)

@@ -1,7 +1,5 @@
 """Snowflake of the office: its SQL against rows that were computed by hand, names and comments, the eight tools."""
 
-# ruff: noqa: E501 - a query stays on its line
-
 from __future__ import annotations
 
 import pickle

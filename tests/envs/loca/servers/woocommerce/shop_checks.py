@@ -1,4 +1,4 @@
-"""A shop for tests, and what is asked of each."""
+"""A shop for tests, and the laws that hold for each."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ PAID = {"status": "processing"}
 
 def make_shop() -> WooCommerce:
     """Three products of 10.00, 4.50 and 20.00 (on sale for 15.00) with 100 of each in stock, two customers."""
-    made = WooCommerce()
-    made.add_products([
+    shop = WooCommerce()
+    shop.products.add_all([
         {"name": "Red Mug", "sku": "M1", "regular_price": "10.00", "stock_quantity": 100, "categories": ["Mugs"]},
         {"name": "Blue Mug", "sku": "M2", "regular_price": "4.50", "stock_quantity": 100, "categories": ["Mugs"], "tags": ["new"]},
         {"name": "Oak Table", "sku": "T1", "regular_price": "20", "sale_price": "15.00", "stock_quantity": 100},
     ])  # fmt: skip
-    made.add_customers([{"email": "ann@x.org", "first_name": "Ann"}, {"email": "bob@x.org", "first_name": "Bob"}])
-    return made
+    shop.customers.add_all([{"email": "ann@x.org", "first_name": "Ann"}, {"email": "bob@x.org", "first_name": "Bob"}])
+    return shop
 
 
 def order(shop: WooCommerce, *lines: tuple[int, int], **more: Any) -> dict[str, Any]:
     items = [{"product_id": product, "quantity": quantity} for product, quantity in lines]
-    return shop.woo_orders_create({"line_items": items, **more})
+    return shop.orders.woo_orders_create({"line_items": items, **more})
 
 
 def stock(shop: WooCommerce) -> list[Any]:
-    return [row["stock_quantity"] for row in shop.products()]
+    return [row["stock_quantity"] for row in shop.products.all()]
 
 
 def refused(why: str, call: Callable[[], object]) -> None:
@@ -43,7 +43,7 @@ def refused(why: str, call: Callable[[], object]) -> None:
 def check_laws(shop: WooCommerce) -> None:
     """Sums, references and bounds that hold whatever happened."""
     assert shop.store.rows("PRAGMA foreign_key_check") == []
-    for row in shop.orders():
+    for row in shop.orders.all():
         amount = lambda items, name: sum(Decimal(item[name]) for item in items)  # noqa: E731
         groups = [row["line_items"], row["shipping_lines"], row["fee_lines"]]
         taxes = sum(amount(items, "total_tax") for items in groups)

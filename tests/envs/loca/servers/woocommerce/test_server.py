@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.servers.context import START, OfficeContext
+from agentgym.envs.loca.servers.server import Server
+from agentgym.envs.loca.servers.woocommerce.context import MAX_BATCH
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.servers.woocommerce.shop import MAX_BATCH
 from agentgym.tools import tools_of
 from tests.envs.loca.servers.woocommerce.shop_checks import PAID, make_shop, order, refused
 
@@ -21,36 +23,36 @@ def shop() -> WooCommerce:
 
 
 def test_products_as_the_api_shows_them(shop: WooCommerce) -> None:
-    mug, table = shop.woo_products_get(1), shop.woo_products_get(3)
+    mug, table = shop.products.woo_products_get(1), shop.products.woo_products_get(3)
     assert (mug["id"], mug["slug"], mug["price"], mug["on_sale"], mug["stock_status"]) == (1, "red-mug", "10.00", False, "instock")
     assert mug["categories"] == [{"id": 2, "name": "Mugs", "slug": "mugs"}]
     assert (table["price"], table["regular_price"], table["on_sale"]) == ("15.00", "20", True)
     assert table["categories"] == [{"id": 1, "name": "Uncategorized", "slug": "uncategorized"}]
     assert mug["date_created"] == mug["date_created_gmt"] == "2025-01-15T09:00:00"
-    for product in shop.products():
+    for product in shop.products.all():
         before = json.dumps({**product, "date_modified": 0, "date_modified_gmt": 0})
-        after = shop.woo_products_update(product["id"], product)
+        after = shop.products.woo_products_update(product["id"], product)
         assert json.dumps({**after, "date_modified": 0, "date_modified_gmt": 0}) == before
 
 
 def test_products_are_made_changed_and_deleted(shop: WooCommerce) -> None:
-    made = shop.woo_products_create(
+    product = shop.products.woo_products_create(
         {"name": "Red Mug", "regular_price": 3, "meta_data": [{"key": "a", "value": 1}, {"key": "b", "value": [2]}]}
     )
-    assert (made["id"], made["slug"], made["price"], made["stock_quantity"]) == (4, "red-mug-2", "3", None)
+    assert (product["id"], product["slug"], product["price"], product["stock_quantity"]) == (4, "red-mug-2", "3", None)
     changes = [{"key": "a", "value": 5}, {"id": 2, "value": None}, {"key": "c", "value": {"d": None}}]
-    made = shop.woo_products_update(
+    product = shop.products.woo_products_update(
         4, {"meta_data": changes, "manage_stock": True, "stock_quantity": "0", "categories": [{"id": 2}]}
     )
-    assert made["meta_data"] == [{"id": 1, "key": "a", "value": 5}, {"id": 2, "key": "c", "value": {"d": None}}]
-    assert (made["stock_quantity"], made["stock_status"], made["categories"][0]["name"]) == (0, "outofstock", "Mugs")
-    assert shop.woo_products_update(4, {"backorders": "notify"})["stock_status"] == "onbackorder"
-    assert shop.woo_products_delete(4)["status"] == "trash"
-    assert [row["id"] for row in shop.woo_products_list()] == [3, 2, 1]
-    refused("conflict: product 4 is in the trash already", lambda: shop.woo_products_delete(4))
-    shop.woo_products_delete(4, force=True)
-    refused("not found: there is no product with id 4", lambda: shop.woo_products_get(4))
-    assert shop.woo_products_create({})["id"] == 5, "an id is not given again"
+    assert product["meta_data"] == [{"id": 1, "key": "a", "value": 5}, {"id": 2, "key": "c", "value": {"d": None}}]
+    assert (product["stock_quantity"], product["stock_status"], product["categories"][0]["name"]) == (0, "outofstock", "Mugs")
+    assert shop.products.woo_products_update(4, {"backorders": "notify"})["stock_status"] == "onbackorder"
+    assert shop.products.woo_products_delete(4)["status"] == "trash"
+    assert [row["id"] for row in shop.products.woo_products_list()] == [3, 2, 1]
+    refused("conflict: product 4 is in the trash already", lambda: shop.products.woo_products_delete(4))
+    shop.products.woo_products_delete(4, force=True)
+    refused("not found: there is no product with id 4", lambda: shop.products.woo_products_get(4))
+    assert shop.products.woo_products_create({})["id"] == 5, "an id is not given again"
 
 
 @pytest.mark.parametrize(("data", "why"), [
@@ -67,15 +69,15 @@ def test_products_are_made_changed_and_deleted(shop: WooCommerce) -> None:
     ({"manage_stock": True, "stock_quantity": 10**30}, "productData.stock_quantity"),
 ])  # fmt: skip
 def test_products_that_cannot_be(shop: WooCommerce, data: dict[str, Any], why: str) -> None:
-    refused(why, lambda: shop.woo_products_create(data))
-    assert len(shop.products()) == 3
-    assert shop.woo_products_batch_update(create=[data])["create"][0]["error"]["data"]["status"] in (400, 404)
+    refused(why, lambda: shop.products.woo_products_create(data))
+    assert len(shop.products.all()) == 3
+    assert shop.products.woo_products_batch_update(create=[data])["create"][0]["error"]["data"]["status"] in (400, 404)
 
 
 def test_products_are_filtered_and_sorted(shop: WooCommerce) -> None:
-    shop.add_category("Big mugs", parent=2)
-    shop.add_product("Bowl", regular_price="4.50", categories=["Big mugs"], status="draft", featured=True, description="red clay")
-    ids = lambda **filters: [row["id"] for row in shop.woo_products_list(**filters)]  # noqa: E731
+    shop.categories.add("Big mugs", parent=2)
+    shop.products.add("Bowl", regular_price="4.50", categories=["Big mugs"], status="draft", featured=True, description="red clay")
+    ids = lambda **filters: [row["id"] for row in shop.products.woo_products_list(**filters)]  # noqa: E731
     assert ids(search="mug RED") == [1]
     assert ids(search="red") == [4, 1]
     assert (ids(category="2"), ids(category="3"), ids(category="1,3"), ids(tag="1")) == ([4, 2, 1], [4], [4, 3], [2])
@@ -92,66 +94,74 @@ def test_products_are_filtered_and_sorted(shop: WooCommerce) -> None:
     refused("category must be ids separated by commas", lambda: ids(category="Mugs"))
     refused("minPrice: an amount", lambda: ids(minPrice="x"))
     assert ids(minPrice=" ") == ids()
-    names = [(row["name"], row["count"], row["parent"]) for row in shop.woo_products_categories_list()]
+    names = [(row["name"], row["count"], row["parent"]) for row in shop.categories.woo_products_categories_list()]
     assert names == [("Big mugs", 0, 2), ("Mugs", 2, 0), ("Uncategorized", 1, 0)]
-    assert [row["name"] for row in shop.woo_products_categories_list(hideEmpty=True, search="u")] == ["Mugs", "Uncategorized"]
-    assert [row["name"] for row in shop.woo_products_categories_list(parent=2)] == ["Big mugs"]
-    assert [row["name"] for row in shop.woo_products_tags_list(hideEmpty=True)] == ["new"]
-    assert shop.woo_products_categories_create({"name": "Outlet/Clearance"})["slug"] == "outlet-clearance"
-    refused("conflict: there is a category", lambda: shop.woo_products_categories_create({"name": "mugs"}))
-    refused("needs a name", lambda: shop.woo_products_categories_create({}))
-    refused("no category with id 9", lambda: shop.woo_products_categories_create({"name": "a", "parent": 9}))
+    assert [row["name"] for row in shop.categories.woo_products_categories_list(hideEmpty=True, search="u")] == [
+        "Mugs",
+        "Uncategorized",
+    ]
+    assert [row["name"] for row in shop.categories.woo_products_categories_list(parent=2)] == ["Big mugs"]
+    assert [row["name"] for row in shop.categories.woo_products_tags_list(hideEmpty=True)] == ["new"]
+    assert shop.categories.woo_products_categories_create({"name": "Outlet/Clearance"})["slug"] == "outlet-clearance"
+    refused("conflict: there is a category", lambda: shop.categories.woo_products_categories_create({"name": "mugs"}))
+    refused("needs a name", lambda: shop.categories.woo_products_categories_create({}))
+    refused("no category with id 9", lambda: shop.categories.woo_products_categories_create({"name": "a", "parent": 9}))
 
 
 def test_variations_and_reviews(shop: WooCommerce) -> None:
-    shirt = shop.add_product("Shirt", type="variable", attributes=[{"name": "Size", "options": ["S", "L"]}])
+    shirt = shop.products.add("Shirt", type="variable", attributes=[{"name": "Size", "options": ["S", "L"]}])
     sizes = [
-        shop.add_product(f"Shirt {size}", parent_id=shirt, regular_price=price, stock_quantity=5)
+        shop.products.add(f"Shirt {size}", parent_id=shirt, regular_price=price, stock_quantity=5)
         for size, price in (("S", "9"), ("L", "10"))
     ]
-    assert [row["id"] for row in shop.woo_products_variations_list(shirt)] == sizes == [5, 6]
-    assert [(row["price"], row["variations"]) for row in shop.products() if row["id"] == shirt] == [("9", sizes)]
+    assert [row["id"] for row in shop.products.woo_products_variations_list(shirt)] == sizes == [5, 6]
+    assert [(row["price"], row["variations"]) for row in shop.products.all() if row["id"] == shirt] == [("9", sizes)]
     line = order(shop, (sizes[1], 2), **PAID)["line_items"][0]
     assert (line["product_id"], line["variation_id"], line["total"]) == (shirt, sizes[1], "20.00")
-    assert [row["stock_quantity"] for row in shop.woo_products_variations_list(shirt)] == [5, 3]
-    assert shop.woo_products_get(shirt)["total_sales"] == 2
-    shop.woo_products_delete(shirt, force=True)
-    refused("no product with id 5", lambda: shop.woo_products_get(5))
-    shop.add_review(1, "Ann", "Nice", 5)
-    shop.add_review(1, "Bob", "So so", 2)
-    shop.add_review(2, "Bot", "Buy", 1, status="spam")
-    assert [row["id"] for row in shop.woo_products_reviews_list()] == [2, 1]
-    assert [row["review"] for row in shop.woo_products_reviews_list(productId=2, status="all")] == ["Buy"]
-    assert (shop.woo_products_get(1)["average_rating"], shop.woo_products_get(1)["rating_count"]) == ("3.50", 2)
+    assert [row["stock_quantity"] for row in shop.products.woo_products_variations_list(shirt)] == [5, 3]
+    assert shop.products.woo_products_get(shirt)["total_sales"] == 2
+    shop.products.woo_products_delete(shirt, force=True)
+    refused("no product with id 5", lambda: shop.products.woo_products_get(5))
+    shop.reviews.add(1, "Ann", "Nice", 5)
+    shop.reviews.add(1, "Bob", "So so", 2)
+    shop.reviews.add(2, "Bot", "Buy", 1, status="spam")
+    assert [row["id"] for row in shop.reviews.woo_products_reviews_list()] == [2, 1]
+    assert [row["review"] for row in shop.reviews.woo_products_reviews_list(productId=2, status="all")] == ["Buy"]
+    assert (shop.products.woo_products_get(1)["average_rating"], shop.products.woo_products_get(1)["rating_count"]) == ("3.50", 2)
 
 
 def test_coupons_and_customers_are_unique(shop: WooCommerce) -> None:
-    made = shop.woo_coupons_create({"code": "a b", "amount": 5, "description": "spring"})
-    assert (made["code"], made["amount"], made["discount_type"], made["usage_limit"]) == ("a b", "5", "fixed_cart", None)
-    refused("conflict: coupon 1 has the code", lambda: shop.woo_coupons_create({"code": "A B", "amount": "1"}))
-    refused("a code that is not blank", lambda: shop.woo_coupons_create({}))
-    refused("a percentage is at most 100", lambda: shop.woo_coupons_update(1, {"discount_type": "percent", "amount": "101"}))
-    assert [row["id"] for row in shop.woo_coupons_list(search="spring")] == [1]
-    assert (shop.woo_coupons_delete(1, force=False)["status"], shop.woo_coupons_list()) == ("trash", [])
-    assert (shop.woo_coupons_delete(1)["id"], shop.coupons()) == (1, [])
-    assert [row["id"] for row in shop.woo_customers_list()] == [2, 3]
-    assert [row["username"] for row in shop.woo_customers_list(role="all", orderby="id")] == ["admin", "ann", "bob"]
-    assert [row["id"] for row in shop.woo_customers_list(email="BOB@x.org")] == [3]
-    assert [row["id"] for row in shop.woo_customers_list(search="x.org ann")] == [2]
-    refused("conflict: another customer has the email", lambda: shop.woo_customers_create({"email": "ANN@x.org"}))
-    refused("conflict: another customer has the user", lambda: shop.woo_customers_create({"email": "a@b.cd", "username": "ann"}))
-    refused("a customer needs an email", lambda: shop.woo_customers_create({}))
-    refused("conflict: customer 2 has the email", lambda: shop.woo_customers_update(3, {"email": "ann@x.org"}))
-    assert shop.woo_customers_create({"email": "ann@y.org", "billing": {"city": "Bern"}})["username"] == "ann2"
-    assert shop.woo_customers_update(4, {"billing": {"phone": 7}})["billing"]["city"] == "Bern"
-    assert [row["is_paying_customer"] for row in (order(shop, (1, 1), customer_id=2, **PAID), *shop.customers()[1:3])[1:]] == [
+    coupon = shop.coupons.woo_coupons_create({"code": "a b", "amount": 5, "description": "spring"})
+    assert (coupon["code"], coupon["amount"], coupon["discount_type"], coupon["usage_limit"]) == ("a b", "5", "fixed_cart", None)
+    refused("conflict: coupon 1 has the code", lambda: shop.coupons.woo_coupons_create({"code": "A B", "amount": "1"}))
+    refused("a code that is not blank", lambda: shop.coupons.woo_coupons_create({}))
+    refused(
+        "a percentage is at most 100", lambda: shop.coupons.woo_coupons_update(1, {"discount_type": "percent", "amount": "101"})
+    )
+    assert [row["id"] for row in shop.coupons.woo_coupons_list(search="spring")] == [1]
+    assert (shop.coupons.woo_coupons_delete(1, force=False)["status"], shop.coupons.woo_coupons_list()) == ("trash", [])
+    assert (shop.coupons.woo_coupons_delete(1)["id"], shop.coupons.all()) == (1, [])
+    assert [row["id"] for row in shop.customers.woo_customers_list()] == [2, 3]
+    assert [row["username"] for row in shop.customers.woo_customers_list(role="all", orderby="id")] == ["admin", "ann", "bob"]
+    assert [row["id"] for row in shop.customers.woo_customers_list(email="BOB@x.org")] == [3]
+    assert [row["id"] for row in shop.customers.woo_customers_list(search="x.org ann")] == [2]
+    refused("conflict: another customer has the email", lambda: shop.customers.woo_customers_create({"email": "ANN@x.org"}))
+    refused(
+        "conflict: another customer has the user",
+        lambda: shop.customers.woo_customers_create({"email": "a@b.cd", "username": "ann"}),
+    )
+    refused("a customer needs an email", lambda: shop.customers.woo_customers_create({}))
+    refused("conflict: customer 2 has the email", lambda: shop.customers.woo_customers_update(3, {"email": "ann@x.org"}))
+    assert shop.customers.woo_customers_create({"email": "ann@y.org", "billing": {"city": "Bern"}})["username"] == "ann2"
+    assert shop.customers.woo_customers_update(4, {"billing": {"phone": 7}})["billing"]["city"] == "Bern"
+    assert [row["is_paying_customer"] for row in (order(shop, (1, 1), customer_id=2, **PAID), *shop.customers.all()[1:3])[1:]] == [
         True,
         False,
     ]
 
 
 def test_batches_carry_out_what_they_can(shop: WooCommerce) -> None:
-    done = shop.woo_products_batch_update(
+    done = shop.products.woo_products_batch_update(
         create=[{"name": "A"}, {"sku": "M1"}], update=[{"id": 2, "name": "B"}, {"id": 9}, {}], delete=[1, 1]
     )
     assert [row.get("name") for row in done["create"]] == ["A", None]
@@ -162,78 +172,106 @@ def test_batches_carry_out_what_they_can(shop: WooCommerce) -> None:
         "rest_invalid_param",
         "woocommerce_rest_product_invalid_id",
     ]
-    assert [row["name"] for row in shop.products()] == ["B", "Oak Table", "A"]
-    made = shop.woo_orders_batch_update(create=[{"line_items": [{"product_id": 2}]}] * 2, delete=[5])
-    assert ([row["id"] for row in made["create"]], made["delete"][0]["error"]["data"]) == ([1, 2], {"status": 404})
-    refused("limit exceeded: a batch has at most 100", lambda: shop.woo_orders_batch_update(delete=[1] * (MAX_BATCH + 1)))
+    assert [row["name"] for row in shop.products.all()] == ["B", "Oak Table", "A"]
+    batch = shop.orders.woo_orders_batch_update(create=[{"line_items": [{"product_id": 2}]}] * 2, delete=[5])
+    assert ([row["id"] for row in batch["create"]], batch["delete"][0]["error"]["data"]) == ([1, 2], {"status": 404})
+    refused("limit exceeded: a batch has at most 100", lambda: shop.orders.woo_orders_batch_update(delete=[1] * (MAX_BATCH + 1)))
 
 
 def test_pages_end(shop: WooCommerce) -> None:
-    shop.add_products([{"name": f"P{k}"} for k in range(120)])
+    shop.products.add_all([{"name": f"P{k}"} for k in range(120)])
     pages = [
-        [row["id"] for row in shop.woo_products_list(perPage=50, page=page, orderby="id", order="asc")]
+        [row["id"] for row in shop.products.woo_products_list(perPage=50, page=page, orderby="id", order="asc")]
         for page in (1, 2, 3, 4, 10**25)
     ]
     assert [len(page) for page in pages] == [50, 50, 23, 0, 0]
     assert [product for page in pages for product in page] == list(range(1, 124))
-    assert len(shop.woo_products_list()) == 10
+    assert len(shop.products.woo_products_list()) == 10
     for size in (0, 101):
-        refused("a page holds 1 to 100 items", lambda size=size: shop.woo_products_list(perPage=size))
-    refused("page must be at least 1", lambda: shop.woo_orders_list(page=0))
+        refused("a page holds 1 to 100 items", lambda size=size: shop.products.woo_products_list(perPage=size))
+    refused("page must be at least 1", lambda: shop.orders.woo_orders_list(page=0))
 
 
 def test_the_shop_itself(shop: WooCommerce) -> None:
-    assert [row["id"] for row in shop.woo_shipping_zones_list()] == [0]
-    assert shop.woo_shipping_zones_create("Europe", order=2) == {"id": 1, "name": "Europe", "order": 2}
-    assert shop.woo_shipping_zones_update(1, name="EU") == {"id": 1, "name": "EU", "order": 2}
-    refused("permission denied", lambda: shop.woo_shipping_zones_update(0, name="x"))
-    made = shop.woo_shipping_zone_methods_create(1, "flat_rate", settings={"cost": 5})
-    assert shop.woo_shipping_zone_methods_list(1) == [made]
-    assert (made["settings"]["cost"]["value"], made["title"]) == ("5", "Flat rate")
-    refused("methodId must be one of", lambda: shop.woo_shipping_zone_methods_create(1, "drone"))
-    refused("no setting is called", lambda: shop.woo_shipping_zone_methods_create(1, "flat_rate", settings={"x": 1}))
+    assert [row["id"] for row in shop.shipping.woo_shipping_zones_list()] == [0]
+    assert shop.shipping.woo_shipping_zones_create("Europe", order=2) == {"id": 1, "name": "Europe", "order": 2}
+    assert shop.shipping.woo_shipping_zones_update(1, name="EU") == {"id": 1, "name": "EU", "order": 2}
+    refused("permission denied", lambda: shop.shipping.woo_shipping_zones_update(0, name="x"))
+    method = shop.shipping.woo_shipping_zone_methods_create(1, "flat_rate", settings={"cost": 5})
+    assert shop.shipping.woo_shipping_zone_methods_list(1) == [method]
+    assert (method["settings"]["cost"]["value"], method["title"]) == ("5", "Flat rate")
+    refused("methodId must be one of", lambda: shop.shipping.woo_shipping_zone_methods_create(1, "drone"))
+    refused("no setting is called", lambda: shop.shipping.woo_shipping_zone_methods_create(1, "flat_rate", settings={"x": 1}))
     rate = tools_of(shop)["woo_tax_rates_create"]({"country": "us", "rate": "7.25", "class": "reduced-rate"})
     assert (rate["country"], rate["rate"], rate["class"]) == ("US", "7.2500", "reduced-rate")
-    assert (shop.woo_tax_rates_list(taxClass="standard"), shop.woo_tax_rates_list()) == ([], [shop.woo_tax_rates_get(1)])
-    refused("no tax class", lambda: shop.woo_tax_rates_create(country="US", rate="1", class_="luxury"))
-    assert [row["slug"] for row in shop.woo_tax_classes_list()] == ["standard", "reduced-rate", "zero-rate"]
-    groups = [row["id"] for row in shop.woo_settings_list()]
-    assert {row["id"]: row["value"] for group in groups for row in shop.woo_settings_get(group)}["woocommerce_currency"] == "USD"
-    assert shop.woo_payment_gateways_update("bacs", enabled=True, title="Wire", settings={"instructions": "Pay"})["title"] == "Wire"
-    assert [row["enabled"] for row in shop.woo_payment_gateways_list()] == [True, False, True, False]
-    assert shop.woo_payment_gateways_get("bacs")["settings"]["instructions"]["value"] == "Pay"
-    assert shop.woo_system_status()["post_type_counts"] == [{"type": "simple", "count": 3}]
-    for row in shop.woo_system_tools_list():
-        assert shop.woo_system_tools_run(row["id"])["success"]
-    shop.woo_webhooks_create("w", "order.created", "https://x.org/w", secret="s")
-    shop.woo_webhooks_create("v", "order.created", "https://x.org/v", status="paused")
+    assert (shop.taxes.woo_tax_rates_list(taxClass="standard"), shop.taxes.woo_tax_rates_list()) == (
+        [],
+        [shop.taxes.woo_tax_rates_get(1)],
+    )
+    refused("no tax class", lambda: shop.taxes.woo_tax_rates_create(country="US", rate="1", class_="luxury"))
+    assert [row["slug"] for row in shop.taxes.woo_tax_classes_list()] == ["standard", "reduced-rate", "zero-rate"]
+    groups = [row["id"] for row in shop.settings.woo_settings_list()]
+    assert {row["id"]: row["value"] for group in groups for row in shop.settings.woo_settings_get(group)}[
+        "woocommerce_currency"
+    ] == "USD"
+    assert (
+        shop.settings.woo_payment_gateways_update("bacs", enabled=True, title="Wire", settings={"instructions": "Pay"})["title"]
+        == "Wire"
+    )
+    assert [row["enabled"] for row in shop.settings.woo_payment_gateways_list()] == [True, False, True, False]
+    assert shop.settings.woo_payment_gateways_get("bacs")["settings"]["instructions"]["value"] == "Pay"
+    assert shop.settings.woo_system_status()["post_type_counts"] == [{"type": "simple", "count": 3}]
+    for row in shop.settings.woo_system_tools_list():
+        assert shop.settings.woo_system_tools_run(row["id"])["success"]
+    shop.webhooks.woo_webhooks_create("w", "order.created", "https://x.org/w", secret="s")
+    shop.webhooks.woo_webhooks_create("v", "order.created", "https://x.org/v", status="paused")
     order(shop, (1, 1))
-    assert [(row["webhook_id"], row["topic"], row["resource_id"]) for row in shop.deliveries()] == [(1, "order.created", 1)]
-    assert [row["id"] for row in shop.woo_webhooks_list(status="active")] == [1]
-    refused("must begin with http", lambda: shop.woo_webhooks_create("w", "order.created", "ftp://x"))
+    assert [(row["webhook_id"], row["topic"], row["resource_id"]) for row in shop.webhooks.deliveries()] == [
+        (1, "order.created", 1)
+    ]
+    assert [row["id"] for row in shop.webhooks.woo_webhooks_list(status="active")] == [1]
+    refused("must begin with http", lambda: shop.webhooks.woo_webhooks_create("w", "order.created", "ftp://x"))
+
+
+def test_parts_follow_the_server_to_other_records(shop: WooCommerce) -> None:
+    """The server replaces its store when an episode begins, and has another one in a copy."""
+    for _ in range(2):
+        shop.begin()
+        assert (len(shop.products.all()), shop.settings.woo_system_status()["settings"]["currency"]) == (3, "USD")
+        shop.products.add("Bowl")
+        shop.settings.update("woocommerce_currency", "EUR")
+    copied = copy.deepcopy(shop)
+    copied.products.add("Plate")
+    assert (len(shop.products.all()), len(copied.products.all())) == (4, 5)
+    assert WooCommerce.__mro__[1:] == Server.__mro__
 
 
 def test_filling_is_checked() -> None:
     shop = WooCommerce(OfficeContext(START))
     with pytest.raises(ValueError, match="no field is called 'titel'"):
-        shop.add_product("Mug", titel="x")
+        shop.products.add("Mug", titel="x")
     with pytest.raises(ValueError, match="a date must have a time zone"):
-        shop.add_order(date_created=datetime(2025, 1, 1))
-    refused("no setting with id", lambda: shop.set_setting("colour", "red"))
+        shop.orders.add(date_created=datetime(2025, 1, 1))
+    refused("no setting with id", lambda: shop.settings.update("colour", "red"))
     with pytest.raises(ValueError, match="gmt_offset must be a number, got 'CET'"):
-        shop.set_setting("gmt_offset", "CET")
+        shop.settings.update("gmt_offset", "CET")
     with pytest.raises(ValueError, match="woocommerce_weight_unit must be one of kg, g, lbs, oz, got 'stone'"):
-        shop.set_setting("woocommerce_weight_unit", "stone")
-    shop.set_setting("woocommerce_currency", "EUR")
-    assert (shop.woo_orders_create({})["currency"], shop.woo_system_status()["settings"]["currency_symbol"]) == ("EUR", "€")
-    shop.woo_orders_delete(1, force=True)
-    ids = shop.add_products({"name": "P", "sku": f"S{k}", "meta_data": {"threshold": str(k)}, "total_sales": k} for k in range(3))
-    assert (ids, [row["total_sales"] for row in shop.products()]) == ([1, 2, 3], [0, 1, 2])
-    refused("conflict: another product has the SKU", lambda: shop.add_products([{"name": "new"}, {"name": "old", "sku": "S1"}]))
-    assert len(shop.products()) == 3
-    sale = shop.add_product(
+        shop.settings.update("woocommerce_weight_unit", "stone")
+    shop.settings.update("woocommerce_currency", "EUR")
+    assert (shop.orders.woo_orders_create({})["currency"], shop.settings.woo_system_status()["settings"]["currency_symbol"]) == (
+        "EUR",
+        "€",
+    )
+    shop.orders.woo_orders_delete(1, force=True)
+    ids = shop.products.add_all(
+        {"name": "P", "sku": f"S{k}", "meta_data": {"threshold": str(k)}, "total_sales": k} for k in range(3)
+    )
+    assert (ids, [row["total_sales"] for row in shop.products.all()]) == ([1, 2, 3], [0, 1, 2])
+    refused("conflict: another product has the SKU", lambda: shop.products.add_all([{"name": "new"}, {"name": "old", "sku": "S1"}]))
+    assert len(shop.products.all()) == 3
+    sale = shop.products.add(
         "Old", regular_price="9", sale_price="8", date_on_sale_from="2025-01-01", date_created=START - timedelta(days=90)
     )
-    assert shop.woo_products_get(sale)["on_sale"], "sales are as of now, not as of the day of creation"
-    shop.add_orders([{"status": "completed", "line_items": [{"product_id": 1, "quantity": 2}]}], take_stock=True)
-    assert shop.woo_products_get(1)["total_sales"] == 2
+    assert shop.products.woo_products_get(sale)["on_sale"], "sales are as of now, not as of the day of creation"
+    shop.orders.add_all([{"status": "completed", "line_items": [{"product_id": 1, "quantity": 2}]}], take_stock=True)
+    assert shop.products.woo_products_get(1)["total_sales"] == 2

@@ -1,15 +1,16 @@
-"""BigQuery: datasets, tables, queries and jobs. It is the first part of the server `google_cloud`."""
+"""BigQuery: datasets, tables, queries and jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agentgym.envs.loca.servers.context import OfficeContext, iso
+from agentgym.envs.loca.servers.gcloud.bigquery_files import as_csv, as_lines, load_csv
 from agentgym.envs.loca.servers.gcloud.cloud import PROJECT
-from agentgym.envs.loca.servers.server import Server
-from agentgym.envs.loca.servers.warehouse.bigquery_files import as_csv, as_lines, load_csv
-from agentgym.envs.loca.servers.warehouse.engine import Engine, install_hint
+from agentgym.envs.loca.servers.gcloud.storage import Storage
+from agentgym.envs.loca.servers.store import Store
+from agentgym.envs.loca.servers.warehouse.engine import Engine, sql_hint
 from agentgym.envs.loca.servers.warehouse.tables import Column, Schema, TableName, path
 from agentgym.envs.loca.servers.warehouse.types import bigquery_field, from_bigquery
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, fit
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from agentgym.envs.loca.servers.warehouse.bigquery_dialect import GoogleSQL
 
 MAX_ROWS = 10_000
+"""Rows of one result, as the tool says."""
 _ALL = 10_000_000
+"""A limit beyond the rows of any table, to read all of it."""
 
 BIGQUERY_SCHEMA = """
 CREATE TABLE bigquery_jobs (
@@ -28,20 +31,25 @@ CREATE TABLE bigquery_jobs (
 """
 
 
-class BigQuery(Server):
+class EngineServer(Protocol):
+    """A server whose episode has an SQL engine."""
+
+    context: OfficeContext
+    store: Store
+    engine: Engine
+
+
+class BigQuery:
     """The eight `bigquery_*` tools, and what tasks fill and read datasets with.
 
-    Attributes:
-        engine: The tables.
+    Args:
+        server: The server that this is a part of.
+        storage: Holds what is called `gs://bucket/object`.
     """
 
-    name: ClassVar[str] = "google_cloud"
-    schema: ClassVar[str] = BIGQUERY_SCHEMA
-    episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session", "engine")
-
-    def __init__(self, context: OfficeContext | None = None) -> None:
-        super().__init__(context)
-        self.engine = Engine(dialect="bigquery")
+    def __init__(self, server: EngineServer, storage: Storage) -> None:
+        self._server = server
+        self._storage = storage
 
     @tool
     def bigquery_run_query(self, query: str, dry_run: bool = False, max_results: int = 1000) -> dict[str, Any]:
@@ -56,11 +64,11 @@ class BigQuery(Server):
         """
         if not 1 <= max_results <= MAX_ROWS:
             raise ToolError(f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}")
-        house = self._house()
-        tree = house.parse(query)
+        warehouse = self._warehouse()
+        tree = warehouse.parse(query)
         if dry_run:
-            return {"dryRun": True, "statementType": house.kind(tree).replace(" ", "_")}
-        outcome = house.run(tree, writes=True, limit=max_results)
+            return {"dryRun": True, "statementType": warehouse.kind(tree).replace(" ", "_")}
+        outcome = warehouse.run(tree, writes=True, limit=max_results)
         affected = sum(outcome.counts.values()) if outcome.counts else None
         job = self._job("QUERY", outcome.kind, query, ".".join(outcome.target or ()), affected)
         return self._shown(outcome, job)
@@ -68,7 +76,7 @@ class BigQuery(Server):
     @tool
     def bigquery_list_datasets(self) -> list[dict[str, Any]]:
         """List the datasets of the project."""
-        return [self._dataset(name) for name in sorted(self.engine.schemas)]
+        return [self._dataset(name) for name in sorted(self._server.engine.schemas)]
 
     @tool
     def bigquery_create_dataset(self, dataset_id: str, description: str = "", location: str = "US") -> dict[str, Any]:
@@ -79,10 +87,10 @@ class BigQuery(Server):
             description: What is said of it.
             location: Where its data are kept.
         """
-        name = self._house().check_dataset(dataset_id)
-        if name in self.engine.schemas:
+        name = self._warehouse().check_dataset(dataset_id)
+        if name in self._server.engine.schemas:
             raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{name}")
-        self.engine.schemas[name] = Schema(description, self.context.clock.tick().isoformat(), location)
+        self._server.engine.schemas[name] = Schema(description, self._server.context.clock.tick().isoformat(), location)
         return self._dataset(name)
 
     @tool
@@ -111,7 +119,14 @@ class BigQuery(Server):
             write_mode: Replace the rows of the table, add to them, or refuse if it has any.
         """
         self._check_dataset(dataset_id)
-        rows = load_csv(self, (dataset_id, table_id), self.read_uri(csv_file_path), int(skip_header), write_mode)
+        rows = load_csv(
+            self._server.engine,
+            (dataset_id, table_id),
+            self.read_uri(csv_file_path),
+            int(skip_header),
+            write_mode,
+            self._server.context.clock.now(),
+        )
         job = self._job("LOAD", "LOAD", csv_file_path, f"{dataset_id}.{table_id}", rows)
         return {
             "jobReference": job["jobReference"],
@@ -139,11 +154,11 @@ class BigQuery(Server):
             file_format: What kind of file.
         """
         name, destination = self._check_table(dataset_id, table_id), f"gs://{destination_bucket}/{destination_path}"
-        found = self._all(name)
-        self.write_uri(destination, as_csv(found) if file_format == "CSV" else as_lines(found))
-        job = self._job("EXTRACT", "EXTRACT", destination, f"{dataset_id}.{table_id}", found.total)
-        shown = {"destinationUri": destination, "exportedRows": found.total}
-        return {"jobReference": job["jobReference"], "status": job["status"], **shown}
+        rows = self._all(name)
+        self.write_uri(destination, as_csv(rows) if file_format == "CSV" else as_lines(rows))
+        job = self._job("EXTRACT", "EXTRACT", destination, f"{dataset_id}.{table_id}", rows.total)
+        summary = {"destinationUri": destination, "exportedRows": rows.total}
+        return {"jobReference": job["jobReference"], "status": job["status"], **summary}
 
     @tool
     def bigquery_list_jobs(
@@ -159,13 +174,13 @@ class BigQuery(Server):
             raise ToolError(f"invalid argument: max_results must be between 1 and 1000, got {max_results}")
         if state_filter in ("pending", "running"):
             return []
-        found = self.store.rows("SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results)
-        return [_job_shown(job) for job in found]
+        jobs = self._server.store.rows("SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results)
+        return [_job_shown(job) for job in jobs]
 
     @tool
     def bigquery_cancel_job(self, job_id: str) -> dict[str, Any]:
         """Ask to cancel a job; one that is done stays as it is."""
-        job = _job_shown(self.store.get("bigquery_jobs", job_id, "job"))
+        job = _job_shown(self._server.store.get("bigquery_jobs", job_id, "job"))
         return {"kind": "bigquery#jobCancelResponse", "job": job}
 
     # For tasks.
@@ -179,12 +194,12 @@ class BigQuery(Server):
             columns: The BigQuery type of each column, such as STRING, INT64, FLOAT64, NUMERIC, DATE, DATETIME, TIMESTAMP.
             rows: The records, their values in the order of the columns.
         """
-        now = self.context.clock.now()
-        self.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
-        self.engine.load((dataset, table), [Column(name, from_bigquery(kind)) for name, kind in columns.items()], rows, now)
+        now = self._server.context.clock.now()
+        self._server.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
+        self._server.engine.load((dataset, table), [Column(name, from_bigquery(kind)) for name, kind in columns.items()], rows, now)
 
     def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
-        """All records of a table, in the order in which they were put in.
+        """Return all records of a table, in the order in which they were put in.
 
         Raises:
             ToolError: There is no such table.
@@ -192,85 +207,84 @@ class BigQuery(Server):
         return self._all(self._check_table(dataset, table)).objects()
 
     def tables(self, dataset: str) -> list[str]:
-        """The names of the tables of a dataset."""
+        """Return the names of the tables of a dataset."""
         return [name for _, name in self._tables(dataset)]
 
     def comments(self, dataset: str, table: str) -> dict[str, str]:
-        """The description of each column of a table."""
-        return {column.name: column.comment for column in self.engine.tables[self._check_table(dataset, table)].columns}
+        """Return the description of each column of a table."""
+        return {column.name: column.comment for column in self._server.engine.tables[self._check_table(dataset, table)].columns}
 
     def read_uri(self, uri: str) -> bytes:
-        """The bytes of a file in the workspace; Cloud Storage adds what `gs://` names."""
-        return self.context.files.read(_local(uri))
+        """Return the bytes of gs://bucket/object, or of a file in the workspace."""
+        return self._storage.read_gs(uri) if uri.startswith("gs://") else self._server.context.files.read(_local(uri))
 
     def write_uri(self, uri: str, data: bytes) -> None:
-        """Write a file in the workspace; Cloud Storage adds what `gs://` names."""
-        self.context.files.write(_local(uri), data)
+        """Write gs://bucket/object, or a file in the workspace."""
+        if uri.startswith("gs://"):
+            self._storage.write_gs(uri, data)
+        else:
+            self._server.context.files.write(_local(uri), data)
 
-    def close(self) -> None:
-        """Let go of the engine's memory outside of Python."""
-        self.engine.close()
-
-    def _house(self) -> GoogleSQL:
-        with install_hint():
+    def _warehouse(self) -> GoogleSQL:
+        with sql_hint():
             from agentgym.envs.loca.servers.warehouse.bigquery_dialect import GoogleSQL  # noqa: PLC0415 - it takes 0.3 s to load
 
-        return GoogleSQL(self.engine, self.context.clock.now(), PROJECT)
+        return GoogleSQL(self._server.engine, self._server.context.clock.now(), PROJECT)
 
     def _tables(self, dataset: str) -> list[TableName]:
-        return sorted(name for name in self.engine.tables if name[0] == dataset)
+        return sorted(name for name in self._server.engine.tables if name[0] == dataset)
 
     def _all(self, name: TableName) -> Rows:
-        return self.engine.read(f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), _ALL)
+        return self._server.engine.read(f"SELECT * FROM {path(name)}", [name], self._server.context.clock.now(), _ALL)
 
     def _check_dataset(self, dataset: str) -> None:
-        if dataset not in self.engine.schemas:
+        if dataset not in self._server.engine.schemas:
             raise ToolError(f"not found: Not found: Dataset {PROJECT}:{echo(dataset)[1:-1]}")
 
     def _check_table(self, dataset: str, table: str) -> TableName:
         self._check_dataset(dataset)
-        if (dataset, table) not in self.engine.tables:
+        if (dataset, table) not in self._server.engine.tables:
             raise ToolError(f"not found: Not found: Table {PROJECT}:{dataset}.{echo(table)[1:-1]}")
         return dataset, table
 
     def _dataset(self, name: str) -> dict[str, Any]:
-        held = self.engine.schemas[name]
+        schema = self._server.engine.schemas[name]
         reference = {"projectId": PROJECT, "datasetId": name}
         return {
-            "kind": "bigquery#dataset", "id": f"{PROJECT}:{name}", "datasetReference": reference, "location": held.notes or "US",
-            "description": held.comment, "creationTime": held.created,
+            "kind": "bigquery#dataset", "id": f"{PROJECT}:{name}", "datasetReference": reference, "location": schema.notes or "US",
+            "description": schema.comment, "creationTime": schema.created,
         }  # fmt: skip
 
     def _table(self, name: TableName) -> dict[str, Any]:
-        held = self.engine.table(name)
+        table = self._server.engine.table(name)
         reference = {"projectId": PROJECT, "datasetId": name[0], "tableId": name[1]}
         return {
-            "tableReference": reference, "type": "VIEW" if held.view else "TABLE", "description": held.comment,
-            "numRows": held.rows,
-            "schema": {"fields": [bigquery_field(column) for column in held.columns]}, "creationTime": held.created,
+            "tableReference": reference, "type": "VIEW" if table.view else "TABLE", "description": table.comment,
+            "numRows": table.rows,
+            "schema": {"fields": [bigquery_field(column) for column in table.columns]}, "creationTime": table.created,
         }  # fmt: skip
 
     def _job(self, kind: str, statement: str, query: str, target: str, affected: int | None) -> dict[str, Any]:
-        created = iso(self.context.clock.tick())
-        place = int(self.store.value("SELECT count(*) FROM bigquery_jobs"))
+        created = iso(self._server.context.clock.tick())
+        place = int(self._server.store.value("SELECT count(*) FROM bigquery_jobs"))
         job = {
-            "id": f"job_{self.context.new_id('job')}",
+            "id": f"job_{self._server.context.new_id('job')}",
             "kind": kind,
             "statement": statement,
             "query": query[:2000],
             "target": target,
         }
-        self.store.insert("bigquery_jobs", **job, affected=affected, created=created, place=place)
+        self._server.store.insert("bigquery_jobs", **job, affected=affected, created=created, place=place)
         return _job_shown(job | {"affected": affected, "created": created})
 
     def _shown(self, outcome: ConversionResult, job: Mapping[str, Any]) -> dict[str, Any]:
-        shown = {"jobReference": job["jobReference"], "jobComplete": True, "statementType": outcome.kind}
+        response = {"jobReference": job["jobReference"], "jobComplete": True, "statementType": outcome.kind}
         if outcome.rows is None:
-            return shown | _counts(outcome) | ({"message": outcome.message} if outcome.message else {})
+            return response | _counts(outcome) | ({"message": outcome.message} if outcome.message else {})
         rows, note = fit(outcome.rows)
         fields = [bigquery_field(Column(name, kind)) for name, kind in zip(outcome.rows.names, outcome.rows.types, strict=True)]
-        shown |= {"schema": {"fields": fields}, "totalRows": outcome.rows.total, "rows": rows}
-        return shown | note
+        response |= {"schema": {"fields": fields}, "totalRows": outcome.rows.total, "rows": rows}
+        return response | note
 
 
 def _job_shown(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,11 +302,11 @@ def _local(uri: str) -> str:
 
 
 def _counts(outcome: ConversionResult) -> dict[str, Any]:
-    """What a statement changed, as the statistics of its job say it."""
-    shown: dict[str, Any] = {}
+    """Return the changes of a statement as the statistics of its job say them."""
+    statistics: dict[str, Any] = {}
     if outcome.counts:
-        shown["numDmlAffectedRows"] = sum(outcome.counts.values())
-        shown["dmlStats"] = {f"{done}RowCount": count for done, count in outcome.counts.items()}
+        statistics["numDmlAffectedRows"] = sum(outcome.counts.values())
+        statistics["dmlStats"] = {f"{action}RowCount": count for action, count in outcome.counts.items()}
     if outcome.target:
-        shown["ddlTargetTable" if not outcome.counts else "destinationTable"] = ".".join(outcome.target)
-    return shown
+        statistics["ddlTargetTable" if not outcome.counts else "destinationTable"] = ".".join(outcome.target)
+    return statistics

@@ -8,35 +8,34 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from agentgym.envs.loca.servers.warehouse.engine import Engine
 from agentgym.envs.loca.servers.warehouse.tables import Column, TableName
 from agentgym.envs.loca.servers.warehouse.values import Rows
 from agentgym.tools import ToolError, echo
 
-if TYPE_CHECKING:
-    from agentgym.envs.loca.servers.warehouse.bigquery import BigQuery
-
 _MAX_COLUMNS = 1000
+"""Columns of a table; BigQuery has ten times as many, which no task needs."""
 
 
-def load_csv(server: BigQuery, name: TableName, data: bytes, skip: int, disposition: str) -> int:
+def load_csv(engine: Engine, name: TableName, data: bytes, skip: int, disposition: str, now: datetime) -> int:
     """Load the rows of a CSV file into a table; how many there were.
 
     Raises:
         ToolError: The file or a value of it does not fit; the table is as it was.
     """
     head, rows = _parse(data, skip)
-    held = server.engine.tables.get(name)
-    if held is None:
+    table = engine.tables.get(name)
+    if table is None:
         if not re.fullmatch(r"[\w\- ]{1,1024}", name[1]):
             raise ToolError(f"invalid argument: {echo(name[1])} is no name of a table: letters, digits, '_', '-' and spaces")
         columns = _found(head, rows)
-    elif held.view:
+    elif table.view:
         raise ToolError(f"invalid argument: {'.'.join(name)} is a view")
     else:
-        columns = list(held.columns)
-    if disposition == "WRITE_EMPTY" and held and server.engine.count(name):
+        columns = list(table.columns)
+    if disposition == "WRITE_EMPTY" and table and engine.count(name):
         raise ToolError(f"conflict: Already Exists: table {'.'.join(name)} has rows, and write_mode is WRITE_EMPTY")
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(columns)), None)
     if wrong is not None:
@@ -45,7 +44,7 @@ def load_csv(server: BigQuery, name: TableName, data: bytes, skip: int, disposit
         [None if value == "" and column.type != "VARCHAR" else value for value, column in zip(row, columns, strict=True)]
         for row in rows
     ]
-    server.engine.fill(name, columns, values, server.context.clock.now(), replace_rows=disposition == "WRITE_TRUNCATE")
+    engine.append_rows(name, columns, values, now, replace_rows=disposition == "WRITE_TRUNCATE")
     return len(rows)
 
 
@@ -63,7 +62,7 @@ def _parse(data: bytes, skip: int) -> tuple[list[str] | None, list[list[str]]]:
 
 
 def _found(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[Column]:
-    """Columns whose types fit all values."""
+    """Return columns whose types fit all values."""
     width = len(head) if head is not None else len(rows[0]) if rows else 0
     if not 1 <= width <= _MAX_COLUMNS:
         raise ToolError(f"invalid argument: a table has 1 to {_MAX_COLUMNS} columns, the file has {width}")
@@ -101,12 +100,12 @@ def _is_moment(text: str) -> bool:
         return False
 
 
-def as_csv(found: Rows) -> bytes:
-    """Records as CSV with a header."""
+def as_csv(rows: Rows) -> bytes:
+    """Return records as CSV with a header."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(found.names)
-    for record in found.records:
+    writer.writerow(rows.names)
+    for record in rows.records:
         writer.writerow([json.dumps(v, ensure_ascii=False) if isinstance(v, (dict, list)) else _cell(v) for v in record])
     return text.getvalue().encode()
 
@@ -115,6 +114,6 @@ def _cell(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def as_lines(found: Rows) -> bytes:
-    """Records as JSON, one a line."""
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.objects()).encode()
+def as_lines(rows: Rows) -> bytes:
+    """Return records as JSON, one a line."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.objects()).encode()

@@ -1,0 +1,278 @@
+"""Canvas: accounts, their courses and users, and reports on them, which only administrators may see."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from agentgym.envs.loca.servers.canvas.fields import Text, line, public_fields
+from agentgym.envs.loca.servers.canvas.people import People, show_user
+from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.canvas.schema import STUDENT, TEACHER
+from agentgym.envs.loca.servers.store import Row
+from agentgym.tools import ToolError, echo, tool
+
+_BELOW = """
+WITH RECURSIVE below(id) AS (VALUES (?1) UNION SELECT a.id FROM accounts a JOIN below b ON a.parent_account_id = b.id)
+"""
+"""An account with all below it; `?1` is the account."""
+
+_COURSES = f"""{_BELOW}
+SELECT c.*, a.name AS account_name, coalesce((SELECT u.sortable_name FROM enrollments e JOIN users u ON u.id = e.user_id
+  WHERE e.course_id = c.id AND e.type = '{TEACHER}' ORDER BY e.id), '') AS teacher,
+  EXISTS (SELECT 1 FROM enrollments e WHERE e.course_id = c.id) AS enrolled
+FROM courses c JOIN accounts a ON a.id = c.account_id WHERE c.account_id IN below ORDER BY c.id
+"""
+
+_USERS = f"""{_BELOW}
+SELECT * FROM users WHERE account_id IN below
+OR id IN (SELECT e.user_id FROM enrollments e JOIN courses c ON c.id = e.course_id WHERE c.account_id IN below) ORDER BY id
+"""
+
+_TABLES = {
+    "users": f"SELECT id AS canvas_user_id, sis_user_id AS user_id, login_id, name, email FROM ({_USERS})",
+    "courses": f"SELECT id AS canvas_course_id, sis_course_id AS course_id, course_code, name, workflow_state FROM ({_COURSES})",
+    "enrollments": f"""
+        SELECT course_id, user_id, type, enrollment_state FROM enrollments
+        WHERE course_id IN (SELECT id FROM ({_COURSES})) ORDER BY id""",
+    "grades": f"""
+        SELECT u.name AS student, u.id AS student_id, c.name AS course, c.id AS course_id, round(100 * sum(s.score)
+          / nullif(sum(CASE WHEN s.score IS NOT NULL THEN a.points_possible END), 0), 2) AS current_score
+        FROM enrollments e JOIN users u ON u.id = e.user_id JOIN courses c ON c.id = e.course_id
+        LEFT JOIN assignments a ON a.course_id = c.id AND a.published
+        LEFT JOIN submissions s ON s.assignment_id = a.id AND s.user_id = u.id
+        WHERE e.type = '{STUDENT}' AND c.id IN (SELECT id FROM ({_COURSES})) GROUP BY e.id ORDER BY e.id""",
+    "access": f"SELECT id AS user_id, name AS user_name, last_login AS last_access_at FROM ({_USERS})",
+    "unpublished": f"SELECT id AS course_id, course_code, name FROM ({_COURSES}) WHERE workflow_state = 'unpublished'",
+}
+"""The tables that reports are made of; their columns have the names of Canvas's own reports."""
+
+REPORTS = {
+    "provisioning_csv": ("users", "courses", "enrollments"),
+    "grade_export_csv": ("grades",),
+    "last_user_access_csv": ("access",),
+    "unpublished_courses_csv": ("unpublished",),
+}
+"""The reports on an account, each with its tables; the first is the default."""
+
+_MIN_TERM = 2
+"""Characters of a search term; Canvas's API refuses shorter ones."""
+
+
+class Accounts:
+    """Accounts and reports.
+
+    Args:
+        records: The records that all parts share.
+        people: The part that adds users.
+    """
+
+    def __init__(self, records: Records, people: People) -> None:
+        self._records = records
+        self._people = people
+
+    def add_account(self, name: str, parent_account_id: int = 1) -> int:
+        """Add an account below another; the id. Account 1 is the root."""
+        account = {"name": line("name", name), "parent_account_id": parent_account_id}
+        return self._records.add("accounts", **account)
+
+    @tool
+    def canvas_get_account(self, account_id: int) -> Row:
+        """An account. Only for administrators, as is all that follows on accounts."""
+        if not self._records.me()["admin"]:
+            raise ToolError("permission denied: only an administrator of the account may do that")
+        return self._records.get("accounts", account_id)
+
+    @tool
+    def canvas_list_account_courses(
+        self,
+        account_id: int,
+        with_enrollments: bool | None = None,
+        published: bool | None = None,
+        completed: bool | None = None,
+        sort: Literal["course_name", "sis_course_id", "teacher", "account_name"] = "course_name",
+        order: Literal["asc", "desc"] = "asc",
+        search_term: Text = None,
+    ) -> list[Row]:
+        """The courses of an account and of those below it: only those with enrollments, published, over (or not so), as asked.
+
+        The search term is looked for in name and code; it has at least two characters.
+        """
+        self.canvas_get_account(account_id)
+        now = self._records.now()
+        courses = self._records.store.rows(_COURSES, account_id)
+        courses = _search(courses, search_term, ("name", "course_code"))
+        if with_enrollments is not None:
+            courses = [row for row in courses if bool(row["enrolled"]) == with_enrollments]
+        if published is not None:
+            courses = [
+                row for row in courses if (row["workflow_state"] != "unpublished") == published
+            ]
+        if completed is not None:
+            courses = [row for row in courses if _has_ended(row, now) == completed]
+        column = "name" if sort == "course_name" else sort
+        courses.sort(key=lambda row: (row[column] or "").lower(), reverse=order == "desc")
+        return [public_fields(row, "syllabus_body", "enrolled") for row in courses]
+
+    @tool
+    def canvas_list_account_users(
+        self,
+        account_id: int,
+        sort: Literal["username", "email", "sis_id", "last_login"] = "username",
+        order: Literal["asc", "desc"] = "asc",
+        search_term: Text = None,
+    ) -> list[Row]:
+        """The users of an account and of those below it.
+
+        The search term is looked for in name, login id and e-mail address; it has at least two characters.
+        """
+        self.canvas_get_account(account_id)
+        users = self._records.store.rows(_USERS, account_id)
+        users = _search(users, search_term, ("name", "login_id", "email"))
+        column = {"username": "sortable_name", "sis_id": "sis_user_id"}.get(sort, sort)
+        users.sort(key=lambda row: (row[column] or "").lower(), reverse=order == "desc")
+        return [show_user(row) | {"last_login": row["last_login"]} for row in users]
+
+    @tool
+    def canvas_create_user(
+        self, account_id: int, user: dict[str, Any], pseudonym: dict[str, Any]
+    ) -> Row:
+        """Create a user who can log in.
+
+        `user` has name, and short_name, sortable_name, time_zone if you like;
+        `pseudonym` has unique_id (the login id) and password, and sis_user_id if you like.
+        """
+        self.canvas_get_account(account_id)
+        person = _texts("user", user, ["name"], ["short_name", "sortable_name", "time_zone"])
+        login = _texts("pseudonym", pseudonym, ["unique_id", "password"], ["sis_user_id"])
+        user_id = self._people.add_user(
+            person.pop("name"),
+            login.pop("unique_id"),
+            login.pop("password"),
+            **person,
+            **login,
+            account_id=account_id,
+        )
+        return show_user(self._records.stamp("users", user_id))
+
+    @tool
+    def canvas_list_sub_accounts(self, account_id: int) -> list[Row]:
+        """The accounts right below an account."""
+        self.canvas_get_account(account_id)
+        return self._records.store.find("accounts", parent_account_id=account_id)
+
+    @tool
+    def canvas_get_account_reports(self, account_id: int) -> list[Row]:
+        """The reports that can be made on an account, and when each was made last."""
+        self.canvas_get_account(account_id)
+        rows = self._records.store.find("reports", account_id=account_id)
+        last = {row["report"]: _show_report(row) for row in rows}
+        return [
+            {"report": name, "parameters": list(tables), "last_run": last.get(name)}
+            for name, tables in REPORTS.items()
+        ]
+
+    @tool
+    def canvas_create_account_report(
+        self, account_id: int, report: str, parameters: dict[str, Any] | None = None
+    ) -> Row:
+        """Make a report on an account: a CSV file in the workspace, under canvas_reports.
+
+        `parameters` say which of its tables to make, such as {"users": true}; the first by default.
+        """
+        self.canvas_get_account(account_id)
+        if report not in REPORTS:
+            raise ToolError(
+                f"not found: there is no report {echo(report)}; there are {', '.join(REPORTS)}"
+            )
+        parameters = parameters or {}
+        table = _chosen_table(REPORTS[report], parameters)
+        text = self._csv(_TABLES[table], account_id)
+        store, files = self._records.store, self._records.context.files
+        with store.change():
+            report_id = self._records.add(
+                "reports",
+                account_id=account_id,
+                report=report,
+                parameters=parameters,
+                user_id=self._records.me()["id"],
+                file_url="",
+                created_at=self._records.now(),
+            )
+            path = files.write(f"canvas_reports/{report_id}_{table}.csv", text)
+            store.update("reports", report_id, file_url=path)
+            return _show_report(self._records.stamp("reports", report_id))
+
+    def _csv(self, sql: str, account_id: int) -> str:
+        """Return the rows of a SELECT on an account as CSV with a line of names."""
+        # The outer join gives one row of nulls, and so the names, where the SELECT gives none.
+        rows = self._records.store.rows(
+            f"SELECT report.* FROM (SELECT 1) LEFT JOIN ({sql}) AS report", account_id
+        )
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(row for row in rows if any(value is not None for value in row.values()))
+        return text.getvalue()
+
+
+def _chosen_table(tables: Sequence[str], parameters: dict[str, Any]) -> str:
+    """Return the table of a report that the parameters ask for.
+
+    Raises:
+        ToolError: They name other tables, or several.
+    """
+    is_choice = all(isinstance(value, bool) for value in parameters.values())
+    if not is_choice or not set(parameters) <= set(tables):
+        raise ToolError(
+            f"invalid argument: parameters are true or false for {', '.join(tables)}, "
+            f"got {echo(parameters)}"
+        )
+    chosen = [table for table in tables if parameters.get(table)] or [tables[0]]
+    if len(chosen) > 1:
+        raise ToolError(f"invalid argument: a report has one table, got {', '.join(chosen)}")
+    return chosen[0]
+
+
+def _search(rows: list[Row], term: str | None, columns: Sequence[str]) -> list[Row]:
+    """Return the rows that have a search term in one of some columns, whatever its case; all without a term.
+
+    Raises:
+        ToolError: The term is too short.
+    """
+    if term is None:
+        return rows
+    if len(term.strip()) < _MIN_TERM:
+        raise ToolError(
+            f"invalid argument: search_term must have at least {_MIN_TERM} characters, got {echo(term)}"
+        )
+    low = term.strip().lower()
+    return [row for row in rows if any(low in (row[column] or "").lower() for column in columns)]
+
+
+def _has_ended(course: Row, now: str) -> bool:
+    return course["workflow_state"] == "completed" or (course["end_at"] or now) < now
+
+
+def _show_report(report: Row) -> Row:
+    return report | {"status": "complete", "progress": 100}
+
+
+def _texts(what: str, fields: dict[str, Any], needed: list[str], optional: list[str]) -> Row:
+    """Return the fields of an object, all of which are texts.
+
+    Raises:
+        ToolError: One is missing, unknown or no text.
+    """
+    if not set(needed) <= set(fields) or not set(fields) <= {*needed, *optional}:
+        raise ToolError(
+            f"invalid argument: {what} needs {', '.join(needed)}; may have {', '.join(optional)}; "
+            f"got {echo(list(fields))}"
+        )
+    for key, value in fields.items():
+        if not isinstance(value, str):
+            raise ToolError(f"invalid argument: {what}.{key} must be a text")
+        line(f"{what}.{key}", value)
+    return dict(fields)

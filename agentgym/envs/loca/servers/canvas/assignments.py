@@ -1,0 +1,398 @@
+"""Canvas: assignments, what students hand in for them, and grades."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from agentgym.envs.loca.servers.canvas.fields import (
+    MAX_TEXT,
+    MAX_URL,
+    Text,
+    When,
+    choice,
+    line,
+    moment,
+    points,
+    prose,
+    public_fields,
+    show_assignment,
+    show_file,
+    updates,
+)
+from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.canvas.schema import MAX_ID, STUDENT
+from agentgym.envs.loca.servers.store import Row
+from agentgym.tools import ToolError, echo, tool
+
+_GRADES = """
+SELECT e.id, e.course_id, e.user_id, u.name, c.name AS course_name, e.type, e.enrollment_state, sum(s.score) AS score,
+  sum(CASE WHEN s.score IS NOT NULL THEN a.points_possible END) AS graded, sum(a.points_possible) AS possible
+FROM enrollments e JOIN users u ON u.id = e.user_id JOIN courses c ON c.id = e.course_id
+LEFT JOIN assignments a ON a.course_id = e.course_id AND a.published
+LEFT JOIN submissions s ON s.assignment_id = a.id AND s.user_id = e.user_id
+WHERE e.type = 'StudentEnrollment' AND e.enrollment_state IN ('active', 'completed') AND {} GROUP BY e.id ORDER BY e.id
+"""
+
+_COMMENTS = """
+SELECT c.id, c.author_id, u.name AS author_name, c.comment, c.created_at FROM submission_comments c
+JOIN users u ON u.id = c.author_id WHERE c.submission_id = ? ORDER BY c.id
+"""
+
+_SUBMISSION_TYPES = (
+    "online_text_entry", "online_url", "online_upload", "on_paper", "none", "not_graded",
+    "external_tool",
+)  # fmt: skip
+
+_NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,12})?|\.\d{1,12})(%?)")
+"""A grade in digits; twelve of them are more than the most points have, and none is an exponent."""
+
+_GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
+"""The fields of a submission that a grade sets; without a grade all of them are None."""
+
+_NO_SUBMISSION: Row = {
+    **dict.fromkeys(("submission_type", "body", "url", "submitted_at", *_GRADING)),
+    "file_ids": [],
+    "attempt": 0,
+}
+"""The fields of a submission before anything was handed in."""
+
+
+class Assignments:
+    """Assignments, submissions and grades.
+
+    Args:
+        records: The records that all parts share.
+    """
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def add_assignment(
+        self,
+        course_id: int,
+        name: str,
+        *,
+        description: Text = None,
+        points_possible: float | None = None,
+        due_at: When = None,
+        unlock_at: When = None,
+        lock_at: When = None,
+        submission_types: Sequence[str] = ("online_text_entry",),
+        published: bool = True,
+        **extra: Any,
+    ) -> int:
+        """Add an assignment; the id. `extra` are fields that it shows besides."""
+        for kind in submission_types:
+            choice("submission_types", kind, _SUBMISSION_TYPES)
+        return self._records.add(
+            "assignments",
+            course_id=course_id,
+            name=line("name", name),
+            description=prose("description", description),
+            points_possible=points("points_possible", points_possible),
+            due_at=moment("due_at", due_at) or None,
+            unlock_at=moment("unlock_at", unlock_at) or None,
+            lock_at=moment("lock_at", lock_at) or None,
+            submission_types=list(dict.fromkeys(submission_types)),
+            published=published,
+            created_at=self._records.now(),
+            updated_at=self._records.now(),
+            extra=extra,
+        )
+
+    def add_submission(
+        self,
+        assignment_id: int,
+        user_id: int,
+        *,
+        submitted_at: When = None,
+        submission_type: str = "online_text_entry",
+        body: Text = None,
+        url: Text = None,
+        file_ids: Sequence[int] = (),
+        score: float | None = None,
+    ) -> int:
+        """Add a student's submission, at the clock's time unless another is given; the id. With a score it is graded."""
+        now = self._records.now()
+        grading: Row = {}
+        if score is not None:
+            grading = {"score": points("score", score), "grade": _grade_text(score)}
+            grading |= {"graded_at": now, "graded_attempt": 1}
+        return self._records.add(
+            "submissions",
+            assignment_id=assignment_id,
+            user_id=user_id,
+            submission_type=submission_type,
+            body=body,
+            url=url,
+            file_ids=list(file_ids),
+            attempt=1,
+            submitted_at=moment("submitted_at", submitted_at) or now,
+            **grading,
+        )
+
+    @tool
+    def canvas_list_assignments(self, course_id: int) -> list[Row]:
+        """The assignments of a course."""
+        rows = self._records.list_of_course("assignments", course_id)
+        return [show_assignment(row) for row in rows]
+
+    @tool
+    def canvas_get_assignment(self, course_id: int, assignment_id: int) -> Row:
+        """An assignment."""
+        return show_assignment(self._records.of_course("assignments", course_id, assignment_id))
+
+    @tool
+    def canvas_create_assignment(
+        self,
+        course_id: int,
+        name: str,
+        description: Text = None,
+        points_possible: float | None = None,
+        due_at: Text = None,
+        submission_types: list[str] | None = None,
+        published: bool = False,
+    ) -> Row:
+        """Create an assignment in a course that you teach; students see it once it is published."""
+        self._records.course(course_id, "edit")
+        assignment_id = self.add_assignment(
+            course_id,
+            name,
+            description=description,
+            points_possible=points_possible,
+            due_at=due_at,
+            submission_types=["none"] if submission_types is None else submission_types,
+            published=published,
+        )
+        return show_assignment(self._records.stamp("assignments", assignment_id))
+
+    @tool
+    def canvas_update_assignment(
+        self,
+        course_id: int,
+        assignment_id: int,
+        name: Text = None,
+        description: Text = None,
+        points_possible: float | None = None,
+        due_at: Text = None,
+        published: bool | None = None,
+    ) -> Row:
+        """Change an assignment of a course that you teach; an empty date takes the date away."""
+        self._records.of_course("assignments", course_id, assignment_id, "edit")
+        changes = updates(
+            name=line("name", name),
+            description=prose("description", description),
+            due_at=moment("due_at", due_at),
+            published=published,
+            points_possible=points("points_possible", points_possible),
+        )
+        self._records.store.update(
+            "assignments", assignment_id, **changes, updated_at=self._records.tick()
+        )
+        return self.canvas_get_assignment(course_id, assignment_id)
+
+    @tool
+    def canvas_get_submission(
+        self, course_id: int, assignment_id: int, user_id: int | None = None
+    ) -> Row:
+        """What a student has handed in for an assignment, and how it was graded: you, unless you teach and name another."""
+        assignment = self._records.of_course("assignments", course_id, assignment_id)
+        me = self._records.me()["id"]
+        student = me if user_id is None else user_id
+        if student != me:
+            self._records.course(course_id, "grade")
+        self._check_student(course_id, student)
+        return self._show_submission(assignment, student)
+
+    @tool
+    def canvas_submit_assignment(
+        self,
+        course_id: int,
+        assignment_id: int,
+        submission_type: Literal["online_text_entry", "online_url", "online_upload"],
+        body: Text = None,
+        url: Text = None,
+        file_ids: list[int] | None = None,
+    ) -> Row:
+        """Hand in an assignment of your own; handing in again replaces what was handed in before.
+
+        What you hand in is body for online_text_entry, url for online_url, file_ids (files of your own) for online_upload.
+        """
+        assignment = self._records.of_course("assignments", course_id, assignment_id, "learn")
+        me = self._records.me()["id"]
+        types = assignment["submission_types"]
+        if submission_type not in types:
+            raise ToolError(
+                f"invalid argument: it takes {echo(types)}, got {echo(submission_type)}"
+            )
+        self._records.check_open(assignment)
+        content = self._content(submission_type, me, body, url, file_ids)
+        with self._records.store.change():
+            submission = self._get_or_add(assignment_id, me)
+            self._records.store.update(
+                "submissions",
+                submission["id"],
+                **content,
+                submission_type=submission_type,
+                attempt=submission["attempt"] + 1,
+                submitted_at=self._records.tick(),
+            )
+        return self._show_submission(assignment, me)
+
+    @tool
+    def canvas_submit_grade(
+        self, course_id: int, assignment_id: int, user_id: int, grade: Any, comment: Text = None
+    ) -> Row:
+        """Grade what a student has handed in, or has not.
+
+        A grade is points, a percentage such as "85%", "complete", "incomplete", or "" to take the grade away.
+        """
+        assignment = self._records.of_course("assignments", course_id, assignment_id, "grade")
+        self._check_student(course_id, user_id)
+        me = self._records.me()["id"]
+        score = _parse_grade(grade, assignment["points_possible"] or 0.0)
+        text = line("comment", comment, MAX_TEXT)
+        with self._records.store.change():
+            submission, now = self._get_or_add(assignment_id, user_id), self._records.tick()
+            grading: Row = dict.fromkeys(_GRADING)
+            if score is not None:
+                grading = {"score": score, "grade": _grade_text(score), "grader_id": me}
+                grading |= {"graded_at": now, "graded_attempt": submission["attempt"]}
+            self._records.store.update("submissions", submission["id"], **grading)
+            if text is not None:
+                self._records.add(
+                    "submission_comments",
+                    submission_id=submission["id"],
+                    author_id=me,
+                    comment=text,
+                    created_at=now,
+                )
+        return self._show_submission(assignment, user_id)
+
+    @tool
+    def canvas_get_course_grades(self, course_id: int) -> list[Row]:
+        """The grades in a course: of all students if you teach it, otherwise your own."""
+        self._records.course(course_id)
+        if self._records.may(course_id, "grade"):
+            return self._grades("e.course_id = ?", course_id)
+        me = self._records.session["user"]
+        return self._grades("e.course_id = ? AND e.user_id = ?", course_id, me)
+
+    @tool
+    def canvas_get_user_grades(self) -> list[Row]:
+        """Your grades in the courses that you learn in."""
+        me = self._records.me()["id"]
+        return self._grades("c.workflow_state != 'unpublished' AND e.user_id = ?", me)
+
+    def _grades(self, where: str, *values: Any) -> list[Row]:
+        grades = []
+        for row in self._records.store.rows(_GRADES.format(where), *values):
+            score, graded, possible = (row.pop(key) for key in ("score", "graded", "possible"))
+            row["grades"] = {
+                "current_score": _percent(score, graded),
+                "final_score": _percent(score or 0.0, possible),
+            }
+            grades.append(row)
+        return grades
+
+    def _check_student(self, course_id: int, user_id: int) -> None:
+        """Refuse a user who is no student of a course."""
+        if 0 < user_id <= MAX_ID:
+            enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": STUDENT}
+            if self._records.store.find("enrollments", **enrollment):
+                return
+        raise ToolError(f"not found: course {course_id} has no student with id {echo(user_id)}")
+
+    def _get_or_add(self, assignment_id: int, user_id: int) -> Row:
+        """Return the submission of a student, created where there is none."""
+        key: Row = {"assignment_id": assignment_id, "user_id": user_id}
+        existing = self._records.store.find("submissions", **key)
+        if existing:
+            return existing[0]
+        new_id = self._records.add("submissions", **key, attempt=0, file_ids=[])
+        return self._records.store.get("submissions", new_id)
+
+    def _content(
+        self,
+        submission_type: str,
+        me: int,
+        body: str | None,
+        url: str | None,
+        file_ids: list[int] | None,
+    ) -> Row:
+        """Return the content of a submission, checked; only what belongs to its type is kept."""
+        content: Row = {"body": None, "url": None, "file_ids": []}
+        if submission_type == "online_text_entry":
+            return content | {"body": line("body", body or "", MAX_TEXT)}
+        if submission_type == "online_url":
+            if not re.fullmatch(r"https?://[^\s/]+\S*", url or ""):
+                raise ToolError(
+                    f"invalid argument: url must begin with http:// or https://, got {echo(url)}"
+                )
+            return content | {"url": line("url", url, MAX_URL)}
+        if not file_ids:
+            raise ToolError("invalid argument: file_ids must name a file for online_upload")
+        for file_id in file_ids:
+            self._records.get("files", file_id, "file of yours", user_id=me)
+        return content | {"file_ids": list(dict.fromkeys(file_ids))}
+
+    def _show_submission(self, assignment: Row, user_id: int) -> Row:
+        store, due = self._records.store, assignment["due_at"]
+        key: Row = {"assignment_id": assignment["id"], "user_id": user_id}
+        rows = store.find("submissions", **key)
+        submission: Row = rows[0] if rows else {"id": None, **key, **_NO_SUBMISSION}
+        submitted = submission["attempt"] > 0
+        current = submission["graded_attempt"] == submission["attempt"]
+        state = "unsubmitted"
+        if current:
+            state = "graded"
+        elif submitted:
+            state = "submitted"
+        files = [store.get("files", file_id) for file_id in submission["file_ids"]]
+        return public_fields(submission, "file_ids", "graded_attempt") | {
+            "attachments": [show_file(file) for file in files],
+            "workflow_state": state,
+            "grade_matches_current_submission": (
+                current if submission["grade"] is not None else None
+            ),
+            "late": bool(submitted and due and submission["submitted_at"] > due),
+            "missing": not submitted and due is not None and self._records.now() > due,
+            "submission_comments": store.rows(_COMMENTS, submission["id"]),
+        }
+
+
+def _grade_text(score: float) -> str:
+    """Return a score as a grade, in ten digits so that rounding errors do not show."""
+    return f"{score:.10g}"
+
+
+def _percent(score: float | None, possible: float | None) -> float | None:
+    return round(100 * score / possible, 2) if score is not None and possible else None
+
+
+def _parse_grade(grade: Any, possible: float) -> float | None:
+    """Return the points that a grade means, or None for no grade.
+
+    Raises:
+        ToolError: It is no grade.
+    """
+    if grade is None or grade == "":
+        return None
+    if isinstance(grade, str):
+        word = grade.strip().lower()
+        if word in ("complete", "pass"):
+            return possible
+        if word in ("incomplete", "fail"):
+            return 0.0
+        if number := _NUMBER.fullmatch(word):
+            value = float(number[1])
+            return points("grade", value * possible / 100 if number[2] else value)
+    if isinstance(grade, bool) or not isinstance(grade, (int, float)):
+        raise ToolError(
+            f'invalid argument: grade must be points, "85%", "complete" or "incomplete", '
+            f"got {echo(grade)}"
+        )
+    points("grade", grade)
+    return float(grade)

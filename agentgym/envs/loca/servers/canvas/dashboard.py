@@ -1,0 +1,154 @@
+"""Canvas: what a user sees first: courses, the calendar, the work that is due, and news."""
+
+from __future__ import annotations
+
+from agentgym.envs.loca.servers.canvas.courses import Courses
+from agentgym.envs.loca.servers.canvas.fields import (
+    Text,
+    When,
+    integer,
+    line,
+    moment,
+    show_assignment,
+)
+from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.store import Row
+from agentgym.tools import tool
+
+_MY_COURSES = """
+SELECT course_id FROM enrollments WHERE user_id = ?1 AND enrollment_state = 'active'
+AND course_id IN (SELECT id FROM courses WHERE workflow_state != 'unpublished')
+"""
+"""The courses of a user that are published."""
+
+_EVENTS = f"""
+SELECT id, title, description, location_name, start_at, end_at, 'event' AS type,
+  coalesce('course_' || course_id, 'user_' || user_id) AS context_code FROM events
+WHERE (user_id = ?1 OR course_id IN ({_MY_COURSES})) AND end_at >= ?2 AND start_at <= ?3
+UNION ALL SELECT 'assignment_' || id, name, description, NULL, due_at, due_at, 'assignment', 'course_' || course_id FROM assignments
+WHERE published AND course_id IN ({_MY_COURSES}) AND due_at BETWEEN ?2 AND ?3 ORDER BY start_at, context_code, title, id
+"""
+
+_UPCOMING = f"""
+SELECT * FROM assignments WHERE published AND due_at >= ?2 AND course_id IN ({_MY_COURSES} AND type = 'StudentEnrollment')
+ORDER BY due_at, id LIMIT ?3
+"""
+
+_NEWS = """
+WITH mine AS (SELECT e.course_id FROM enrollments e JOIN courses c ON c.id = e.course_id
+  WHERE e.user_id = ?1 AND e.enrollment_state = 'active' AND c.workflow_state != 'unpublished')
+SELECT CASE WHEN is_announcement THEN 'Announcement' ELSE 'DiscussionTopic' END AS type, id AS source_id, title, message, course_id,
+  posted_at AS created_at FROM topics WHERE course_id IN mine AND posted_at <= ?2
+UNION ALL SELECT 'Submission', s.assignment_id, a.name, 'graded: ' || s.grade, a.course_id, s.graded_at FROM submissions s
+  JOIN assignments a ON a.id = s.assignment_id WHERE s.user_id = ?1 AND s.grade IS NOT NULL AND a.published AND a.course_id IN mine
+UNION ALL SELECT 'Conversation', c.id, c.subject, m.body, NULL, m.created_at FROM messages m
+  JOIN conversations c ON c.id = m.conversation_id
+  JOIN participants p ON p.conversation_id = c.id AND p.user_id = ?1 WHERE m.author_id != ?1
+ORDER BY created_at DESC, type, source_id DESC LIMIT ?3
+"""
+
+_NEWS_LIMIT = 10
+"""Entries of the list of notifications; the tool's description promises ten."""
+
+_DASHBOARD_ASSIGNMENTS = 5
+"""Assignments that the dashboard shows: those that fit beside the cards."""
+
+_END_OF_TIME = "9999-12-31T23:59:59Z"
+"""The end of a calendar without one; no moment in the tables is later."""
+
+
+class Dashboard:
+    """Cards of courses, calendar, upcoming work and notifications of the user who is logged in.
+
+    Args:
+        records: The records that all parts share.
+        courses: The part that lists the user's courses.
+    """
+
+    def __init__(self, records: Records, courses: Courses) -> None:
+        self._records = records
+        self._courses = courses
+
+    def add_event(
+        self,
+        title: str,
+        start_at: When,
+        end_at: When = None,
+        *,
+        course_id: int | None = None,
+        user_id: int | None = None,
+        description: Text = None,
+        location_name: Text = None,
+    ) -> int:
+        """Add an event to the calendar of a course or of a user; the id. By default it ends when it starts."""
+        start, end = moment("start_at", start_at), moment("end_at", end_at)
+        return self._records.add(
+            "events",
+            course_id=course_id,
+            user_id=user_id,
+            title=line("title", title),
+            description=description,
+            location_name=location_name,
+            start_at=start,
+            end_at=end or start,
+            created_at=self._records.now(),
+        )
+
+    @tool
+    def canvas_list_calendar_events(
+        self, start_date: Text = None, end_date: Text = None
+    ) -> list[Row]:
+        """Your events and those of your courses, and when assignments are due, by time: from today on by default, with no end.
+
+        An end_date without a time means all of that day.
+        """
+        me = self._records.me()["id"]
+        start = moment("start_date", start_date) or self._records.now()[:10]
+        end = moment("end_date", end_date) or _END_OF_TIME
+        if end_date is not None and len(end_date.strip()) == len("2025-01-15"):
+            end = f"{end[:10]}T23:59:59Z"
+        return self._records.store.rows(_EVENTS, me, start, end)
+
+    @tool
+    def canvas_get_upcoming_assignments(self, limit: int = 10) -> list[Row]:
+        """The assignments of the courses you learn in that are due next, 1 to 100 of them."""
+        me = self._records.me()["id"]
+        integer("limit", limit, 1, 100)
+        rows = self._records.store.rows(_UPCOMING, me, self._records.now(), limit)
+        return [show_assignment(row) for row in rows]
+
+    @tool
+    def canvas_get_dashboard(self) -> Row:
+        """Your courses, what is due next, and how many conversations you have not read."""
+        me = self._records.me()["id"]
+        unread = self._records.store.find("participants", "1", user_id=me, workflow_state="unread")
+        return {
+            "dashboard_cards": self.canvas_get_dashboard_cards(),
+            "upcoming_assignments": self.canvas_get_upcoming_assignments(_DASHBOARD_ASSIGNMENTS),
+            "unread_count": len(unread),
+        }
+
+    @tool
+    def canvas_get_dashboard_cards(self) -> list[Row]:
+        """A card for each of your courses that is not over."""
+        return [
+            {
+                "id": course["id"],
+                "longName": f"{course['name']} - {course['course_code']}",
+                "shortName": course["name"],
+                "originalName": course["name"],
+                "courseCode": course["course_code"],
+                "assetString": f"course_{course['id']}",
+                "href": f"/courses/{course['id']}",
+                "enrollmentType": course["enrollments"][0]["role"],
+                "published": course["workflow_state"] != "unpublished",
+            }
+            for course in self._courses.canvas_list_courses()
+        ]
+
+    @tool
+    def canvas_list_notifications(self) -> list[Row]:
+        """The ten newest things that happened: announcements, topics of discussion, grades, messages to you."""
+        me, now = self._records.me()["id"], self._records.now()
+        rows = self._records.store.rows(_NEWS, me, now, _NEWS_LIMIT)
+        return [{"id": number, **row} for number, row in enumerate(rows, start=1)]

@@ -1,0 +1,283 @@
+"""Canvas: modules of courses, their items, and how far a student is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from agentgym.envs.loca.servers.canvas.fields import (
+    MAX_URL,
+    Text,
+    When,
+    integer,
+    line,
+    moment,
+    public_fields,
+)
+from agentgym.envs.loca.servers.canvas.library import Library
+from agentgym.envs.loca.servers.canvas.positions import open_position
+from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.canvas.schema import STUDENT
+from agentgym.envs.loca.servers.store import Row
+from agentgym.tools import ToolError, tool
+
+_CONTENT_TABLES = {
+    "Assignment": "assignments",
+    "Quiz": "quizzes",
+    "File": "files",
+    "Page": "pages",
+    "Discussion": "topics",
+}
+"""The table that the `content_id` of an item leads into; items of other types have a URL."""
+
+_MAX_INDENT = 5
+"""The levels of indentation that Canvas's page of modules has."""
+
+
+class Modules:
+    """Modules and their items.
+
+    Args:
+        records: The records that all parts share.
+        library: The part that finds pages by their urls.
+    """
+
+    def __init__(self, records: Records, library: Library) -> None:
+        self._records = records
+        self._library = library
+
+    def add_module(
+        self,
+        course_id: int,
+        name: str,
+        *,
+        position: int | None = None,
+        unlock_at: When = None,
+        published: bool = True,
+        require_sequential_progress: bool = False,
+        prerequisite_module_ids: Sequence[int] = (),
+    ) -> int:
+        """Add a module, last unless a position is given; the id. Those from there on move down."""
+        for module_id in prerequisite_module_ids:
+            self._records.get("modules", module_id, course_id=course_id)
+        with self._records.store.change():
+            return self._records.add(
+                "modules",
+                course_id=course_id,
+                name=line("name", name),
+                published=published,
+                created_at=self._records.now(),
+                unlock_at=moment("unlock_at", unlock_at) or None,
+                require_sequential_progress=require_sequential_progress,
+                prerequisite_module_ids=list(dict.fromkeys(prerequisite_module_ids)),
+                position=open_position(
+                    self._records.store, "modules", position, course_id=course_id
+                ),
+            )
+
+    def add_module_item(
+        self,
+        module_id: int,
+        title: str,
+        type: str,
+        *,
+        content_id: int | None = None,
+        page_url: Text = None,
+        external_url: Text = None,
+        html_url: Text = None,
+        position: int | None = None,
+        indent: int = 0,
+        published: bool = True,
+    ) -> int:
+        """Add an item to a module, last unless a position is given; the id. Those from there on move down."""
+        with self._records.store.change():
+            return self._records.add(
+                "module_items",
+                module_id=module_id,
+                title=line("title", title),
+                type=type,
+                content_id=content_id,
+                page_url=page_url,
+                external_url=external_url,
+                html_url=line("html_url", html_url, MAX_URL),
+                published=published,
+                indent=integer("indent", indent, 0, _MAX_INDENT),
+                position=open_position(
+                    self._records.store, "module_items", position, module_id=module_id
+                ),
+                created_at=self._records.now(),
+            )
+
+    @tool
+    def canvas_list_modules(self, course_id: int) -> list[Row]:
+        """The modules of a course in order, and how far you are in each if you learn there."""
+        rows = self._records.list_of_course("modules", course_id, "position")
+        return [self._show_module(row) for row in rows]
+
+    @tool
+    def canvas_get_module(self, course_id: int, module_id: int) -> Row:
+        """A module, and how far you are in it if you learn there."""
+        return self._show_module(self._records.of_course("modules", course_id, module_id))
+
+    @tool
+    def canvas_list_module_items(self, course_id: int, module_id: int) -> list[Row]:
+        """The items of a module in order."""
+        self._records.of_course("modules", course_id, module_id)
+        completed = self._completed()
+        items = self._items(course_id, module_id)
+        return [item | {"completed": item["id"] in completed} for item in items]
+
+    @tool
+    def canvas_get_module_item(self, course_id: int, module_id: int, item_id: int) -> Row:
+        """An item of a module."""
+        return self._show_item(self._item(course_id, module_id, item_id))
+
+    @tool
+    def canvas_mark_module_item_complete(self, course_id: int, module_id: int, item_id: int) -> Row:
+        """Say that you are done with an item of a module; where progress is sequential, with those before it first."""
+        item = self._item(course_id, module_id, item_id)
+        self._records.course(course_id, "learn")
+        module = self._records.store.get("modules", module_id)
+        completed = self._completed()
+        if self._state(module, completed) == "locked":
+            raise ToolError(
+                f"permission denied: module {module_id} is locked; "
+                "see its unlock_at and prerequisite_module_ids"
+            )
+        if module["require_sequential_progress"]:
+            items = self._items(course_id, module_id)
+            earlier = {each["id"] for each in items if each["position"] < item["position"]}
+            if not earlier <= completed:
+                raise ToolError(
+                    f"conflict: module {module_id} goes in order; "
+                    f"complete the items before item {item_id} first"
+                )
+        if item_id not in completed:
+            me = self._records.session["user"]
+            self._records.add("item_completions", item_id=item_id, user_id=me)
+            self._records.context.clock.tick()
+        return self._show_item(item)
+
+    @tool
+    def canvas_create_module(
+        self,
+        course_id: int,
+        name: str,
+        position: int | None = None,
+        unlock_at: Text = None,
+        require_sequential_progress: bool = False,
+        prerequisite_module_ids: list[int] | None = None,
+        published: bool = False,
+    ) -> Row:
+        """Create a module in a course that you teach. Positions count from 1; it is the last by default."""
+        self._records.course(course_id, "edit")
+        module_id = self.add_module(
+            course_id,
+            name,
+            require_sequential_progress=require_sequential_progress,
+            published=published,
+            position=position,
+            unlock_at=unlock_at,
+            prerequisite_module_ids=prerequisite_module_ids or [],
+        )
+        return self._show_module(self._records.stamp("modules", module_id))
+
+    @tool
+    def canvas_create_module_item(
+        self,
+        course_id: int,
+        module_id: int,
+        title: str,
+        type: Literal[
+            "Assignment", "Quiz", "File", "Page", "Discussion", "ExternalUrl", "ExternalTool"
+        ],
+        content_id: int | None = None,
+        html_url: Text = None,
+        url: Text = None,
+        position: int | None = None,
+        indent: int = 0,
+        published: bool = False,
+    ) -> Row:
+        """Put an item into a module of a course that you teach. Positions count from 1; it is the last by default.
+
+        What the item is, is said by content_id; by url for ExternalUrl and ExternalTool; by either for Page.
+        """
+        self._records.of_course("modules", course_id, module_id, "edit")
+        target = self._target(course_id, type, content_id, url)
+        item_id = self.add_module_item(
+            module_id,
+            title,
+            type,
+            html_url=html_url,
+            position=position,
+            indent=indent,
+            published=published,
+            **target,
+        )
+        return self._show_item(self._records.stamp("module_items", item_id))
+
+    def _items(self, course_id: int, module_id: int) -> list[Row]:
+        """Return the items of a module that the user may see, in order."""
+        rows = self._records.store.find("module_items", "position", module_id=module_id)
+        if self._records.may(course_id, "edit"):
+            return rows
+        return [row for row in rows if row["published"]]
+
+    def _item(self, course_id: int, module_id: int, item_id: int) -> Row:
+        """Return an item of a module.
+
+        Raises:
+            ToolError: The user may not see the module, or there is no such item to see.
+        """
+        self._records.of_course("modules", course_id, module_id)
+        item = self._records.get("module_items", item_id, module_id=module_id)
+        if not item["published"] and not self._records.may(course_id, "edit"):
+            raise ToolError(f"not found: there is no module item with id {item_id}")
+        return item
+
+    def _completed(self) -> set[int]:
+        """Return the ids of the items, of all modules, that the user has completed."""
+        me = self._records.session["user"]
+        rows = self._records.store.find("item_completions", "item_id", user_id=me)
+        return {row["item_id"] for row in rows}
+
+    def _state(self, module: Row, completed: set[int]) -> str:
+        """Return how far the user is in a module: locked, unlocked, started or completed."""
+        if (module["unlock_at"] or "") > self._records.now():
+            return "locked"
+        for module_id in module["prerequisite_module_ids"]:
+            prerequisite = self._records.store.get("modules", module_id)
+            if prerequisite["published"] and not self._published_items(module_id) <= completed:
+                return "locked"
+        items = self._published_items(module["id"])
+        if items <= completed:
+            return "completed"
+        return "started" if items & completed else "unlocked"
+
+    def _published_items(self, module_id: int) -> set[int]:
+        rows = self._records.store.find("module_items", module_id=module_id, published=True)
+        return {row["id"] for row in rows}
+
+    def _show_module(self, module: Row) -> Row:
+        shown = public_fields(module, "course_id")
+        shown["items_count"] = len(self._items(module["course_id"], module["id"]))
+        if STUDENT in self._records.my_enrollments(module["course_id"], "active"):
+            shown["state"] = self._state(module, self._completed())
+        return shown
+
+    def _show_item(self, item: Row) -> Row:
+        return item | {"completed": item["id"] in self._completed()}
+
+    def _target(self, course_id: int, type: str, content_id: int | None, url: str | None) -> Row:
+        """Return the field that says where an item of a module leads to, checked."""
+        if type not in _CONTENT_TABLES:
+            if not url:
+                raise ToolError(f"invalid argument: an item of type {type} needs a url")
+            return {"external_url": line("url", url, MAX_URL)}
+        if type == "Page" and url:
+            return {"page_url": self._library.canvas_get_page(course_id, url)["url"]}
+        if content_id is None:
+            raise ToolError(f"invalid argument: an item of type {type} needs a content_id")
+        table = _CONTENT_TABLES[type]
+        content = self._records.of_course(table, course_id, content_id, "edit", type.lower())
+        return {"page_url": content["url"]} if type == "Page" else {"content_id": content_id}

@@ -1,0 +1,161 @@
+"""Canvas: users, their profiles, and who is logged in."""
+
+from __future__ import annotations
+
+from agentgym.envs.loca.servers.canvas.fields import Text, line, prose, updates
+from agentgym.envs.loca.servers.canvas.records import Records
+from agentgym.envs.loca.servers.store import Row
+from agentgym.tools import ToolError, echo, tool
+
+_ACQUAINTANCES = """
+SELECT u.*, known FROM users u JOIN (
+  SELECT e.user_id,
+    max(e.type IN ('TeacherEnrollment', 'TaEnrollment') OR mine.type IN ('TeacherEnrollment', 'TaEnrollment')) AS known
+  FROM enrollments mine JOIN enrollments e ON e.course_id = mine.course_id AND e.enrollment_state = 'active'
+  WHERE mine.user_id = ? AND mine.enrollment_state = 'active' GROUP BY e.user_id
+) ON user_id = u.id
+"""
+"""The users who are in a course with a user; `known` where one of them teaches the other."""
+
+
+class People:
+    """Users.
+
+    Args:
+        records: The records that all parts share.
+    """
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def login_as(self, login_id: str) -> None:
+        """Log a user in without asking for the password.
+
+        Raises:
+            ToolError: There is no such user.
+        """
+        user = self._records.store.value("SELECT id FROM users WHERE login_id = ?", login_id)
+        if user is None:
+            raise ToolError(f"not found: there is no user with login id {echo(login_id)}")
+        self._records.session["user"] = user
+
+    def add_user(
+        self,
+        name: str,
+        login_id: str,
+        password: str,
+        *,
+        email: Text = None,
+        admin: bool = False,
+        sis_user_id: Text = None,
+        short_name: Text = None,
+        sortable_name: Text = None,
+        title: Text = None,
+        bio: Text = None,
+        time_zone: Text = None,
+        account_id: int = 1,
+    ) -> int:
+        """Add a user; the id.
+
+        An administrator has all rights in all accounts. The e-mail address is the login id by default.
+        """
+        line("name", name), line("unique_id", login_id), line("password", password)
+        if self._records.store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):
+            raise ToolError(f"conflict: there is a user with login id {echo(login_id)} already")
+        return self._records.add(
+            "users",
+            name=name,
+            sortable_name=sortable_name or _family_name_first(name),
+            short_name=short_name or name,
+            login_id=login_id,
+            password=password,
+            email=email or login_id,
+            sis_user_id=sis_user_id,
+            title=title,
+            bio=bio,
+            time_zone=time_zone,
+            admin=admin,
+            account_id=account_id,
+            created_at=self._records.now(),
+        )
+
+    @tool
+    def canvas_health_check(self) -> Row:
+        """Whether Canvas answers, and who is logged in."""
+        user = show_user(self._records.me()) if "user" in self._records.session else None
+        return {"status": "ok", "timestamp": self._records.now(), "user": user}
+
+    @tool
+    def canvas_login(self, login_id: str, password: str) -> Row:
+        """Log in; who was logged in before is logged out."""
+        store = self._records.store
+        users = store.find("users", login_id=login_id)
+        if not users or users[0]["password"] != password:
+            raise ToolError("permission denied: the login id or the password is wrong")
+        self._records.session["user"] = users[0]["id"]
+        store.update("users", users[0]["id"], last_login=self._records.tick())
+        return {"status": "ok", "user": show_user(self._records.me())}
+
+    @tool
+    def canvas_logout(self) -> Row:
+        """Log out."""
+        self._records.me()
+        del self._records.session["user"]
+        return {"status": "ok"}
+
+    @tool
+    def canvas_get_current_user(self) -> Row:
+        """The user who is logged in."""
+        return show_user(self._records.me())
+
+    @tool
+    def canvas_list_users(self) -> list[Row]:
+        """The users who are in a course with you (an administrator sees all); addresses only where one of you teaches the other."""
+        me = self._records.me()
+        if me["admin"]:
+            return [show_user(user) for user in self._records.store.find("users")]
+        users = {user["id"]: user for user in self._records.store.rows(_ACQUAINTANCES, me["id"])}
+        users[me["id"]] = me
+        return [show_user(user, bool(user.get("known", True))) for _, user in sorted(users.items())]
+
+    @tool
+    def canvas_get_user_profile(self) -> Row:
+        """Your profile."""
+        me = self._records.me()
+        profile = {key: me[key] for key in ("title", "bio", "time_zone", "last_login")}
+        return show_user(me) | {"primary_email": me["email"], **profile}
+
+    @tool
+    def canvas_update_user_profile(
+        self,
+        name: Text = None,
+        short_name: Text = None,
+        bio: Text = None,
+        title: Text = None,
+        time_zone: Text = None,
+    ) -> Row:
+        """Change your profile."""
+        changes = updates(
+            name=line("name", name),
+            sortable_name=name and _family_name_first(name),
+            short_name=line("short_name", short_name),
+            bio=prose("bio", bio),
+            title=prose("title", title),
+            time_zone=line("time_zone", time_zone),
+        )
+        self._records.store.update("users", self._records.me()["id"], **changes)
+        return self.canvas_get_user_profile()
+
+
+def show_user(user: Row, known: bool = True) -> Row:
+    """Return a user as the service shows it; addresses only where the user is `known`."""
+    fields = ["id", "name", "sortable_name", "short_name", "created_at"]
+    if known:
+        fields += ["login_id", "email", "sis_user_id"]
+    return {key: user[key] for key in fields}
+
+
+def _family_name_first(name: str) -> str:
+    """Return a name with the family name first: `Kelly, Rose Ann`."""
+    first, _, last = name.strip().rpartition(" ")
+    return f"{last}, {first}" if first else last

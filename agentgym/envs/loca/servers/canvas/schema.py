@@ -1,0 +1,103 @@
+"""Canvas: the tables of its records, and the words that some of their columns hold."""
+
+from __future__ import annotations
+
+SCHEMA = """
+CREATE TABLE accounts (id INTEGER PRIMARY KEY, name TEXT NOT NULL, parent_account_id INTEGER REFERENCES accounts(id),
+  default_time_zone TEXT NOT NULL DEFAULT 'UTC', workflow_state TEXT NOT NULL DEFAULT 'active');
+INSERT INTO accounts (id, name) VALUES (1, 'University');
+CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT NOT NULL, sortable_name TEXT NOT NULL, short_name TEXT NOT NULL,
+  login_id TEXT NOT NULL UNIQUE COLLATE NOCASE, password TEXT NOT NULL, email TEXT, sis_user_id TEXT, title TEXT, bio TEXT,
+  time_zone TEXT, admin BOOL NOT NULL, account_id INTEGER NOT NULL REFERENCES accounts(id), created_at TEXT NOT NULL,
+  last_login TEXT);
+CREATE TABLE courses (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL REFERENCES accounts(id), name TEXT NOT NULL,
+  course_code TEXT NOT NULL, sis_course_id TEXT, workflow_state TEXT NOT NULL, start_at TEXT, end_at TEXT,
+  is_public BOOL NOT NULL, time_zone TEXT, syllabus_body TEXT, created_at TEXT NOT NULL, extra JSON NOT NULL);
+CREATE TABLE enrollments (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
+  user_id INTEGER NOT NULL REFERENCES users(id), type TEXT NOT NULL, enrollment_state TEXT NOT NULL, created_at TEXT NOT NULL,
+  UNIQUE (course_id, type, user_id));
+CREATE INDEX enrollments_user ON enrollments(user_id, course_id);
+CREATE INDEX enrollments_course ON enrollments(course_id, type, enrollment_state, user_id);
+CREATE TABLE assignments (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id), name TEXT NOT NULL,
+  description TEXT, points_possible REAL, due_at TEXT, unlock_at TEXT, lock_at TEXT, submission_types JSON NOT NULL,
+  published BOOL NOT NULL, created_at TEXT NOT NULL, updated_at TEXT NOT NULL, extra JSON NOT NULL);
+CREATE INDEX assignments_course ON assignments(course_id);
+CREATE TABLE submissions (id INTEGER PRIMARY KEY, assignment_id INTEGER NOT NULL REFERENCES assignments(id),
+  user_id INTEGER NOT NULL REFERENCES users(id), submission_type TEXT, body TEXT, url TEXT, file_ids JSON NOT NULL,
+  attempt INTEGER NOT NULL, submitted_at TEXT, score REAL, grade TEXT, grader_id INTEGER REFERENCES users(id), graded_at TEXT,
+  graded_attempt INTEGER, UNIQUE (assignment_id, user_id));
+CREATE INDEX submissions_user ON submissions(user_id);
+CREATE TABLE submission_comments (id INTEGER PRIMARY KEY, submission_id INTEGER NOT NULL REFERENCES submissions(id),
+  author_id INTEGER NOT NULL REFERENCES users(id), comment TEXT NOT NULL, created_at TEXT NOT NULL);
+CREATE TABLE folders (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id), name TEXT NOT NULL,
+  full_name TEXT NOT NULL, parent_folder_id INTEGER REFERENCES folders(id), created_at TEXT NOT NULL,
+  UNIQUE (course_id, full_name));
+CREATE TABLE files (id INTEGER PRIMARY KEY, course_id INTEGER REFERENCES courses(id), folder_id INTEGER REFERENCES folders(id),
+  user_id INTEGER REFERENCES users(id), display_name TEXT NOT NULL, content_type TEXT NOT NULL, size INTEGER NOT NULL, url TEXT,
+  created_at TEXT NOT NULL);
+CREATE TABLE pages (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id), url TEXT, title TEXT NOT NULL,
+  body TEXT NOT NULL, published BOOL NOT NULL, front_page BOOL NOT NULL, created_at TEXT NOT NULL, UNIQUE (course_id, url));
+CREATE TABLE events (id INTEGER PRIMARY KEY, course_id INTEGER REFERENCES courses(id), user_id INTEGER REFERENCES users(id),
+  title TEXT NOT NULL, description TEXT, location_name TEXT, start_at TEXT NOT NULL, end_at TEXT NOT NULL,
+  created_at TEXT NOT NULL);
+CREATE TABLE modules (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id), name TEXT NOT NULL,
+  position INTEGER NOT NULL, unlock_at TEXT, require_sequential_progress BOOL NOT NULL, prerequisite_module_ids JSON NOT NULL,
+  published BOOL NOT NULL, created_at TEXT NOT NULL);
+CREATE TABLE module_items (id INTEGER PRIMARY KEY, module_id INTEGER NOT NULL REFERENCES modules(id), position INTEGER NOT NULL,
+  title TEXT NOT NULL, indent INTEGER NOT NULL, type TEXT NOT NULL, content_id INTEGER, page_url TEXT, external_url TEXT,
+  html_url TEXT, published BOOL NOT NULL, created_at TEXT NOT NULL);
+CREATE INDEX items_module ON module_items(module_id);
+CREATE TABLE item_completions (item_id INTEGER NOT NULL REFERENCES module_items(id) ON DELETE CASCADE,
+  user_id INTEGER NOT NULL REFERENCES users(id), PRIMARY KEY (item_id, user_id));
+CREATE TABLE topics (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id), title TEXT NOT NULL,
+  message TEXT NOT NULL, user_id INTEGER REFERENCES users(id), posted_at TEXT NOT NULL, is_announcement BOOL NOT NULL,
+  locked BOOL NOT NULL, extra JSON NOT NULL);
+CREATE INDEX topics_course ON topics(course_id);
+CREATE TABLE entries (id INTEGER PRIMARY KEY, topic_id INTEGER NOT NULL REFERENCES topics(id),
+  user_id INTEGER NOT NULL REFERENCES users(id), message TEXT NOT NULL, created_at TEXT NOT NULL);
+CREATE INDEX entries_topic ON entries(topic_id);
+CREATE TABLE quizzes (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id), title TEXT NOT NULL,
+  description TEXT, quiz_type TEXT NOT NULL, time_limit INTEGER, shuffle_answers BOOL NOT NULL, allowed_attempts INTEGER NOT NULL,
+  scoring_policy TEXT NOT NULL, access_code TEXT, points_possible REAL, question_count INTEGER NOT NULL, due_at TEXT,
+  unlock_at TEXT, lock_at TEXT, published BOOL NOT NULL, created_at TEXT NOT NULL, extra JSON NOT NULL);
+CREATE INDEX quizzes_course ON quizzes(course_id);
+CREATE TABLE quiz_questions (id INTEGER PRIMARY KEY, quiz_id INTEGER NOT NULL REFERENCES quizzes(id) ON DELETE CASCADE,
+  position INTEGER NOT NULL, question_name TEXT NOT NULL, question_type TEXT NOT NULL, question_text TEXT NOT NULL,
+  points_possible REAL, answers JSON NOT NULL);
+CREATE INDEX questions_quiz ON quiz_questions(quiz_id);
+CREATE TABLE quiz_submissions (id INTEGER PRIMARY KEY, quiz_id INTEGER NOT NULL REFERENCES quizzes(id) ON DELETE CASCADE,
+  user_id INTEGER NOT NULL REFERENCES users(id), attempt INTEGER NOT NULL, started_at TEXT NOT NULL, end_at TEXT,
+  validation_token TEXT NOT NULL, UNIQUE (quiz_id, user_id, attempt));
+CREATE TABLE rubrics (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id), title TEXT NOT NULL,
+  description TEXT, points_possible REAL, free_form_criterion_comments BOOL NOT NULL, hide_score_total BOOL NOT NULL,
+  data JSON NOT NULL, created_at TEXT NOT NULL);
+CREATE TABLE conversations (id INTEGER PRIMARY KEY, subject TEXT NOT NULL, created_at TEXT NOT NULL);
+CREATE TABLE participants (conversation_id INTEGER NOT NULL REFERENCES conversations(id),
+  user_id INTEGER NOT NULL REFERENCES users(id), workflow_state TEXT NOT NULL, PRIMARY KEY (conversation_id, user_id));
+CREATE INDEX participants_user ON participants(user_id);
+CREATE TABLE messages (id INTEGER PRIMARY KEY, conversation_id INTEGER NOT NULL REFERENCES conversations(id),
+  author_id INTEGER NOT NULL REFERENCES users(id), body TEXT NOT NULL, created_at TEXT NOT NULL);
+CREATE INDEX messages_conversation ON messages(conversation_id);
+CREATE TABLE reports (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL REFERENCES accounts(id), report TEXT NOT NULL,
+  parameters JSON NOT NULL, user_id INTEGER NOT NULL REFERENCES users(id), file_url TEXT NOT NULL, created_at TEXT NOT NULL);
+"""
+
+STUDENT, TEACHER, TA, DESIGNER, OBSERVER = (
+    f"{who}Enrollment" for who in ("Student", "Teacher", "Ta", "Designer", "Observer")
+)
+ROLES = (STUDENT, TEACHER, TA, DESIGNER, OBSERVER)
+"""The types of an enrollment, as Canvas spells them."""
+
+STATES = ("active", "invited", "inactive", "completed")
+"""The states of an enrollment; only an active one gives rights, and a completed one lets its user read."""
+
+RIGHTS = {
+    "edit": (TEACHER, TA, DESIGNER),
+    "grade": (TEACHER, TA),
+    "teach": (TEACHER,),
+    "learn": (STUDENT,),
+}
+"""The roles that have each right in a course, after Canvas's default permissions."""
+
+MAX_ID = 2**63 - 1
+"""The greatest id that a record can have: SQLite has no integers beyond 64 bits."""

@@ -1,0 +1,215 @@
+"""The mail server: sending, answering and forwarding mails, and drafts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentgym.envs.loca.servers.email.mailboxes import Mailboxes, columns_of
+from agentgym.envs.loca.servers.email.messages import (
+    Mail,
+    addresses,
+    file_name,
+    format_address,
+    iso_date,
+)
+from agentgym.envs.loca.servers.store import Row
+from agentgym.tools import ToolError, echo, tool
+
+
+class Writing:
+    """Mails that who is logged in writes.
+
+    Args:
+        mailboxes: The mailboxes that all parts share.
+    """
+
+    def __init__(self, mailboxes: Mailboxes) -> None:
+        self._mailboxes = mailboxes
+
+    @tool
+    def send_email(
+        self,
+        to: str,
+        subject: str,
+        body: str,
+        html_body: str | None = None,
+        cc: str | None = None,
+        bcc: str | None = None,
+        attachments: list[str] | None = None,
+    ) -> Row:
+        """Send an email to addresses with commas between, with files of the workspace (paths) attached as they are now."""
+        mail = self._compose(to, subject, body, html_body, cc, bcc)
+        return self._send(replace(mail, attachments=self._read_files(attachments or [])))
+
+    @tool
+    def reply_email(
+        self,
+        email_id: str,
+        body: str,
+        html_body: str | None = None,
+        cc: str | None = None,
+        bcc: str | None = None,
+        reply_all: bool = False,
+    ) -> Row:
+        """Answer an email; with reply_all, all who got it get a copy of the answer."""
+        old = self._original(email_id)
+        me = self._mailboxes.me()["email"].casefold()
+        to = old.to if addresses(old.sender)[0][1].casefold() == me else old.sender
+        copies = [cc] if cc else []
+        if reply_all:
+            served = {me, *(address.casefold() for _, address in addresses(to))}
+            for name, address in addresses(f"{old.to}, {old.cc}".strip(", ")):
+                if address.casefold() not in served:
+                    copies.append(format_address(name, address))
+        subject = _with_prefix("Re: ", old.subject)
+        mail = self._compose(to, subject, body, html_body, ", ".join(copies), bcc)
+        references = f"{old.references} {old.message_id}"
+        return self._send(replace(mail, in_reply_to=old.message_id, references=references))
+
+    @tool
+    def forward_email(
+        self,
+        email_id: str,
+        to: str,
+        body: str | None = None,
+        html_body: str | None = None,
+        cc: str | None = None,
+        bcc: str | None = None,
+    ) -> Row:
+        """Send an email on to others, with its attachments; the body comes before it."""
+        old = self._original(email_id)
+        text = f"{body}\n\n" if body else ""
+        text += "---------- Forwarded message ----------\n"
+        text += f"From: {old.sender}\nDate: {iso_date(old.date)}\n"
+        text += f"Subject: {old.subject}\nTo: {old.to}\n\n{old.text}"
+        mail = self._compose(to, _with_prefix("Fwd: ", old.subject), text, html_body, cc, bcc)
+        return self._send(replace(mail, attachments=old.attachments))
+
+    @tool
+    def save_draft(
+        self,
+        subject: str,
+        body: str,
+        html_body: str | None = None,
+        to: str | None = None,
+        cc: str | None = None,
+        bcc: str | None = None,
+    ) -> Row:
+        """Keep an email that is not sent yet."""
+        boxes, me = self._mailboxes, self._mailboxes.me()["id"]
+        mail = boxes.check(self._compose(to, subject, body, html_body, cc, bcc))
+        draft = boxes.with_message_id(replace(mail, date=boxes.context.clock.tick()))
+        draft_id = boxes.put(draft, "draft", me, [(me, "Drafts")])[0]
+        return {"id": str(draft_id), "status": "saved", "date": iso_date(draft.date)}
+
+    @tool
+    def update_draft(
+        self,
+        draft_id: str,
+        subject: str | None = None,
+        body: str | None = None,
+        html_body: str | None = None,
+        to: str | None = None,
+        cc: str | None = None,
+        bcc: str | None = None,
+    ) -> Row:
+        """Change what is given of a draft; the rest stays."""
+        boxes, row = self._mailboxes, self._draft(draft_id)
+        fields = {
+            "subject": subject,
+            "body": body,
+            "html": html_body,
+            "to": to,
+            "cc": cc,
+            "bcc": bcc,
+        }
+        changes: dict[str, Any] = {key: text for key, text in fields.items() if text is not None}
+        mail = boxes.check(replace(boxes.to_mail(row), **changes))
+        draft = replace(mail, date=boxes.context.clock.tick())
+        boxes.store.update("messages", row["message"], **columns_of(draft))
+        boxes.store.update("mails", row["id"], at=int(draft.date.timestamp()))
+        return {"id": draft_id, "status": "saved", "date": iso_date(draft.date)}
+
+    @tool
+    def delete_draft(self, draft_id: str) -> Row:
+        """Remove a draft for good."""
+        self._mailboxes.purge(self._draft(draft_id))
+        return {"id": draft_id, "status": "removed"}
+
+    def _draft(self, draft_id: str) -> Row:
+        row = self._mailboxes.mine(draft_id)
+        if row["folder"] != "Drafts":
+            raise ToolError(f"not found: there is no draft with id {echo(draft_id)}")
+        return row
+
+    def _original(self, email_id: str) -> Mail:
+        """Return a mail that is answered or forwarded.
+
+        Raises:
+            ToolError: There is none, or it is a draft.
+        """
+        row = self._mailboxes.mine(email_id)
+        if row["origin"] == "draft":
+            raise ToolError(f"conflict: email {email_id} is a draft, which is not sent yet")
+        return self._mailboxes.to_mail(row)
+
+    def _compose(
+        self,
+        to: str | None,
+        subject: str,
+        body: str,
+        html: str | None,
+        cc: str | None,
+        bcc: str | None,
+    ) -> Mail:
+        """Return a mail by who is logged in, of now."""
+        me, now = self._mailboxes.me(), self._mailboxes.context.clock.now()
+        sender = format_address(me["name"], me["email"])
+        return Mail(sender, to or "", subject, body, now, html or None, cc or "", bcc or "")
+
+    def _read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """Return files of the workspace by the names that they have as attachments.
+
+        Raises:
+            ToolError: One is missing, or two have the same name.
+        """
+        files = self._mailboxes.context.files
+        attachments: dict[str, bytes] = {}
+        for path in paths:
+            if not files.is_file(path):
+                raise ToolError(f"not found: there is no file {echo(path)} in the workspace")
+            name = file_name(path)
+            if name in attachments:
+                raise ToolError(f"invalid argument: two attachments are called {echo(name)}")
+            attachments[name] = files.read(path)
+        return attachments
+
+    def _send(self, mail: Mail) -> Row:
+        """Send a mail: a copy into Sent and one into the INBOX of each recipient here.
+
+        Raises:
+            ToolError: It cannot be sent; nobody got it then.
+        """
+        boxes, me = self._mailboxes, self._mailboxes.me()["id"]
+        mail = boxes.check(mail)
+        places = boxes.places(mail, me)
+        if not (mail.to or mail.cc or mail.bcc):
+            raise ToolError("invalid argument: to must name at least one e-mail address")
+        mail = boxes.with_message_id(replace(mail, date=boxes.context.clock.tick()))
+        with boxes.store.change():
+            email_id = boxes.put(mail, "sent", me, places)[0]
+        return {
+            "id": str(email_id),
+            "status": "sent",
+            "message_id": mail.message_id,
+            "date": iso_date(mail.date),
+        }
+
+
+def _with_prefix(prefix: str, subject: str) -> str:
+    """Return a subject with `Re:` or `Fwd:` before it, once."""
+    if subject.casefold().startswith(prefix.strip().casefold()):
+        return subject
+    return f"{prefix}{subject}"

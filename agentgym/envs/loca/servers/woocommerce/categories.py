@@ -1,0 +1,141 @@
+"""Categories and tags of the shop's products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentgym.envs.loca.servers.store import Row
+from agentgym.envs.loca.servers.woocommerce.context import ShopContext, slug_of, words, words_in
+from agentgym.envs.loca.servers.woocommerce.shapes import TermData, validate
+from agentgym.tools import ToolError, echo, tool
+
+TERMS = {"categories": "category", "tags": "tag"}
+"""Tables of terms, with what one of each is called in errors."""
+
+_COUNT = """(SELECT count(*) FROM product_{0} AS l JOIN products AS p ON p.id = l.product_id
+  WHERE l.term_id = {0}.id AND p.status = 'publish')"""
+"""SQL: number of published products of a category or tag."""
+
+
+class Categories:
+    """Categories and tags of products, which WordPress calls terms.
+
+    Args:
+        shop: Context of the shop.
+    """
+
+    def __init__(self, shop: ShopContext) -> None:
+        self._shop = shop
+
+    # -- for authors of tasks ------------------------------------------------------------------
+
+    def add(self, name: str, parent: int = 0) -> int:
+        """Add a category and return its id."""
+        return int(self._create({"name": name, "parent": parent})["id"])
+
+    def all(self) -> list[Row]:
+        """Return all categories as the API shows them, by id."""
+        return self._show("categories", self._shop.select_ids("categories", {}, "id"))
+
+    # -- for other parts -----------------------------------------------------------------------
+
+    def find_or_add(self, table: str, term: int | str, ids: dict[str, int]) -> int:
+        """Return the id of a term that is given by name or id; a name that is new is added.
+
+        Args:
+            table: `categories` or `tags`.
+            term: Name or id.
+            ids: Ids of the terms of this table by name; a new one is added here too.
+        """
+        if isinstance(term, int):
+            return term
+        if term not in ids:
+            slug = slug_of(term, self._shop.column_values(table, "slug"))
+            fields: Row = {"name": term, "slug": slug, "description": ""}
+            if table == "categories":
+                fields |= {"parent": 0, "display": "default", "menu_order": 0}
+            ids[term] = self._shop.store.insert(table, **fields)
+        return ids[term]
+
+    def assign(self, product_id: int, data: Row, kind: str) -> None:
+        """Put a product into the categories and tags that are given; a variation has none.
+
+        Args:
+            product_id: Id of the product.
+            data: Fields with `categories` or `tags`, or without them to leave these as they are.
+            kind: Type of the product.
+
+        Raises:
+            ToolError: There is no such category or tag.
+        """
+        store = self._shop.store
+        for table, name in TERMS.items():
+            if table in data and kind != "variation":
+                terms = list(dict.fromkeys(term["id"] for term in data[table]))
+                for term in terms:
+                    store.get(table, term, name)
+                if not terms and table == "categories":
+                    terms = [1]  # a product is Uncategorized at least
+                store.delete(f"product_{table}", product_id=product_id)
+                links = [{"product_id": product_id, "term_id": term} for term in terms]
+                store.insert_all(f"product_{table}", links)
+
+    # -- tools ---------------------------------------------------------------------------------
+
+    @tool
+    def woo_products_categories_list(
+        self,
+        perPage: int = 10,
+        page: int = 1,
+        search: str | None = None,
+        parent: int | None = None,
+        hideEmpty: bool = False,
+    ) -> list[Row]:
+        """List categories of products by name.
+
+        With `parent` only those right below a category (0: at the top), with `hideEmpty` only those that have products.
+        """
+        where = {
+            words_in("name"): words(search),
+            "parent = ?": parent,
+            f"{_COUNT.format('categories')} >= ?": 1 if hideEmpty else None,
+        }
+        ids = self._shop.select_ids("categories", where, "name, id", page, perPage)
+        return self._show("categories", ids)
+
+    @tool
+    def woo_products_categories_create(self, categoryData: dict[str, Any]) -> Row:
+        """Create a category of products: `name`, and `slug`, `parent`, `description`, `display`, `menu_order` if wanted."""
+        return self._create(validate(TermData, categoryData, "categoryData"))
+
+    @tool
+    def woo_products_tags_list(
+        self, perPage: int = 10, page: int = 1, search: str | None = None, hideEmpty: bool = False
+    ) -> list[Row]:
+        """List tags of products by name."""
+        where = {
+            words_in("name"): words(search),
+            f"{_COUNT.format('tags')} >= ?": 1 if hideEmpty else None,
+        }
+        return self._show("tags", self._shop.select_ids("tags", where, "name, id", page, perPage))
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _create(self, data: Row) -> Row:
+        if "name" not in data:
+            raise ToolError("invalid argument: a category needs a name")
+        store, name, parent = self._shop.store, data["name"], data.get("parent", 0)
+        if parent:
+            store.get("categories", parent, "category")
+        sql = "SELECT 1 FROM categories WHERE name = ? COLLATE NOCASE AND parent = ?"
+        if store.value(sql, name, parent):
+            raise ToolError(f"conflict: there is a category {echo(name)} with this parent already")
+        slug = slug_of(data.get("slug") or name, self._shop.column_values("categories", "slug"))
+        defaults = {"description": "", "display": "default", "menu_order": 0}
+        fields = {**defaults, **data, "parent": parent, "slug": slug}
+        return self._show("categories", [store.insert("categories", **fields)])[0]
+
+    def _show(self, table: str, ids: list[int]) -> list[Row]:
+        sql = f"SELECT id, {_COUNT.format(table)} AS n FROM {table}"
+        counts = {row["id"]: row["n"] for row in self._shop.store.rows(sql)}
+        return [{**row, "count": counts[row["id"]]} for row in self._shop.rows_by_id(table, ids)]

@@ -1,0 +1,319 @@
+"""Shared context of the shop's parts: records, settings, dates, batches and events for webhooks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+from agentgym.envs.loca.servers.context import Clock
+from agentgym.envs.loca.servers.server import Server, page_of
+from agentgym.envs.loca.servers.store import Row, Store
+from agentgym.tools import ToolError, echo
+
+SITE = "https://woocommerce.local"
+"""Address of the shop. The top-level domain `local` belongs to nobody (RFC 6762, section 3)."""
+
+MAX_BATCH = 100
+"""Most items of a batch, as in the REST API of WooCommerce."""
+
+ADDRESS = dict.fromkeys(
+    (
+        "first_name",
+        "last_name",
+        "company",
+        "address_1",
+        "address_2",
+        "city",
+        "state",
+        "postcode",
+        "country",
+        "phone",
+    ),
+    "",
+)
+"""A blank address, in the order of the REST API; a billing address has an `email` besides."""
+
+_SLUG_CHARS = 180  # leaves room for a number within the 200 characters of a slug in WordPress
+_MAX_OFFSET = 2**62  # an SQLite integer has 64 bits; a page beyond all records is empty anyway
+_YEARS = range(1900, 9001)  # far enough from the limits of `datetime` to add a time zone
+
+BatchJob: TypeAlias = tuple[Sequence[Any] | None, Callable[..., Row]]
+"""Items of a batch, and the tool for one of them."""
+
+
+class ShopContext:
+    """Records, settings, dates and events of a shop, shared by its parts.
+
+    Store, session and clock are looked up on the server at each use: the server replaces them when
+    an episode begins and when a snapshot is restored.
+
+    Args:
+        server: The server of the shop.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    @property
+    def store(self) -> Store:
+        """Records of the shop."""
+        return self._server.store
+
+    @property
+    def session(self) -> dict[str, Any]:
+        """Settings that were changed, by id; a copy of those in the store that costs no query."""
+        return self._server.session
+
+    @property
+    def clock(self) -> Clock:
+        """Clock of the office."""
+        return self._server.context.clock
+
+    def setting(self, id: str) -> str:
+        """Return the value of a setting."""
+        changed = self.session.get(id)
+        return str(changed or self.store.value("SELECT value FROM settings WHERE id = ?", id))
+
+    # -- dates ---------------------------------------------------------------------------------
+
+    def tick(self) -> str:
+        """Return the time of an event that happens now; no two events have the same."""
+        return stamp(self.clock.tick())
+
+    def now(self) -> str:
+        """Return the time without letting it pass."""
+        return stamp(self.clock.now())
+
+    def date_of(self, record: Mapping[str, Any], name: str = "date_created") -> str:
+        """Return a date that an author's record gives, or else the time."""
+        return stamp(record.get(name) or self.clock.now())
+
+    def offset(self) -> timedelta:
+        """Return the difference between site time and GMT."""
+        return timedelta(hours=float(self.session.get("gmt_offset", 0)))
+
+    def show_dates(self, row: Row, *names: str) -> Row:
+        """Return dates of a record in site time and in GMT, under the names of the API."""
+        offset = self.offset()
+        dates = {}
+        for name in names:
+            gmt = row[name]
+            dates[name] = gmt
+            if offset and gmt:
+                dates[name] = (datetime.fromisoformat(gmt) + offset).isoformat()
+            dates[f"{name}_gmt"] = gmt
+        return dates
+
+    def parse_date(self, text: str | None, name: str) -> str | None:
+        """Convert a caller's date to GMT; one without a time zone is in site time.
+
+        Args:
+            text: The date; None or an empty text gives None.
+            name: Name of the argument for the error.
+
+        Raises:
+            ToolError: The text is no date.
+        """
+        if not text:
+            return None
+        try:
+            moment = datetime.fromisoformat(text.strip())
+            if moment.year not in _YEARS:
+                raise ValueError
+        except ValueError:
+            raise ToolError(
+                f"invalid argument: {name} must be a date such as 2025-01-15T09:00:00, "
+                f"got {echo(text)}"
+            ) from None
+        return stamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC) - self.offset())
+
+    # -- records -------------------------------------------------------------------------------
+
+    def select_ids(
+        self,
+        table: str,
+        where: Mapping[str, Any],
+        order: str,
+        page: int | None = None,
+        size: int = 100,
+    ) -> list[int]:
+        """Return the ids of records in an order, all of them or one page.
+
+        Args:
+            table: Table of the records.
+            where: Values by SQL condition; a condition whose value is None does not count.
+            order: SQL expression to sort by.
+            page: Number of the page, from 1 on; all records if None.
+            size: Records a page.
+
+        Raises:
+            ToolError: The page or its size is out of range.
+        """
+        conditions = {sql: value for sql, value in where.items() if value is not None}
+        sql = f'SELECT id FROM "{table}" WHERE {" AND ".join(conditions) or 1} ORDER BY {order}'
+        if page is not None:
+            page_of((), page, size)  # only to check both numbers
+            sql += f" LIMIT {size} OFFSET {min((page - 1) * size, _MAX_OFFSET)}"
+        return [row["id"] for row in self.store.rows(sql, *conditions.values())]
+
+    def select_page(
+        self, table: str, where: Mapping[str, Any], order: str, page: int, size: int
+    ) -> list[Row]:
+        """Return one page of the records that meet conditions (see `select_ids`)."""
+        return self.rows_by_id(table, self.select_ids(table, where, order, page, size))
+
+    def rows_by_id(self, table: str, ids: Iterable[int]) -> list[Row]:
+        """Return the records with ids, in the order of the ids and without those that are gone."""
+        keys = list(ids)
+        sql = f'SELECT * FROM "{table}" WHERE id IN (SELECT value FROM json_each(?))'
+        rows = {row["id"]: row for row in self.store.rows(sql, keys)}
+        return [rows[key] for key in keys if key in rows]
+
+    def overwrite(self, table: str, row: Row) -> None:
+        """Replace the record that has the id of this one."""
+        fields = {name: value for name, value in row.items() if name != "id"}
+        self.store.update(table, row["id"], **fields)
+
+    def next_id(self, table: str) -> int:
+        """Return the id that the next record of a table gets."""
+        last = self.store.value("SELECT seq FROM sqlite_sequence WHERE name = ?", table)
+        return int(last or 0) + 1
+
+    def column_values(self, table: str, column: str) -> set[Any]:
+        """Return the values that a column has."""
+        return {row[column] for row in self.store.rows(f'SELECT "{column}" FROM "{table}"')}
+
+    def delete_or_trash(
+        self, table: str, kind: str, id: int, force: bool, show: Callable[[int], Row]
+    ) -> Row:
+        """Delete a record, or put it into the trash.
+
+        Args:
+            table: Table of the record.
+            kind: Name of such a record in errors and events.
+            id: Id of the record.
+            force: Whether to delete it for good.
+            show: Function that returns the record as the API shows it.
+
+        Returns:
+            The record as it is in the trash, or as it was before it was deleted.
+
+        Raises:
+            ToolError: The record is in the trash already.
+        """
+        record = show(id)
+        if force:
+            self.store.delete(table, id=id)
+        elif record["status"] == "trash":
+            raise ToolError(
+                f"conflict: {kind} {id} is in the trash already; force deletes it for good"
+            )
+        else:
+            self.store.update(table, id, status="trash", date_modified=self.tick())
+            record = show(id)
+        self.fire(f"{kind}.deleted", id)
+        return record
+
+    # -- events and batches --------------------------------------------------------------------
+
+    def fire(self, topic: str, id: int) -> None:
+        """Deliver an event about a record to the active webhooks of its topic."""
+        for hook in self.store.find("webhooks", topic=topic, status="active"):
+            self.store.insert(
+                "deliveries",
+                webhook_id=hook["id"],
+                topic=topic,
+                resource_id=id,
+                date_created=self.now(),
+            )
+
+    def run_batch(
+        self, kind: str, create: BatchJob, update: BatchJob, delete: BatchJob
+    ) -> dict[str, list[Row]]:
+        """Carry out the items of a batch one by one; one that fails changes nothing.
+
+        Args:
+            kind: Name of such a record in the codes of errors.
+            create: Records to create, and the tool that creates one.
+            update: Records with an `id`, and the tool that updates one.
+            delete: Ids to delete for good, and the tool that deletes one.
+
+        Returns:
+            The records by verb, with the error in the place of one that failed.
+
+        Raises:
+            ToolError: The batch is too large.
+        """
+        jobs: dict[str, BatchJob] = {
+            "create": create,
+            "update": (update[0], lambda data: update[1](_id_of(data), data)),
+            "delete": (delete[0], lambda key: delete[1](key, force=True)),
+        }
+        if sum(len(items or ()) for items, _ in jobs.values()) > MAX_BATCH:
+            raise ToolError(f"limit exceeded: a batch has at most {MAX_BATCH} items")
+        results = {}
+        for verb, (items, call) in jobs.items():
+            if items is not None:
+                results[verb] = [self._attempt(kind, item, call) for item in items]
+        return results
+
+    def _attempt(self, kind: str, item: Any, call: Callable[[Any], Row]) -> Row:
+        try:
+            with self.store.change():
+                return call(item)
+        except ToolError as error:
+            codes = {
+                "not found": (f"woocommerce_rest_{kind}_invalid_id", 404),
+                "conflict": (f"woocommerce_rest_{kind}_exists", 400),
+            }
+            prefix = str(error).partition(":")[0]
+            code, status = codes.get(prefix, ("rest_invalid_param", 400))
+            key = item.get("id", 0) if isinstance(item, dict) else item
+            problem = {"code": code, "message": str(error), "data": {"status": status}}
+            return {"id": key, "error": problem}
+
+
+def _id_of(data: Row) -> int:
+    key = data.get("id")
+    if isinstance(key, bool) or not isinstance(key, int):
+        raise ToolError("invalid argument: an item to update needs an integer id")
+    return key
+
+
+def stamp(moment: datetime) -> str:
+    """Format a moment in GMT as in the records.
+
+    Raises:
+        ValueError: The moment has no time zone.
+    """
+    if moment.tzinfo is None:
+        raise ValueError(
+            f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)"
+        )
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def slug_of(name: str, taken: set[str]) -> str:
+    """Make a short name for addresses that is not among those taken, and add it to them."""
+    base = re.sub(r"[\W_]+", "-", name.lower()).strip("-")[:_SLUG_CHARS] or "item"
+    number, slug = 1, base
+    while slug in taken:
+        number += 1
+        slug = f"{base}-{number}"
+    taken.add(slug)
+    return slug
+
+
+def words_in(*columns: str) -> str:
+    """Return an SQL condition: each word of a list (`words`) is in one of the columns."""
+    text = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
+    missing = f"SELECT 1 FROM json_each(?) AS word WHERE instr(lower({text}), word.value) = 0"
+    return f"NOT EXISTS ({missing})"
+
+
+def words(search: str | None) -> list[str] | None:
+    """Split a search into words for `words_in`."""
+    # SQLite's lower() knows ASCII only: bytes are lowered in the same way.
+    return search.encode().lower().decode().split() if search else None

@@ -1,0 +1,205 @@
+"""Customers of the shop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from agentgym.envs.loca.servers.store import Row
+from agentgym.envs.loca.servers.woocommerce.context import ADDRESS, ShopContext, words, words_in
+from agentgym.envs.loca.servers.woocommerce.shapes import (
+    CustomerData,
+    merge_meta,
+    validate,
+    validate_record,
+)
+from agentgym.tools import ToolError, echo, tool
+
+_NAMES = ("email", "username", "first_name", "last_name")  # columns that a caller may set
+_CUSTOMER: Row = {
+    "email": "",
+    "username": "",
+    "first_name": "",
+    "last_name": "",
+    "role": "customer",
+    "date_created": "",
+    "date_modified": "",
+    "details": {"billing": {}, "shipping": {}},
+    "meta_data": [],
+}
+"""A new customer."""
+
+_ORDERS = {"name": "first_name || ' ' || last_name", "registered_date": "date_created"}
+"""SQL by the name of an order, where that is not `id`."""
+
+PAYING_CUSTOMERS = """SELECT DISTINCT customer_id FROM orders
+  WHERE status IN ('completed', 'processing') AND customer_id IS NOT NULL"""
+"""SQL: the customers with an order that is paid."""
+
+
+class Customers:
+    """Customers; the first one is the administrator.
+
+    Args:
+        shop: Context of the shop.
+    """
+
+    def __init__(self, shop: ShopContext) -> None:
+        self._shop = shop
+
+    # -- for authors of tasks ------------------------------------------------------------------
+
+    def add(self, email: str, first_name: str = "", last_name: str = "", **fields: Any) -> int:
+        """Add one customer as `add_all` does and return the id."""
+        names = {"email": email, "first_name": first_name, "last_name": last_name}
+        return self.add_all([{**names, **fields}])[0]
+
+    def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
+        """Add customers and return their ids, in order.
+
+        Args:
+            records: Fields of the REST API, with `email`; besides, `role` and `date_created` (a
+                datetime, now by default).
+
+        Raises:
+            ValueError: A field is misspelt.
+            ToolError: A value is wrong, or an address is taken.
+        """
+        customers = []
+        for record in records:
+            data = validate_record(CustomerData, record, ("role", "date_created"))
+            customers.append({**data, "date_created": self._shop.date_of(data)})
+        with self._shop.store.change():
+            return self._insert(customers)
+
+    def all(self) -> list[Row]:
+        """Return all customers, the administrator included, as the API shows them, by id."""
+        return self._show_all(self._shop.select_ids("customers", {}, "id"))
+
+    # -- tools ---------------------------------------------------------------------------------
+
+    @tool
+    def woo_customers_list(
+        self,
+        perPage: int = 10,
+        page: int = 1,
+        search: str | None = None,
+        email: str | None = None,
+        role: Literal["all", "customer", "administrator", "shop_manager"] = "customer",
+        orderby: Literal["id", "include", "name", "registered_date"] = "name",
+        order: Literal["asc", "desc"] = "asc",
+    ) -> list[Row]:
+        """List customers, at most 100 a page. Each word of `search` is in a name, the user name or the email address."""
+        where = {
+            words_in(*_NAMES): words(search),
+            "email = ?": email,
+            "role = ?": None if role == "all" else role,
+        }
+        by = f"{_ORDERS.get(orderby, 'id')} {order}, id {order}"  # the id makes the order total
+        return self._show_all(self._shop.select_ids("customers", where, by, page, perPage))
+
+    @tool
+    def woo_customers_get(self, customerId: int) -> Row:
+        """Get a customer."""
+        self._shop.store.get("customers", customerId)
+        return self._show_all([customerId])[0]
+
+    @tool
+    def woo_customers_create(self, customerData: dict[str, Any]) -> Row:
+        """Create a customer: `email`, and names, `username`, `billing`, `shipping`, `meta_data` if wanted."""
+        data = validate(CustomerData, customerData, "customerData")
+        with self._shop.store.change():
+            [new_id] = self._insert([{**data, "date_created": self._shop.tick()}])
+            self._shop.fire("customer.created", new_id)
+        return self.woo_customers_get(new_id)
+
+    @tool
+    def woo_customers_update(self, customerId: int, customerData: dict[str, Any]) -> Row:
+        """Change fields of a customer; the user name stays."""
+        data, store = validate(CustomerData, customerData, "customerData"), self._shop.store
+        with store.change():
+            row = store.get("customers", customerId)
+            if data.get("username", row["username"]) != row["username"]:
+                raise ToolError("invalid argument: username: a user name stays as it is")
+            sql = "SELECT id FROM customers WHERE email = ? AND id <> ?"
+            owner = store.value(sql, data.get("email"), customerId)
+            if owner:
+                raise ToolError(
+                    f"conflict: customer {owner} has the email address {echo(data['email'])}"
+                )
+            self._shop.overwrite("customers", _merge(row, data, self._shop.tick()))
+            self._shop.fire("customer.updated", customerId)
+        return self.woo_customers_get(customerId)
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _insert(self, records: Sequence[Row]) -> list[int]:
+        """Add validated customers, which have a `date_created`."""
+        emails = {str(email).lower() for email in self._shop.column_values("customers", "email")}
+        usernames = {
+            str(name).lower() for name in self._shop.column_values("customers", "username")
+        }
+        rows = []
+        for key, data in enumerate(records, self._shop.next_id("customers")):
+            email = data.get("email", "").lower()
+            if not email:
+                raise ToolError("invalid argument: a customer needs an email")
+            if email in emails:
+                raise ToolError(
+                    f"conflict: another customer has the email address {echo(data['email'])}"
+                )
+            username = data.get("username") or _free_name(email.partition("@")[0], usernames)
+            if username.lower() in usernames:
+                raise ToolError(f"conflict: another customer has the user name {echo(username)}")
+            emails.add(email)
+            usernames.add(username.lower())
+            date = data["date_created"]
+            new = {
+                **_CUSTOMER,
+                "id": key,
+                "role": data.get("role", "customer"),
+                "date_created": date,
+            }
+            rows.append(_merge(new, {**data, "username": username}, date))
+        self._shop.store.insert_all("customers", rows)
+        return [row["id"] for row in rows]
+
+    def _show_all(self, ids: list[int]) -> list[Row]:
+        """Return customers as the API shows them."""
+        sql = f"""SELECT id FROM customers
+            WHERE id IN (SELECT value FROM json_each(?)) AND id IN ({PAYING_CUSTOMERS})"""
+        paying = {row["id"] for row in self._shop.store.rows(sql, ids)}
+        return [
+            {
+                "id": row["id"],
+                **self._shop.show_dates(row, "date_created", "date_modified"),
+                "email": row["email"],
+                "first_name": row["first_name"],
+                "last_name": row["last_name"],
+                "role": row["role"],
+                "username": row["username"],
+                "billing": {**ADDRESS, "email": "", **row["details"]["billing"]},
+                "shipping": {**ADDRESS, **row["details"]["shipping"]},
+                "is_paying_customer": row["id"] in paying,
+                "meta_data": row["meta_data"],
+            }
+            for row in self._shop.rows_by_id("customers", ids)
+        ]
+
+
+def _merge(row: Row, data: Row, now: str) -> Row:
+    """Return a customer after a change."""
+    names = {name: data[name] for name in _NAMES if name in data}
+    old = row["details"]
+    details = {name: {**old[name], **data.get(name, {})} for name in ("billing", "shipping")}
+    meta = merge_meta(row["meta_data"], data.get("meta_data", []))
+    return {**row, **names, "date_modified": now, "details": details, "meta_data": meta}
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """Make a user name that is not taken by adding a number."""
+    number, candidate = 1, name
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}{number}"
+    return candidate

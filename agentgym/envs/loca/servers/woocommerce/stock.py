@@ -1,0 +1,99 @@
+"""Stock and sales of products, and how orders move them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentgym.envs.loca.servers.store import Row
+from agentgym.envs.loca.servers.woocommerce.context import ShopContext
+
+_NOTHING = {"quantity": 0, "reduced": 0}
+"""An item that was not in the order before."""
+
+
+class Stock:
+    """Stock and sales of products. Each item of an order notes in `reduced` how much it took.
+
+    Args:
+        shop: Context of the shop.
+    """
+
+    def __init__(self, shop: ShopContext) -> None:
+        self._shop = shop
+
+    def settle(
+        self, old: Sequence[Row], new: Sequence[Row], was_booked: bool, booked: bool
+    ) -> None:
+        """Move stock and sales as an order changes.
+
+        Args:
+            old: Its items before.
+            new: Its items after; their `reduced` is set.
+            was_booked: Whether it had taken its products from the stock.
+            booked: Whether it takes them now.
+        """
+        before = {item["id"]: item for item in old}
+        for item in new:
+            previous = before.pop(item["id"], _NOTHING)
+            target = 0
+            if booked and was_booked:
+                # An item that took less than its quantity (see refunds) keeps the difference.
+                target = max(0, previous["reduced"] + item["quantity"] - previous["quantity"])
+            elif booked:
+                target = item["quantity"]
+            self.take(item, previous["reduced"], target)
+            sold = item["quantity"] * booked - previous["quantity"] * was_booked
+            self._count_sales(item, sold)
+        for removed in before.values():
+            self.take(dict(removed), removed["reduced"], 0)
+            self._count_sales(removed, -removed["quantity"] * was_booked)
+
+    def take(self, item: Row, reduced: int, target: int) -> None:
+        """Change how much an item of an order has taken; sets its `reduced`.
+
+        It is taken from the variation if its stock is managed, or else from the product.
+
+        Args:
+            item: The item.
+            reduced: How much it has taken so far.
+            target: How much it is to have taken.
+        """
+        item["reduced"] = min(reduced, target)
+        if item["type"] != "line_item" or reduced == target:
+            return
+        for product_id in (item["variation_id"], item["product_id"]):
+            if product_id and self._add(product_id, reduced - target):
+                item["reduced"] = target
+                return
+
+    def put_back(self, item_id: int, count: int) -> None:
+        """Put a number of what an item of an order has taken back into the stock."""
+        item = self._shop.store.get("items", item_id)
+        self.take(item, item["reduced"], max(0, item["reduced"] - count))
+        self._shop.store.update("items", item_id, reduced=item["reduced"])
+
+    def _add(self, product_id: int, count: int) -> bool:
+        """Add to the stock of a product, unless its stock is not managed."""
+        sql = "SELECT manage_stock, stock_quantity, backorders FROM products WHERE id = ?"
+        row = self._shop.store.row(sql, product_id)
+        if row is None or not row["manage_stock"]:
+            return False
+        quantity = row["stock_quantity"] + count
+        status = stock_status(quantity, row["backorders"])
+        self._shop.store.update(
+            "products", product_id, stock_quantity=quantity, stock_status=status
+        )
+        return True
+
+    def _count_sales(self, item: Row, count: int) -> None:
+        if count and item["type"] == "line_item" and item["product_id"]:
+            sql = "SELECT total_sales FROM products WHERE id = ?"
+            sales = max(0, self._shop.store.value(sql, item["product_id"]) + count)
+            self._shop.store.update("products", item["product_id"], total_sales=sales)
+
+
+def stock_status(quantity: int, backorders: str) -> str:
+    """Return the stock status of a product whose stock is managed."""
+    if quantity > 0:
+        return "instock"
+    return "outofstock" if backorders == "no" else "onbackorder"

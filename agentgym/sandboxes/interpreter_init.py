@@ -1,0 +1,109 @@
+"""The program in the sandbox `bubblewrap`: runs code, and asks the host to answer the calls that the code makes.
+
+Its source is sent inside; it uses the standard library only. The host trusts nothing it says.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import json
+import os
+import resource
+import sys
+from importlib import import_module
+
+TYPE_CHECKING = False  # to import `typing` for it would take a third of the time that the program needs to start
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Report = tuple[str, str, list[tuple[int, str]]]
+
+
+def send(channel: int, message: Any) -> None:
+    """Send a line of JSON to the host."""
+    data = json.dumps(message).encode() + b"\n"
+    while data:
+        data = data[os.write(channel, data) :]
+
+
+def bind(name: str, refusal: type[Exception], longest: int, ask: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return the function that code calls under a name."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            size = len(json.dumps([args, kwargs], allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            raise refusal("arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of these") from None
+        if size > longest:
+            raise refusal(f"arguments are {size} characters long, at most {longest} are allowed")
+        answer = ask({"call": [name, args, kwargs]})
+        if "error" in answer:
+            raise refusal(answer["error"])
+        return answer["text"]
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+def describe(error: BaseException, kind: str) -> Report:
+    """Return the kind, the text and the frames of an exception of the code."""
+    frames, trace = [], error.__traceback__
+    while trace:
+        if trace.tb_frame.f_code.co_filename == "<code>":
+            frames.append((trace.tb_lineno, trace.tb_frame.f_code.co_name))
+        trace = trace.tb_next
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001 - the code may define the exception, so its text is code too
+        text = ""
+    if isinstance(error, SyntaxError):
+        text = error.msg
+        frames = frames or [(error.lineno or 0, "<module>")]
+    # The host shows less than this of both; a line on the channel must not grow without bound.
+    return kind, f"{type(error).__name__}: {text[:10_000]}".removesuffix(": "), frames[-10:]
+
+
+def execute(code: str, names: dict[str, Any]) -> Report:
+    """Run the code and return how it ended."""
+    try:
+        program = compile(code, "<code>", "exec", dont_inherit=True)
+    except BaseException as error:  # noqa: BLE001 - the compiler has many ways to refuse: depth, memory, NUL, encoding
+        return describe(error, "refused")
+    try:
+        exec(program, names)
+    except MemoryError as error:
+        names.clear()  # so that there is memory to describe the error with
+        return describe(error, "memory")
+    except BaseException as error:  # noqa: BLE001 - all that code raises is told to the policy, SystemExit too
+        return describe(error, "exception")
+    return "", "", []
+
+
+def main(channel: int) -> None:
+    """Do one job."""
+    lines = open(channel, "rb", closefd=False)  # noqa: SIM115 - a descriptor, open until the end
+    lock = _thread.allocate_lock()
+
+    def ask(message: Any) -> Any:
+        with lock:
+            send(channel, message)
+            return json.loads(lines.readline())
+
+    refusal = type("ToolError", (RuntimeError,), {"__module__": "__main__"})
+    job = ask({"ready": True})
+    functions = {name: bind(name, refusal, job["longest"], ask) for name in job["names"]}
+    if "random" in job["code"]:  # it takes as long to load as the rest
+        import_module("random").seed(0)
+    for limit, most in job["limits"].items():
+        resource.setrlimit(getattr(resource, limit), (most, most))
+    end = execute(job["code"], {"__name__": "__main__", "ToolError": refusal, **functions})
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # code may have closed or replaced it
+        sys.stdout.flush()
+    send(channel, {"done": end})
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,62 @@
+"""The filter of system calls for processes that nobody trusts, as a program for the kernel (seccomp-bpf)."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import struct
+import sys
+
+# What a kind of machine calls itself, the numbers of `clone` and `clone3`, those of fork and vfork, and those of the calls that are
+# always refused: socket, ptrace, shmget, semget, msgget, unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key,
+# request_key, keyctl, io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd.
+_Machine = tuple[int, int, int, tuple[int, ...], tuple[int, ...]]
+_X86 = (41, 101, 29, 64, 68, 272, 308, 165, 321, 298, 323, 248, 249, 250, 425, 319, 310, 311, 312, 438)
+_ARM = (198, 117, 194, 190, 186, 97, 268, 40, 280, 241, 282, 217, 218, 219, 425, 279, 270, 271, 272, 438)
+_MACHINES: dict[str, _Machine] = {
+    "x86_64": (0xC000003E, 56, 435, (57, 58), _X86),
+    "aarch64": (0xC00000B7, 220, 435, (), _ARM),  # it has neither fork nor vfork
+}
+_CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000  # flags of `clone`, from <linux/sched.h>
+
+
+def check_machine() -> None:
+    """Refuse a kind of machine for which there is no filter.
+
+    Raises:
+        OSError: There is none.
+    """
+    if _machine() is None:
+        raise OSError(f"{sys.platform} on {platform.machine()} is not supported")
+
+
+def _machine() -> _Machine | None:
+    return _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
+
+
+@functools.cache
+def seccomp(*, processes: bool = False) -> bytes:
+    """Return a filter of system calls that keep memory out of sight or are risky.
+
+    `clone3`, whose flags a filter cannot read, is absent, so that the C library falls back to `clone`.
+
+    Args:
+        processes: Whether processes may be started; threads always may. Namespaces never may.
+    """
+    machine = _machine()
+    assert machine is not None
+    architecture, clone, clone3, forks, refused = machine
+    # Codes of instructions, and what the filter may return: the last two with the errors EPERM and ENOSYS.
+    load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
+    allow, stop, refuse, absent = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
+    # Each instruction: code, how many to skip if true, if false, operand.
+    program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, stop)]
+    # Numbers from 2**30 are the x32 calls of x86-64, by which the same calls could be made under other numbers.
+    program += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
+    program += [(equal, 0, 1, clone3), (give, 0, 0, absent)]
+    for number in refused if processes else (*forks, *refused):
+        program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
+    program += [(equal, 0, 3, clone), (load, 0, 0, 16)]
+    program += [(bits, 0, 1, _CLONE_NAMESPACES) if processes else (bits, 1, 0, _CLONE_THREAD), (give, 0, 0, refuse)]
+    program += [(give, 0, 0, allow)]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)

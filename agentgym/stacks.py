@@ -1,0 +1,214 @@
+"""Stacks of wrappers: oracles, labels, examples and context strategies register here, and `spec` asks for them by name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import WrapperSpec
+
+from agentgym.stages import Stage
+from agentgym.world import World, check_choice, check_hooks, check_int
+
+HINT_SCOPES = ("persistent", "ephemeral")
+WINDOW = 128_000
+"""The tokens of a context window where a strategy is asked for and no window given: those of LOCA-bench's comparison."""
+
+AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
+ArmArguments = Callable[[str, str], Mapping[str, Any]]
+"""Returns the arguments of an oracle's wrapper for an arm and a hint scope."""
+
+_strategies: dict[str, Layer] = {}
+_oracles: dict[str, Oracle] = {}
+_options: dict[str, Layer] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A registered wrapper."""
+
+    name: str
+    wrapper: AnyWrapper
+    stage: Stage
+
+    def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
+        """Name the wrapper by the outermost package that exports it, which holds in stored specs when its file moves."""
+        name, parts = self.wrapper.__name__, self.wrapper.__module__.split(".")
+        paths = [".".join(parts[:k]) for k in range(1, len(parts) + 1)]
+        public = (path for path in paths if getattr(sys.modules.get(path), name, None) is self.wrapper)
+        return WrapperSpec(name, f"{next(public, paths[-1])}:{name}", dict(arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """A registered oracle: its wrapper, the arguments that it takes in an arm, and the letter that it needs, with the reason."""
+
+    layer: Layer
+    arguments: ArmArguments
+    needs: str
+    reason: str
+
+
+def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None) -> None:
+    """Offer a wrapper as a context strategy, `make(..., context=name)`.
+
+    Args:
+        name: The name in `context` and `context_options`.
+        wrapper: The class; it must be importable from its module, since specs name it by its path. Beside the env it takes what
+            `context_options` give it; behind the stage of the examples, it takes `budget` too, as `ContextWrapper` does.
+        stage: Where it stands; by default its attribute `stage`. Strategies of one stage stand in the order of registration.
+
+    Raises:
+        ValueError: The name cannot be used, or the class has no stage or no `budget`.
+    """
+    if not name.isidentifier() or name in ("none", "budget", *_options):
+        raise ValueError(f"{name!r} cannot be the name of a context strategy; use a new word of letters, digits and _")
+    stage = stage or getattr(wrapper, "stage", None)
+    if stage is None:
+        raise ValueError(f"{wrapper.__name__} has no stage; set its attribute `stage` to a member of agentgym.stages.Stage")
+    if stage > Stage.EXAMPLES and "budget" not in inspect.signature(wrapper).parameters:
+        raise ValueError(f"{wrapper.__name__} edits the context (stage {stage.name.lower()}), so it must take `budget`")
+    _strategies[name] = Layer(name, wrapper, stage)
+
+
+def register_oracle(
+    letter: str,
+    name: str,
+    wrapper: AnyWrapper,
+    arguments: ArmArguments = lambda arm, hint_scope: {},
+    needs: str = "",
+    reason: str = "",
+) -> None:
+    """Offer a wrapper as an oracle, `make(..., oracles=letter)`.
+
+    Args:
+        letter: The capital letter that stands for it in an arm.
+        name: The name that errors give it.
+        wrapper: The class, with its attribute `stage`.
+        arguments: Its arguments in an arm, by the letters of the arm and the hint scope.
+        needs: The letter of another oracle without which it cannot stand.
+        reason: Why it needs the other.
+    """
+    _oracles[letter] = Oracle(Layer(name, wrapper, wrapper.stage), arguments, needs, reason)  # type: ignore[attr-defined]
+
+
+def register_option(name: str, wrapper: AnyWrapper, stage: Stage) -> None:
+    """Name the wrapper that an option of its own adds: `labels`, `examples` (for `shots`) or `trim` (for `window`)."""
+    _options[name] = Layer(name, wrapper, stage)
+
+
+def strategies() -> tuple[str, ...]:
+    """Return the names of the context strategies, in the order of registration."""
+    return tuple(_strategies)
+
+
+def import_owner(name: str) -> str:
+    """Import the module of a `module:name`, which registers what it holds, and return the name; other names stay as they are.
+
+    Raises:
+        ValueError: The module cannot be imported.
+    """
+    module, _, short = name.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ValueError(f"the module of {name!r} cannot be imported ({error}); write package.module:name") from error
+    return short
+
+
+def check_arm(oracles: str) -> str:
+    """Return the letters of an arm.
+
+    Raises:
+        ValueError: A letter is unknown or doubled, or one that it needs is missing.
+    """
+    letters = "" if oracles == "none" else oracles
+    if set(letters) - _oracles.keys() or len(set(letters)) != len(letters):
+        *first, last = (f"{letter} ({oracle.layer.name})" for letter, oracle in _oracles.items())
+        known = f"{', '.join(first)} and {last}"
+        raise ValueError(f"oracles must be letters of {known}, each at most once, got {oracles!r}")
+    for letter in letters:
+        if (needs := _oracles[letter].needs) and needs not in letters:
+            why = f"{_oracles[letter].reason}, so {letter} needs {needs}"
+            raise ValueError(f"oracles {oracles!r}: {why}; use {letters}{needs}")
+    return letters
+
+
+def check_context(context: str) -> tuple[str, ...]:
+    """Return the names of the strategies that are joined by `+`; none for an empty text or `none`.
+
+    A strategy outside the package may be written `module:name`, and its module is then imported.
+
+    Raises:
+        ValueError: One is unknown or doubled.
+    """
+    names = tuple(map(import_owner, context.split("+"))) if context not in ("", "none") else ()
+    if unknown := [name for name in names if name not in _strategies]:
+        raise ValueError(f"there is no context strategy {unknown[0]!r}; strategies: {', '.join(_strategies)}, joined by +")
+    if len(set(names)) != len(names):
+        raise ValueError(f"context {context!r} names a strategy twice")
+    return names
+
+
+def build_stack(
+    world: type[World[Any]],
+    *,
+    oracles: str,
+    hint_scope: str,
+    labels: bool,
+    wrappers: Sequence[WrapperSpec],
+    context: str,
+    window: int | None,
+    context_options: Mapping[str, Mapping[str, Any]],
+    shots: int = 0,
+) -> list[WrapperSpec]:
+    """Compose the wrappers of an env, inner to outer; the other arguments are those of `agentgym.spec`.
+
+    A wrapper names the hooks that it needs of the world in its attribute `hooks`.
+
+    Raises:
+        MissingHook: The world lacks a hook that a wrapper needs.
+        ValueError: An arm, a strategy or an option is not right.
+    """
+    check_int("shots", shots, 0, 100)
+    layers = _context_layers(context, window, context_options)
+    letters = check_arm(oracles)
+    check_choice("hint_scope", hint_scope, HINT_SCOPES)
+    if labels:
+        layers.append((_options["labels"], {}))
+    for letter, oracle in _oracles.items():
+        if letter in letters:
+            layers.append((oracle.layer, oracle.arguments(letters, hint_scope)))
+    if shots:
+        layers.append((_options["examples"], {"shots": shots}))
+    for layer, _ in layers:
+        check_hooks(world, getattr(layer.wrapper, "hooks", ()))
+    layers.sort(key=lambda pair: pair[0].stage)  # stable: within a stage, the order of registration
+    inner = [layer.spec(arguments) for layer, arguments in layers if layer.stage < Stage.EXAMPLES]
+    outer = [layer.spec(arguments) for layer, arguments in layers if layer.stage >= Stage.EXAMPLES]
+    return [*inner, *wrappers, *outer]
+
+
+def _context_layers(
+    context: str, window: int | None, options: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[Layer, Mapping[str, Any]]]:
+    """Return the context strategies and the wrapper that bounds the window, each with its arguments."""
+    names = check_context(context)
+    if unknown := [name for name in options if name not in (*names, "trim", "budget")]:
+        raise ValueError(f"context_options are given for {unknown[0]!r}, which is not in the context {context!r}")
+    if not names and window is None:
+        return []
+    size = WINDOW if window is None else window
+    check_int("window", size, 1, 10**9)
+    layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
+    arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
+    edits = [layer for layer in layers if layer.stage > Stage.EXAMPLES]
+    innermost = min(edits, key=lambda layer: layer.stage)  # it sets the budget of all
+    arguments[innermost.name]["budget"] = {**options.get("budget", {}), "window": size}
+    return [(layer, arguments[layer.name]) for layer in layers]
