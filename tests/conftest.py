@@ -15,14 +15,14 @@ from packaging.requirements import Requirement
 # The tests run in as many processes as there are cores: more threads in each would wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from tests.sampling import FAST, SEED, Sample, seed_of
+from tests import sampling
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--sample",
         type=int,
-        default=4,  # with 2, the whole suite takes a sixth longer
+        default=4,  # so that the samples of four commits are about as many cases as there are
         metavar="N",
         help="run one case in N of the large families (tests/sampling.py); 1 runs all of them",
     )
@@ -30,16 +30,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize the families with the cases of the sample, and with the rest only if it is asked for."""
-    sample = Sample(metafunc.config.option.sample, seed_of(metafunc.config.rootpath), metafunc.config.option.markexpr != FAST)
     for family in metafunc.definition.iter_markers("family"):
-        metafunc.parametrize(list(family.kwargs), sample.cases(metafunc.definition.nodeid, family.kwargs))
+        metafunc.parametrize(list(family.kwargs), sampling.current.cases(metafunc.definition.nodeid, family.kwargs))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let optimizers round as another processor would, if asked: `AGENTGYM_ROUNDING=1 pytest tests/training/rl`."""
-    seed_of(config.rootpath)  # before the workers of pytest-xdist start
-    if seed := os.environ.get("AGENTGYM_ROUNDING"):
-        _round_otherwise(int(seed))
+    """Set the sample; let optimizers round as another processor would, if asked: `AGENTGYM_ROUNDING=1 pytest tests/training/rl`."""
+    seed = sampling.seed_of(config.rootpath)  # before the workers of pytest-xdist start
+    sampling.current = sampling.Sample(config.option.sample, seed, config.option.markexpr != sampling.FAST)
+    if rounding := os.environ.get("AGENTGYM_ROUNDING"):
+        _round_otherwise(int(rounding))
 
 
 def _round_otherwise(seed: int) -> None:
@@ -60,7 +60,7 @@ def _round_otherwise(seed: int) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Name the sample, and what is not installed, in the first second, with the remedy."""
-    lines = [f"sample: one case in {config.option.sample} of the large families, {SEED}={seed_of(config.rootpath)}"]
+    lines = [f"sample: one case in {config.option.sample} of the large families, {sampling.SEED}={sampling.current.seed}"]
     if lacking := missing_packages():
         lines.append(
             f"not installed, so their tests are skipped: {', '.join(lacking)} (pip install -c constraints.txt -e '.[dev]')"

@@ -14,7 +14,6 @@ import pytest
 import agentgym
 from agentgym import ToolCall, ToolEnv
 from agentgym.envs.loca.servers.store import Store
-from tests.sampling import OFFICE
 
 PATIENCE = 600.0
 """Seconds after which a test gives up what hangs: far more than anything takes, on one busy core too."""
@@ -45,9 +44,15 @@ def calls_of(function: Callable[..., object], *arguments: Any, database: Store |
     return count
 
 
-def few(env_id: str, count: int) -> range:
-    """Seeds: so many, or a fifth for office tasks."""
-    return range(max(1, count // 5) if env_id in OFFICE else count)
+def compare(hidden: Any, seen: Any) -> None:
+    """Check that a world rebuilt from what was shown gives the same hints as the hidden one."""
+    assert seen.state() == hidden.state()
+    assert [seen.subtask(flag) for flag in (True, False)] == [hidden.subtask(flag) for flag in (True, False)]
+    assert list(seen.optimal_calls()) == list(hidden.optimal_calls())
+    assert list(seen.legal_calls()) == list(hidden.legal_calls())
+    for flag in (True, False):
+        call = seen.read_subtask(hidden.subtask(flag))
+        assert call in hidden.optimal_calls() if hidden.optimal_calls() else call is None
 
 
 def public_state(world: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from agentgym import ARMS, Chat, Reply, clone, make, tool_env, worlds
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat, ScriptedPolicy
 from agentgym.training.rollout import Trajectory, rollout
-from tests.helpers import few
+from tests.helpers import compare, few
 from tests.sampling import OFFICE
 
 IDS = [entry.id for entry in worlds()]
@@ -234,16 +234,6 @@ def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
             unreadable = seed % 5 == 0 and compared % 3 == 0
             chat, *_ = env.step("hm" if unreadable else mixed([chat])[0].text)
     assert compared > 60 or env_id in OFFICE
-
-
-def compare(hidden: Any, seen: Any) -> None:
-    assert seen.state() == hidden.state()
-    assert [seen.subtask(flag) for flag in (True, False)] == [hidden.subtask(flag) for flag in (True, False)]
-    assert list(seen.optimal_calls()) == list(hidden.optimal_calls())
-    assert list(seen.legal_calls()) == list(hidden.legal_calls())
-    for flag in (True, False):
-        call = seen.read_subtask(hidden.subtask(flag))
-        assert call in hidden.optimal_calls() if hidden.optimal_calls() else call is None
 
 
 @pytest.mark.family(env_id=IDS)

@@ -24,7 +24,7 @@ from agentgym.wrappers import (
     Trim,
     WindowFraction,
 )
-from tests.helpers import few
+from tests.sampling import few
 from tests.wrappers.context_checks import check_form
 from tests.wrappers.context_worlds import Env, ToolBox
 

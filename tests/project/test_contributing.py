@@ -11,7 +11,9 @@ from typing import Any
 from tests.helpers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE, STRATEGY = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+(EXAMPLE,) = [text for text in EXAMPLES if "OfficeTask" in text]
+(STRATEGY,) = [text for text in EXAMPLES if "EditMessages" in text]
 USE = """
 import agentgym
 from agentgym.oracles import OraclePolicy

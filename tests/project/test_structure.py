@@ -160,8 +160,9 @@ def test_files_and_functions_are_short() -> None:
     long = []
     for path in ALL:
         text = path.read_text(encoding="utf-8")
-        long += [f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines"] * (text.count("\n") > 400)
-        for node in ast.walk(ast.parse(text)) if part(path) != "tests" else ():
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.end_lineno or 0) - node.lineno >= 40:
-                long.append(f"{path.relative_to(ROOT)}: {node.name} is longer than 40 lines")
+        if text.count("\n") > (450 if part(path) == "tests" else 400):  # tables of cases may be long
+            long.append(f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines")
+        nodes = ast.walk(ast.parse(text)) if part(path) != "tests" else ()
+        functions = [node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        long += [f"{path.relative_to(ROOT)}: {f.name}" for f in functions if (f.end_lineno or 0) - f.lineno >= 40]
     assert long == []

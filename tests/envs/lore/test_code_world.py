@@ -20,8 +20,7 @@ from agentgym.training.rollout import rollout
 from tests.envs.lore.code_solver import CodeSolver, Program
 from tests.envs.lore.test_document_world import read, reply, submit
 from tests.envs.lore.test_programs import BOTH, generated
-from tests.helpers import say, start
-from tests.laws.test_registry import compare
+from tests.helpers import compare, say, start
 
 # Solved from the sources alone.
 

@@ -21,8 +21,7 @@ from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat
 from agentgym.training.rollout import rollout
 from tests.envs.lore.lore_solver import Solver
-from tests.helpers import play, play_optimally, say, start
-from tests.laws.test_registry import compare
+from tests.helpers import compare, play, play_optimally, say, start
 
 BOTH = ["standard", "hard"]
 

@@ -22,8 +22,7 @@ from agentgym.oracles.policies import ParsedChat
 from tests.envs.lore.lore_solver import Solver
 from tests.envs.lore.picture_solver import kinds, read_turned
 from tests.envs.lore.test_document_world import BOTH, computable, read, reply
-from tests.helpers import play, play_optimally, start
-from tests.laws.test_registry import compare
+from tests.helpers import compare, play, play_optimally, start
 
 LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"
 

@@ -38,9 +38,7 @@ __all__ = ["canvas"]  # a fixture
 
 def test_letters_are_between_two(canvas: Canvas) -> None:
     as_user(canvas, SAM)
-    made = canvas.conversations.canvas_create_conversation(
-        [str(SUE), f"course_{ALGEBRA}"], "hello", "Hi"
-    )
+    made = canvas.conversations.canvas_create_conversation([str(SUE), f"course_{ALGEBRA}"], "hello", "Hi")
     assert [[person["id"] for person in each["participants"]] for each in made] == [[SAM, SUE], [TARA, SAM], [TIM, SAM]]
     refused(
         lambda: canvas.conversations.canvas_create_conversation([str(OSCAR)], "x"),
@@ -75,9 +73,7 @@ def test_letters_are_between_two(canvas: Canvas) -> None:
 
 def test_notifications_are_the_ten_newest(canvas: Canvas) -> None:
     for day in range(1, 13):
-        canvas.discussions.add_announcement(
-            ALGEBRA, f"Day {day}", "x", posted_at=f"2025-01-{day:02}"
-        )
+        canvas.discussions.add_announcement(ALGEBRA, f"Day {day}", "x", posted_at=f"2025-01-{day:02}")
     canvas.discussions.add_announcement(BIOLOGY, "Frogs", "x")
     as_user(canvas, TARA).conversations.canvas_create_conversation([str(SAM)], "see me")
     canvas.assignments.canvas_submit_grade(ALGEBRA, 1, SAM, 40)
@@ -91,9 +87,7 @@ def test_notifications_are_the_ten_newest(canvas: Canvas) -> None:
 
 def test_accounts_are_for_administrators(canvas: Canvas) -> None:
     science = canvas.accounts.add_account("Science")
-    canvas.courses.add_course(
-        "Zoology", "ZOO", OSCAR, account_id=science, sis_course_id="S9", end_at="2025-01-01"
-    )
+    canvas.courses.add_course("Zoology", "ZOO", OSCAR, account_id=science, sis_course_id="S9", end_at="2025-01-01")
     as_user(canvas, ADMIN)
     assert canvas.accounts.canvas_get_account(1)["name"] == "University"
     assert ids(canvas.accounts.canvas_list_sub_accounts(1)) == [science]
@@ -114,9 +108,7 @@ def test_accounts_are_for_administrators(canvas: Canvas) -> None:
     )
     assert (made["id"], made["sortable_name"], made["sis_user_id"]) == (7, "Lee, Ann", "7")
     refused(
-        lambda: canvas.accounts.canvas_create_user(
-            1, {"name": "A"}, {"unique_id": "ANN@u.edu", "password": "x"}
-        ),
+        lambda: canvas.accounts.canvas_create_user(1, {"name": "A"}, {"unique_id": "ANN@u.edu", "password": "x"}),
         "^conflict: there is a user",
     )
     refused(
@@ -124,9 +116,7 @@ def test_accounts_are_for_administrators(canvas: Canvas) -> None:
         "^invalid argument: user needs name",
     )
     refused(
-        lambda: canvas.accounts.canvas_create_user(
-            1, {"name": 3}, {"unique_id": "b", "password": "x"}
-        ),
+        lambda: canvas.accounts.canvas_create_user(1, {"name": 3}, {"unique_id": "b", "password": "x"}),
         "^invalid argument: user.name must be",
     )
     assert canvas.people.canvas_login("ann@u.edu", "pw")["user"]["name"] == "Ann Lee"
@@ -143,9 +133,7 @@ def test_accounts_are_for_administrators(canvas: Canvas) -> None:
 def test_reports_are_files(canvas: Canvas) -> None:
     as_user(canvas, TARA).assignments.canvas_submit_grade(ALGEBRA, 1, SUE, "90%")
     as_user(canvas, ADMIN)
-    assert [row["last_run"] for row in canvas.accounts.canvas_get_account_reports(1)] == [
-        None
-    ] * len(REPORTS)
+    assert [row["last_run"] for row in canvas.accounts.canvas_get_account_reports(1)] == [None] * len(REPORTS)
     tables = {}
     for report, parts in REPORTS.items():
         for part in parts:
@@ -164,9 +152,7 @@ def test_reports_are_files(canvas: Canvas) -> None:
         "^not found: there is no report",
     )
     refused(
-        lambda: canvas.accounts.canvas_create_account_report(
-            1, "provisioning_csv", {"users": True, "courses": True}
-        ),
+        lambda: canvas.accounts.canvas_create_account_report(1, "provisioning_csv", {"users": True, "courses": True}),
         "^invalid argument: a report has one",
     )
     refused(
@@ -274,23 +260,17 @@ def term(canvas: Canvas, seed: int) -> list[str]:
             as_user(canvas, student)
             attempts[student, work] = attempts.get((student, work), 0) + 1
             assert (
-                canvas.assignments.canvas_submit_assignment(
-                    ALGEBRA, work, "online_url", url=f"http://a/{step}"
-                )["attempt"]
+                canvas.assignments.canvas_submit_assignment(ALGEBRA, work, "online_url", url=f"http://a/{step}")["attempt"]
                 == attempts[student, work]
             )
         elif kind == 2:
             scores[student, work] = float(rng.integers(0, 60))
-            as_user(canvas, TIM).assignments.canvas_submit_grade(
-                ALGEBRA, work, student, scores[student, work]
-            )
+            as_user(canvas, TIM).assignments.canvas_submit_grade(ALGEBRA, work, student, scores[student, work])
         elif kind == 3 and (student, work) in scores:
             del scores[student, work]
             as_user(canvas, TIM).assignments.canvas_submit_grade(ALGEBRA, work, student, "")
         else:
-            grades = as_user(canvas, student).assignments.canvas_get_course_grades(ALGEBRA)[0][
-                "grades"
-            ]
+            grades = as_user(canvas, student).assignments.canvas_get_course_grades(ALGEBRA)[0]["grades"]
             got = sum(score for (who, _), score in scores.items() if who == student)
             of = sum(points[each] for who, each in scores if who == student)
             graded = any(who == student for who, _ in scores)

@@ -1,7 +1,5 @@
 """BigQuery of the office: GoogleSQL against rows that were computed by hand, the eight tools, jobs and files."""
 
-
-
 from __future__ import annotations
 
 import csv

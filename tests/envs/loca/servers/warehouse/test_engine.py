@@ -1,7 +1,5 @@
 """The SQL engine of the warehouses: its limits, what cannot be reached, copies, statements that are refused."""
 
-
-
 from __future__ import annotations
 
 import copy

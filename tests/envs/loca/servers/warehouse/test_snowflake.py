@@ -1,7 +1,5 @@
 """Snowflake of the office: its SQL against rows that were computed by hand, names and comments, the eight tools."""
 
-
-
 from __future__ import annotations
 
 import pickle
