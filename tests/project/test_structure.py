@@ -23,7 +23,7 @@ HEAVY = {"torch", "transformers", "ray", "trl", "stable_baselines3", "sb3_contri
 # What each part may import of the others, besides the core.
 MAY = {"agentgym": set(), "envs": {"envs"}, "oracles": {"oracles"}, "wrappers": {"wrappers"}, "training": {*FOLDERS}}
 # The package registers its worlds when it is imported; `python -m agentgym` is the command.
-UPWARD = {("__init__.py", "envs"), ("__main__.py", "training")}
+UPWARD = {("__init__.py", "envs"), ("__init__.py", "oracles"), ("__init__.py", "wrappers"), ("__main__.py", "training")}
 # The rooms of training, each with those that it may import, besides itself.
 ROOMS = {
     "rollout": set(),
