@@ -286,7 +286,7 @@ def _describe(hook: str) -> str:
         return "Config, a frozen dataclass of its options"
     method = getattr(World, hook)
     names = [name for name in inspect.signature(method).parameters if name != "self"]
-    purpose = re.split(r"[;:.]", " ".join(method.__doc__.split()), maxsplit=1)[0]
+    purpose = re.split(r"[;:.](?: |$)", " ".join(method.__doc__.split()), maxsplit=1)[0]
     return f"{hook}({', '.join(names)}) to {purpose[0].lower()}{purpose[1:]}"
 
 

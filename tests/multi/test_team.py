@@ -11,14 +11,13 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from agentgym import World, aec_env, make, parallel_env, teams
+from agentgym.envs.lumina.list_world import ListWorld
 from agentgym.multi.game import Game
 from agentgym.multi.split import Talk
 from agentgym.multi.team import default_roles
 from agentgym.oracles import TeamPolicy
 from agentgym.registry import is_team
 from agentgym.training.rollout import rollout
-from agentgym.world import load_world
-from tests.sampling import is_office
 
 IDS = [entry.id for entry in teams()]
 SPLIT = [env_id for env_id in IDS if "-team-" in env_id]
@@ -97,10 +96,8 @@ def test_teams_are_vectorised() -> None:
     envs.close()
 
 
-class Busy(World[Any]):
+class Busy(ListWorld):
     """A world that has a tool called like one of a team."""
-
-    Config = load_world("agentgym.envs.lumina.list_world:ListWorld").Config
 
     def toolsets(self) -> Any:
         return (Talk("x_0", None, 3),)  # type: ignore[arg-type]

@@ -108,10 +108,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
         names = people(self.rng, 6)
-        self._staff = [
-            (canvas.people.add_user(name, address(name, k, "mcp.com"), f"pw-{k}"), name)
-            for k, name in enumerate(names)
-        ]
+        self._staff = [(canvas.people.add_user(name, address(name, k, "mcp.com"), f"pw-{k}"), name) for k, name in enumerate(names)]
         hours = [NOW.replace(hour=7) + timedelta(days=d, hours=h) for d in range(max(45, size)) for h in range(12) if h != 5]
         ahead = [hour for hour in hours if hour > NOW]
         self._starts = [ahead[int(k)] for k in self.rng.permutation(len(ahead))]
@@ -169,9 +166,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         posts += [f"Final exam: {text}" for text in notices if kind != "Email"]
         for j, post in enumerate(posts):
             title, _, text = post.partition(": ")
-            canvas.discussions.add_announcement(
-                course, title, text, posted_at=NOW - timedelta(days=30 - 3 * j)
-            )
+            canvas.discussions.add_announcement(course, title, text, posted_at=NOW - timedelta(days=30 - 3 * j))
         takes = kind in ("Email", "Announcement") and (exam[DATE] == TBD or _begin(exam) > NOW)
         return exam if takes else None, self._letters(kind, code + section, self._address(person), notices)
 

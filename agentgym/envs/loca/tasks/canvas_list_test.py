@@ -81,10 +81,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         """Draw courses with quizzes, assignments and announcements, the notes of the student, and the files to fill in."""
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
-        teachers = [
-            canvas.people.add_user(name, f"t{k}@mcp.com", f"pw-{k}")
-            for k, name in enumerate(people(self.rng, 5))
-        ]
+        teachers = [canvas.people.add_user(name, f"t{k}@mcp.com", f"pw-{k}") for k, name in enumerate(people(self.rng, 5))]
         self.truth = {"quizzes": [], "assignments": []}
         notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
         open_course = int(self.rng.integers(size))  # in which there is surely something to do
@@ -94,9 +91,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             code = f"{group}{int(self.rng.integers(1, 5))}0{int(self.rng.integers(1, 9))}-{k + 1}"
             teacher = teachers[int(self.rng.integers(5))]
             course = {"course_code": code, "course_name": name, "credits": int(self.rng.integers(2, 6))}
-            course_id = canvas.courses.add_course(
-                name, code, teacher, students=[1], credits=course["credits"]
-            )
+            course_id = canvas.courses.add_course(name, code, teacher, students=[1], credits=course["credits"])
             exempt = self._announce(canvas, course_id, code, notes, never=k == open_course)
             for done, tasks in (("quizzes", self._quizzes), ("assignments", self._assignments)):
                 self.truth[done] += [task for task in tasks(canvas, course_id, course, sure=k == open_course) if not exempt]
@@ -123,9 +118,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             notes.append(f"My entrance assessment of {code}: {score} points.")
         first = NOW - timedelta(days=20)
         for k, post in enumerate(posts):
-            canvas.discussions.add_announcement(
-                course_id, f"Announcement {k + 1}", post, posted_at=first + timedelta(days=4 * k)
-            )
+            canvas.discussions.add_announcement(course_id, f"Announcement {k + 1}", post, posted_at=first + timedelta(days=4 * k))
         return need is not None and score >= need
 
     def _due(self, sure: bool) -> tuple[str, bool]:
@@ -155,9 +148,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             title = f"{course['course_code']} {self.rng.choice(['Homework', 'Project', 'Essay'])} {k + 1}"
             about = f"Hand in part {k + 1}, on {course['course_name']}, as text of at most {int(self.rng.integers(1, 20))} pages."
             points = int(self.rng.choice([50, 100, 150]))
-            made = canvas.assignments.add_assignment(
-                course_id, title, description=about, points_possible=points, due_at=due
-            )
+            made = canvas.assignments.add_assignment(course_id, title, description=about, points_possible=points, due_at=due)
             if not sure and self.rng.random() < self.config.submission_rate:
                 canvas.assignments.add_submission(
                     made,
