@@ -18,6 +18,7 @@ from agentgym.multi.team import default_roles
 from agentgym.oracles import TeamPolicy
 from agentgym.registry import is_team
 from agentgym.training.rollout import rollout
+from tests.sampling import is_office
 
 IDS = [entry.id for entry in teams()]
 SPLIT = [env_id for env_id in IDS if "-team-" in env_id]
