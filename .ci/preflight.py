@@ -1,4 +1,5 @@
-"""Say at once what this machine lacks for a target of the Makefile, with the remedy. Runs on any Python, old ones too.
+"""Say at once what this machine lacks for a target of the Makefile, with the remedy. Runs on any
+Python, old ones too.
 
 python3 .ci/preflight.py 4      checks, with the gigabytes of disk that the target needs
 """
@@ -26,8 +27,9 @@ def main():
 def missing(gigabytes):
     """What the target cannot do without."""
     if sys.version_info < OLDEST:
-        yield "Python %d.%d or later is needed, and %s is %d.%d; install one and run: make <target> PYTHON=python3.12" % (
-            OLDEST + (sys.executable,) + tuple(sys.version_info[:2])
+        yield (
+            "Python %d.%d or later is needed, and %s is %d.%d; install one and run: make <target> "
+            "PYTHON=python3.12" % (OLDEST + (sys.executable,) + tuple(sys.version_info[:2]))
         )
         return
     for module in ("venv", "ensurepip"):
@@ -61,8 +63,10 @@ def limits():
         made = subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False)
         if made.returncode:
             yield (
-                "user namespaces are not allowed here, so the tests of bubblewrap's sandboxes are skipped; in Docker run with "
-                "--security-opt seccomp=unconfined --security-opt apparmor=unconfined, on Ubuntu 24.04 set "
+                "user namespaces are not allowed here, so the tests of bubblewrap's sandboxes are "
+                "skipped; in Docker run with "
+                "--security-opt seccomp=unconfined --security-opt apparmor=unconfined, on Ubuntu "
+                "24.04 set "
                 "sysctl kernel.apparmor_restrict_unprivileged_userns=0"
             )
 

@@ -1,4 +1,6 @@
-"""Long-horizon text worlds for training and examining LLM agents, with the interface of Gymnasium."""
+"""Long-horizon text worlds for training and examining LLM agents, with the interface of
+Gymnasium.
+"""
 
 from agentgym.config import Config
 from agentgym.step_info import StepInfo

@@ -18,7 +18,16 @@ from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.spaces import ActionSpace, ChatSpace
 from agentgym.step_info import NestedCall, StepInfo
-from agentgym.tools import BoundTool, Tool, ToolError, Toolset, check_jsonable, echo, listed, tools_of
+from agentgym.tools import (
+    BoundTool,
+    Tool,
+    ToolError,
+    Toolset,
+    check_jsonable,
+    echo,
+    listed,
+    tools_of,
+)
 from agentgym.world import World, load_world
 
 MAX_CALLS = 128
@@ -42,17 +51,19 @@ class Snapshot:
 class ToolEnv(gymnasium.Env[Chat, str]):
     """Plays a world: reads a reply, runs its calls, shows the results.
 
-    Whatever the policy writes is a step. The env raises on misuse by its caller only: a step before reset or after the end, or
-    an action that is not a `str`. The reward is the world's score, given once, when the episode ends. It terminates when the
-    world has ended and is truncated when the turn budget is used up, in this order, so the last allowed turn may succeed.
+    Whatever the policy writes is a step. The env raises on misuse by its caller only: a step before
+    reset or after the end, or an action that is not a `str`. The reward is the world's score, given
+    once, when the episode ends. It terminates when the world has ended and is truncated when the
+    turn budget is used up, in this order, so the last allowed turn may succeed.
 
     Args:
         world: The world's class, or where to import it from (`"package.module:Class"`).
         dialect: How calls are written: `auto`, `json` or `python` (see `agentgym.parsing`).
         parallel_calls: Whether one reply may hold several calls, if the world allows it.
-        max_failed_rounds: End the episode after this many replies in a row without a successful call; in a world that says so
-            (`World.prose_fails`), a reply that does not try to call a tool is passed over. None never ends it so, and `world`
-            leaves it to the world (`World.max_failed_rounds`).
+        max_failed_rounds: End the episode after this many replies in a row without a successful
+            call; in a world that says so (`World.prose_fails`), a reply that does not try to call a
+            tool is passed over. None never ends it so, and `world` leaves it to the world
+            (`World.max_failed_rounds`).
         render_mode: `ansi` renders the chat as text.
         **config: Fields of the world's `Config`.
 
@@ -85,7 +96,11 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self.config = make_config(self.world_class, config)
         self.dialect: Dialect = dialect
         self.parallel_calls = parallel_calls and self.world_class.parallel_calls
-        self.max_failed_rounds = self.world_class.max_failed_rounds if max_failed_rounds == "world" else max_failed_rounds
+        self.max_failed_rounds = (
+            self.world_class.max_failed_rounds
+            if max_failed_rounds == "world"
+            else max_failed_rounds
+        )
         self.render_mode = render_mode
         self.chat = Chat()
         self._world: World[Any] | None = None
@@ -128,22 +143,34 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         return tuple(bound.schema for bound in self._tools.values())
 
     def mount(self, toolset: object, notes: str = "", code_only: Iterable[str] = ()) -> None:
-        """Offer the `@tool` methods of another object from the next reset on, through the same checks and the same log.
+        """Offer the `@tool` methods of another object from the next reset on, through the same
+        checks and the same log.
 
         Args:
             toolset: The owner of the tools; `Toolset.begin` is called at each reset.
             notes: Text of the system message about them, after the documentation of all tools.
-            code_only: Names of tools that are from now on not on offer to the policy, but still run by `call`.
+            code_only: Names of tools that are from now on not on offer to the policy, but still run
+                by `call`.
 
         Raises:
-            ValueError: A tool of that name is there already, or there is none of a name in `code_only`.
+            ValueError: A tool of that name is there already, or there is none of a name in
+                `code_only`.
         """
         if doubled := self._tools.keys() & tools_of(toolset).keys():
-            raise ValueError(f"there is a tool called {', '.join(sorted(doubled))} already; rename it in {type(toolset).__name__}")
+            raise ValueError(
+                f"there is a tool called {', '.join(sorted(doubled))} already; rename it in "
+                f"{type(toolset).__name__}"
+            )
         hidden = frozenset(code_only)
         if unknown := hidden - self._tools.keys():
-            raise ValueError(f"code_only names {sorted(unknown)[0]!r}, which is no tool; tools: {', '.join(self._tools)}")
-        self._mounted, self._notes = (*self._mounted, toolset), (*self._notes, *filter(None, [notes]))
+            raise ValueError(
+                f"code_only names {sorted(unknown)[0]!r}, which is no tool; tools: "
+                f"{', '.join(self._tools)}"
+            )
+        self._mounted, self._notes = (
+            (*self._mounted, toolset),
+            (*self._notes, *filter(None, [notes])),
+        )
         self._code_only |= hidden
         self._bind(self._world or self.world_class(self.config, 0))
         self.action_space = ActionSpace(self._schemas, self.dialect)
@@ -153,7 +180,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self._tools = self._world_tools(world)
         for owner in self._mounted:
             self._tools.update(tools_of(owner))
-        self._direct = {name: bound for name, bound in self._tools.items() if name not in self._code_only}
+        self._direct = {
+            name: bound for name, bound in self._tools.items() if name not in self._code_only
+        }
         schemas = tuple(bound.schema for bound in self._direct.values())
         if schemas != self._schemas or self._notes:
             self._schemas = schemas
@@ -164,7 +193,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the world that are on offer."""
-        return {name: bound for owner in world.toolsets() for name, bound in tools_of(owner).items()}
+        return {
+            name: bound for owner in world.toolsets() for name, bound in tools_of(owner).items()
+        }
 
     def _begin(self) -> World[Any]:
         """Generate the world of a new episode."""
@@ -183,8 +214,12 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         world.turn += 1
         return self._parse(world, action, world.turn), world.turn
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode on a new instance, which is a function of the configuration and the seed."""
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Chat, dict[str, Any]]:
+        """Start an episode on a new instance, which is a function of the configuration and the
+        seed.
+        """
         super().reset(seed=seed)
         world = self._begin()
         self._world, self._over, self._failed_rounds, self._nested = world, False, 0, []
@@ -211,7 +246,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         if world is None or self._over:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
         if not isinstance(action, str):
-            raise TypeError(f"an action is the text that the policy wrote (str), got {type(action).__name__}")
+            raise TypeError(
+                f"an action is the text that the policy wrote (str), got {type(action).__name__}"
+            )
         reply, turn = self._read(world, action)
         answers, errors = self._answer(world, reply, action, turn)
         self.chat = chat = self.chat.add(reply, *answers)
@@ -220,7 +257,11 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         elif world.prose_fails or not answers[0].text.startswith(_PROSE):
             self._failed_rounds += 1
         if ended := self._ended(world):
-            return self._end(StepInfo(len(reply.calls), errors, self._failed_rounds, ended, nested=self._take_nested()))
+            return self._end(
+                StepInfo(
+                    len(reply.calls), errors, self._failed_rounds, ended, nested=self._take_nested()
+                )
+            )
         return chat, 0.0, False, False, self._info(world, len(reply.calls), errors)
 
     def _parse(self, world: World[Any], action: str, turn: int) -> Message:
@@ -234,7 +275,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             return replace(reply, calls=())
         return reply
 
-    def _answer(self, world: World[Any], reply: Message, action: str, turn: int) -> tuple[list[Message], int]:
+    def _answer(
+        self, world: World[Any], reply: Message, action: str, turn: int
+    ) -> tuple[list[Message], int]:
         """Run the calls of a reply in order; return the messages that answer it, and the number of
         errors among them.
         """
@@ -249,23 +292,29 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         for k, call in enumerate(reply.calls, 1):
             try:
                 if k > MAX_CALLS:
-                    raise ToolError(f"one reply may hold at most {MAX_CALLS} calls; this one was not run")
+                    raise ToolError(
+                        f"one reply may hold at most {MAX_CALLS} calls; this one was not run"
+                    )
                 result = self._run(world, self._direct, call.name, call.arguments)
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
             if isinstance(result, Content):
-                answers.append(Message("tool", result.text, "", (), call.id, result.images, f"{turn}:{k}"))
+                answers.append(
+                    Message("tool", result.text, "", (), call.id, result.images, f"{turn}:{k}")
+                )
             else:
                 answers.append(Message("tool", result, "", (), call.id, (), f"{turn}:{k}"))
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
-        """Run one call without a chat, with the same checks: for code-driven tool calling, TRL or an MCP server.
+        """Run one call without a chat, with the same checks: for code-driven tool calling, TRL or
+        an MCP server.
 
         Args:
             name: The tool.
             arguments: Its arguments.
-            nested: Whether the call is made from within a call of the reply being played; `StepInfo.nested` then lists it.
+            nested: Whether the call is made from within a call of the reply being played;
+                `StepInfo.nested` then lists it.
 
         Raises:
             ResetNeeded: There is no running episode.
@@ -278,7 +327,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             result = self._run(self._world, self._tools, name, arguments)
         except ToolError as error:
             if nested:
-                self._nested.append(NestedCall(name, dict(arguments), f"error: {error}"[:MAX_ERROR_CHARS]))
+                self._nested.append(
+                    NestedCall(name, dict(arguments), f"error: {error}"[:MAX_ERROR_CHARS])
+                )
             raise
         content = result if isinstance(result, Content) else Content(result)
         if nested:
@@ -299,7 +350,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             raise ResetNeeded("there is no running episode to truncate: call reset() first")
         return self._end(StepInfo(failed_rounds=self._failed_rounds, ended=reason))
 
-    def _run(self, world: World[Any], tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]) -> str | Content:
+    def _run(
+        self,
+        world: World[Any],
+        tools: Mapping[str, BoundTool],
+        name: str,
+        arguments: Mapping[str, Any],
+    ) -> str | Content:
         bound = tools.get(name)
         if bound is None:
             raise ToolError(f"there is no tool {echo(name)}; tools: {listed(tools)}")
@@ -308,9 +365,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         result = bound(arguments)
         if bound.schema.final:
             world.done = True
-        answer = result if isinstance(result, (str, Content)) else json.dumps(result, ensure_ascii=False)
+        answer = (
+            result if isinstance(result, (str, Content)) else json.dumps(result, ensure_ascii=False)
+        )
         if world.observes:
-            world.read_result(ToolCall(name, arguments), answer.text if isinstance(answer, Content) else answer)
+            world.read_result(
+                ToolCall(name, arguments), answer.text if isinstance(answer, Content) else answer
+            )
         return answer
 
     def _ended(self, world: World[Any]) -> str:
@@ -324,7 +385,12 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self._over = True
         score = float(self.world.score())
         detail = replace(detail, score=score, report=self.world.report() or None)
-        info = {"turn": self.world.turn, "valid": detail.errors == 0, "success": score >= 1.0, "detail": detail}
+        info = {
+            "turn": self.world.turn,
+            "valid": detail.errors == 0,
+            "success": score >= 1.0,
+            "detail": detail,
+        }
         terminated = detail.ended in ("world", "failed_rounds")
         return self.chat, score, terminated, not terminated, info
 
@@ -368,7 +434,11 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         return {**state, "_mounted": [_episode_state(toolset) for toolset in self._mounted]}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_tools", "_direct")}
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("_tools", "_direct")
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

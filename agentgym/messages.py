@@ -1,7 +1,7 @@
 """Types that pass between a world and a policy: tool calls, images, messages and chats.
 
-All types are frozen, JSON-able and free of live objects, so an observation can be logged, sent to another process or shown to a
-model without carrying hidden state along.
+All types are frozen, JSON-able and free of live objects, so an observation can be logged, sent to
+another process or shown to a model without carrying hidden state along.
 """
 
 from __future__ import annotations
@@ -35,14 +35,20 @@ _GROWING = threading.Lock()
 class _DataclassFields:
     """Descriptor of a record's fields as `dataclasses` lists them."""
 
-    def __get__(self, record: object, owner: type[msgspec.Struct]) -> dict[str, dataclasses.Field[Any]]:
+    def __get__(
+        self, record: object, owner: type[msgspec.Struct]
+    ) -> dict[str, dataclasses.Field[Any]]:
         return _dataclass_fields(owner)
 
 
 @functools.cache
 def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Field[Any]]:
     columns = [
-        (info.name, info.type, dataclasses.field(default=dataclasses.MISSING if info.required else info.default))
+        (
+            info.name,
+            info.type,
+            dataclasses.field(default=dataclasses.MISSING if info.required else info.default),
+        )
         for info in msgspec.structs.fields(owner)
     ]
     twin = dataclasses.make_dataclass(owner.__name__, columns)
@@ -60,7 +66,10 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class ToolCall(Record, frozen=True):
-    """One call that a policy wrote. Two calls are equal if name and arguments are; `id` only pairs a call with its result."""
+    """One call that a policy wrote.
+
+    Two calls are equal if name and arguments are; `id` only pairs a call with its result.
+    """
 
     name: str
     arguments: Mapping[str, Any]
@@ -122,7 +131,8 @@ class Message(Record, frozen=True):
         calls: An assistant's tool calls, in the order written.
         call_id: The id of the call that a tool message answers.
         images: Pictures that come with the text.
-        id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a message that a wrapper made.
+        id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a message
+            that a wrapper made.
         raw: The exact text a policy wrote (assistant messages only).
     """
 
@@ -137,11 +147,17 @@ class Message(Record, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dict without the fields that are empty; `from_dict` is the inverse."""
-        data: dict[str, Any] = {name: value for name in _TEXT_FIELDS if (value := getattr(self, name))}
+        data: dict[str, Any] = {
+            name: value for name in _TEXT_FIELDS if (value := getattr(self, name))
+        }
         if self.calls:
-            data["calls"] = [{"name": c.name, "arguments": dict(c.arguments), "id": c.id} for c in self.calls]
+            data["calls"] = [
+                {"name": c.name, "arguments": dict(c.arguments), "id": c.id} for c in self.calls
+            ]
         if self.images:
-            data["images"] = [{"png": base64.b64encode(i.png).decode("ascii"), "alt": i.alt} for i in self.images]
+            data["images"] = [
+                {"png": base64.b64encode(i.png).decode("ascii"), "alt": i.alt} for i in self.images
+            ]
         return data
 
     @classmethod
@@ -149,7 +165,9 @@ class Message(Record, frozen=True):
         """Rebuild a message from `to_dict`."""
         fields = dict(data)
         fields["calls"] = tuple(ToolCall(**call) for call in fields.get("calls", ()))
-        fields["images"] = tuple(Image(base64.b64decode(i["png"]), i["alt"]) for i in fields.get("images", ()))
+        fields["images"] = tuple(
+            Image(base64.b64decode(i["png"]), i["alt"]) for i in fields.get("images", ())
+        )
         return cls(**fields)
 
 
@@ -157,10 +175,12 @@ _TEXT_FIELDS = ("role", "text", "thinking", "call_id", "id", "raw")
 
 
 class Messages(Sequence[Message]):
-    """An immutable sequence of messages whose versions share one buffer, so that a chat grows in O(new messages).
+    """An immutable sequence of messages whose versions share one buffer, so that a chat grows in
+    O(new messages).
 
-    A version is a length of the shared buffer plus a short private tail. Adding to the longest version extends the buffer in
-    place, which older versions do not see; adding to any other version copies.
+    A version is a length of the shared buffer plus a short private tail. Adding to the longest
+    version extends the buffer in place, which older versions do not see; adding to any other
+    version copies.
     """
 
     __slots__ = ("_buffer", "_length", "_tail")
@@ -192,7 +212,9 @@ class Messages(Sequence[Message]):
         return self._version(self._buffer, self._length, (*self._tail, *messages))
 
     def without_last(self) -> Messages:
-        """Return this sequence without its last message; the buffer stays shared, so this is O(1)."""
+        """Return this sequence without its last message; the buffer stays shared, so this is
+        O(1).
+        """
         if self._tail:
             return self._version(self._buffer, self._length, self._tail[:-1])
         if not self._length:
@@ -200,7 +222,9 @@ class Messages(Sequence[Message]):
         return self._version(self._buffer, self._length - 1, ())
 
     def shared_prefix(self, other: Sequence[Message]) -> int:
-        """Count the leading messages that both have in common; O(1) for two versions of one buffer."""
+        """Count the leading messages that both have in common; O(1) for two versions of one
+        buffer.
+        """
         start = 0
         if isinstance(other, Messages) and other._buffer is self._buffer:
             start = min(self._length, other._length)
@@ -223,7 +247,11 @@ class Messages(Sequence[Message]):
         return self._at(position)
 
     def _at(self, position: int) -> Message:
-        return self._buffer[position] if position < self._length else self._tail[position - self._length]
+        return (
+            self._buffer[position]
+            if position < self._length
+            else self._tail[position - self._length]
+        )
 
     def __len__(self) -> int:
         return self._length + len(self._tail)
@@ -249,7 +277,8 @@ class Chat(Record, frozen=True):
     """The whole observation of a policy: the messages so far and the schemas of the tools it may
     call.
 
-    Copying a chat gives the same object: it cannot change, and Gymnasium's vector envs deep-copy every observation.
+    Copying a chat gives the same object: it cannot change, and Gymnasium's vector envs deep-copy
+    every observation.
     """
 
     messages: Sequence[Message] = ()
@@ -262,7 +291,9 @@ class Chat(Record, frozen=True):
         return Chat(self._shared().add(messages), self.tools)
 
     def with_last(self, *messages: Message) -> Chat:
-        """Return this chat followed by messages that later chats do not share, in O(new messages)."""
+        """Return this chat followed by messages that later chats do not share, in O(new
+        messages).
+        """
         return Chat(self._shared().with_last(*messages), self.tools)
 
     def without_last(self) -> Chat:
@@ -296,11 +327,12 @@ class Chat(Record, frozen=True):
     def to_openai(self, *, json_arguments: bool = True) -> list[dict[str, Any]]:
         """Return the messages as chat-completions dicts, with pictures as data URLs.
 
-        The API takes no picture in a tool message, so the pictures of tool results follow them in a user message.
+        The API takes no picture in a tool message, so the pictures of tool results follow them in a
+        user message.
 
         Args:
-            json_arguments: Whether the arguments of `tool_calls` are JSON text, as the API has them, or objects, as the chat
-                templates of transformers take them.
+            json_arguments: Whether the arguments of `tool_calls` are JSON text, as the API has
+                them, or objects, as the chat templates of transformers take them.
         """
         dicts: list[dict[str, Any]] = []
         pictures: list[Image] = []  # of the tool results since the last message of another role
@@ -320,7 +352,8 @@ class Chat(Record, frozen=True):
         """Read chat-completions dicts.
 
         Raises:
-            ValueError: A message has no known role, or the arguments of a call are not a JSON object.
+            ValueError: A message has no known role, or the arguments of a call are not a JSON
+                object.
         """
         return cls(tuple(_from_openai(m, f"0:{k}") for k, m in enumerate(messages)), tuple(tools))
 
@@ -331,7 +364,9 @@ class Chat(Record, frozen=True):
 
 def _parts(text: str, images: Iterable[Image]) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-    return parts + [{"type": "image_url", "image_url": {"url": image.to_data_url()}} for image in images]
+    return parts + [
+        {"type": "image_url", "image_url": {"url": image.to_data_url()}} for image in images
+    ]
 
 
 def _to_openai(message: Message, json_arguments: bool) -> dict[str, Any]:
@@ -349,23 +384,34 @@ def _to_openai(message: Message, json_arguments: bool) -> dict[str, Any]:
 
 def _call_to_openai(call: ToolCall, json_arguments: bool) -> dict[str, Any]:
     arguments = dict(call.arguments)
-    function = {"name": call.name, "arguments": json.dumps(arguments) if json_arguments else arguments}
+    function = {
+        "name": call.name,
+        "arguments": json.dumps(arguments) if json_arguments else arguments,
+    }
     return {"id": call.id, "type": "function", "function": function}
 
 
 def _from_openai(data: Mapping[str, Any], message_id: str) -> Message:
     role = data.get("role")
     if role not in ("system", "user", "assistant", "tool"):
-        raise ValueError(f"message {message_id} has role {role!r}; use system, user, assistant or tool")
+        raise ValueError(
+            f"message {message_id} has role {role!r}; use system, user, assistant or tool"
+        )
     content = data.get("content") or ""
-    parts: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    parts: list[dict[str, Any]] = (
+        [{"type": "text", "text": content}] if isinstance(content, str) else content
+    )
     return Message(
         role=role,
         text="".join(part["text"] for part in parts if part["type"] == "text"),
         thinking=data.get("reasoning_content") or "",
         calls=tuple(_call_from_openai(call) for call in data.get("tool_calls") or ()),
         call_id=data.get("tool_call_id", ""),
-        images=tuple(_image_from_url(part["image_url"]["url"]) for part in parts if part["type"] == "image_url"),
+        images=tuple(
+            _image_from_url(part["image_url"]["url"])
+            for part in parts
+            if part["type"] == "image_url"
+        ),
         id=message_id,
     )
 

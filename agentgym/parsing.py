@@ -1,8 +1,9 @@
 """Parsing of tool calls from the replies of a model, and rendering of calls.
 
-Two dialects: `python`, one call in a ```` ```python ```` fence (LUMINA, appendix A), and `json`, one or several
-`<tool_call>{"name": …, "arguments": …}</tool_call>` (the Hermes and Qwen form); `auto` reads either. Reading never raises, takes
-linear time and evaluates nothing: a Python call is translated token by token into JSON, so both dialects meet the same limits.
+Two dialects: `python`, one call in a ```` ```python ```` fence (LUMINA, appendix A), and `json`,
+one or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (the Hermes and Qwen form);
+`auto` reads either. Reading never raises, takes linear time and evaluates nothing: a Python call is
+translated token by token into JSON, so both dialects meet the same limits.
 """
 
 from __future__ import annotations
@@ -41,7 +42,13 @@ _COMMON_JSON = re.compile(
     r'(?:"' + _WORD + r'"\s*:\s*' + _VALUE + r")?\}\s*\}\s*</tool_call>\s*"
 )
 _COMMON_PYTHON = re.compile(
-    r"([^<`]*)```python[ \t]*\n?\s*" + _WORD + r"\s*\(\s*(?:" + _WORD + r"\s*=\s*" + _VALUE + r")?\)\s*```\s*"
+    r"([^<`]*)```python[ \t]*\n?\s*"
+    + _WORD
+    + r"\s*\(\s*(?:"
+    + _WORD
+    + r"\s*=\s*"
+    + _VALUE
+    + r")?\)\s*```\s*"
 )
 _OPENER = re.compile(r"<think>|</think>|<tool_call>|```python[ \t]*\n?")
 _CLOSER = {"<think>": "</think>", "<tool_call>": "</tool_call>"}
@@ -58,7 +65,8 @@ _TOKEN = re.compile(
   )""",
     re.VERBOSE | re.DOTALL,
 )
-# An unclosed string runs to the end: were it skipped instead, each of its quotes would be tried again, in quadratic time.
+# An unclosed string runs to the end: were it skipped instead, each of its quotes would be tried
+# again, in quadratic time.
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
@@ -90,17 +98,21 @@ class _ReplyParts:
     thinking_end: int = 0
 
 
-def parse(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = (), turn: int = 0) -> Message:
+def parse(
+    text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = (), turn: int = 0
+) -> Message:
     """Read a reply. Never raises.
 
     Args:
         text: What the model wrote.
         dialect: The form in which calls are written.
-        tools: The tools on offer; they name the arguments of a Python call that were written by position.
+        tools: The tools on offer; they name the arguments of a Python call that were written by
+            position.
         turn: The turn of the message, for its id and those of its calls.
 
     Returns:
-        An assistant message. It has no calls if the reply holds none, or if any of them cannot be read: `explain` says why.
+        An assistant message. It has no calls if the reply holds none, or if any of them cannot be
+        read: `explain` says why.
     """
     return _read_common(text, dialect, turn) or _read(text, dialect, tools, turn)[0]
 
@@ -117,7 +129,9 @@ def render(call: ToolCall, dialect: Dialect = "auto") -> str:
     `<tool_call>` otherwise.
     """
     if dialect == "python":
-        arguments = ", ".join(f"{name}={_python_literal(value)}" for name, value in call.arguments.items())
+        arguments = ", ".join(
+            f"{name}={_python_literal(value)}" for name, value in call.arguments.items()
+        )
         return f"```python\n{call.name}({arguments})\n```"
     body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
     return "<tool_call>\n" + body.replace("</", "<\\/") + "\n</tool_call>"
@@ -139,7 +153,16 @@ def _read_common(text: str, dialect: Dialect, turn: int) -> Message | None:
     if key is not None:
         arguments[key] = string if number is None else int(number)
     message_id, call_id = _ids(turn)
-    return Message("assistant", prose.strip(), "", (ToolCall(name, arguments, call_id),), "", (), message_id, text)
+    return Message(
+        "assistant",
+        prose.strip(),
+        "",
+        (ToolCall(name, arguments, call_id),),
+        "",
+        (),
+        message_id,
+        text,
+    )
 
 
 @functools.lru_cache(maxsize=4096)  # more turns than an episode has
@@ -158,12 +181,16 @@ def _read(text: str, dialect: Dialect, tools: Sequence[Tool], turn: int) -> tupl
         except (_Unreadable, ToolError) as error:
             problem = str(error)
     prose = "".join(parts.text).strip()
-    return Message("assistant", prose, "\n".join(parts.thinking).strip(), calls, "", (), f"{turn}:0", raw), problem
+    return Message(
+        "assistant", prose, "\n".join(parts.thinking).strip(), calls, "", (), f"{turn}:0", raw
+    ), problem
 
 
 def _as_unicode(text: str) -> tuple[str, str]:
     if len(text) > MAX_REPLY_CHARS:
-        return _as_unicode(text[:MAX_REPLY_CHARS])[0], f"the reply is longer than {MAX_REPLY_CHARS} characters"
+        return _as_unicode(text[:MAX_REPLY_CHARS])[
+            0
+        ], f"the reply is longer than {MAX_REPLY_CHARS} characters"
     if text.isascii():
         return text, ""
     clean = text.encode("utf-8", "replace").decode("utf-8")
@@ -199,11 +226,15 @@ def _scan(raw: str) -> _ReplyParts:
             parts.fences.append(body)
     parts.text.append(raw[position:])
     if parts.thinking_end:
-        parts.thinking.insert(0, raw[: parts.thinking_end].replace("<think>", "").replace("</think>", ""))
+        parts.thinking.insert(
+            0, raw[: parts.thinking_end].replace("<think>", "").replace("</think>", "")
+        )
     return parts
 
 
-def _calls(parts: _ReplyParts, dialect: Dialect, tools: Sequence[Tool], turn: int) -> Iterable[ToolCall]:
+def _calls(
+    parts: _ReplyParts, dialect: Dialect, tools: Sequence[Tool], turn: int
+) -> Iterable[ToolCall]:
     fences = parts.fences if dialect != "json" else []
     tags = parts.tags if dialect != "python" else []
     if parts.open:
@@ -219,14 +250,21 @@ def _calls(parts: _ReplyParts, dialect: Dialect, tools: Sequence[Tool], turn: in
 
 
 def _form(dialect: Dialect) -> str:
-    forms = {"python": "write one call in a ```python block", "json": "write <tool_call>{…}</tool_call>"}
+    forms = {
+        "python": "write one call in a ```python block",
+        "json": "write <tool_call>{…}</tool_call>",
+    }
     return forms.get(dialect, f"{forms['json']} or {forms['python']}")
 
 
 def _call(body: str, call_id: str) -> ToolCall:
     """Read one call from its JSON text `{"name": …, "arguments": …}`."""
     data = _load(body.strip())
-    if not isinstance(data, dict) or set(data) - {"name", "arguments"} or not isinstance(data.get("name"), str):
+    if (
+        not isinstance(data, dict)
+        or set(data) - {"name", "arguments"}
+        or not isinstance(data.get("name"), str)
+    ):
         raise _Unreadable('a call is a JSON object {"name": "<tool>", "arguments": {…}}')
     name, arguments = data["name"], data.get("arguments", {})
     if not _NAME.fullmatch(name):
@@ -240,7 +278,9 @@ def _call(body: str, call_id: str) -> ToolCall:
 
 def _load(body: str) -> Any:
     if len(body) > MAX_CALL_CHARS:
-        raise _Unreadable(f"a call is {len(body)} characters long, at most {MAX_CALL_CHARS} are allowed")
+        raise _Unreadable(
+            f"a call is {len(body)} characters long, at most {MAX_CALL_CHARS} are allowed"
+        )
     if body.count("[") + body.count("{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")
     try:
@@ -284,12 +324,18 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, pars
 def _python_to_json(fence: str, tools: Sequence[Tool]) -> str:
     """Translate the one call in a fence into the JSON form, token by token."""
     if len(fence) > MAX_CALL_CHARS:
-        raise _Unreadable(f"a call is {len(fence)} characters long, at most {MAX_CALL_CHARS} are allowed")
+        raise _Unreadable(
+            f"a call is {len(fence)} characters long, at most {MAX_CALL_CHARS} are allowed"
+        )
     call = _CALL.fullmatch(fence)
     if call is None:
-        raise _Unreadable("a ```python block holds exactly one call, such as tool_name(argument=value)")
+        raise _Unreadable(
+            "a ```python block holds exactly one call, such as tool_name(argument=value)"
+        )
     name, inside = call.groups()
-    parameters = next((list(tool.parameters.get("properties", ())) for tool in tools if tool.name == name), [])
+    parameters = next(
+        (list(tool.parameters.get("properties", ())) for tool in tools if tool.name == name), []
+    )
     return f'{{"name": "{name}", "arguments": {{{_arguments(inside, parameters)}}}}}'
 
 
@@ -358,7 +404,11 @@ def _python_literal(value: Any) -> str:
     fence.
     """
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items())
+            + "}"
+        )
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_python_literal, value)) + "]"
     if isinstance(value, str):

@@ -1,4 +1,6 @@
-"""The part of the system message that is the same for every world: the tools, and how to call them."""
+"""The part of the system message that is the same for every world: the tools, and how to call
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,13 @@ def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | No
         dialect: The form in which calls are written.
         most_calls: How many calls one reply may hold; None for any number.
     """
-    schemas = "\n".join(json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools)
-    return f"# Tools\nYou act by calling these functions:\n{schemas}\n\n# How to reply\n{_form(dialect, most_calls)}"
+    schemas = "\n".join(
+        json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools
+    )
+    return (
+        f"# Tools\nYou act by calling these functions:\n{schemas}\n\n# How to "
+        f"reply\n{_form(dialect, most_calls)}"
+    )
 
 
 def _form(dialect: Dialect, most_calls: int | None) -> str:
@@ -28,6 +35,10 @@ def _form(dialect: Dialect, most_calls: int | None) -> str:
     tag = f"each call as JSON in a tag of its own:\n{render(example, 'json')}"
     several = most_calls != 1 and dialect != "python"
     limit = "." if most_calls is None else f", at most {most_calls}."
-    number = f"You may make several calls in one reply{limit}" if several else "Make exactly one call in each reply."
+    number = (
+        f"You may make several calls in one reply{limit}"
+        if several
+        else "Make exactly one call in each reply."
+    )
     forms = {"python": fence, "json": tag, "auto": f"{tag}\nor write {fence}"}
     return f"Think first if you like, then call. {number}\nWrite {forms[dialect]}"

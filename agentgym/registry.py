@@ -12,6 +12,7 @@ from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
 from agentgym.config import json_schema, make_config
 from agentgym.stacks import build_stack, import_owner
+from agentgym.tools import first_paragraph
 from agentgym.world import World, check_world, load_world
 
 TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
@@ -24,7 +25,9 @@ _ENV_OPTIONS = ("world", "dialect", "parallel_calls", "max_failed_rounds", "rend
 _TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
 """Keyword arguments that a team has besides."""
 _OWN_WORLDS = "agentgym.envs."
-"""Worlds whose presets are checked by the tests: checking them here would slow the import by a tenth."""
+"""Worlds whose presets are checked by the tests: checking them here would slow the import by a
+tenth.
+"""
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
 
@@ -39,11 +42,15 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """Return the first line of the world's docstring."""
-        return (self.world.__doc__ or "").strip().split("\n", 1)[0]
+        """Return the first paragraph of the world's docstring."""
+        return first_paragraph(self.world.__doc__)
 
 
-def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] | None = None, teams: Sequence[str] = ()) -> None:
+def register(
+    world: type[World[Any]],
+    presets: Mapping[str, Mapping[str, Any]] | None = None,
+    teams: Sequence[str] = (),
+) -> None:
     """Register a world as `agentgym/<Class>-v0`, and each preset as `agentgym/<Class>-<preset>-v0`.
 
     Teams that share it are `agentgym/<Class>-team-v0` and `agentgym/<Class>-manager-v0`.
@@ -61,7 +68,9 @@ def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] |
     for preset, options in {"": {}, **(presets or {})}.items():
         suffix = f"-{preset}" if preset else ""
         if not world.__module__.startswith(_OWN_WORLDS):
-            make_config(world, {name: options[name] for name in options if name not in _ENV_OPTIONS})
+            make_config(
+                world, {name: options[name] for name in options if name not in _ENV_OPTIONS}
+            )
         entry = Entry(f"{_NAMESPACE}{world.__name__}{suffix}-v0", world, dict(options))
         _worlds[entry.id] = entry
         kwargs = {"world": f"{world.__module__}:{world.__qualname__}", **options}
@@ -76,7 +85,13 @@ def register(world: type[World[Any]], presets: Mapping[str, Mapping[str, Any]] |
 def _register(env_id: str, entry_point: str, kwargs: dict[str, Any]) -> None:
     # The envs enforce the order of calls themselves, and the tests check every world; Gymnasium's
     # two wrappers for that would cost a twentieth of a step.
-    gymnasium.register(env_id, entry_point=entry_point, kwargs=kwargs, order_enforce=False, disable_env_checker=True)
+    gymnasium.register(
+        env_id,
+        entry_point=entry_point,
+        kwargs=kwargs,
+        order_enforce=False,
+        disable_env_checker=True,
+    )
 
 
 def worlds(presets: bool = False) -> list[Entry]:
@@ -134,22 +149,32 @@ def spec(
 
     Args:
         env_id: The id, in full or short.
-        oracles: Which oracles help: letters of P (plan), S (state) and H (history, which needs S), in any order.
-        hint_scope: `persistent` hints stay in the chat, `ephemeral` ones show on the newest message only.
+        oracles: Which oracles help: letters of P (plan), S (state) and H (history, which needs S),
+            in any order.
+        hint_scope: `persistent` hints stay in the chat, `ephemeral` ones show on the newest message
+            only.
         shots: How many solved examples stand before the task.
         labels: Whether `info` says if each step was optimal (`StepOptimality`).
         wrappers: More wrappers, inner to outer, between the oracles and the examples.
         context: Context strategies, joined by `+`, in any order; see `strategies`.
-        window: The tokens of the context window. What does not fit any more is trimmed, oldest turns first.
-        context_options: Arguments of the strategies' wrappers by strategy; of `trim` and `budget` too.
+        window: The tokens of the context window. What does not fit any more is trimmed, oldest
+            turns first.
+        context_options: Arguments of the strategies' wrappers by strategy; of `trim` and `budget`
+            too.
         agents: For a team, which takes no `shots`: what is different for an agent, by its name.
-        **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also of `agentgym.multi.game.Game`.
+        **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also
+            of `agentgym.multi.game.Game`.
 
     Raises:
         ValueError: The id, an arm or an option is not right; `MissingHook` if the world is not.
     """
     env_spec, world = _bare_spec(env_id, options, is_for_team=agents is not None)
-    shared: dict[str, Any] = {"oracles": oracles, "hint_scope": hint_scope, "labels": labels, "wrappers": wrappers}
+    shared: dict[str, Any] = {
+        "oracles": oracles,
+        "hint_scope": hint_scope,
+        "labels": labels,
+        "wrappers": wrappers,
+    }
     shared |= {"context": context, "window": window, "context_options": context_options or {}}
     if "team" in env_spec.kwargs:
         env_spec.kwargs["stacks"] = _team_stacks(world, shared, agents or {}, shots)
@@ -158,7 +183,9 @@ def spec(
     return env_spec
 
 
-def _bare_spec(env_id: str, options: Mapping[str, Any], *, is_for_team: bool) -> tuple[EnvSpec, type[World[Any]]]:
+def _bare_spec(
+    env_id: str, options: Mapping[str, Any], *, is_for_team: bool
+) -> tuple[EnvSpec, type[World[Any]]]:
     """Return the spec without wrappers, with its options checked, and the class of the world."""
     env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
     env_spec.kwargs.update(options)
@@ -171,19 +198,33 @@ def _bare_spec(env_id: str, options: Mapping[str, Any], *, is_for_team: bool) ->
 
 
 def _team_stacks(
-    world: type[World[Any]], shared: Mapping[str, Any], agents: Mapping[str, Mapping[str, Any]], shots: int
+    world: type[World[Any]],
+    shared: Mapping[str, Any],
+    agents: Mapping[str, Mapping[str, Any]],
+    shots: int,
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the wrappers of the agents of a team by agent, JSON-able; those of `""` are for agents
     that are not named.
     """
     if shots:
-        raise ValueError(f"a team takes no solved examples, got shots={shots!r}: an example shows one agent that has all tools")
+        raise ValueError(
+            f"a team takes no solved examples, got shots={shots!r}: an example shows one agent "
+            "that has all tools"
+        )
     for agent, own in agents.items():
         if unknown := [name for name in own if name not in shared]:
-            raise ValueError(f"{agent} cannot have its own {unknown[0]!r}; what agents may have: {', '.join(shared)}")
-    stacks = {agent: build_stack(world, **{**shared, **own}) for agent, own in {"": {}, **agents}.items()}
+            raise ValueError(
+                f"{agent} cannot have its own {unknown[0]!r}; what agents may have: "
+                f"{', '.join(shared)}"
+            )
+    stacks = {
+        agent: build_stack(world, **{**shared, **own}) for agent, own in {"": {}, **agents}.items()
+    }
     return {
-        agent: [{"entry_point": wrapper.entry_point, "kwargs": wrapper.kwargs or {}} for wrapper in stack]
+        agent: [
+            {"entry_point": wrapper.entry_point, "kwargs": wrapper.kwargs or {}}
+            for wrapper in stack
+        ]
         for agent, stack in stacks.items()
     }
 

@@ -1,7 +1,8 @@
 """Spaces of text worlds: the observation is a chat, the action a text.
 
-They are not `gymnasium.spaces.Text`, which rejects newlines and most of Unicode, checks every character, and returns garbage
-through the shared memory of Gymnasium's async vector env; with these spaces that mode raises instead.
+They are not `gymnasium.spaces.Text`, which rejects newlines and most of Unicode, checks every
+character, and returns garbage through the shared memory of Gymnasium's async vector env; with these
+spaces that mode raises instead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from agentgym.tools import Tool
 
 
 class ChatSpace(Space[Chat]):
-    """All chats. Membership looks at the type only, so that its cost does not grow with the history."""
+    """All chats.
+
+    Membership looks at the type only, so that its cost does not grow with the history.
+    """
 
     def __init__(self, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(seed=seed)
@@ -44,7 +48,8 @@ class ChatSpace(Space[Chat]):
 
 
 class ActionSpace(Space[str]):
-    """All texts. A sample is a call that fits the schemas of the tools, rendered in the env's dialect.
+    """All texts. A sample is a call that fits the schemas of the tools, rendered in the env's
+    dialect.
 
     Args:
         tools: The tools on offer; at least one.
@@ -52,7 +57,12 @@ class ActionSpace(Space[str]):
         seed: Seeds the sampling.
     """
 
-    def __init__(self, tools: Sequence[Tool], dialect: Dialect = "auto", seed: int | np.random.Generator | None = None) -> None:
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        dialect: Dialect = "auto",
+        seed: int | np.random.Generator | None = None,
+    ) -> None:
         if not tools:
             raise ValueError("an action space needs at least one tool to sample calls of")
         self.tools = tuple(tools)
@@ -73,7 +83,10 @@ class ActionSpace(Space[str]):
         return False
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ActionSpace) and (self.tools, self.dialect) == (other.tools, other.dialect)
+        return isinstance(other, ActionSpace) and (self.tools, self.dialect) == (
+            other.tools,
+            other.dialect,
+        )
 
     def __repr__(self) -> str:
         return f"ActionSpace({', '.join(tool.name for tool in self.tools)})"
@@ -101,26 +114,42 @@ def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.G
     return _SAMPLERS[schema.get("type", "null")](schema, root, rng)
 
 
-def _sample_object(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+def _sample_object(
+    schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator
+) -> dict[str, Any]:
     required = set(schema.get("required", ()))
     properties: Mapping[str, Any] = schema.get("properties", {})
-    return {name: _sample(s, root, rng) for name, s in properties.items() if name in required or rng.random() < 0.5}
+    return {
+        name: _sample(s, root, rng)
+        for name, s in properties.items()
+        if name in required or rng.random() < 0.5
+    }
 
 
-def _sample_array(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator) -> list[Any]:
+def _sample_array(
+    schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator
+) -> list[Any]:
     return [_sample(schema.get("items", {}), root, rng) for _ in range(rng.integers(3))]
 
 
-def _sample_string(schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator) -> str:
+def _sample_string(
+    schema: Mapping[str, Any], root: Mapping[str, Any], rng: np.random.Generator
+) -> str:
     return "".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), size=rng.integers(1, 9)))
 
 
-_SAMPLERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any], np.random.Generator], Any]] = {
+_SAMPLERS: Mapping[
+    str, Callable[[Mapping[str, Any], Mapping[str, Any], np.random.Generator], Any]
+] = {
     "object": _sample_object,
     "array": _sample_array,
     "string": _sample_string,
-    "integer": lambda schema, root, rng: int(rng.integers(schema.get("minimum", 0), schema.get("maximum", 9) + 1)),
-    "number": lambda schema, root, rng: float(rng.uniform(schema.get("minimum", 0), schema.get("maximum", 10))),
+    "integer": lambda schema, root, rng: int(
+        rng.integers(schema.get("minimum", 0), schema.get("maximum", 9) + 1)
+    ),
+    "number": lambda schema, root, rng: float(
+        rng.uniform(schema.get("minimum", 0), schema.get("maximum", 10))
+    ),
     "boolean": lambda schema, root, rng: bool(rng.integers(2)),
     "null": lambda schema, root, rng: None,
 }

@@ -47,7 +47,9 @@ class Layer:
         """
         name, parts = self.wrapper.__name__, self.wrapper.__module__.split(".")
         paths = [".".join(parts[:k]) for k in range(1, len(parts) + 1)]
-        public = (path for path in paths if getattr(sys.modules.get(path), name, None) is self.wrapper)
+        public = (
+            path for path in paths if getattr(sys.modules.get(path), name, None) is self.wrapper
+        )
         return WrapperSpec(name, f"{next(public, paths[-1])}:{name}", dict(arguments))
 
 
@@ -78,12 +80,21 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
         ValueError: The name cannot be used, or the class has no stage or no `budget`.
     """
     if not name.isidentifier() or name in ("none", "budget", *_options):
-        raise ValueError(f"{name!r} cannot be the name of a context strategy; use a new word of letters, digits and _")
+        raise ValueError(
+            f"{name!r} cannot be the name of a context strategy; use a new word of letters, digits "
+            "and _"
+        )
     stage = stage or getattr(wrapper, "stage", None)
     if stage is None:
-        raise ValueError(f"{wrapper.__name__} has no stage; set its attribute `stage` to a member of agentgym.stages.Stage")
+        raise ValueError(
+            f"{wrapper.__name__} has no stage; set its attribute `stage` to a member of "
+            "agentgym.stages.Stage"
+        )
     if stage > Stage.EXAMPLES and "budget" not in inspect.signature(wrapper).parameters:
-        raise ValueError(f"{wrapper.__name__} edits the context (stage {stage.name.lower()}), so it must take `budget`")
+        raise ValueError(
+            f"{wrapper.__name__} edits the context (stage {stage.name.lower()}), so it must take "
+            "`budget`"
+        )
     _strategies[name] = Layer(name, wrapper, stage)
 
 
@@ -132,7 +143,9 @@ def import_owner(name: str) -> str:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise ValueError(f"the module of {name!r} cannot be imported ({error}); write package.module:name") from error
+            raise ValueError(
+                f"the module of {name!r} cannot be imported ({error}); write package.module:name"
+            ) from error
     return short
 
 
@@ -164,7 +177,10 @@ def check_context(context: str) -> tuple[str, ...]:
     """
     names = tuple(map(import_owner, context.split("+"))) if context not in ("", "none") else ()
     if unknown := [name for name in names if name not in _strategies]:
-        raise ValueError(f"there is no context strategy {unknown[0]!r}; strategies: {', '.join(_strategies)}, joined by +")
+        raise ValueError(
+            f"there is no context strategy {unknown[0]!r}; strategies: {', '.join(_strategies)}, "
+            "joined by +"
+        )
     if len(set(names)) != len(names):
         raise ValueError(f"context {context!r} names a strategy twice")
     return names
@@ -218,7 +234,9 @@ def _context_layers(
     """
     names = check_context(context)
     if unknown := [name for name in options if name not in (*names, "trim", "budget")]:
-        raise ValueError(f"context_options are given for {unknown[0]!r}, which is not in the context {context!r}")
+        raise ValueError(
+            f"context_options are given for {unknown[0]!r}, which is not in the context {context!r}"
+        )
     if not names and window is None:
         return []
     size = WINDOW if window is None else window

@@ -37,7 +37,9 @@ def layers(env: gymnasium.Env[Any, Any]) -> Iterator[gymnasium.Wrapper[Any, Any,
         env = env.env
 
 
-def check_order(env: gymnasium.Env[Any, Any], wrapper: type[gymnasium.Wrapper[Any, Any, Any, Any]]) -> None:
+def check_order(
+    env: gymnasium.Env[Any, Any], wrapper: type[gymnasium.Wrapper[Any, Any, Any, Any]]
+) -> None:
     """Refuse to put a wrapper around an env that has a wrapper of a later stage.
 
     Raises:
@@ -49,6 +51,7 @@ def check_order(env: gymnasium.Env[Any, Any], wrapper: type[gymnasium.Wrapper[An
         if mine is not None and theirs is not None and theirs > mine:
             order = " -> ".join(stage.name.lower() for stage in Stage)
             raise ValueError(
-                f"{wrapper.__name__} ({mine.name.lower()}) must go inside {type(layer).__name__} ({theirs.name.lower()}); "
+                f"{wrapper.__name__} ({mine.name.lower()}) must go inside {type(layer).__name__} "
+                f"({theirs.name.lower()}); "
                 f"the order is, inner to outer: {order}"
             )

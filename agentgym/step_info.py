@@ -18,7 +18,8 @@ class StepInfo:
         ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, or the reason that a
             wrapper gave (`context_overflow`); empty while it goes on.
         score: The world's score, once the episode has ended.
-        nested: The calls that were made from within a call, by code that the policy wrote; no view shows their results.
+        nested: The calls that were made from within a call, by code that the policy wrote; no view
+            shows their results.
         report: The world's report, once the episode has ended; None if there is none.
     """
 
@@ -33,7 +34,9 @@ class StepInfo:
 
 @dataclass(frozen=True, slots=True)
 class NestedCall:
-    """A call made by code, with its result; a result that begins with `error:` is that of a call that was refused."""
+    """A call made by code, with its result; a result that begins with `error:` is that of a call
+    that was refused.
+    """
 
     name: str
     arguments: Mapping[str, Any]

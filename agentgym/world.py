@@ -48,20 +48,27 @@ class World(Generic[ConfigT]):
     Attributes:
         Config: A frozen dataclass, the keyword arguments of `gymnasium.make`; an `agentgym.Config`
             checks itself.
-        parallel_calls: Whether one reply may hold several calls. Worlds whose optimal sets are over single calls say no.
-        labels_decide: Whether the labels of `label_calls` say if a reply is optimal; if not, `optimal_calls` does.
-        prose_fails: Whether a reply that does not try to call a tool counts as a failed round, as one does whose calls all fail.
-        roles: The tools of each role in a team, by names of roles in small letters (`agentgym.multi`). Tools that none has are
-            those of the first role. If there are no roles, what ends the task is for a `closer`, and the rest for an `actor`.
-        max_failed_rounds: The failed round in a row that ends the episode, unless the user asks for another; None for none.
+        parallel_calls: Whether one reply may hold several calls. Worlds whose optimal sets are over
+            single calls say no.
+        labels_decide: Whether the labels of `label_calls` say if a reply is optimal; if not,
+            `optimal_calls` does.
+        prose_fails: Whether a reply that does not try to call a tool counts as a failed round, as
+            one does whose calls all fail.
+        roles: The tools of each role in a team, by names of roles in small letters
+            (`agentgym.multi`). Tools that none has are those of the first role. If there are no
+            roles, what ends the task is for a `closer`, and the rest for an `actor`.
+        max_failed_rounds: The failed round in a row that ends the episode, unless the user asks for
+            another; None for none.
         observes: Whether the env gives `read_result` each call that was carried out, with its
             result: for worlds whose tools are not their own methods.
         config: The configuration of this instance.
         rng: The only source of randomness.
         done: Whether the world has ended by itself.
-        turn: How many turns have been used, unreadable replies included; kept by the env, which counts a turn before it runs.
+        turn: How many turns have been used, unreadable replies included; kept by the env, which
+            counts a turn before it runs.
         max_turns: The turn budget, or None for no limit. It may shrink while the episode goes on.
-        max_calls: The most calls that one reply may hold, or None for no limit; set before `generate`.
+        max_calls: The most calls that one reply may hold, or None for no limit; set before
+            `generate`.
 
     Raises:
         MissingHook: The class lacks one of the first four hooks, or `Config`.
@@ -119,7 +126,9 @@ class World(Generic[ConfigT]):
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the call that a reply without one stands for (an answer in prose, say), or None."""
+        """Return the call that a reply without one stands for (an answer in prose, say), or
+        None.
+        """
         return None
 
     # For oracles and labels: what an agent that has seen exactly the shown history could know.
@@ -201,7 +210,8 @@ class World(Generic[ConfigT]):
         """Return every call that this configuration can ask for, in an order and number that depend
         on the configuration alone.
 
-        A place that stands for nothing yet (a node that has not been shown) holds a call that is refused.
+        A place that stands for nothing yet (a node that has not been shown) holds a call that is
+        refused.
         """
         raise MissingHook(type(self), "action_catalog")
 
@@ -300,11 +310,17 @@ class CallSet(Sequence[ToolCall]):
         self._values = dict.fromkeys(values)
 
     def __contains__(self, call: object) -> bool:
-        if not isinstance(call, ToolCall) or call.name != self._name or call.arguments.keys() != {self._argument}:
+        if (
+            not isinstance(call, ToolCall)
+            or call.name != self._name
+            or call.arguments.keys() != {self._argument}
+        ):
             return False
         value = call.arguments[self._argument]
         # A dict takes True and 1.0 for 1, which the checks of a call do not.
-        return isinstance(value, (str, int)) and not isinstance(value, bool) and value in self._values
+        return (
+            isinstance(value, (str, int)) and not isinstance(value, bool) and value in self._values
+        )
 
     def __iter__(self) -> Iterator[ToolCall]:
         return (ToolCall(self._name, {self._argument: value}) for value in self._values)
@@ -331,7 +347,9 @@ def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
         try:
             world = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
-            raise ValueError(f"world {world!r} cannot be imported ({error}); write 'package.module:Class'") from error
+            raise ValueError(
+                f"world {world!r} cannot be imported ({error}); write 'package.module:Class'"
+            ) from error
     if not (isinstance(world, type) and issubclass(world, World)):
         raise ValueError(f"world must be a subclass of agentgym.World, got {world!r}")
     check_world(world)

@@ -1,7 +1,9 @@
-"""Cost of a log of AgentLongBench against its length: `python benchmarks/agentlongbench.py [most tokens]`.
+"""Cost of a log of AgentLongBench against its length: `python benchmarks/agentlongbench.py [most
+tokens]`.
 
-Logs of all lengths of the benchmark are generated with the full table of items, each in a process of its own, whose peak of
-memory is shown. Processor time is shown besides the time on the clock, since other work on the machine does not count in it.
+Logs of all lengths of the benchmark are generated with the full table of items, each in a process
+of its own, whose peak of memory is shown. Processor time is shown besides the time on the clock,
+since other work on the machine does not count in it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ from agentgym.tokens import counter
 
 def main(most: int) -> None:
     """Print the table, for lengths of up to `most` tokens."""
-    print("| setting | tokens | filled | rounds | seconds | processor seconds | µs a token | peak MB |")
+    print(
+        "| setting | tokens | filled | rounds | seconds | processor seconds | µs a token | peak MB "
+        "|"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for setting in FULL:
         for tokens in LENGTHS.values():
@@ -36,7 +41,10 @@ def measure(setting: str, tokens: int) -> str:
     clock, processor = time.perf_counter() - begun, time.process_time() - used
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     each = f"{clock:.1f} | {processor:.1f} | {processor / log.tokens * 1e6:.2f} | {peak:,.0f}"
-    return f"| {setting} | {tokens:,} | {100 * log.tokens / tokens:.1f} % | {len(log.rounds):,} | {each} |"
+    return (
+        f"| {setting} | {tokens:,} | {100 * log.tokens / tokens:.1f} % | {len(log.rounds):,} | "
+        f"{each} |"
+    )
 
 
 if __name__ == "__main__":

@@ -17,12 +17,19 @@ ROWS = {
     "clear_thinking, window of 10^9": {"context": "clear_thinking", "window": 10**9},
     "awareness, window of 10^9": {"context": "awareness", "window": 10**9},
     "all strategies": {"context": ALL, "window": 4_000},
-    "all, with plan and state hints": {"context": ALL, "window": 4_000, "oracles": "SP", "hint_scope": "ephemeral"},
+    "all, with plan and state hints": {
+        "context": ALL,
+        "window": 4_000,
+        "oracles": "SP",
+        "hint_scope": "ephemeral",
+    },
 }
 
 
 def seconds(options: dict[str, object]) -> list[float]:
-    """The time of each step of one episode of two thousand turns, in which every hundredth reply is not read."""
+    """The time of each step of one episode of two thousand turns, in which every hundredth reply is
+    not read.
+    """
     env = make("GridWorld", size=8, budget_factor=1.0, budget_slack=100_000, **options)
     env.reset(seed=0)
     times: list[float] = []

@@ -1,6 +1,8 @@
-"""Cost of SearchWorld at 30,000 documents: `python benchmarks/gsm_agent.py` where agentgym is installed.
+"""Cost of SearchWorld at 30,000 documents: `python benchmarks/gsm_agent.py` where agentgym is
+installed.
 
-Building is timed once; a reset, a search and a page are timed many times, and the median and the 95th percentile are shown.
+Building is timed once; a reset, a search and a page are timed many times, and the median and the
+95th percentile are shown.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ def main() -> None:
     start = time.perf_counter()
     database = get_database(options)
     built = time.perf_counter() - start
-    print(f"{len(database.documents):,} documents of {TASKS:,} tasks: drawn in {drawn:.1f} s, drawn and indexed in {built:.1f} s\n")
+    print(
+        f"{len(database.documents):,} documents of {TASKS:,} tasks: drawn in {drawn:.1f} s, drawn "
+        f"and indexed in {built:.1f} s\n"
+    )
     print("| | median ms | 95 % ms |")
     print("|---|---|---|")
     questions = [database.tasks.task(Random(k).randrange(TASKS)).question for k in range(ROUNDS)]
@@ -48,7 +53,10 @@ def dense(options: DatabaseOptions, questions: list[str]) -> None:
     start = time.perf_counter()
     database = Database.of(documents, tasks, "wordllama")
     seconds = time.perf_counter() - start
-    show(f"search by wordllama (indexed in {seconds:.0f} s)", lambda k: database.index.best(questions[k], 100))
+    show(
+        f"search by wordllama (indexed in {seconds:.0f} s)",
+        lambda k: database.index.best(questions[k], 100),
+    )
 
 
 def show(name: str, act: Callable[[int], object]) -> None:
@@ -58,7 +66,10 @@ def show(name: str, act: Callable[[int], object]) -> None:
         start = time.perf_counter()
         act(k)
         times.append(time.perf_counter() - start)
-    print(f"| {name} | {statistics.median(times) * 1e3:.2f} | {statistics.quantiles(times, n=20)[-1] * 1e3:.2f} |")
+    print(
+        f"| {name} | {statistics.median(times) * 1e3:.2f} | "
+        f"{statistics.quantiles(times, n=20)[-1] * 1e3:.2f} |"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The office tasks: `python benchmarks/loca.py` where `agentgym[office]` is installed.
 
-For each task, what it takes to draw a state of 256K tokens (at most 2 s), to reset to one that was drawn before (at most 100 ms),
-to carry out the reference plan, and to check the final state. `python benchmarks/loca.py lengths` writes docs/loca_lengths.md: the
-environment description length of every released state, in tokens of cl100k.
+For each task, what it takes to draw a state of 256K tokens (at most 2 s), to reset to one that was
+drawn before (at most 100 ms), to carry out the reference plan, and to check the final state.
+`python benchmarks/loca.py lengths` writes docs/loca_lengths.md: the environment description length
+of every released state, in tokens of cl100k.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def main() -> None:
     if sys.argv[1:] == ["lengths"]:
         write_lengths()
         return
-    print("| task, 256K tokens | draw, s | of 2 s | reset, ms | of 100 ms | plan, steps | plan, s | check, ms |")
+    print(
+        "| task, 256K tokens | draw, s | of 2 s | reset, ms | of 100 ms | plan, steps | plan, s | "
+        "check, ms |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for task in TASKS:
         print(row_of(task), flush=True)
@@ -53,7 +57,10 @@ def row_of(task: str) -> str:
         steps += counted
     ms = 1_000 * median(reset)
     shares = f"{median(draw):.2f} | {median(draw) / DRAW_S:.2f} | {ms:.0f} | {ms / RESET_MS:.2f}"
-    return f"| {task} | {shares} | {median(steps)} | {median(play):.2f} | {1_000 * median(check):.0f} |"
+    return (
+        f"| {task} | {shares} | {median(steps)} | {median(play):.2f} | "
+        f"{1_000 * median(check):.0f} |"
+    )
 
 
 def carry_out(world: Any) -> int:
@@ -78,7 +85,10 @@ def write_lengths() -> None:
     lines = [
         "# Environment description lengths of the office tasks",
         "",
-        f"Tokens (cl100k) of the least and the greatest state of the seeds 0 to {SEEDS - 1}, and the number of steps of the",
+        (
+            f"Tokens (cl100k) of the least and the greatest state of the seeds 0 to {SEEDS - 1}, and "
+            "the number of steps of the"
+        ),
         "reference plan with seed 0 (`python benchmarks/loca.py lengths`).",
         "",
         f"| task | {' | '.join(name.upper() for name in LENGTHS)} |",
@@ -87,7 +97,9 @@ def write_lengths() -> None:
     for task in TASKS:
         cells = []
         for length in LENGTHS.values():
-            env = agentgym.tool_env(agentgym.make(task, length=length, budget_factor=1.0, budget_slack=0))
+            env = agentgym.tool_env(
+                agentgym.make(task, length=length, budget_factor=1.0, budget_slack=0)
+            )
             states = []
             for seed in range(SEEDS):
                 env.reset(seed=seed)

@@ -1,7 +1,9 @@
-"""Cost of drawing a task of LORE, against its size: `python benchmarks/lore.py` where agentgym is installed.
+"""Cost of drawing a task of LORE, against its size: `python benchmarks/lore.py` where agentgym is
+installed.
 
-The sizes are measured in turn, round after round, and the median of each is shown: other work on the machine slows all alike, so
-the ratios hold even where the milliseconds do not. Memory is counted by `tracemalloc` in one run of its own.
+The sizes are measured in turn, round after round, and the median of each is shown: other work on
+the machine slows all alike, so the ratios hold even where the milliseconds do not. Memory is
+counted by `tracemalloc` in one run of its own.
 """
 
 from __future__ import annotations
@@ -24,13 +26,19 @@ def main() -> None:
             for size in SIZES:
                 times[size].append(draw(size, seed, difficulty)[0])
         base = statistics.median(times[100]) / 100
-        print(f"| {difficulty}: operations | documents | ms (median) | µs an operation | ratio to 100 | kB | bytes a document |")
+        print(
+            f"| {difficulty}: operations | documents | ms (median) | µs an operation | ratio to "
+            "100 | kB | bytes a document |"
+        )
         print("|---|---|---|---|---|---|---|")
         for size in SIZES:
             seconds = statistics.median(times[size])
             documents, kept = memory(size, difficulty)
             each = f"{seconds * 1e3:.2f} | {seconds / size * 1e6:.1f} | {seconds / size / base:.2f}"
-            print(f"| {size:,} | {documents:,} | {each} | {kept / 1e3:,.0f} | {kept / documents:,.0f} |")
+            print(
+                f"| {size:,} | {documents:,} | {each} | {kept / 1e3:,.0f} | "
+                f"{kept / documents:,.0f} |"
+            )
         print()
 
 

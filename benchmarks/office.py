@@ -1,7 +1,9 @@
-"""Cost of the office servers against their limits: `python benchmarks/office.py [server …]` where `agentgym[office]` is installed.
+"""Cost of the office servers against their limits: `python benchmarks/office.py [server …]` where
+`agentgym[office]` is installed.
 
-An empty office with all servers should take at most 20 ms and 20 MB; a call at most 1 ms in the median, 10 ms with SQL. Calls that
-run a program in a sandbox have no limit of their own. A server that cannot be imported is named and left out.
+An empty office with all servers should take at most 20 ms and 20 MB; a call at most 1 ms in the
+median, 10 ms with SQL. Calls that run a program in a sandbox have no limit of their own. A server
+that cannot be imported is named and left out.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ def milliseconds(act: Callable[[int], object], rounds: int = ROUNDS) -> list[flo
 
 def resident() -> float:
     """The megabytes that this process holds, those that libraries allocate included; Linux only."""
-    return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return (
+        int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    )
 
 
 def show_offices(names: list[str]) -> float:
@@ -92,7 +96,9 @@ def show_offices(names: list[str]) -> float:
         for office in offices:
             call(office.get(server_class("snowflake")), "read_query", {"query": "SELECT 1"})
         each = (resident() - before) / LIVE
-        print(f"| memory, each of {LIVE} after a query in SQL | {each:.2f} MB | {each / OFFICE_MB:.2f} |")
+        print(
+            f"| memory, each of {LIVE} after a query in SQL | {each:.2f} MB | {each / OFFICE_MB:.2f} |"
+        )
         close(offices)
     return made
 
@@ -107,16 +113,24 @@ def close(offices: list[Office]) -> None:
 
 def show_copies(names: list[str], made: float) -> None:
     """What it takes to branch an office: empty, and with files and records in it."""
-    print("\n| an office | copied, ms | pickled and back, ms | KB | copied : made |\n|---|---|---|---|---|")
+    print(
+        "\n| an office | copied, ms | pickled and back, ms | KB | copied : made |\n|---|---|---|---|---|"
+    )
     for filled in (0, 1_000):
         office = Office(names)
         for k in range(filled):
             office.context.files.write(f"{k % 50}/{k}.txt", f"{k}" * 100)
         if filled and "google_cloud" in names:
             cloud: Any = office.get(server_class("google_cloud"))
-            cloud.logging.log_all("app", [(office.context.clock.now(), "INFO", {"number": k}) for k in range(filled)])
-        copied = statistics.median(milliseconds(lambda _, office=office: copy.deepcopy(office).close(), 50))
-        pickled = statistics.median(milliseconds(lambda _, office=office: pickle.loads(pickle.dumps(office)).close(), 50))
+            cloud.logging.log_all(
+                "app", [(office.context.clock.now(), "INFO", {"number": k}) for k in range(filled)]
+            )
+        copied = statistics.median(
+            milliseconds(lambda _, office=office: copy.deepcopy(office).close(), 50)
+        )
+        pickled = statistics.median(
+            milliseconds(lambda _, office=office: pickle.loads(pickle.dumps(office)).close(), 50)
+        )
         size = len(pickle.dumps(office)) / 1024
         label = f"with {filled:,} files and log entries" if filled else "empty"
         print(f"| {label} | {copied:.2f} | {pickled:.2f} | {size:,.0f} | {copied / made:.2f} |")
@@ -129,7 +143,8 @@ def rows_of(name: str) -> Iterator[str]:
     for tool, (limit, arguments) in CALLS[name](server).items():
         call(server, tool, arguments(0))  # whatever the first call imports
         times = milliseconds(
-            lambda k, tool=tool, arguments=arguments: call(server, tool, arguments(k + 1)), ROUNDS if limit else 20
+            lambda k, tool=tool, arguments=arguments: call(server, tool, arguments(k + 1)),
+            ROUNDS if limit else 20,
         )
         median, late = statistics.median(times), statistics.quantiles(times, n=20)[-1]
         yield f"| {name} | {tool} | {median:.2f} | {late:.2f} | {f'{median / limit:.2f}' if limit else ''} |"
@@ -188,7 +203,10 @@ def excel(server: Any) -> Calls:
     call(server, "create_workbook", {"filepath": "a.xlsx"})
     rows = [[k, f"name {k}", 1.5 * k] for k in range(20)]
     return {
-        "write_data_to_excel": (CALL_MS, lambda k: {"filepath": "a.xlsx", "sheet_name": "Sheet1", "data": rows}),
+        "write_data_to_excel": (
+            CALL_MS,
+            lambda k: {"filepath": "a.xlsx", "sheet_name": "Sheet1", "data": rows},
+        ),
         "read_data_from_excel": (CALL_MS, lambda k: {"filepath": "a.xlsx", "sheet_name": "Sheet1"}),
     }
 
@@ -198,7 +216,9 @@ def memory(server: Any) -> Calls:
     return {
         "create_entities": (
             CALL_MS,
-            lambda k: {"entities": [{"name": f"cat {k}", "entityType": "cat", "observations": ["sleeps"]}]},
+            lambda k: {
+                "entities": [{"name": f"cat {k}", "entityType": "cat", "observations": ["sleeps"]}]
+            },
         ),
         "search_nodes": (CALL_MS, lambda k: {"query": f"cat {k}"}),
     }
@@ -209,7 +229,10 @@ def email(server: Any) -> Calls:
     server.add_user("ann@mcp.com", "secret", "Ann")
     server.login("ann@mcp.com", "secret")
     return {
-        "send_email": (CALL_MS, lambda k: {"to": "ann@mcp.com", "subject": f"Report {k}", "body": "Dear Ann,\n" * 20}),
+        "send_email": (
+            CALL_MS,
+            lambda k: {"to": "ann@mcp.com", "subject": f"Report {k}", "body": "Dear Ann,\n" * 20},
+        ),
         "get_emails": (CALL_MS, lambda k: {}),
         "search_emails": (CALL_MS, lambda k: {"query": f"Report {k}"}),
     }
@@ -220,7 +243,11 @@ def calendar(server: Any) -> Calls:
 
     def event(k: int) -> Mapping[str, Any]:
         day = f"2025-02-{1 + k % 28:02}"
-        return {"summary": f"Talk {k}", "start": {"dateTime": f"{day}T10:00:00Z"}, "end": {"dateTime": f"{day}T11:00:00Z"}}
+        return {
+            "summary": f"Talk {k}",
+            "start": {"dateTime": f"{day}T10:00:00Z"},
+            "end": {"dateTime": f"{day}T11:00:00Z"},
+        }
 
     span = {"timeMin": "2025-02-01T00:00:00Z", "timeMax": "2025-02-02T00:00:00Z"}
     return {"create_event": (CALL_MS, event), "list_events": (CALL_MS, lambda k: span)}
@@ -232,7 +259,10 @@ def canvas(server: Any) -> Calls:
     course = server.courses.add_course("Networks", "NET101", teacher)
     server.people.login_as("ann@mcp.com")
     return {
-        "canvas_create_assignment": (CALL_MS, lambda k: {"course_id": course, "name": f"Homework {k}", "points_possible": 10}),
+        "canvas_create_assignment": (
+            CALL_MS,
+            lambda k: {"course_id": course, "name": f"Homework {k}", "points_possible": 10},
+        ),
         "canvas_list_courses": (CALL_MS, lambda k: {}),
         "canvas_get_course": (CALL_MS, lambda k: {"course_id": course}),
     }
@@ -246,12 +276,20 @@ def google_cloud(server: Any) -> Calls:
     calls: Calls = {
         "storage_upload_file": (CALL_MS, lambda k: {**up, "destination_blob_name": f"{k}.csv"}),
         "storage_list_objects": (CALL_MS, lambda k: {"bucket_name": "box", "max_results": 20}),
-        "logging_write_log": (CALL_MS, lambda k: {"log_name": "app", "message": f"entry {k}", "severity": "ERROR"}),
-        "logging_read_logs": (CALL_MS, lambda k: {"log_filter": 'LOG_ID("app") severity>=ERROR', "max_entries": 5}),
+        "logging_write_log": (
+            CALL_MS,
+            lambda k: {"log_name": "app", "message": f"entry {k}", "severity": "ERROR"},
+        ),
+        "logging_read_logs": (
+            CALL_MS,
+            lambda k: {"log_filter": 'LOG_ID("app") severity>=ERROR', "max_entries": 5},
+        ),
         "compute_list_instances": (CALL_MS, lambda k: {}),
     }
     if "bigquery_run_query" in tools_of(server):
-        server.bigquery.load("d", "t", {"name": "STRING", "number": "INT64"}, [(f"n{k}", k % 7) for k in range(1000)])
+        server.bigquery.load(
+            "d", "t", {"name": "STRING", "number": "INT64"}, [(f"n{k}", k % 7) for k in range(1000)]
+        )
         query = "SELECT number, COUNT(*) AS n FROM `d.t` WHERE number > {} GROUP BY number ORDER BY n DESC"
         calls["bigquery_run_query"] = (SQL_MS, lambda k: {"query": query.format(k % 7)})
     return calls
@@ -269,21 +307,32 @@ def google_sheet(server: Any) -> Calls:
 
 def snowflake(server: Any) -> Calls:
     """A table that grows."""
-    server.load("SHOP.PUBLIC.ORDERS", {"ID": "INTEGER", "AMOUNT": "FLOAT"}, [(k, 1.5 * k) for k in range(1000)])
+    server.load(
+        "SHOP.PUBLIC.ORDERS",
+        {"ID": "INTEGER", "AMOUNT": "FLOAT"},
+        [(k, 1.5 * k) for k in range(1000)],
+    )
     query = "SELECT COUNT(*) AS N, SUM(AMOUNT) AS TOTAL FROM SHOP.PUBLIC.ORDERS WHERE ID > {}"
     return {
         "read_query": (SQL_MS, lambda k: {"query": query.format(k)}),
-        "write_query": (SQL_MS, lambda k: {"query": f"INSERT INTO SHOP.PUBLIC.ORDERS VALUES ({10_000 + k}, 2.5)"}),
+        "write_query": (
+            SQL_MS,
+            lambda k: {"query": f"INSERT INTO SHOP.PUBLIC.ORDERS VALUES ({10_000 + k}, 2.5)"},
+        ),
     }
 
 
 def woocommerce(server: Any) -> Calls:
     """A shop whose stock grows."""
-    first = call(server, "woo_products_create", {"productData": {"name": "Table", "regular_price": "80.00"}})["id"]
+    first = call(
+        server, "woo_products_create", {"productData": {"name": "Table", "regular_price": "80.00"}}
+    )["id"]
     return {
         "woo_products_create": (
             CALL_MS,
-            lambda k: {"productData": {"name": f"Chair {k}", "regular_price": "12.50", "sku": f"CH-{k}"}},
+            lambda k: {
+                "productData": {"name": f"Chair {k}", "regular_price": "12.50", "sku": f"CH-{k}"}
+            },
         ),
         "woo_products_list": (CALL_MS, lambda k: {"perPage": 10}),
         "woo_products_get": (CALL_MS, lambda k: {"productId": first}),

@@ -1,8 +1,10 @@
-"""Env steps per second through each collector, with quick and slow policies and tools (`python benchmarks/rollouts.py`).
+"""Env steps per second through each collector, with quick and slow policies and tools (`python
+benchmarks/rollouts.py`).
 
-Compared in the same run with the vector envs of Gymnasium, around the same world, and with those of `gem-llm` (PyPI) around its
-GuessTheNumber, if that is installed; and with a bare loop, for what a collector costs. A policy takes its time for each batch, as a
-model on a GPU does, or for each reply if every slot asks for its own, as an endpoint does. A tool takes its time in each step.
+Compared in the same run with the vector envs of Gymnasium, around the same world, and with those of
+`gem-llm` (PyPI) around its GuessTheNumber, if that is installed; and with a bare loop, for what a
+collector costs. A policy takes its time for each batch, as a model on a GPU does, or for each reply
+if every slot asks for its own, as an endpoint does. A tool takes its time in each step.
 """
 
 from __future__ import annotations
@@ -77,7 +79,10 @@ def pause(seconds: float) -> None:
 
 def make_env(tool: float = 0.0) -> gymnasium.Env[Any, Any]:
     """The world: a parsed and checked call in each of its turns."""
-    return SlowTool(agentgym.make("ListWorld", items=8, removals=2, budget_factor=1.0, budget_slack=TURNS - 3), tool)
+    return SlowTool(
+        agentgym.make("ListWorld", items=8, removals=2, budget_factor=1.0, budget_slack=TURNS - 3),
+        tool,
+    )
 
 
 def main() -> None:
@@ -88,8 +93,16 @@ def main() -> None:
     print("| " + " | ".join(["", *(f"{policy}/{tool}" for policy, tool in cells)]) + " |")
     print("|---" * (len(cells) + 1) + "|")
     for name, run in runs.items():
-        print(f"| {name} | " + " | ".join(f"{run(policy / 1e3, tool / 1e3):,.0f}" for policy, tool in cells) + " |", flush=True)
-    print(f"\n| a round of all slots over that of the bare loop, as a share of a 10 ms policy | 1 slot | {SLOTS} slots |")
+        print(
+            f"| {name} | "
+            + " | ".join(f"{run(policy / 1e3, tool / 1e3):,.0f}" for policy, tool in cells)
+            + " |",
+            flush=True,
+        )
+    print(
+        "\n| a round of all slots over that of the bare loop, as a share of a 10 ms policy | 1 "
+        f"slot | {SLOTS} slots |"
+    )
     print("|---|---|---|")
     for name, shares in overheads().items():
         print(f"| {name} | " + " | ".join(f"{share:.1%}" for share in shares) + " |", flush=True)
@@ -118,23 +131,36 @@ def bare(policy: float, tool: float, slots: int = SLOTS) -> float:
 
 def collectors() -> dict[str, Run]:
     """The engines, with the policy in their midst and, for some, at each slot."""
-    found = {f"agentgym {engine}": partial(collected, engine) for engine in ("lockstep", "threads", "asyncio", "processes")}
+    found = {
+        f"agentgym {engine}": partial(collected, engine)
+        for engine in ("lockstep", "threads", "asyncio", "processes")
+    }
     found["agentgym processes, policy replicated"] = partial(collected, "processes", replicate=True)
     with contextlib.suppress(ImportError):
         import ray  # noqa: PLC0415
 
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-        ray.init(log_to_driver=False, logging_level="error", include_dashboard=False, _node_ip_address="127.0.0.1")
+        ray.init(
+            log_to_driver=False,
+            logging_level="error",
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+        )
         found["agentgym ray, policy replicated"] = partial(collected, "ray")
     return found
 
 
-def collected(engine: str, policy: float, tool: float, slots: int = SLOTS, replicate: bool | None = None) -> float:
+def collected(
+    engine: str, policy: float, tool: float, slots: int = SLOTS, replicate: bool | None = None
+) -> float:
     """A collector that stays open; what it records is dropped."""
     with Collector(partial(make_env, tool), slots, engine=engine, replicate=replicate) as collector:
 
         def play() -> int:
-            return sum(len(trajectory.steps) for trajectory in collector.collect(Policy(policy), range(slots)))
+            return sum(
+                len(trajectory.steps)
+                for trajectory in collector.collect(Policy(policy), range(slots))
+            )
 
         play()  # workers start
         return rate(play)
@@ -153,7 +179,9 @@ def gymnasium_vectors() -> dict[str, Run]:
         vector.close()
         return found
 
-    return {f"gymnasium {mode}": partial(stepped, mode) for mode in ("SyncVectorEnv", "AsyncVectorEnv")}
+    return {
+        f"gymnasium {mode}": partial(stepped, mode) for mode in ("SyncVectorEnv", "AsyncVectorEnv")
+    }
 
 
 def gem_vectors() -> dict[str, Run]:
@@ -163,7 +191,11 @@ def gem_vectors() -> dict[str, Run]:
         from gem.core import EnvWrapper  # noqa: PLC0415
         from gem.wrappers.wrapper_factory import WRAPPER_FACTORY  # noqa: PLC0415
     except ImportError:
-        print("gem-llm is not installed, so there is nothing to compare with: pip install 'agentgym[bench]'", file=sys.stderr)
+        print(
+            "gem-llm is not installed, so there is nothing to compare with: pip install "
+            "'agentgym[bench]'",
+            file=sys.stderr,
+        )
         return {}
 
     class Slow(EnvWrapper):  # type: ignore[misc]
@@ -190,11 +222,16 @@ def gem_vectors() -> dict[str, Run]:
         next(steps)
         return rate(lambda: next(steps))
 
-    return {"gem-llm SyncVectorEnv": partial(stepped, threads=False), "gem-llm AsyncVectorEnv": partial(stepped, threads=True)}
+    return {
+        "gem-llm SyncVectorEnv": partial(stepped, threads=False),
+        "gem-llm AsyncVectorEnv": partial(stepped, threads=True),
+    }
 
 
 def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[int]:
-    """Step a vector env without end; how many steps of envs each episode's worth took, those that only reset left out."""
+    """Step a vector env without end; how many steps of envs each episode's worth took, those that
+    only reset left out.
+    """
     observations, _ = vector.reset(seed=list(range(slots)))
     over = [False] * slots
     while True:
@@ -207,14 +244,20 @@ def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[i
 
 
 def overheads() -> dict[str, list[float]]:
-    """What a round of all slots costs over the bare loop, with a policy of 10 ms: medians of rounds taken in turn."""
+    """What a round of all slots costs over the bare loop, with a policy of 10 ms: medians of rounds
+    taken in turn.
+    """
     runs: dict[str, Callable[..., float]] = {
-        f"agentgym {engine}": partial(collected, engine, replicate=False) for engine in ("lockstep", "threads", "processes")
+        f"agentgym {engine}": partial(collected, engine, replicate=False)
+        for engine in ("lockstep", "threads", "processes")
     }
     found: dict[str, list[float]] = {}
     for name, run in {**runs, **gymnasium_vectors()}.items():
         for slots in (1, SLOTS):
-            extra = [slots / run(0.01, 0.0, slots=slots) - slots / bare(0.01, 0.0, slots) for _ in range(3)]
+            extra = [
+                slots / run(0.01, 0.0, slots=slots) - slots / bare(0.01, 0.0, slots)
+                for _ in range(3)
+            ]
             found.setdefault(name, []).append(statistics.median(extra) / 0.01)
     return found
 

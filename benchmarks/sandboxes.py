@@ -1,4 +1,6 @@
-"""What a run of model-written code costs in each sandbox, once warm: alone, with calls, and many at once."""
+"""What a run of model-written code costs in each sandbox, once warm: alone, with calls, and many at
+once.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def milliseconds(play: Callable[[], object]) -> float:
 def row(name: str, sandbox: Sandbox) -> str:
     """A line of the table."""
     functions = {"double": lambda number: str(2 * number)}
-    calls = f"total = 0\nfor number in range({CALLS}):\n    total += int(double(number))\nprint(total)"
+    calls = (
+        f"total = 0\nfor number in range({CALLS}):\n    total += int(double(number))\nprint(total)"
+    )
     assert sandbox.run(calls, functions).stdout == "9900\n"
     alone = milliseconds(lambda: sandbox.run("print(1 + 1)", {}))
     calling = milliseconds(lambda: sandbox.run(calls, functions))

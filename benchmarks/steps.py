@@ -1,7 +1,9 @@
-"""Cost of a step, as ratios measured in one run: `make bench`, or `python benchmarks/steps.py` where agentgym is installed.
+"""Cost of a step, as ratios measured in one run: `make bench`, or `python benchmarks/steps.py`
+where agentgym is installed.
 
-Compared with `gem-llm` (PyPI) if it is installed: GuessTheNumber with its wrapper that concatenates the history, in episodes of as
-many turns. Each figure is the best of several rounds taken in turn, since other work on the machine only ever slows a round down.
+Compared with `gem-llm` (PyPI) if it is installed: GuessTheNumber with its wrapper that concatenates
+the history, in episodes of as many turns. Each figure is the best of several rounds taken in turn,
+since other work on the machine only ever slows a round down.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ Episode = Callable[[], tuple[float, float]]
 
 def main() -> None:
     """Print the table."""
-    episodes: dict[str, Episode] = {f"agentgym ListWorld, {form} calls": list_world(form) for form in ("json", "python")}
+    episodes: dict[str, Episode] = {
+        f"agentgym ListWorld, {form} calls": list_world(form) for form in ("json", "python")
+    }
     episodes |= guess_the_number()
     rates = measure(episodes)
     base = next(iter(rates.values()))[0]
@@ -44,7 +48,9 @@ def main() -> None:
 
 
 def list_world(form: Dialect) -> Episode:
-    """ListWorld with 20 items, of which every one is popped, through `gymnasium.make`; a parsed and checked call a turn."""
+    """ListWorld with 20 items, of which every one is popped, through `gymnasium.make`; a parsed and
+    checked call a turn.
+    """
     env = gymnasium.make("agentgym/ListWorld-v0", items=TURNS, removals=TURNS)
     action = render(ToolCall("pop", {"id": 0}), form)
 
@@ -65,7 +71,11 @@ def guess_the_number() -> dict[str, Episode]:
         import gem  # noqa: PLC0415
         from gem.wrappers.wrapper_factory import WRAPPER_FACTORY  # noqa: PLC0415
     except ImportError:
-        print("gem-llm is not installed, so there is nothing to compare with: pip install 'agentgym[bench]'", file=sys.stderr)
+        print(
+            "gem-llm is not installed, so there is nothing to compare with: pip install "
+            "'agentgym[bench]'",
+            file=sys.stderr,
+        )
         return {}
 
     def episode(wrapper: str) -> Episode:
@@ -86,11 +96,16 @@ def guess_the_number() -> dict[str, Episode]:
         return play
 
     names = {"concat": "observations", "concat_with_action": "observations and actions"}
-    return {f"gem-llm GuessTheNumber, {name} concatenated": episode(wrapper) for wrapper, name in names.items()}
+    return {
+        f"gem-llm GuessTheNumber, {name} concatenated": episode(wrapper)
+        for wrapper, name in names.items()
+    }
 
 
 def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
-    """Steps per second of each, without and with resets: the best of the rounds, which are taken in turn."""
+    """Steps per second of each, without and with resets: the best of the rounds, which are taken in
+    turn.
+    """
     best = dict.fromkeys(episodes, (0.0, 0.0))
     for _ in range(ROUNDS):
         for name, play in episodes.items():
@@ -98,14 +113,18 @@ def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
             steps = sum(step for _, step in times)
             resets = sum(reset for reset, _ in times)
             count = EPISODES * TURNS
-            best[name] = (max(best[name][0], count / steps), max(best[name][1], count / (steps + resets)))
+            best[name] = (
+                max(best[name][0], count / steps),
+                max(best[name][1], count / (steps + resets)),
+            )
     return best
 
 
 def growth(arm: str) -> float:
     """Cost of a step around turn 2,000 over its cost around turn 10, in episodes of one ListWorld.
 
-    A pop that is refused costs the world the same at every turn, so what grows could only be the history.
+    A pop that is refused costs the world the same at every turn, so what grows could only be the
+    history.
     """
     early: list[float] = []
     late: list[float] = []
@@ -119,7 +138,9 @@ def growth(arm: str) -> float:
 
 
 def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[float]:
-    """The seconds of each step; the garbage collector waits, since its work depends on all that the process holds."""
+    """The seconds of each step; the garbage collector waits, since its work depends on all that the
+    process holds.
+    """
     action = render(ToolCall("pop", {"id": 99}))
     gc.disable()
     for _ in range(turns):
@@ -131,8 +152,15 @@ def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[f
 
 def import_seconds() -> float:
     """What `import agentgym` takes in a fresh process, the interpreter's own start taken off."""
-    code = "import time; start = time.perf_counter(); import agentgym; print(time.perf_counter() - start)"
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(7)]
+    code = (
+        "import time; start = time.perf_counter(); import agentgym; print(time.perf_counter() "
+        "- "
+        "start)"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(7)
+    ]
     return statistics.median(float(run.stdout) for run in runs)
 
 

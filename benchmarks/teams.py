@@ -1,6 +1,8 @@
-"""What a team costs and saves against one agent: `python benchmarks/teams.py` where agentgym is installed.
+"""What a team costs and saves against one agent: `python benchmarks/teams.py` where agentgym is
+installed.
 
-Turns, replies and tokens of scripted play, means of five instances. A worker plays up to 32 turns of a sub-task.
+Turns, replies and tokens of scripted play, means of five instances. A worker plays up to 32 turns
+of a sub-task.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ SEEDS = range(5)
 
 def main() -> None:
     """Print a row for one agent, a split team, and a manager with a worker."""
-    print("| DocumentWorld | score | turns | replies | longest prompt | all prompts |\n|---|---|---|---|---|---|")
+    print(
+        "| DocumentWorld | score | turns | replies | longest prompt | all prompts "
+        "|\n|---|---|---|---|---|---|"
+    )
     for suffix in ("", "-team", "-manager"):
         env_id = f"DocumentWorld{suffix}"
         env = make(env_id, operations=OPERATIONS, window=1_000_000)

@@ -1,4 +1,6 @@
-"""Settings for all tests, made before any library is loaded, and the sample of their large families."""
+"""Settings for all tests, made before any library is loaded, and the sample of their large
+families.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-# The tests run in as many processes as there are cores: more threads in each would wait for one another.
+# The tests run in as many processes as there are cores: more threads in each would wait for one
+# another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from tests import sampling
@@ -29,21 +32,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize the families with the cases of the sample, and with the rest only if it is asked for."""
+    """Parametrize the families with the cases of the sample, and with the rest only if it is
+    asked for.
+    """
     for family in metafunc.definition.iter_markers("family"):
-        metafunc.parametrize(list(family.kwargs), sampling.current.cases(metafunc.definition.nodeid, family.kwargs))
+        metafunc.parametrize(
+            list(family.kwargs), sampling.current.cases(metafunc.definition.nodeid, family.kwargs)
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the sample; let optimizers round as another processor would, if asked: `AGENTGYM_ROUNDING=1 pytest tests/training/rl`."""
+    """Set the sample; let optimizers round as another processor would, if asked:
+    `AGENTGYM_ROUNDING=1 pytest tests/training/rl`.
+    """
     seed = sampling.seed_of(config.rootpath)  # before the workers of pytest-xdist start
-    sampling.current = sampling.Sample(config.option.sample, seed, config.option.markexpr != sampling.FAST)
+    sampling.current = sampling.Sample(
+        config.option.sample, seed, config.option.markexpr != sampling.FAST
+    )
     if rounding := os.environ.get("AGENTGYM_ROUNDING"):
         _round_otherwise(int(rounding))
 
 
 def _round_otherwise(seed: int) -> None:
-    """Multiply gradients by numbers near 1: as much as other instructions change, the same at every step of a run."""
+    """Multiply gradients by numbers near 1: as much as other instructions change, the same at
+    every step of a run.
+    """
     import torch  # noqa: PLC0415 - only if asked
     from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: PLC0415
 
@@ -52,7 +65,9 @@ def _round_otherwise(seed: int) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    noise = torch.randn(parameter.grad.shape, generator=generator, dtype=parameter.grad.dtype)
+                    noise = torch.randn(
+                        parameter.grad.shape, generator=generator, dtype=parameter.grad.dtype
+                    )
                     parameter.grad.mul_(1 + 1e-5 * noise)
 
     register_optimizer_step_pre_hook(perturb)
@@ -60,7 +75,9 @@ def _round_otherwise(seed: int) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Name the sample, and what is not installed, in the first second, with the remedy."""
-    lines = [f"sample: one case in {config.option.sample} of the large families, {sampling.SEED}={sampling.current.seed}"]
+    lines = [
+        f"sample: one case in {config.option.sample} of the large families, {sampling.SEED}={sampling.current.seed}"
+    ]
     if lacking := missing_packages():
         lines.append(
             f"not installed, so their tests are skipped: {', '.join(lacking)} (pip install -c constraints.txt -e '.[dev]')"
@@ -95,7 +112,9 @@ def _is_installed(name: str) -> bool:
 
 
 def _is_for_want_of_a_package(error: BaseException | None) -> bool:
-    """Whether an error, or one that caused it, is that of importing a package that is not installed."""
+    """Whether an error, or one that caused it, is that of importing a package that is not
+    installed.
+    """
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name and missing_packages():
             return importlib.util.find_spec(error.name.partition(".")[0]) is None
@@ -104,13 +123,24 @@ def _is_for_want_of_a_package(error: BaseException | None) -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Skip a file that imports what is not installed."""
     report = yield
     call: Any = getattr(report, "call", None)
-    if report.failed and call is not None and call.excinfo and _is_for_want_of_a_package(call.excinfo.value):
+    if (
+        report.failed
+        and call is not None
+        and call.excinfo
+        and _is_for_want_of_a_package(call.excinfo.value)
+    ):
         report.outcome = "skipped"
-        report.longrepr = (str(collector.path), 0, f"Skipped: {call.excinfo.value.__cause__ or call.excinfo.value}")
+        report.longrepr = (
+            str(collector.path),
+            0,
+            f"Skipped: {call.excinfo.value.__cause__ or call.excinfo.value}",
+        )
     return report
 
 
@@ -122,5 +152,9 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed and call.excinfo and _is_for_want_of_a_package(call.excinfo.value):
         report.outcome = "skipped"
-        report.longrepr = (str(item.path), item.reportinfo()[1] or 0, f"Skipped: {call.excinfo.value}")
+        report.longrepr = (
+            str(item.path),
+            item.reportinfo()[1] or 0,
+            f"Skipped: {call.excinfo.value}",
+        )
     return report

@@ -16,11 +16,17 @@ from agentgym import ToolCall, ToolEnv
 from agentgym.envs.loca.servers.store import Store
 
 PATIENCE = 600.0
-"""Seconds after which a test gives up what hangs: far more than anything takes, on one busy core too."""
+"""Seconds after which a test gives up what hangs: far more than anything takes, on one busy
+core too.
+"""
 
 
-def calls_of(function: Callable[..., object], *arguments: Any, database: Store | None = None) -> int:
-    """The work of a call, in a measure that is the same on every machine: functions called, and steps of a database of SQLite."""
+def calls_of(
+    function: Callable[..., object], *arguments: Any, database: Store | None = None
+) -> int:
+    """The work of a call, in a measure that is the same on every machine: functions called, and
+    steps of a database of SQLite.
+    """
     count = 0
 
     def profile(frame: object, event: str, argument: object) -> None:
@@ -47,7 +53,9 @@ def calls_of(function: Callable[..., object], *arguments: Any, database: Store |
 def compare(hidden: Any, seen: Any) -> None:
     """Check that a world rebuilt from what was shown gives the same hints as the hidden one."""
     assert seen.state() == hidden.state()
-    assert [seen.subtask(flag) for flag in (True, False)] == [hidden.subtask(flag) for flag in (True, False)]
+    assert [seen.subtask(flag) for flag in (True, False)] == [
+        hidden.subtask(flag) for flag in (True, False)
+    ]
     assert list(seen.optimal_calls()) == list(hidden.optimal_calls())
     assert list(seen.legal_calls()) == list(hidden.legal_calls())
     for flag in (True, False):
@@ -80,7 +88,9 @@ class Outcome(NamedTuple):
 
 
 def start(env_id: str, *, task: str = "", seed: int = 0, **options: Any) -> ToolEnv:
-    """An env at the start of an episode; if a task message is given, of the instance that it tells."""
+    """An env at the start of an episode; if a task message is given, of the instance that it
+    tells.
+    """
     env = agentgym.tool_env(agentgym.make(env_id, **options))
     env.reset(seed=seed)
     if task:

@@ -1,8 +1,9 @@
-"""The sample of the large families of tests, which cross worlds with arms, strategies, dialects and the like.
+"""The sample of the large families of tests, which cross worlds with arms, strategies, dialects and
+the like.
 
-A family names its axes: `@pytest.mark.family(env_id=IDS, arm=ARMS)`. Of the product, one case in `--sample` is run, drawn
-with a seed that is the commit, so that the sample rotates; `-m exhaustive` runs what the sample leaves out, `--sample 1` all.
-"""
+A family names its axes: `@pytest.mark.family(env_id=IDS, arm=ARMS)`. Of the product, one case in
+`--sample` is run, drawn with a seed that is the commit, so that the sample rotates; `-m exhaustive`
+runs what the sample leaves out, `--sample 1` all."""
 
 from __future__ import annotations
 
@@ -28,16 +29,26 @@ SEED = "AGENTGYM_SAMPLE_SEED"
 """The environment variable that overrides the seed of the sample."""
 FAST = "not exhaustive"
 """The `-m` of a plain run, in which no case is built that the sample leaves out."""
-OFFICE = frozenset(entry.id for entry in worlds(presets=True) if issubclass(entry.world, OfficeTask))
-"""The office tasks: alike, and their episodes are long, so that they are sampled more thinly than other worlds."""
+OFFICE = frozenset(
+    entry.id for entry in worlds(presets=True) if issubclass(entry.world, OfficeTask)
+)
+"""The office tasks: alike, and their episodes are long, so that they are sampled more thinly
+than other worlds.
+"""
 OFFICE_SHARE = 8
 """Cases of other worlds for each of an office task: that many take about as long."""
 KINDS = {
-    name: "office" if issubclass(entry.world, OfficeTask) else entry.id if entry in teams() else entry.world.__name__
+    name: "office"
+    if issubclass(entry.world, OfficeTask)
+    else entry.id
+    if entry in teams()
+    else entry.world.__name__
     for entry in (*worlds(presets=True), *teams())
     for name in (entry.id, entry.id.removeprefix("agentgym/").removesuffix("-v0"))
 }
-"""The kinds of ids: each world with its presets, and each team, is one; all office tasks are one."""
+"""The kinds of ids: each world with its presets, and each team, is one; all office tasks are
+one.
+"""
 
 
 def is_office(env_id: str) -> bool:
@@ -46,7 +57,9 @@ def is_office(env_id: str) -> bool:
 
 
 def kind(value: Any) -> Any:
-    """Return the kind of a value on an axis, of which a sample has each: that of an id, else the value itself."""
+    """Return the kind of a value on an axis, of which a sample has each: that of an id, else
+    the value itself.
+    """
     return KINDS.get(value, value) if isinstance(value, str) else repr(value)
 
 
@@ -65,9 +78,17 @@ class Sample:
     whole: bool
 
     def cases(self, family: str, axes: Mapping[str, Sequence[Any]]) -> list[Any]:
-        """Return the cases of a family as parameters of a test, in the order of the product of its axes."""
-        values = [[value.values[0] if _is_exhaustive(value) else value for value in axis] for axis in axes.values()]
-        places = [[k for k, value in enumerate(axis) if not _is_exhaustive(value)] for axis in axes.values()]
+        """Return the cases of a family as parameters of a test, in the order of the product of
+        its axes.
+        """
+        values = [
+            [value.values[0] if _is_exhaustive(value) else value for value in axis]
+            for axis in axes.values()
+        ]
+        places = [
+            [k for k, value in enumerate(axis) if not _is_exhaustive(value)]
+            for axis in axes.values()
+        ]
         everything = itertools.product(*(range(len(axis)) for axis in values))
         drawn = set(everything) if self.one_in == 1 else self._draw(family, values, places)
         built = everything if self.whole and self.one_in > 1 else sorted(drawn)
@@ -79,18 +100,29 @@ class Sample:
             for case in built
         ]
 
-    def _draw(self, family: str, axes: Sequence[Axis], places: Sequence[Places]) -> set[tuple[int, ...]]:
+    def _draw(
+        self, family: str, axes: Sequence[Axis], places: Sequence[Places]
+    ) -> set[tuple[int, ...]]:
         """Draw cases, as places on the axes."""
         rng = random.Random(f"{self.seed} {family}")
-        offices = [[k for k in some if kind(axis[k]) == "office"] for axis, some in zip(axes, places, strict=True)]
-        others = [[k for k in some if kind(axis[k]) != "office"] for axis, some in zip(axes, places, strict=True)]
+        offices = [
+            [k for k in some if kind(axis[k]) == "office"]
+            for axis, some in zip(axes, places, strict=True)
+        ]
+        others = [
+            [k for k in some if kind(axis[k]) != "office"]
+            for axis, some in zip(axes, places, strict=True)
+        ]
         thin = next((n for n, some in enumerate(offices) if some and others[n]), None)
         if thin is None:
             return set(_draw(rng, axes, places, self.one_in))
         mixed = [offices[n] if n == thin else some for n, some in enumerate(places)]
         drawn = set(_draw(rng, axes, others, self.one_in))
         count = math.ceil(min(len(drawn) / OFFICE_SHARE, math.prod(map(len, mixed))))
-        few = itertools.islice(zip(*(itertools.cycle(rng.sample(some, len(some))) for some in mixed), strict=True), count)
+        few = itertools.islice(
+            zip(*(itertools.cycle(rng.sample(some, len(some))) for some in mixed), strict=True),
+            count,
+        )
         return {*drawn, *few}
 
 
@@ -99,13 +131,19 @@ current = Sample(4, "0", whole=False)
 
 
 def few(env_id: str, count: int) -> range:
-    """Return seeds: so many, but of office tasks a fifth, unless the whole of the families is asked for."""
+    """Return seeds: so many, but of office tasks a fifth, unless the whole of the families is
+    asked for.
+    """
     thin = env_id in OFFICE and current.one_in > 1 and not current.whole
     return range(max(1, count // 5) if thin else count)
 
 
-def _draw(rng: random.Random, axes: Sequence[Axis], places: Sequence[Places], one_in: int) -> Iterator[tuple[int, ...]]:
-    """Draw one case in so many, with each kind on each axis, and the values of an axis about equally often."""
+def _draw(
+    rng: random.Random, axes: Sequence[Axis], places: Sequence[Places], one_in: int
+) -> Iterator[tuple[int, ...]]:
+    """Draw one case in so many, with each kind on each axis, and the values of an axis about
+    equally often.
+    """
     kinds = [len({kind(axis[k]) for k in some}) for axis, some in zip(axes, places, strict=True)]
     count = max(*kinds, math.ceil(math.prod(map(len, places)) / one_in))
     columns = []
@@ -126,7 +164,14 @@ def seed_of(root: Path) -> str:
     if SEED not in os.environ:
         line = ["git", "rev-parse", "--short", "HEAD"]
         git = shutil.which("git")
-        commit = subprocess.run(line, cwd=root, capture_output=True, text=True, check=False).stdout.strip() if git else ""
-        # It is put into the environment for the workers of pytest-xdist, which have to collect the same cases.
+        commit = (
+            subprocess.run(
+                line, cwd=root, capture_output=True, text=True, check=False
+            ).stdout.strip()
+            if git
+            else ""
+        )
+        # It is put into the environment for the workers of pytest-xdist, which have to collect the
+        # same cases.
         os.environ[SEED] = commit or "0"
     return os.environ[SEED]

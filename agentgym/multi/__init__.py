@@ -20,17 +20,23 @@ def aec_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> A
     try:
         from agentgym.multi.zoo import TeamAEC  # noqa: PLC0415 - an extra of its own
     except ImportError as error:
-        raise ImportError(f"PettingZoo is needed to play teams as its envs: pip install 'agentgym[multi]' ({error})") from error
+        raise ImportError(
+            "PettingZoo is needed to play teams as its envs: pip install 'agentgym[multi]' "
+            f"({error})"
+        ) from error
     team_spec = spec(env_id, **options)
     if "team" not in team_spec.kwargs:
         raise ValueError(f"{env_id} is played by one agent; {TEAM_IDS}")
-    return TeamAEC(name=f"{team_spec.name}_v{team_spec.version}", render_mode=render_mode, **team_spec.kwargs)
+    return TeamAEC(
+        name=f"{team_spec.name}_v{team_spec.version}", render_mode=render_mode, **team_spec.kwargs
+    )
 
 
 def parallel_env(env_id: str, *, render_mode: str | None = None, **options: Any) -> Any:
     """Make a team as a `pettingzoo.ParallelEnv`; takes what `aec_env` takes.
 
-    A step takes the replies of all agents and plays them in the order of `possible_agents`; it ends the cycle.
+    A step takes the replies of all agents and plays them in the order of `possible_agents`; it ends
+    the cycle.
 
     Raises:
         ImportError: PettingZoo is not installed.

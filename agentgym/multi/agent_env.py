@@ -18,8 +18,8 @@ from agentgym.world import World
 class AgentEnv(ToolEnv):
     """Env in which one agent of a team plays.
 
-    It is a `ToolEnv` whose world is that of the team, with a chat of its own, some of the world's tools and those of the team. It
-    never ends by itself: the game ends it with the cycle.
+    It is a `ToolEnv` whose world is that of the team, with a chat of its own, some of the world's
+    tools and those of the team. It never ends by itself: the game ends it with the cycle.
 
     Args:
         world: The class of the world.
@@ -33,7 +33,14 @@ class AgentEnv(ToolEnv):
         took_turn: Whether the last reply took a turn of the world's budget.
     """
 
-    def __init__(self, world: type[World[Any]] | str, agent: str, team: Team, protocol: TeamProtocol, **options: Any) -> None:
+    def __init__(
+        self,
+        world: type[World[Any]] | str,
+        agent: str,
+        team: Team,
+        protocol: TeamProtocol,
+        **options: Any,
+    ) -> None:
         self.agent, self.team, self._protocol = agent, team, protocol
         self.took_turn = False
         self._team_toolset = protocol.toolset_for(agent, team)
@@ -46,9 +53,15 @@ class AgentEnv(ToolEnv):
         owners = self._protocol.toolsets(self.agent, world)
         tools = {name: bound for owner in owners for name, bound in tools_of(owner).items()}
         if twice := tools.keys() & self._team_tools:
-            raise ValueError(f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it to play in a team")
+            raise ValueError(
+                f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it "
+                "to play in a team"
+            )
         own = self._protocol.agents[self.agent]
-        return {**{name: bound for name, bound in tools.items() if name in own}, **tools_of(self._team_toolset)}
+        return {
+            **{name: bound for name, bound in tools.items() if name in own},
+            **tools_of(self._team_toolset),
+        }
 
     def _begin(self) -> World[Any]:
         """Return the world of the team, which the game has made."""
@@ -64,7 +77,9 @@ class AgentEnv(ToolEnv):
         """Count a turn, unless the reply calls nothing but tools of the team."""
         self._replies += 1
         reply = self._parse(world, action, self._replies)
-        self.took_turn = not reply.calls or any(call.name not in self._team_tools for call in reply.calls)
+        self.took_turn = not reply.calls or any(
+            call.name not in self._team_tools for call in reply.calls
+        )
         world.turn += self.took_turn
         return reply, self._replies
 
@@ -72,13 +87,17 @@ class AgentEnv(ToolEnv):
         if self.team.ended:
             raise ToolError("the episode has ended; this call was not run")
         if name in self._team_tools and name in tools:
-            result: str = tools[name](arguments)  # it is no call of the world, which may have ended before a host has answered
+            result: str = tools[name](
+                arguments
+            )  # it is no call of the world, which may have ended before a host has answered
             return result
         go = partial(super()._run, world, tools, name, arguments)
         return self._protocol.run(self.agent, self.team, ToolCall(name, arguments), go)
 
     def _ended(self, world: World[Any]) -> str:
-        """Report an end of the world to the protocol; the env itself goes on until the game ends it."""
+        """Report an end of the world to the protocol; the env itself goes on until the game ends
+        it.
+        """
         if reason := super()._ended(world):
             self._protocol.finished(self.agent, self.team, reason)
         return ""
@@ -86,7 +105,10 @@ class AgentEnv(ToolEnv):
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         """End the episode of the whole team with the cycle."""
         self.team.end(reason)
-        info = {**self._info(self.world, 0, 0), "detail": StepInfo(failed_rounds=self._failed_rounds, ended=reason)}
+        info = {
+            **self._info(self.world, 0, 0),
+            "detail": StepInfo(failed_rounds=self._failed_rounds, ended=reason),
+        }
         return self.chat, 0.0, False, False, info
 
     def receive(self, text: str) -> None:

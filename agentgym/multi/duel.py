@@ -16,15 +16,18 @@ class Duel(TeamProtocol):
     Each agent plays a world of its own, of the same configuration and seed, with all tools, and
     sees nothing of the others.
 
-    The first to solve it ends the episode and earns 1; those that do so in the same cycle share it. Whose world has ended without
-    success is asked no more.
+    The first to solve it ends the episode and earns 1; those that do so in the same cycle share it.
+    Whose world has ended without success is asked no more.
     """
 
     kind = "duel"
     one_world = False
 
     def assign_tools(
-        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
+        self,
+        world: type[World[Any]],
+        tools: Mapping[str, bool],
+        roles: Mapping[str, Sequence[str]] | None,
     ) -> dict[str, tuple[str, ...]]:
         """Return two players, unless others are named."""
         return read_roles(roles or {f"player_{k}": list(tools) for k in range(2)}, tools)
@@ -37,7 +40,8 @@ class Duel(TeamProtocol):
         """Name the rivals."""
         rivals = ", ".join(name for name in self.agents if name != agent)
         return (
-            f"# Duel\nYou are {agent}. {rivals} has the same task and plays at the same time; neither sees what the other does. "
+            f"# Duel\nYou are {agent}. {rivals} has the same task and plays at the same time; "
+            "neither sees what the other does. "
             "Who solves it in fewer turns wins."
         )
 

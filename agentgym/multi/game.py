@@ -1,4 +1,6 @@
-"""Loop that a team plays in: who is asked when, what each agent is shown, and how the episode ends."""
+"""Loop that a team plays in: who is asked when, what each agent is shown, and how the episode
+ends.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,17 @@ from agentgym.parsing import Dialect
 from agentgym.step_info import StepInfo
 from agentgym.world import World, load_world
 
-PROTOCOLS: Mapping[str, type[TeamProtocol]] = {kind.kind: kind for kind in (Split, Management, Hosting, Duel)}
+PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
+    kind.kind: kind for kind in (Split, Management, Hosting, Duel)
+}
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message")
 _SEED = 2**63  # seeds of worlds are below it
-_TERMINAL = ("world", "failed_rounds", "referee")  # reasons that lie in the task; any other truncates
+_TERMINAL = (
+    "world",
+    "failed_rounds",
+    "referee",
+)  # reasons that lie in the task; any other truncates
 
 
 class Game:
@@ -44,7 +52,8 @@ class Game:
         stacks: The wrappers of each agent's env, inner to outer, by agent; `""` for those that are
             not named. Each is a mapping with `entry_point` and `kwargs`.
         max_cycles: The most cycles; None for four times the world's turn budget and 16 more.
-        **options: `roles`, `reward` and `max_message` of the team, keyword arguments of `ToolEnv`, and options of the world.
+        **options: `roles`, `reward` and `max_message` of the team, keyword arguments of `ToolEnv`,
+            and options of the world.
 
     Attributes:
         agents: The names, in the order of their turns.
@@ -72,19 +81,29 @@ class Game:
         if max_cycles is not None:
             check_int("max_cycles", max_cycles, 1, 10**9)
         self.world_class, self.max_cycles = load_world(world), max_cycles
-        protocol_options = {name: options.pop(name) for name in _PROTOCOL_OPTIONS if name in options}
+        protocol_options = {
+            name: options.pop(name) for name in _PROTOCOL_OPTIONS if name in options
+        }
         config = {name: value for name, value in options.items() if name not in _ENV_OPTIONS}
         self.config = make_config(self.world_class, config)
         self.protocol = PROTOCOLS[team](self.world_class, self.config, **protocol_options)
         self.agents = tuple(self.protocol.agents)
         self.team = Team(self.agents)
         if unknown := [name for name in stacks or {} if name and name not in self.agents]:
-            raise ValueError(f"there is no agent {unknown[0]!r} in this team; agents: {', '.join(self.agents)}")
-        self.agent_envs = {a: AgentEnv(self.world_class, a, self.team, self.protocol, **options) for a in self.agents}
+            raise ValueError(
+                f"there is no agent {unknown[0]!r} in this team; agents: {', '.join(self.agents)}"
+            )
+        self.agent_envs = {
+            a: AgentEnv(self.world_class, a, self.team, self.protocol, **options)
+            for a in self.agents
+        }
         self.dialect: Dialect = self.agent_envs[self.agents[0]].dialect
         self._asked: list[str] = []
         wrappers = stacks or {}
-        self.stacks = {a: _stack(self.agent_envs[a], wrappers.get(a, wrappers.get("", ()))) for a in self.agents}
+        self.stacks = {
+            a: _stack(self.agent_envs[a], wrappers.get(a, wrappers.get("", ())))
+            for a in self.agents
+        }
         self.over = self.terminated = self._running = False
         self.score = 0.0
         self.chats: dict[str, Chat] = {}
@@ -94,12 +113,17 @@ class Game:
         """Start an episode on a new instance."""
         seed = int(rng.integers(_SEED))
         first = self._generate(seed)
-        worlds = {a: first if self.protocol.one_world or a == self.agents[0] else self._generate(seed) for a in self.agents}
+        worlds = {
+            a: first if self.protocol.one_world or a == self.agents[0] else self._generate(seed)
+            for a in self.agents
+        }
         self.team.begin(worlds)
         self.over = self.terminated = False
         self._running, self.score, self.cycle, self._moves = True, 0.0, 0, 0
         # By default four cycles for each turn: some go by in talk and waiting, which take no turn.
-        self._last = 4 * (first.max_turns or 2_500) + 16 if self.max_cycles is None else self.max_cycles
+        self._last = (
+            4 * (first.max_turns or 2_500) + 16 if self.max_cycles is None else self.max_cycles
+        )
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._seen, self._begun = dict.fromkeys(self.agents, 0), dict.fromkeys(self.agents, 0)
         self.protocol.begin(self.team)
@@ -138,9 +162,14 @@ class Game:
         if not self._running or self.over:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
         if not isinstance(action, str):
-            raise TypeError(f"an action is the text that the agent wrote (str), got {type(action).__name__}")
+            raise TypeError(
+                f"an action is the text that the agent wrote (str), got {type(action).__name__}"
+            )
         if agent not in self.due:
-            raise ValueError(f"it is not the turn of {agent!r}; to be asked in this cycle: {', '.join(self.due) or 'nobody'}")
+            raise ValueError(
+                f"it is not the turn of {agent!r}; to be asked in this cycle: "
+                f"{', '.join(self.due) or 'nobody'}"
+            )
         self._asked = [name for name in self._asked if name != agent]
         agent_env = self.agent_envs[agent]
         agent_env.took_turn = False
@@ -195,15 +224,24 @@ class Game:
 
     def to_text(self) -> str:
         """Return the chats of all agents, for people to read."""
-        return "\n\n".join(f"=== {agent} ===\n{chat.to_text()}" for agent, chat in self.chats.items())
+        return "\n\n".join(
+            f"=== {agent} ===\n{chat.to_text()}" for agent, chat in self.chats.items()
+        )
 
     def _report(self) -> dict[str, Any]:
         team = self.team
-        return {"cycles": self.cycle, "messages": team.messages, "faults": sum(team.faults.values()), "rewards": dict(self.rewards)}
+        return {
+            "cycles": self.cycle,
+            "messages": team.messages,
+            "faults": sum(team.faults.values()),
+            "rewards": dict(self.rewards),
+        }
 
     def _finish(self) -> None:
         self.over = True
-        worlds = {id(world): world for world in self.team.worlds.values()}  # one that is shared is scored once
+        worlds = {
+            id(world): world for world in self.team.worlds.values()
+        }  # one that is shared is scored once
         self.score = score = max(float(world.score()) for world in worlds.values())
         ended = self.team.ended
         self.terminated = ended in _TERMINAL
@@ -215,7 +253,12 @@ class Game:
             agent_env.finish()
             self._refresh(agent)
             detail: StepInfo = self.infos[agent]["detail"]
-            detail = replace(detail, ended=ended, score=score, report={**agent_env.world.report(), "team": self._report()})
+            detail = replace(
+                detail,
+                ended=ended,
+                score=score,
+                report={**agent_env.world.report(), "team": self._report()},
+            )
             self.infos[agent] = {**self.infos[agent], "success": score >= 1.0, "detail": detail}
 
 

@@ -44,11 +44,19 @@ class TeamEnv(gymnasium.Env[Chat, str]):
         self.game = Game(**options)
         self.agent = self.game.agents[0]
         self.observation_space = ChatSpace()
-        tools = {tool.name: tool for agent_env in self.game.agent_envs.values() for tool in agent_env.tools}
+        tools = {
+            tool.name: tool
+            for agent_env in self.game.agent_envs.values()
+            for tool in agent_env.tools
+        }
         self.action_space = ActionSpace(tuple(tools.values()), self.game.dialect)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode on a new instance, which is a function of the configuration and the seed."""
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Chat, dict[str, Any]]:
+        """Start an episode on a new instance, which is a function of the configuration and the
+        seed.
+        """
         super().reset(seed=seed)
         self.game.reset(self.np_random)
         self.game.advance()

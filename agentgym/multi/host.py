@@ -1,4 +1,6 @@
-"""Team of a host that knows what is hidden and a guesser that asks it; a referee stands between them."""
+"""Team of a host that knows what is hidden and a guesser that asks it; a referee stands between
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,18 @@ from agentgym.world import World
 
 HOST, GUESSER = "host_0", "guesser_0"
 MOST_FAULTS = 3
-"""The number of wrong answers of the host that ends the episode: the first may be a slip, the third is none."""
+"""The number of wrong answers of the host that ends the episode: the first may be a slip, the third
+is none.
+"""
 ANSWERS = f"{HOST} answers:"
 
 
 @runtime_checkable
 class Hosted(Protocol):
-    """World whose results can be given by a host. It computes what is right; the host has to find the same by itself."""
+    """World whose results can be given by a host.
+
+    It computes what is right; the host has to find the same by itself.
+    """
 
     def host_rules(self) -> str:
         """Return the rules for the host."""
@@ -43,7 +50,9 @@ class Hosted(Protocol):
         """
 
     def objection(self, answer: str, result: str) -> str:
-        """Say what is wrong with an answer of the host, given the right result; empty if nothing is."""
+        """Say what is wrong with an answer of the host, given the right result; empty if nothing
+        is.
+        """
 
 
 class Hosting(TeamProtocol):
@@ -61,7 +70,9 @@ class Hosting(TeamProtocol):
 
     def __init__(self, world: type[World[Any]], config: Any, **options: Any) -> None:
         if not isinstance(world(config, 0), Hosted):
-            raise ValueError(f"{world.__name__} cannot be hosted: it lacks what agentgym.multi.host.Hosted lists")
+            raise ValueError(
+                f"{world.__name__} cannot be hosted: it lacks what agentgym.multi.host.Hosted lists"
+            )
         self._questions = tuple(tools_of(self._hosted(world(config, 0)).questions()))
         super().__init__(world, config, **options)
 
@@ -71,11 +82,16 @@ class Hosting(TeamProtocol):
         return hosted
 
     def assign_tools(
-        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
+        self,
+        world: type[World[Any]],
+        tools: Mapping[str, bool],
+        roles: Mapping[str, Sequence[str]] | None,
     ) -> dict[str, tuple[str, ...]]:
         """Return the guesser, who begins, and the host."""
         if roles is not None:
-            raise ValueError(f"the roles of a hosted game are fixed: {GUESSER} and {HOST}; give no roles")
+            raise ValueError(
+                f"the roles of a hosted game are fixed: {GUESSER} and {HOST}; give no roles"
+            )
         return {GUESSER: (*tools, *self._questions), HOST: ()}
 
     def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
@@ -89,24 +105,37 @@ class Hosting(TeamProtocol):
     def notes(self, agent: str) -> str:
         """Say what the two are to each other."""
         if agent == HOST:
-            return f"# Host\nYou are {HOST}, and {GUESSER} asks. Answer with the tool answer; it takes no turn of the budget."
+            return (
+                f"# Host\nYou are {HOST}, and {GUESSER} asks. Answer with the tool answer; it "
+                "takes no turn of the budget."
+            )
         return (
-            f"# Host\nYou are {GUESSER}. The host, {HOST}, knows what is hidden. It answers your guesses, and what you ask it "
-            f"with {', '.join(self._questions)}; a referee sees to it that it answers right. Each of your replies takes a turn."
+            f"# Host\nYou are {GUESSER}. The host, {HOST}, knows what is hidden. It answers your "
+            "guesses, and what you ask it "
+            f"with {', '.join(self._questions)}; a referee sees to it that it answers right. Each "
+            "of your replies takes a turn."
         )
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
-        """Return the rules of each part; the host begins a chat with each question, and sees nothing of the task."""
+        """Return the rules of each part; the host begins a chat with each question, and sees
+        nothing of the task.
+        """
         if agent == HOST:
-            return self._hosted(team.worlds[agent]).host_rules(), team.tasks.get(HOST, "There is no question yet.")
+            return self._hosted(team.worlds[agent]).host_rules(), team.tasks.get(
+                HOST, "There is no question yet."
+            )
         return super().opening(agent, team)
 
     def begin(self, team: Team) -> None:
         """Let the guesser act first."""
         team.idle = {HOST}
 
-    def run(self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]) -> str | Content:
-        """Carry out what needs no host; of the rest, keep the result for the referee, and ask the host."""
+    def run(
+        self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
+    ) -> str | Content:
+        """Carry out what needs no host; of the rest, keep the result for the referee, and ask the
+        host.
+        """
         world = team.worlds[agent]
         question = self._hosted(world).question(call) if agent == GUESSER else ""
         if not question:

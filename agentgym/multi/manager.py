@@ -1,4 +1,6 @@
-"""A manager that delegates sub-tasks to a worker with a clean context, and reads its reports only."""
+"""A manager that delegates sub-tasks to a worker with a clean context, and reads its reports
+only.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ class Management(TeamProtocol):
     kind = "manager"
 
     def assign_tools(
-        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
+        self,
+        world: type[World[Any]],
+        tools: Mapping[str, bool],
+        roles: Mapping[str, Sequence[str]] | None,
     ) -> dict[str, tuple[str, ...]]:
         """Return the manager and its workers."""
         if roles is None:
@@ -34,26 +39,38 @@ class Management(TeamProtocol):
             roles = {"manager": list(own), "worker": [name for name in tools if name not in own]}
         agents = read_roles(roles, tools)
         if next(iter(agents)) != MANAGER:
-            raise ValueError(f"the first role of this team is the manager, got {next(iter(agents))}")
+            raise ValueError(
+                f"the first role of this team is the manager, got {next(iter(agents))}"
+            )
         return agents
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
         """Return the tool for delegating, or for reporting."""
-        return Delegation(team, self.max_message) if agent == MANAGER else Reporting(agent, team, self.max_message)
+        return (
+            Delegation(team, self.max_message)
+            if agent == MANAGER
+            else Reporting(agent, team, self.max_message)
+        )
 
     def notes(self, agent: str) -> str:
         """Say what is delegated to whom."""
         if agent == MANAGER:
             return (
-                f"# Team\nYou are {MANAGER}. You lead the work on this task, and have some of its tools. These are the agents with "
-                f"theirs:\n{list_agents(self.agents)}\nWith delegate you give a sub-task to a worker. It begins with nothing but "
-                f"the rules and what you write, at most {self.max_message} characters, so say all that it needs to know. You are "
-                "asked for no reply until the workers have reported, and see of their work only what they report. delegate takes "
+                f"# Team\nYou are {MANAGER}. You lead the work on this task, and have some of its "
+                "tools. These are the agents with "
+                f"theirs:\n{list_agents(self.agents)}\nWith delegate you give a sub-task to a "
+                "worker. It begins with nothing but "
+                f"the rules and what you write, at most {self.max_message} characters, so say all "
+                "that it needs to know. You are "
+                "asked for no reply until the workers have reported, and see of their work only "
+                "what they report. delegate takes "
                 "no turn of the budget; any other reply of anybody takes one."
             )
         return (
-            f"# Team\nYou are {agent}. The sub-task that you are given is a part of a task that {MANAGER} leads. Do it with your "
-            f"tools, then call report with at most {self.max_message} characters: only what you report is known to {MANAGER}. "
+            f"# Team\nYou are {agent}. The sub-task that you are given is a part of a task that "
+            f"{MANAGER} leads. Do it with your "
+            f"tools, then call report with at most {self.max_message} characters: only what you "
+            f"report is known to {MANAGER}. "
             "report takes no turn of the budget that is shared by all."
         )
 
@@ -65,7 +82,9 @@ class Management(TeamProtocol):
         """Return the rules, and the task or the sub-task."""
         if agent == MANAGER:
             return super().opening(agent, team)
-        return team.worlds[agent].rules(), team.tasks.get(agent, "There is no sub-task for you yet.")
+        return team.worlds[agent].rules(), team.tasks.get(
+            agent, "There is no sub-task for you yet."
+        )
 
     def rouse(self, team: Team) -> None:
         """Wake the manager, who always can go on."""
@@ -89,8 +108,14 @@ class Delegation(Toolset):
         if not task.strip():
             raise ToolError("the sub-task is empty; say what is to be done")
         if len(task) > self._limit:
-            raise ToolError(f"a sub-task may have {self._limit} characters, got {len(task)}; say it shorter")
-        free = [agent for agent in team.agents if agent != MANAGER and agent in team.idle and agent not in team.restarting]
+            raise ToolError(
+                f"a sub-task may have {self._limit} characters, got {len(task)}; say it shorter"
+            )
+        free = [
+            agent
+            for agent in team.agents
+            if agent != MANAGER and agent in team.idle and agent not in team.restarting
+        ]
         if not free:
             raise ToolError("no worker is free; wait for a report")
         team.tasks[free[0]] = task

@@ -1,4 +1,6 @@
-"""A team that shares one world, each agent with some of its tools, and tells each other what it finds out."""
+"""A team that shares one world, each agent with some of its tools, and tells each other what it
+finds out.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,17 @@ from agentgym.world import World
 
 
 class Split(TeamProtocol):
-    """Protocol of a team whose agents each have a subset of the world's tools, and `tell` and `wait`."""
+    """Protocol of a team whose agents each have a subset of the world's tools, and `tell` and
+    `wait`.
+    """
 
     kind = "split"
 
     def assign_tools(
-        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
+        self,
+        world: type[World[Any]],
+        tools: Mapping[str, bool],
+        roles: Mapping[str, Sequence[str]] | None,
     ) -> dict[str, tuple[str, ...]]:
         """Return one agent for each role."""
         return read_roles(roles or default_roles(world, tools), tools)
@@ -28,11 +35,16 @@ class Split(TeamProtocol):
     def notes(self, agent: str) -> str:
         """Say who is who, and what talking costs."""
         return (
-            f"# Team\nYou are {agent}, one of a team that shares this task. These are the agents with their tools:\n"
-            f"{list_agents(self.agents)}\nYou see your own calls only. What the others find out you learn when they tell you, and "
-            f"they learn from you in the same way. With tell you send another agent at most {self.max_message} characters, which "
-            "it is shown before its next reply. Who waits is asked for no reply until it is told something. tell and wait take no "
-            "turn of the budget; any other reply of anybody takes one. The episode ends for all at once, and success is shared."
+            f"# Team\nYou are {agent}, one of a team that shares this task. These are the agents "
+            "with their tools:\n"
+            f"{list_agents(self.agents)}\nYou see your own calls only. What the others find out "
+            "you learn when they tell you, and "
+            "they learn from you in the same way. With tell you send another agent at most "
+            f"{self.max_message} characters, which "
+            "it is shown before its next reply. Who waits is asked for no reply until it is told "
+            "something. tell and wait take no "
+            "turn of the budget; any other reply of anybody takes one. The episode ends for all at "
+            "once, and success is shared."
         )
 
 

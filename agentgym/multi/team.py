@@ -12,7 +12,9 @@ from agentgym.tools import ToolError, Toolset, echo, tools_of
 from agentgym.world import World
 
 MAX_MESSAGE = 16_384
-"""Characters that an agent may tell another in one cycle, by default; a bound, so that none can flood the context of another."""
+"""Characters that an agent may tell another in one cycle, by default; a bound, so that none can
+flood the context of another.
+"""
 
 _AGENT = re.compile(r"[a-z]+_[0-9]+")
 _ROLE = re.compile(r"[a-z]+")
@@ -62,8 +64,8 @@ class Team:
         self.ended = self.ended or reason
 
     def post(self, receiver: str, heading: str, text: str, limit: int) -> None:
-        """Put a text into the mail of an agent, under a heading that says whose it is, and how long, so that no text can pass for
-        several.
+        """Put a text into the mail of an agent, under a heading that says whose it is, and how
+        long, so that no text can pass for several.
 
         Raises:
             ToolError: It is empty, or longer than what is left of the limit in this cycle.
@@ -72,7 +74,10 @@ class Team:
             raise ToolError("the text is empty; say something")
         room = limit - self._posted[receiver]
         if len(text) > room:
-            raise ToolError(f"{receiver} can be sent {room} more characters in this cycle, got {len(text)}; say it shorter")
+            raise ToolError(
+                f"{receiver} can be sent {room} more characters in this cycle, got {len(text)}; "
+                "say it shorter"
+            )
         self._posted[receiver] += len(text)
         self.messages += 1
         self.mail[receiver].append(f"{heading} ({len(text)} characters):\n{text}")
@@ -89,7 +94,9 @@ class Team:
             ToolError: There is no such agent among the others.
         """
         if agent not in others:
-            raise ToolError(f"there is no agent {echo(agent)} to send this to; agents: {', '.join(others)}")
+            raise ToolError(
+                f"there is no agent {echo(agent)} to send this to; agents: {', '.join(others)}"
+            )
         return agent
 
 
@@ -101,7 +108,8 @@ class TeamProtocol:
         world: The class of the world.
         config: Its configuration.
         roles: World tools by role or agent, in place of those that the protocol gives.
-        reward: `shared`, or a factor of the score for each role or agent; those that are not named get nothing.
+        reward: `shared`, or a factor of the score for each role or agent; those that are not named
+            get nothing.
         max_message: The most characters that an agent may tell another in one cycle.
 
     Attributes:
@@ -125,14 +133,19 @@ class TeamProtocol:
         check_int("max_message", max_message, 1, 131_072)
         self.max_message = max_message
         owners = world(config, 0).toolsets()
-        tools = {name: bound.schema.final for owner in owners for name, bound in tools_of(owner).items()}
+        tools = {
+            name: bound.schema.final for owner in owners for name, bound in tools_of(owner).items()
+        }
         self.agents: dict[str, tuple[str, ...]] = self.assign_tools(world, tools, roles)
         self._factors = self._read_reward(reward)
 
     # Hooks that a kind of team fills.
 
     def assign_tools(
-        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Mapping[str, Sequence[str]] | None
+        self,
+        world: type[World[Any]],
+        tools: Mapping[str, bool],
+        roles: Mapping[str, Sequence[str]] | None,
     ) -> dict[str, tuple[str, ...]]:
         """Return the agents with their world tools, in the order of their turns.
 
@@ -162,7 +175,9 @@ class TeamProtocol:
         """Return the rules and the task of an agent."""
         return team.worlds[agent].rules(), team.worlds[agent].task()
 
-    def run(self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]) -> str | Content:
+    def run(
+        self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
+    ) -> str | Content:
         """Carry out a call of an agent, which `go` does.
 
         Raises:
@@ -173,7 +188,9 @@ class TeamProtocol:
     def rouse(self, team: Team) -> None:
         """Wake somebody, and say why: all are idle, and there is no mail."""
         for agent in team.agents:
-            team.mail[agent].append("Everyone was waiting, so nobody would have acted again. Go on.")
+            team.mail[agent].append(
+                "Everyone was waiting, so nobody would have acted again. Go on."
+            )
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
         """Take note that an agent's reply has ended the world that it plays."""
@@ -195,14 +212,25 @@ class TeamProtocol:
             raise ValueError(f"reward must be shared, or a factor for each role, got {reward!r}")
         factors = {_named(role): factor for role, factor in reward.items()}
         if unknown := [name for name in factors if name not in self.agents]:
-            raise ValueError(f"reward names {unknown[0]!r}, who is not in the team; agents: {', '.join(self.agents)}")
+            raise ValueError(
+                f"reward names {unknown[0]!r}, who is not in the team; agents: "
+                f"{', '.join(self.agents)}"
+            )
         for name, factor in factors.items():
-            if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not -1.0 <= factor <= 1.0:
-                raise ValueError(f"the reward of {name} must be a factor in [-1.0, 1.0], got {factor!r}")
+            if (
+                isinstance(factor, bool)
+                or not isinstance(factor, (int, float))
+                or not -1.0 <= factor <= 1.0
+            ):
+                raise ValueError(
+                    f"the reward of {name} must be a factor in [-1.0, 1.0], got {factor!r}"
+                )
         return {agent: float(factors.get(agent, 0.0)) for agent in self.agents}
 
 
-def read_roles(roles: Mapping[str, Sequence[str]], tools: Collection[str]) -> dict[str, tuple[str, ...]]:
+def read_roles(
+    roles: Mapping[str, Sequence[str]], tools: Collection[str]
+) -> dict[str, tuple[str, ...]]:
     """Return the agents with their world tools, as a user gives them: a role `reader` is the agent
     `reader_0`.
 
@@ -217,7 +245,10 @@ def read_roles(roles: Mapping[str, Sequence[str]], tools: Collection[str]) -> di
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"the tools of {agent} must be a list of names, got {names!r}")
         if unknown := [name for name in names if name not in tools]:
-            raise ValueError(f"roles gives {agent} the tool {unknown[0]!r}, which the world has not; tools: {', '.join(tools)}")
+            raise ValueError(
+                f"roles gives {agent} the tool {unknown[0]!r}, which the world has not; tools: "
+                f"{', '.join(tools)}"
+            )
         agents[agent] = tuple(names)
     if not 2 <= len(agents) <= 64:  # each has a chat of its own, which takes memory and time
         raise ValueError(f"roles must name 2 to 64 agents, got {len(agents)}")
@@ -228,7 +259,8 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[st
     """Return the tools by role as the world declares them (`World.roles`); by default what ends the
     task is for the `closer`.
 
-    Tools that no role names are those of the first. If all or none end the task, every second tool is the `closer`'s.
+    Tools that no role names are those of the first. If all or none end the task, every second tool
+    is the `closer`'s.
     """
     declared = world.roles
     if not declared:
@@ -238,7 +270,9 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> dict[st
     named = {name for names in declared.values() for name in names}
     rest = [name for name in tools if name not in named]
     first = next(iter(declared))
-    roles = {role: tuple(name for name in names if name in tools) for role, names in declared.items()}
+    roles = {
+        role: tuple(name for name in names if name in tools) for role, names in declared.items()
+    }
     return {**roles, first: (*roles[first], *rest)}
 
 

@@ -19,9 +19,9 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     """PettingZoo env of a team whose agents step one after the other, all in each cycle, in the
     order of `possible_agents`.
 
-    `infos[agent]["waiting"]` says that an agent is not to be asked: whatever it writes is then passed over, None too. What was
-    told in a cycle, and the end of the episode, reaches all with the end of the cycle, so that the env can be converted to a
-    parallel one.
+    `infos[agent]["waiting"]` says that an agent is not to be asked: whatever it writes is then
+    passed over, None too. What was told in a cycle, and the end of the episode, reaches all with
+    the end of the cycle, so that the env can be converted to a parallel one.
 
     Args:
         name: The value of `metadata["name"]`.
@@ -31,7 +31,9 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "is_parallelizable": True}  # noqa: RUF012 - as PettingZoo declares it
 
-    def __init__(self, name: str = "team_v0", render_mode: str | None = None, **options: Any) -> None:
+    def __init__(
+        self, name: str = "team_v0", render_mode: str | None = None, **options: Any
+    ) -> None:
         if render_mode is not None:
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
         self.metadata = {**type(self).metadata, "name": name}
@@ -41,7 +43,8 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
         self.agents: list[str] = []
         self._chats = {agent: ChatSpace() for agent in self.possible_agents}
         self._actions = {
-            agent: ActionSpace(agent_env.tools, self.game.dialect) for agent, agent_env in self.game.agent_envs.items()
+            agent: ActionSpace(agent_env.tools, self.game.dialect)
+            for agent, agent_env in self.game.agent_envs.items()
         }
         self._generator, _ = gymnasium.utils.seeding.np_random()
 
@@ -62,7 +65,10 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
             ValueError: There is no such agent.
         """
         if agent not in self.possible_agents:
-            raise ValueError(f"there is no agent {agent!r} in this team; agents: {', '.join(self.possible_agents)}")
+            raise ValueError(
+                f"there is no agent {agent!r} in this team; agents: "
+                f"{', '.join(self.possible_agents)}"
+            )
         if not self.game.chats:
             raise ResetNeeded("this env has no episode yet: call reset() first")
         return self.game.chats[agent]
@@ -83,7 +89,8 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def step(self, action: str | None) -> None:
-        """Play the reply of the selected agent; an agent whose episode has ended is stepped with None.
+        """Play the reply of the selected agent; an agent whose episode has ended is stepped with
+        None.
 
         Raises:
             ResetNeeded: There is no agent left, or there was no reset.
@@ -99,7 +106,10 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
         if agent in self.game.due:
             self.game.play(agent, action)  # type: ignore[arg-type]  # it refuses what is not a str
         elif action is not None and not isinstance(action, str):
-            raise TypeError(f"an action is the text that the agent wrote (str) or None, got {type(action).__name__}")
+            raise TypeError(
+                "an action is the text that the agent wrote (str) or None, got "
+                f"{type(action).__name__}"
+            )
         self._cumulative_rewards[agent] = 0.0
         self._clear_rewards()
         place = self.agents.index(agent) + 1
@@ -119,7 +129,9 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     def _update_infos(self) -> None:
         due = self.game.due
-        self.infos = {agent: {**self.game.infos[agent], "waiting": agent not in due} for agent in self.agents}
+        self.infos = {
+            agent: {**self.game.infos[agent], "waiting": agent not in due} for agent in self.agents
+        }
 
     @override
     def render(self) -> str | None:

@@ -1,6 +1,7 @@
 """A scripted policy with deficits that can be planted: the positive control of the oracle method.
 
-If an ablation over the oracle arms is to be believed, it must find a deficit that is known to be there, and only that one.
+If an ablation over the oracle arms is to be believed, it must find a deficit that is known to be
+there, and only that one.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ class Deficits(Config):
     """Deficits of an agent, each as a probability in [0, 1].
 
     Attributes:
-        planning: That it picks a wrong call although it knows the state; a plan hint in the newest message removes it.
+        planning: That it picks a wrong call although it knows the state; a plan hint in the newest
+            message removes it.
         tracking: That it forgets, drawn again at each step, any one change since the state was last
             shown; so its state is wrong with a probability that grows with the number of changes. A
             state hint in the newest message removes it.
-        distraction: That any one reply in the history draws it off into a random call; so it grows with the length of the
-            chat. Pruning the history removes it.
+        distraction: That any one reply in the history draws it off into a random call; so it grows
+            with the length of the chat. Pruning the history removes it.
     """
 
     planning: Share = 0.0
@@ -46,8 +48,8 @@ class Deficits(Config):
 class ControlPolicy(ScriptedPolicy):
     """Scripted policy that plays optimally from the text of the chat, but for its deficits.
 
-    It believes hints: it takes the state from a state hint rather than from its memory, and does what a plan hint says rather
-    than what it would plan itself.
+    It believes hints: it takes the state from a state hint rather than from its memory, and does
+    what a plan hint says rather than what it would plan itself.
 
     Args:
         env_id: The id of the world.
@@ -58,7 +60,9 @@ class ControlPolicy(ScriptedPolicy):
 
     hooks = NoisyPolicy.hooks
 
-    def __init__(self, env_id: str, deficits: Deficits, seed: int = 0, dialect: Dialect = "auto") -> None:
+    def __init__(
+        self, env_id: str, deficits: Deficits, seed: int = 0, dialect: Dialect = "auto"
+    ) -> None:
         super().__init__(env_id, seed, dialect)
         self.deficits = deficits
 
@@ -74,7 +78,11 @@ class ControlPolicy(ScriptedPolicy):
             world = self._recall_with_gaps(parsed, tracking)
         if "plan" in parsed.hints:
             return world.read_subtask(parsed.hints["plan"]) or best_call(world)
-        return wrong_call(world, planning) if planning.random() < self.deficits.planning else best_call(world)
+        return (
+            wrong_call(world, planning)
+            if planning.random() < self.deficits.planning
+            else best_call(world)
+        )
 
     def remember(self, parsed: ParsedChat) -> World[object]:
         """Return the world as the agent would sum it up: without what it has forgotten."""

@@ -1,4 +1,6 @@
-"""In-context examples, rolled through the same wrappers as the live episode, so that they look like it (LUMINA, section 4.2)."""
+"""In-context examples, rolled through the same wrappers as the live episode, so that they look like
+it (LUMINA, section 4.2).
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,17 @@ from agentgym.stages import Stage, check_order
 from agentgym.world import check_hooks
 
 EXAMPLE_SEED = 2**31
-"""The first seed of examples, which runs should leave alone; so far up that none comes there by counting."""
+"""The first seed of examples, which runs should leave alone; so far up that none comes there by
+counting.
+"""
 
 
 class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
     """Wrapper that puts solved examples between the system message and the task.
 
-    Each is an instance of its own, solved by optimal calls in a second env of the same spec. It holds every observation as it was
-    shown when it was the newest, followed by the reply and what the world said to it.
+    Each is an instance of its own, solved by optimal calls in a second env of the same spec. It
+    holds every observation as it was shown when it was the newest, followed by the reply and what
+    the world said to it.
 
     Args:
         env: The env, with its oracles.
@@ -42,12 +47,17 @@ class InContextExamples(gymnasium.ObservationWrapper[Chat, str, Chat], RecordCon
         check_order(env, type(self))
         check_int("shots", shots, 0, 100)
         if env.spec is None:
-            raise ValueError("InContextExamples needs an env made by gymnasium.make: it makes a second one from its spec")
+            raise ValueError(
+                "InContextExamples needs an env made by gymnasium.make: it makes a second one from "
+                "its spec"
+            )
         RecordConstructorArgs.__init__(self, shots=shots)
         gymnasium.ObservationWrapper.__init__(self, env)
         check_hooks(tool_env(env).world_class, self.hooks)
         example_env = gymnasium.make(env.spec)
-        self.examples = tuple(message for shot in range(shots) for message in _roll(example_env, shot))
+        self.examples = tuple(
+            message for shot in range(shots) for message in _roll(example_env, shot)
+        )
         self._source = Chat()
         self._shown = Chat()
 
@@ -81,13 +91,18 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
         if inner.over or not _newest(chat) or _newest(chat)[0].role != "tool":
             messages += results
     if inner.world.score() < 1.0:
-        raise ValueError(f"the optimal calls of {type(inner.world).__name__} do not solve the seed {EXAMPLE_SEED + shot}")
+        raise ValueError(
+            f"the optimal calls of {type(inner.world).__name__} do not solve the seed "
+            f"{EXAMPLE_SEED + shot}"
+        )
     return [_rename(message, f"examples:{shot}", k) for k, message in enumerate(messages)]
 
 
 def _newest(chat: Chat) -> list[Message]:
     """Return the messages after the last reply, or all but the system message if there is none."""
-    last = max((k for k, message in enumerate(chat.messages) if message.role == "assistant"), default=0)
+    last = max(
+        (k for k, message in enumerate(chat.messages) if message.role == "assistant"), default=0
+    )
     return list(chat.messages[last + 1 :])
 
 

@@ -1,7 +1,8 @@
 """Plan, state and history oracles (LUMINA, section 3), as observation wrappers over any world.
 
-A hint is a block `<plan>…</plan>` or `<state>…</state>` at the end of the newest message. The paper leaves open whether earlier
-hints stay: `persistent` ones do (the prompt only grows), `ephemeral` ones show on the newest message only.
+A hint is a block `<plan>…</plan>` or `<state>…</state>` at the end of the newest message. The paper
+leaves open whether earlier hints stay: `persistent` ones do (the prompt only grows), `ephemeral`
+ones show on the newest message only.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
     tag: ClassVar[str]
     hooks: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", **recorded: Any) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", **recorded: Any
+    ) -> None:
         check_order(env, type(self))
         check_choice("hint_scope", hint_scope, HINT_SCOPES)
         RecordConstructorArgs.__init__(self, hint_scope=hint_scope, **recorded)
@@ -59,7 +62,10 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
     def observation(self, observation: Chat) -> Chat:
         """Put the hint on the newest message of a chat."""
         known = len(self.source.messages)
-        grew = 0 < known <= len(observation.messages) and observation.shared_prefix(self.source) == known
+        grew = (
+            0 < known <= len(observation.messages)
+            and observation.shared_prefix(self.source) == known
+        )
         self.source = observation
         self.hint = "" if self.world_env.over else self.text()
         last = with_hints(observation.messages[-1], [self])
@@ -68,7 +74,9 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = len(observation.messages) - 1
-        elif known == len(observation.messages):  # the same chat was observed again, as at the end of a team's cycle
+        elif known == len(
+            observation.messages
+        ):  # the same chat was observed again, as at the end of a team's cycle
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
@@ -94,7 +102,12 @@ class PlanOracle(HintOracle):
     tag = "plan"
     hooks = ("subtask",)
 
-    def __init__(self, env: gymnasium.Env[Chat, str], hint_scope: str = "persistent", with_state: bool = False) -> None:
+    def __init__(
+        self,
+        env: gymnasium.Env[Chat, str],
+        hint_scope: str = "persistent",
+        with_state: bool = False,
+    ) -> None:
         check_bool("with_state", with_state)
         super().__init__(env, hint_scope, with_state=with_state)
         self.with_state = with_state
@@ -129,7 +142,8 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
 
     Args:
         env: An env with a `StateOracle`, without which the state could not be known.
-        keep_last_error: Whether the error of a failed reply is shown; the paper's oracle drops it with the rest.
+        keep_last_error: Whether the error of a failed reply is shown; the paper's oracle drops it
+            with the rest.
 
     Raises:
         ValueError: There is no `StateOracle` inside.
@@ -149,10 +163,15 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
         self.keep_last_error = keep_last_error
         self.hints = [layer for layer in layers(env) if isinstance(layer, HintOracle)][::-1]
         if not any(isinstance(hint, StateOracle) for hint in self.hints):
-            raise ValueError("HistoryOracle needs a StateOracle inside: without history the agent cannot know the state")
+            raise ValueError(
+                "HistoryOracle needs a StateOracle inside: without history the agent cannot know "
+                "the state"
+            )
 
     def observation(self, observation: Chat) -> Chat:
-        """Return the prefix up to the task, with the hints at its end; after the end of the episode, the whole chat."""
+        """Return the prefix up to the task, with the hints at its end; after the end of the
+        episode, the whole chat.
+        """
         if self.world_env.over:
             return observation
         source = self.hints[0].source
@@ -166,9 +185,17 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
 ARMS = ("", "S", "P", "SP", "SH", "SPH")
 """The arms of LUMINA (section 4.3), in the order of its figures; history needs state."""
 
-register_oracle("P", "plan", PlanOracle, lambda arm, scope: {"hint_scope": scope, "with_state": "S" in arm})
+register_oracle(
+    "P", "plan", PlanOracle, lambda arm, scope: {"hint_scope": scope, "with_state": "S" in arm}
+)
 register_oracle("S", "state", StateOracle, lambda arm, scope: {"hint_scope": scope})
-register_oracle("H", "history", HistoryOracle, needs="S", reason="without history the agent cannot know the state")
+register_oracle(
+    "H",
+    "history",
+    HistoryOracle,
+    needs="S",
+    reason="without history the agent cannot know the state",
+)
 
 
 def with_hints(message: Message, hints: list[HintOracle]) -> Message:
@@ -178,7 +205,9 @@ def with_hints(message: Message, hints: list[HintOracle]) -> Message:
 
 
 def split_hints(text: str) -> tuple[str, dict[str, str]]:
-    """Split a text into what was said, without the notices of context wrappers, and the hints by tag."""
+    """Split a text into what was said, without the notices of context wrappers, and the hints by
+    tag.
+    """
     if "\n\n<" not in text:
         return text, {}
     return _NOTICE.sub("", _HINT.sub("", text)), dict(_HINT.findall(text))

@@ -17,11 +17,13 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
     """Wrapper that adds `optimal` and `alive` to `info`, and `labels` in worlds that label each
     call (`World.label_calls`).
 
-    `optimal` says whether every call of the reply was carried out and among the optimal ones; a reply without a readable call
-    is not optimal. `alive` says whether success was still possible before the reply. Both are None where the world does not
-    define optimality, and after a reset. `labels` has the world's word for each call of the reply, and `invalid` for one that
-    failed; a reply is then optimal if all its calls are `optimal` or `neutral`, and at least one is `optimal`, unless the world
-    says that its labels do not decide it (`World.labels_decide`). All this is for the researcher; no view contains it.
+    `optimal` says whether every call of the reply was carried out and among the optimal ones; a
+    reply without a readable call is not optimal. `alive` says whether success was still possible
+    before the reply. Both are None where the world does not define optimality, and after a reset.
+    `labels` has the world's word for each call of the reply, and `invalid` for one that failed; a
+    reply is then optimal if all its calls are `optimal` or `neutral`, and at least one is
+    `optimal`, unless the world says that its labels do not decide it (`World.labels_decide`). All
+    this is for the researcher; no view contains it.
 
     Example:
         >>> env = StepOptimality(gymnasium.make("agentgym/ListWorld-v0"))
@@ -49,13 +51,28 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         reply, *answers = self.world_env.chat.messages[start:]
         all_best = info["valid"] and bool(reply.calls) and all(call in best for call in reply.calls)
         if label_calls is None:
-            return chat, reward, terminated, truncated, {**info, "optimal": all_best, "alive": bool(best)}
-        outcomes = [(call, not answer.text.startswith("error:")) for call, answer in zip(reply.calls, answers, strict=False)]
+            return (
+                chat,
+                reward,
+                terminated,
+                truncated,
+                {**info, "optimal": all_best, "alive": bool(best)},
+            )
+        outcomes = [
+            (call, not answer.text.startswith("error:"))
+            for call, answer in zip(reply.calls, answers, strict=False)
+        ]
         world_labels = iter(label_calls([call for call, ran in outcomes if ran]))
         labels = tuple(next(world_labels) if ran else "invalid" for _, ran in outcomes)
         all_good = "optimal" in labels and set(labels) <= {"optimal", "neutral"}
         optimal = all_good if world.labels_decide else all_best
-        return chat, reward, terminated, truncated, {**info, "optimal": optimal, "alive": bool(best), "labels": labels}
+        return (
+            chat,
+            reward,
+            terminated,
+            truncated,
+            {**info, "optimal": optimal, "alive": bool(best), "labels": labels},
+        )
 
 
 # Inside the oracles, so that the labels are those of the world's own messages.

@@ -1,7 +1,9 @@
-"""Scripted policies: they read the text of the chat and nothing else, so what they can do, a model can do.
+"""Scripted policies: they read the text of the chat and nothing else, so what they can do, a model
+can do.
 
-They are batched, stateless functions of the chats. What they draw depends on their seed, the task and the turn, so the same moment
-is played alike in every arm of an ablation, which makes paired comparisons sharp.
+They are batched, stateless functions of the chats. What they draw depends on their seed, the task
+and the turn, so the same moment is played alike in every arm of an ablation, which makes paired
+comparisons sharp.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class ParsedChat:
         task: The text of the task message, without hints.
         history: The messages after the task, and after the summary if there is one.
         hints: The hints of the newest message, by tag.
-        summary: The state that the policy has written into its last summary; empty if there is none.
+        summary: The state that the policy has written into its last summary; empty if there is
+            none.
         summarize: Whether a summary is asked for in place of a call.
         tools: The tools on offer.
     """
@@ -56,14 +59,25 @@ class ParsedChat:
         task, _ = split_hints(prefix[-1].text)
         history = tuple(chat.messages[len(prefix) :])
         summarize = chat.messages[-1].text.endswith(SUMMARY_REQUEST)
-        observations = [m for m in (prefix[-1], *history) if m.role != "assistant" and not m.text.startswith(_FROM_WRAPPERS)]
+        observations = [
+            m
+            for m in (prefix[-1], *history)
+            if m.role != "assistant" and not m.text.startswith(_FROM_WRAPPERS)
+        ]
         hints = split_hints(observations[-1].text)[1]
-        after = max((k for k, message in enumerate(history, 1) if message.text.startswith(SUMMARY_FOLLOWS)), default=0)
-        summary = split_hints(f"\n\n{history[after - 2].text}")[1].get("state", "") if after > 1 else ""
+        after = max(
+            (k for k, message in enumerate(history, 1) if message.text.startswith(SUMMARY_FOLLOWS)),
+            default=0,
+        )
+        summary = (
+            split_hints(f"\n\n{history[after - 2].text}")[1].get("state", "") if after > 1 else ""
+        )
         return cls(task, history[after:], hints, summary, summarize, chat.tools)
 
     def turns(self) -> list[list[tuple[ToolCall, str]]]:
-        """Return the calls that succeeded, with their results, turn by turn; a picture is described by a line after the text."""
+        """Return the calls that succeeded, with their results, turn by turn; a picture is described
+        by a line after the text.
+        """
         turns: list[list[tuple[ToolCall, str]]] = []
         calls: dict[str, ToolCall] = {}
         for message in self.history:
@@ -118,7 +132,9 @@ class ScriptedPolicy:
         return self.recall(parsed)
 
     def recall(self, parsed: ParsedChat) -> World[object]:
-        """Reconstruct the world from the chat: from a state hint if there is one, else from the summary and the history since."""
+        """Reconstruct the world from the chat: from a state hint if there is one, else from the
+        summary and the history since.
+        """
         world = self.world.read_task(parsed.task)
         if read_state(world, parsed.hints.get("state", "")):
             return world
@@ -134,7 +150,8 @@ class ScriptedPolicy:
         return self._generator(parsed, world.turn if world.max_turns is None else world.turns_left)
 
     def _generator(self, parsed: ParsedChat, moment: int) -> np.random.Generator:
-        # What was cleared or trimmed is missing from the count, so the turns left may come out wrong, and even negative.
+        # What was cleared or trimmed is missing from the count, so the turns left may come out
+        # wrong, and even negative.
         return np.random.default_rng((self.seed, zlib.crc32(parsed.task.encode()), abs(moment)))
 
 
@@ -160,8 +177,14 @@ class RandomPolicy(ScriptedPolicy):
 
     def __init__(self, env_id: str, seed: int = 0, dialect: Dialect = "auto") -> None:
         super().__init__(env_id, seed, dialect)
-        self._reads_chat = all(has_hook(self.world, hook) for hook in (*ScriptedPolicy.hooks, "legal_calls"))
-        self._sums_up = self._reads_chat and has_hook(self.world, "state") and has_hook(self.world, "read_state")
+        self._reads_chat = all(
+            has_hook(self.world, hook) for hook in (*ScriptedPolicy.hooks, "legal_calls")
+        )
+        self._sums_up = (
+            self._reads_chat
+            and has_hook(self.world, "state")
+            and has_hook(self.world, "read_state")
+        )
 
     def write(self, parsed: ParsedChat) -> str:
         """Write a call, or a summary if one is asked for."""
@@ -201,7 +224,9 @@ class NoisyPolicy(ScriptedPolicy):
 
 
 def read_state(world: World[object], state: str) -> bool:
-    """Read the state in a hint or a summary into a world; False if there is none, or it was cut and cannot be read any more."""
+    """Read the state in a hint or a summary into a world; False if there is none, or it was cut and
+    cannot be read any more.
+    """
     if state:
         with suppress(ValueError):
             world.read_state(state)
@@ -210,7 +235,9 @@ def read_state(world: World[object], state: str) -> bool:
 
 
 def apply_result(world: World[object], call: ToolCall, result: str) -> None:
-    """Read a result into a world; one that was cleared or cut has no content, nor has a call without its arguments."""
+    """Read a result into a world; one that was cleared or cut has no content, nor has a call
+    without its arguments.
+    """
     with suppress(ValueError, KeyError):
         world.read_result(call, result)
 

@@ -1,4 +1,5 @@
-"""Scripted teams: every agent plays what a scripted policy would, and passes on what it knows when the call is not its own.
+"""Scripted teams: every agent plays what a scripted policy would, and passes on what it knows when
+the call is not its own.
 
 They read the text of one chat at a time, and pass on a state in words (`World.state`), which
 suffices for optimal play.
@@ -57,7 +58,9 @@ class _TeamChat:
                 names = {call.name for call in message.calls}
             if text.startswith(SUMMARY_FOLLOWS):
                 view.take(previous)
-                view.has_floor = previous.endswith(_MINE) if previous.endswith((_MINE, _THEIRS)) else None
+                view.has_floor = (
+                    previous.endswith(_MINE) if previous.endswith((_MINE, _THEIRS)) else None
+                )
             elif message.role == "user" and _MAIL.match(text):
                 view.take(text)
                 view.has_floor = True
@@ -81,7 +84,9 @@ class _TeamChat:
     def parsed(self, chat: Chat) -> ParsedChat:
         """Return the chat as that of a single agent."""
         whole = ParsedChat.of(chat)
-        return ParsedChat(whole.task, tuple(self.history), whole.hints, self.state, whole.summarize, whole.tools)
+        return ParsedChat(
+            whole.task, tuple(self.history), whole.hints, self.state, whole.summarize, whole.tools
+        )
 
 
 class TeamPolicy:
@@ -103,7 +108,13 @@ class TeamPolicy:
         >>> policy = TeamPolicy("ListWorld-team")
     """
 
-    def __init__(self, env_id: str, player: ScriptedPolicy | None = None, dialect: Dialect = "auto", patience: int = 8) -> None:
+    def __init__(
+        self,
+        env_id: str,
+        player: ScriptedPolicy | None = None,
+        dialect: Dialect = "auto",
+        patience: int = 8,
+    ) -> None:
         check_int("patience", patience, 1, 1_000_000)
         self.player = player or OraclePolicy(env_id, dialect=dialect)
         check_hooks(self.player.world, ("state", "read_state"), "TeamPolicy")
@@ -123,18 +134,24 @@ class TeamPolicy:
             return f"{_tag(self.player.remember(parsed))}\n{whose_turn}".rstrip()
         if _HOST in chat.messages[0].text:
             hosted: Any = self.player.world
-            return render(ToolCall("answer", {"text": hosted.host_reply(parsed.task)}), self.dialect)
+            return render(
+                ToolCall("answer", {"text": hosted.host_reply(parsed.task)}), self.dialect
+            )
         call = self.player.act(parsed)
         if "tell" in tools:
             call = self._share(chat, view, parsed, call)
         elif "delegate" in tools and call.name not in tools:
-            call = ToolCall("delegate", {"task": f"{parsed.task}\n\n{_tag(self.player.recall(parsed))}"})
+            call = ToolCall(
+                "delegate", {"task": f"{parsed.task}\n\n{_tag(self.player.recall(parsed))}"}
+            )
         elif "report" in tools and (call.name not in tools or len(parsed.turns()) >= self.patience):
             call = ToolCall("report", {"text": _tag(self.player.recall(parsed))})
         return render(call, self.dialect)
 
     def _share(self, chat: Chat, view: _TeamChat, parsed: ParsedChat, call: ToolCall) -> ToolCall:
-        """Return the call itself, if it is this agent's turn and tool; else a call that sends the state, or waits."""
+        """Return the call itself, if it is this agent's turn and tool; else a call that sends the
+        state, or waits.
+        """
         rules = chat.messages[0].text.rpartition("\n# Team\n")[2].partition("\n# Tools\n")[0]
         me = "".join(_YOU.findall(rules)[:1])
         agents = {name: tools.split(", ") for name, tools in _AGENT.findall(rules)}
@@ -145,7 +162,9 @@ class TeamPolicy:
         # Where the history is hidden, it cannot be seen who was sent what; but then a hint shows
         # the state to all, so that sending it once more does no harm.
         if others and (view.has_floor or (view.has_floor is None and "state" in parsed.hints)):
-            return ToolCall("tell", {"agent": others[0], "text": _tag(self.player.recall(parsed)), "wait": True})
+            return ToolCall(
+                "tell", {"agent": others[0], "text": _tag(self.player.recall(parsed)), "wait": True}
+            )
         return ToolCall("wait", {})
 
 

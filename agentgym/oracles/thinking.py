@@ -1,4 +1,6 @@
-"""A scripted teacher that thinks aloud: what a small model cannot work out in one step, it learns to write down."""
+"""A scripted teacher that thinks aloud: what a small model cannot work out in one step, it learns
+to write down.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Base of all sandboxes: limits, results, and the host's side of a run (its calls, its output, its deadline)."""
+"""Base of all sandboxes: limits, results, and the host's side of a run (its calls, its output, its
+deadline).
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class Sandbox(Protocol):
     rules: ClassVar[str]
 
     def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> RunResult:
-        """Run code to its end or to a limit; what it does raises nothing here, what a function raises (but `ToolError`) does."""
+        """Run code to its end or to a limit; what it does raises nothing here, what a function
+        raises (but `ToolError`) does.
+        """
 
 
 class Stopped(Exception):
@@ -88,7 +92,9 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """Host's side of one run, the same for every sandbox: answers calls, keeps the output, counts both."""
+    """Host's side of one run, the same for every sandbox: answers calls, keeps the output, counts
+    both.
+    """
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code
@@ -104,7 +110,8 @@ class CallBroker:
         if len(self.code) > self.limits.code_chars:
             raise Stopped(
                 "refused",
-                f"the code is {len(self.code)} characters long, at most {self.limits.code_chars} are allowed",
+                f"the code is {len(self.code)} characters long, at most {self.limits.code_chars} "
+                "are allowed",
             )
 
     def left(self) -> float:
@@ -131,7 +138,10 @@ class CallBroker:
         self._printed.append(text[: self._room])
         if len(text) > self._room:
             self._room = 0
-            raise Stopped("output", f"the code printed more than {self.limits.output_chars} characters and was stopped")
+            raise Stopped(
+                "output",
+                f"the code printed more than {self.limits.output_chars} characters and was stopped",
+            )
         self._room -= len(text)
 
     def call(self, name: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -144,13 +154,19 @@ class CallBroker:
         self.left()
         self._calls += 1
         if self._calls > self.limits.calls:
-            raise Stopped("calls", f"the code made more than {self.limits.calls} calls and was stopped")
+            raise Stopped(
+                "calls", f"the code made more than {self.limits.calls} calls and was stopped"
+            )
         function = self._functions.get(name) if isinstance(name, str) else None
         if function is None:
-            raise ToolError(f"there is no function {echo(name)}; functions: {', '.join(self._functions)}")
+            raise ToolError(
+                f"there is no function {echo(name)}; functions: {', '.join(self._functions)}"
+            )
         return function(*args, **kwargs)
 
-    def end(self, kind: Kind = "", message: str = "", frames: Sequence[tuple[int, str]] = ()) -> RunResult:
+    def end(
+        self, kind: Kind = "", message: str = "", frames: Sequence[tuple[int, str]] = ()
+    ) -> RunResult:
         """Return the result of the run.
 
         Args:

@@ -1,8 +1,9 @@
 """The hardened sandbox: full CPython in Linux namespaces, by `bwrap`.
 
-Each run is a process of its own that sees the files of the interpreter and an empty `/tmp`, no network, no other process and no
-environment, and may start no process. Calls and answers are lines of JSON on a socket apart from stdout, so that nothing printed
-can be taken for them; what code writes to the socket by itself is a call that it could have made anyway.
+Each run is a process of its own that sees the files of the interpreter and an empty `/tmp`, no
+network, no other process and no environment, and may start no process. Calls and answers are lines
+of JSON on a socket apart from stdout, so that nothing printed can be taken for them; what code
+writes to the socket by itself is a call that it could have made anyway.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentgym.sandboxes.base import DEFAULT_LIMITS, CallBroker, Functions, Kind, Limits, RunResult, Stopped
+from agentgym.sandboxes.base import (
+    DEFAULT_LIMITS,
+    CallBroker,
+    Functions,
+    Kind,
+    Limits,
+    RunResult,
+    Stopped,
+)
 from agentgym.sandboxes.namespaces import (
     REMEDY,
     ConfinedProcess,
@@ -26,8 +35,13 @@ from agentgym.tools import MAX_CALL_CHARS, ToolError
 
 _START_MB = 64  # address space that the interpreter takes before the code runs
 _TMP_BYTES = 16 * 2**20
-_OPEN_FILES, _THREADS = 64, 64  # few, since code has little use for more and the kernel pays for them
-_MAX_LINE = 8 * MAX_CALL_CHARS  # JSON may write one character as six, and a call has more than its arguments
+_OPEN_FILES, _THREADS = (
+    64,
+    64,
+)  # few, since code has little use for more and the kernel pays for them
+_MAX_LINE = (
+    8 * MAX_CALL_CHARS
+)  # JSON may write one character as six, and a call has more than its arguments
 _KINDS: tuple[Kind, ...] = ("", "exception", "memory", "refused")
 _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 
@@ -35,15 +49,16 @@ _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 class BubblewrapSandbox:
     """CPython of the host's version in fresh namespaces for each run.
 
-    It stops what Linux can stop; a hole in the kernel is a way out. Hashes and `random` are the same at every run, the clock is
-    the real one.
+    It stops what Linux can stop; a hole in the kernel is a way out. Hashes and `random` are the
+    same at every run, the clock is the real one.
 
     Raises:
         RuntimeError: `bwrap` is missing or cannot run on this host.
     """
 
     rules: ClassVar[str] = (
-        "The interpreter is CPython with its standard library. There is no network, no other process can be started, and of the "
+        "The interpreter is CPython with its standard library. There is no network, no other "
+        "process can be started, and of the "
         "files only /tmp can be written; it is empty at the start of each run."
     )
 
@@ -114,13 +129,18 @@ class _Conversation:
         self._received += data or b""
         # One answer at a time: code that does not read its answers may not fill the host's memory
         # with them.
-        while (not self._process.pending or ended) and self.result is None and b"\n" in self._received:
+        while (
+            (not self._process.pending or ended) and self.result is None and b"\n" in self._received
+        ):
             line, _, self._received = self._received.partition(b"\n")
             self._answer(bytes(line))
         if ended and self.result is None:
             self.drain()
             if not self._ready:
-                raise RuntimeError(f"bwrap does not run on this host: {self._broker.end().stdout.strip()}; {_REMEDY}")
+                raise RuntimeError(
+                    f"bwrap does not run on this host: {self._broker.end().stdout.strip()}; "
+                    f"{_REMEDY}"
+                )
             raise Stopped("crash", "the interpreter ended before the code did")
         if len(self._received) > _MAX_LINE:
             raise Stopped("crash", "a call is too long")
@@ -135,13 +155,22 @@ class _Conversation:
             case {"ready": True} if not self._ready:
                 self._ready = True
                 limits = _limits(self._broker.limits)
-                self._send({"code": self._broker.code, "names": self._names, "limits": limits, "longest": _MAX_LINE // 2})
+                self._send(
+                    {
+                        "code": self._broker.code,
+                        "names": self._names,
+                        "limits": limits,
+                        "longest": _MAX_LINE // 2,
+                    }
+                )
             case {"call": [str(name), list(args), dict(kwargs)]}:
                 try:
                     self._send({"text": self._broker.call(name, args, kwargs)})
                 except ToolError as error:
                     self._send({"error": str(error)})
-            case {"done": [kind, str(text), list(frames)]} if kind in _KINDS and all(map(_is_frame, frames)):
+            case {"done": [kind, str(text), list(frames)]} if kind in _KINDS and all(
+                map(_is_frame, frames)
+            ):
                 self.drain()
                 self.result = self._broker.end(kind, text, frames)
             case _:
@@ -169,7 +198,14 @@ def _program() -> str:
 @functools.cache
 def _command() -> tuple[str, ...]:
     """Return the call of `bwrap` up to the program."""
-    return (*base_command(), *memory_folder("/tmp", _TMP_BYTES), "--remount-ro", "/", "--chdir", "/tmp")
+    return (
+        *base_command(),
+        *memory_folder("/tmp", _TMP_BYTES),
+        "--remount-ro",
+        "/",
+        "--chdir",
+        "/tmp",
+    )
 
 
 @functools.cache

@@ -29,14 +29,19 @@ def send(channel: int, message: Any) -> None:
         data = data[os.write(channel, data) :]
 
 
-def bind(name: str, refusal: type[Exception], longest: int, ask: Callable[[Any], Any]) -> Callable[..., Any]:
+def bind(
+    name: str, refusal: type[Exception], longest: int, ask: Callable[[Any], Any]
+) -> Callable[..., Any]:
     """Return the function that code calls under a name."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:
             size = len(json.dumps([args, kwargs], allow_nan=False))
         except (TypeError, ValueError, RecursionError):
-            raise refusal("arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of these") from None
+            raise refusal(
+                "arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts "
+                "of these"
+            ) from None
         if size > longest:
             raise refusal(f"arguments are {size} characters long, at most {longest} are allowed")
         answer = ask({"call": [name, args, kwargs]})
@@ -100,7 +105,9 @@ def main(channel: int) -> None:
     for limit, most in job["limits"].items():
         resource.setrlimit(getattr(resource, limit), (most, most))
     end = execute(job["code"], {"__name__": "__main__", "ToolError": refusal, **functions})
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # code may have closed or replaced it
+    with contextlib.suppress(
+        OSError, ValueError, AttributeError
+    ):  # code may have closed or replaced it
         sys.stdout.flush()
     send(channel, {"done": end})
     os._exit(0)

@@ -11,24 +11,35 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ClassVar
 
-from agentgym.sandboxes.base import DEFAULT_LIMITS, CallBroker, Functions, Limits, RunResult, Stopped
+from agentgym.sandboxes.base import (
+    DEFAULT_LIMITS,
+    CallBroker,
+    Functions,
+    Limits,
+    RunResult,
+    Stopped,
+)
 from agentgym.tools import ToolError
 
 
 class MontySandbox:
-    """Monty, an interpreter of a subset of Python in Rust, in worker processes that all sandboxes of this process share.
+    """Monty, an interpreter of a subset of Python in Rust, in worker processes that all sandboxes
+    of this process share.
 
-    The language itself has no way out: no file, socket, process, environment or foreign module exists in it. Clock, `random` and
-    hashes are the same at every run.
+    The language itself has no way out: no file, socket, process, environment or foreign module
+    exists in it. Clock, `random` and hashes are the same at every run.
 
     Raises:
         ImportError: `pydantic-monty` is not installed.
     """
 
     rules: ClassVar[str] = (
-        "The interpreter knows a subset of Python: it has no class inheritance, no `yield`, no `del`, no `super` and "
-        "no method decorators. These modules can be imported: asyncio, base64, bisect, collections, copy, csv, dataclasses, "
-        "datetime, decimal, functools, hashlib, itertools, json, math, random, re, time, tomllib, typing, unicodedata. "
+        "The interpreter knows a subset of Python: it has no class inheritance, no `yield`, no "
+        "`del`, no `super` and "
+        "no method decorators. These modules can be imported: asyncio, base64, bisect, "
+        "collections, copy, csv, dataclasses, "
+        "datetime, decimal, functools, hashlib, itertools, json, math, random, re, time, tomllib, "
+        "typing, unicodedata. "
         "There are no files, no network and no processes, and the clock stands still."
     )
 
@@ -65,7 +76,9 @@ class _MontyRun:
         monty = _monty()
         self._worker = session.worker_pid
         session.feed_run("ToolError = RuntimeError")
-        step = self._advance(session.feed_start, self._broker.code, print_callback=self._print, inputs=self._names)
+        step = self._advance(
+            session.feed_start, self._broker.code, print_callback=self._print, inputs=self._names
+        )
         while not isinstance(step, monty.MontyComplete):
             self._broker.left()
             if not isinstance(step, monty.FunctionSnapshot):
@@ -81,7 +94,8 @@ class _MontyRun:
         try:
             return resume(*args, **kwargs)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            # The arguments of a call become objects of the host in here; an integer of 5000 digits does not.
+            # The arguments of a call become objects of the host in here; an integer of 5000 digits
+            # does not.
             raise Stopped("exception", f"a value cannot leave the sandbox: {error}") from None
 
     def _answer(self, step: Any) -> dict[str, Any]:
@@ -99,10 +113,13 @@ class _MontyRun:
             if not self._overflow:
                 self._broker.write(text)
         except Stopped as stop:
-            # An exception in here would wait for the code's next call; until then the code would go on printing.
+            # An exception in here would wait for the code's next call; until then the code would go
+            # on printing.
             self._overflow = stop
             if self._worker is not None:
-                os.kill(self._worker, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows ends a process by the latter
+                os.kill(
+                    self._worker, getattr(signal, "SIGKILL", signal.SIGTERM)
+                )  # Windows ends a process by the latter
 
     def explain(self, error: Any) -> RunResult:
         """Return the result of a run that Monty broke off."""
@@ -112,12 +129,18 @@ class _MontyRun:
             return end(self._overflow.kind, str(self._overflow))
         if isinstance(error, monty.MontyCrashedError):
             late = self._broker.too_late()
-            return end(late.kind, str(late)) if error.timed_out else end("crash", "the interpreter died")
+            return (
+                end(late.kind, str(late))
+                if error.timed_out
+                else end("crash", "the interpreter died")
+            )
         text, inner = error.display("type-msg"), error.exception()
         if isinstance(inner, TimeoutError) and "time limit exceeded" in text:
             return end("timeout", str(self._broker.too_late()))
         if isinstance(inner, RuntimeError) and "suspension limit" in text:
-            return end("calls", "the code asked the host for names and calls too often and was stopped")
+            return end(
+                "calls", "the code asked the host for names and calls too often and was stopped"
+            )
         frames = [(frame.line, frame.function_name or "<module>") for frame in error.traceback()]
         if isinstance(inner, MemoryError):
             return end("memory", text, frames)
@@ -137,12 +160,15 @@ class _Pool:
         """Return the pool of workers.
 
         Raises:
-            RuntimeError: This process was forked from one that had it; Monty's threads did not come along.
+            RuntimeError: This process was forked from one that had it; Monty's threads did not come
+                along.
         """
         if self._owner not in (0, os.getpid()):
             raise RuntimeError(
-                "this process was forked from one that had run code in a sandbox, which Monty does not survive; start processes "
-                "with the method 'spawn' or 'forkserver' (AsyncVectorEnv(..., context='spawn')), or fork before the first run"
+                "this process was forked from one that had run code in a sandbox, which Monty does "
+                "not survive; start processes "
+                "with the method 'spawn' or 'forkserver' (AsyncVectorEnv(..., context='spawn')), "
+                "or fork before the first run"
             )
         with self._lock:
             if self._pool is None:
@@ -163,10 +189,17 @@ _OS_POLICY: dict[str, Any] = {
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    # A function whose name is read, rather than called, takes a suspension as a call does, and so does each unknown name.
-    suspensions = 2 * limits.calls + 1_000  # hence two for each call, and room for the names of an ordinary program
+    # A function whose name is read, rather than called, takes a suspension as a call does, and so
+    # does each unknown name.
+    suspensions = (
+        2 * limits.calls + 1_000
+    )  # hence two for each call, and room for the names of an ordinary program
     memory = limits.memory_mb * 2**20
-    return {"max_feed_duration_secs": limits.seconds, "max_memory": memory, "max_suspensions": suspensions}
+    return {
+        "max_feed_duration_secs": limits.seconds,
+        "max_memory": memory,
+        "max_suspensions": suspensions,
+    }
 
 
 def _stub(name: str) -> Callable[..., str]:
@@ -180,15 +213,22 @@ def _stub(name: str) -> Callable[..., str]:
 
 
 def _to_json(value: Any) -> Any:
-    """Return the arguments of a call as JSON carries them: tuples as lists, nothing that JSON has no word for."""
+    """Return the arguments of a call as JSON carries them: tuples as lists, nothing that JSON has
+    no word for.
+    """
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
-        raise ToolError("arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of these") from None
+        raise ToolError(
+            "arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of "
+            "these"
+        ) from None
 
 
 def _monty() -> Any:
     try:
         return import_module("pydantic_monty")
     except ImportError as error:
-        raise ImportError("the sandbox 'monty' needs pydantic-monty: pip install 'agentgym[code]'") from error
+        raise ImportError(
+            "the sandbox 'monty' needs pydantic-monty: pip install 'agentgym[code]'"
+        ) from error

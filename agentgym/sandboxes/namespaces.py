@@ -1,8 +1,9 @@
 """Processes in Linux namespaces by `bwrap`, for code that nobody trusts: their start, the
 conversation with them, their end.
 
-What runs inside sees the interpreter with its standard library and the files it is given, no network and no process outside. The
-standard library comes without `site-packages`, so that neither this package nor what it knows of a task can be read.
+What runs inside sees the interpreter with its standard library and the files it is given, no
+network and no process outside. The standard library comes without `site-packages`, so that neither
+this package nor what it knows of a task can be read.
 """
 
 from __future__ import annotations
@@ -33,22 +34,35 @@ PYTHON = f"{HOME}/bin/python3"
 BASH = "/usr/bin/bash"
 
 REMEDY = (
-    "the sandbox 'bubblewrap' needs Linux on x86-64 or arm64 with unprivileged user namespaces and bwrap: pip install "
-    "'agentgym[hardened]' or apt install bubblewrap; in Docker, run with --security-opt seccomp=unconfined --security-opt "
+    "the sandbox 'bubblewrap' needs Linux on x86-64 or arm64 with unprivileged user namespaces and "
+    "bwrap: pip install "
+    "'agentgym[hardened]' or apt install bubblewrap; in Docker, run with --security-opt "
+    "seccomp=unconfined --security-opt "
     "apparmor=unconfined"
 )
 
 MAX_CHUNK = 65_536
-"""Bytes that are read or sent at once: what a pipe holds, so that no source keeps the others waiting."""
+"""Bytes that are read or sent at once: what a pipe holds, so that no source keeps the others
+waiting.
+"""
 
 _LIBRARIES = f"{HOME}/libraries"
 # Without user site, environment, pycache and the path of the script; unbuffered, since a process
 # may be killed at any time.
 _INTERPRETER = (PYTHON, "-sSPB", "-u", "-W", "ignore", "-c")
-_ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "LC_ALL": "C.UTF-8", "HOME": "/tmp", "LD_LIBRARY_PATH": _LIBRARIES}
+_ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "PYTHONUTF8": "1",
+    "LC_ALL": "C.UTF-8",
+    "HOME": "/tmp",
+    "LD_LIBRARY_PATH": _LIBRARIES,
+}
 # No user, group or capability of the host, no terminal, and an end with the host's process; the
 # first program is process 1.
-_FLAGS = "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL --new-session --die-with-parent --clearenv"
+_FLAGS = (
+    "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL "
+    "--new-session --die-with-parent --clearenv"
+)
 
 
 def base_command(programs: Iterable[Path] = ()) -> tuple[str, ...]:
@@ -73,7 +87,11 @@ def base_command(programs: Iterable[Path] = ()) -> tuple[str, ...]:
     for folder in ("site-packages", "dist-packages"):
         if (library / folder).is_dir():
             command += ["--tmpfs", f"{inside}/{folder}", "--remount-ro", f"{inside}/{folder}"]
-    modules = [path for path in (library / "lib-dynload").glob("*.so") if not path.name.startswith("_tkinter")]
+    modules = [
+        path
+        for path in (library / "lib-dynload").glob("*.so")
+        if not path.name.startswith("_tkinter")
+    ]
     return (*command, *_shared_libraries([executable, *modules, *programs]))
 
 
@@ -87,9 +105,12 @@ def _bwrap() -> str:
 
 
 def _shared_libraries(files: Iterable[Path]) -> list[str]:
-    """Return binds of the files that the dynamic linker loads for programs, but for those that lie beside them."""
+    """Return binds of the files that the dynamic linker loads for programs, but for those that lie
+    beside them.
+    """
     listing = run(["ldd", *files], capture_output=True, text=True, check=False).stdout
-    # The linker itself has to be where the interpreter names it; what it loads is looked up by name.
+    # The linker itself has to be where the interpreter names it; what it loads is looked up by
+    # name.
     binds = {path: path for path in re.findall(r"^\s+(/\S+) \(0x", listing, re.MULTILINE)}
     for name, path in re.findall(r"(\S+) => (/\S+) \(0x", listing):
         if "/../" not in path:
@@ -102,11 +123,14 @@ def memory_folder(path: str, most_bytes: int) -> tuple[str, ...]:
     return ("--size", str(most_bytes), "--tmpfs", path)
 
 
-def resource_limits(limits: Limits, memory_mb: int, file_bytes: int, open_files: int) -> dict[str, int]:
+def resource_limits(
+    limits: Limits, memory_mb: int, file_bytes: int, open_files: int
+) -> dict[str, int]:
     """Return limits that the kernel holds each process to, by the names of `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
-        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # in case the host is too busy to stop the run by the clock
+        "RLIMIT_CPU": math.ceil(limits.seconds)
+        + 1,  # in case the host is too busy to stop the run by the clock
         "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": open_files,
         "RLIMIT_CORE": 0,
@@ -135,11 +159,23 @@ class ConfinedProcess:
         OSError: `bwrap` cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], program: str, *arguments: str, many: bool = False, split: bool = False) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        program: str,
+        *arguments: str,
+        many: bool = False,
+        split: bool = False,
+    ) -> None:
         self.pending = memoryview(b"")
         self.channel, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
-        with contextlib.ExitStack() as undo, theirs, open(read_end, "rb"), open(write_end, "wb") as pipe:  # noqa: PTH123 - these are descriptors
+        with (
+            contextlib.ExitStack() as undo,
+            theirs,
+            open(read_end, "rb"),  # noqa: PTH123 - a descriptor
+            open(write_end, "wb") as pipe,  # noqa: PTH123
+        ):
             undo.enter_context(self.channel)
             pipe.write(seccomp(processes=many))
             pipe.close()
@@ -157,7 +193,9 @@ class ConfinedProcess:
             undo.pop_all()
         self.pid = self._process.pid
         self.stdout, self.stderr = self._process.stdout, self._process.stderr
-        self._sources = [source for source in (self.channel, self.stdout, self.stderr) if source is not None]
+        self._sources = [
+            source for source in (self.channel, self.stdout, self.stderr) if source is not None
+        ]
         self._selector = selectors.DefaultSelector()
         for source in self._sources:
             os.set_blocking(source.fileno(), False)
@@ -187,7 +225,9 @@ class ConfinedProcess:
             if events & selectors.EVENT_WRITE:
                 try:
                     self.pending = self.pending[self.channel.send(self.pending[:MAX_CHUNK]) :]
-                except ConnectionError:  # it has ended; what it said before that is still to be read
+                except (
+                    ConnectionError
+                ):  # it has ended; what it said before that is still to be read
                     self.pending = memoryview(b"")
             data = self.read(key.fileobj) if events & selectors.EVENT_READ else None
             if data == b"":
@@ -232,4 +272,6 @@ def children(pid: int) -> list[int]:
         OSError: It has ended.
     """
     tasks = Path(f"/proc/{pid}/task")
-    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+    return [
+        int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()
+    ]

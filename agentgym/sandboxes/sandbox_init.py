@@ -1,4 +1,5 @@
-"""The first process in a workbench: lays out the files, starts the program, ends all that it left running, gives back the files.
+"""The first process in a workbench: lays out the files, starts the program, ends all that it left
+running, gives back the files.
 
 Its source is sent inside; it uses the standard library only. The host trusts nothing it says.
 """
@@ -52,7 +53,9 @@ def start(job: Any) -> None:
 
 
 def wait(channel: int, child: int, tops: list[str], most: int) -> tuple[int | None, str]:
-    """Wait for the program; return its exit status, or None and the reason why it has to end before."""
+    """Wait for the program; return its exit status, or None and the reason why it has to end
+    before.
+    """
     poll = select.poll()
     handle = os.pidfd_open(child)
     poll.register(handle, select.POLLIN)
@@ -81,7 +84,9 @@ def end_all() -> None:
 
 
 def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list[str]]:
-    """List what is below a directory: regular files with their sizes, directories, anything else; no symlink is followed."""
+    """List what is below a directory: regular files with their sizes, directories, anything else;
+    no symlink is followed.
+    """
     files: list[tuple[str, int]] = []
     folders: list[str] = []
     others: list[str] = []
@@ -119,7 +124,13 @@ def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> 
         entries.append((name, len(data)))
         parts.append(data)
         room -= len(data)
-    header = {"code": end[0], "reason": end[1], "files": entries, "folders": folders, "left_out": left_out}
+    header = {
+        "code": end[0],
+        "reason": end[1],
+        "files": entries,
+        "folders": folders,
+        "left_out": left_out,
+    }
     for part in [json.dumps(header).encode() + b"\n", *parts]:
         view = memoryview(part)
         while view:

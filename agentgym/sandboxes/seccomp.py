@@ -1,4 +1,6 @@
-"""The filter of system calls for processes that nobody trusts, as a program for the kernel (seccomp-bpf)."""
+"""The filter of system calls for processes that nobody trusts, as a program for the kernel
+(seccomp-bpf).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,50 @@ import sys
 # setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl, io_uring_setup,
 # memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd.
 _Machine = tuple[int, int, int, tuple[int, ...], tuple[int, ...]]
-_X86 = (41, 101, 29, 64, 68, 272, 308, 165, 321, 298, 323, 248, 249, 250, 425, 319, 310, 311, 312, 438)
-_ARM = (198, 117, 194, 190, 186, 97, 268, 40, 280, 241, 282, 217, 218, 219, 425, 279, 270, 271, 272, 438)
+_X86 = (
+    41,
+    101,
+    29,
+    64,
+    68,
+    272,
+    308,
+    165,
+    321,
+    298,
+    323,
+    248,
+    249,
+    250,
+    425,
+    319,
+    310,
+    311,
+    312,
+    438,
+)
+_ARM = (
+    198,
+    117,
+    194,
+    190,
+    186,
+    97,
+    268,
+    40,
+    280,
+    241,
+    282,
+    217,
+    218,
+    219,
+    425,
+    279,
+    270,
+    271,
+    272,
+    438,
+)
 _MACHINES: dict[str, _Machine] = {
     "x86_64": (0xC000003E, 56, 435, (57, 58), _X86),
     "aarch64": (0xC00000B7, 220, 435, (), _ARM),  # it has neither fork nor vfork
@@ -61,6 +105,9 @@ def seccomp(*, processes: bool = False) -> bytes:
     for number in refused if processes else (*forks, *refused):
         program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
     program += [(equal, 0, 3, clone), (load, 0, 0, 16)]
-    program += [(bits, 0, 1, _CLONE_NAMESPACES) if processes else (bits, 1, 0, _CLONE_THREAD), (give, 0, 0, refuse)]
+    program += [
+        (bits, 0, 1, _CLONE_NAMESPACES) if processes else (bits, 1, 0, _CLONE_THREAD),
+        (give, 0, 0, refuse),
+    ]
     program += [(give, 0, 0, allow)]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)

@@ -1,8 +1,9 @@
 """Runs programs on files: bash, the usual tools and full CPython in Linux namespaces, by `bwrap`.
 
-Each run has the files at `/workspace` in memory of its own, and gives back what is there at its end; nothing is written on the
-host. It has no network, and its processes end with it. The clock is the real one: without libfaketime, which is not used, a
-program cannot be told another date. Hashes of Python are the same at every run, `random` is as the program seeds it.
+Each run has the files at `/workspace` in memory of its own, and gives back what is there at its
+end; nothing is written on the host. It has no network, and its processes end with it. The clock is
+the real one: without libfaketime, which is not used, a program cannot be told another date. Hashes
+of Python are the same at every run, `random` is as the program seeds it.
 """
 
 from __future__ import annotations
@@ -34,36 +35,65 @@ from agentgym.sandboxes.namespaces import (
 
 TOP = "/workspace"
 PACKAGES = (
-    *("PIL", "charset_normalizer", "dateutil", "et_xmlfile", "numpy", "numpy.libs", "openpyxl", "pandas", "pandas.libs"),
+    *(
+        "PIL",
+        "charset_normalizer",
+        "dateutil",
+        "et_xmlfile",
+        "numpy",
+        "numpy.libs",
+        "openpyxl",
+        "pandas",
+        "pandas.libs",
+    ),
     *("pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata"),
 )
-"""The packages that Python inside can import beside its standard library, as far as they are installed."""
+"""The packages that Python inside can import beside its standard library, as far as they are
+installed.
+"""
 
 TOOLS = (
-    "awk base64 basename bash bc cat chmod cmp column comm cp csplit cut date dd df diff dirname du echo egrep env expand "
-    "expr false fgrep file find fmt fold getopt grep gunzip gzip head hexdump id join jq less ln ls md5sum mkdir mktemp mv nl "
-    "nproc od paste patch pr printenv printf pwd readlink realpath rev rm rmdir sed seq sh sha1sum sha256sum shuf sleep sort "
-    "split stat sum tac tail tar tee test timeout touch tr tree true truncate tsort uname unexpand uniq unlink unzip wc which "
+    "awk base64 basename bash bc cat chmod cmp column comm cp csplit cut date dd df diff dirname "
+    "du echo egrep env expand "
+    "expr false fgrep file find fmt fold getopt grep gunzip gzip head hexdump id join jq less ln "
+    "ls md5sum mkdir mktemp mv nl "
+    "nproc od paste patch pr printenv printf pwd readlink realpath rev rm rmdir sed seq sh sha1sum "
+    "sha256sum shuf sleep sort "
+    "split stat sum tac tail tar tee test timeout touch tr tree true truncate tsort uname unexpand "
+    "uniq unlink unzip wc which "
     "whoami xargs xxd yes zcat zip"
 )
 """The programs that a shell inside finds, as far as they are in `/usr/bin`."""
 
 MAX_PROCESSES = 64  # a pipeline takes a dozen; a fork bomb is stopped before the host feels it
-MAX_OUTPUT_BYTES = 64 * 2**20  # read and thrown away beyond what is shown; endless output is stopped here
+MAX_OUTPUT_BYTES = (
+    64 * 2**20
+)  # read and thrown away beyond what is shown; endless output is stopped here
 
 _MAX_FILE_BYTES = 32 * 2**20
 _MAX_BYTES = 128 * 2**20  # of all files that are given back
-_TOP_BYTES, _TMP_BYTES = 160 * 2**20, 64 * 2**20  # the folder may hold more than is given back, for files on their way
+_TOP_BYTES, _TMP_BYTES = (
+    160 * 2**20,
+    64 * 2**20,
+)  # the folder may hold more than is given back, for files on their way
 _MAX_HEADER_BYTES = 64 * 2**20  # of the line before the files, with their paths
-_MAX_FILES, _MAX_INODES = 6_000, 20_000  # files given back, and files there; an inode takes about 1 kB of the kernel's memory
+_MAX_FILES, _MAX_INODES = (
+    6_000,
+    20_000,
+)  # files given back, and files there; an inode takes about 1 kB of the kernel's memory
 _OPEN_FILES = 256  # of one process: its libraries, and more files than a script has use for at once
 _TICK = 0.02  # seconds between two looks at processes and memory
-_START, _GRACE = 60.0, 20.0  # seconds to lay out the files on a busy host, and to give them back after a stop
+_START, _GRACE = (
+    60.0,
+    20.0,
+)  # seconds to lay out the files on a busy host, and to give them back after a stop
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """File of a run: its bytes, None for a directory, and when it was written (seconds since 1970)."""
+    """File of a run: its bytes, None for a directory, and when it was written (seconds since
+    1970).
+    """
 
     data: bytes | None
     modified: float
@@ -78,7 +108,8 @@ class ProgramResult:
         stderr: The text printed as errors, up to the limit.
         code: The exit status, minus the number of a signal that ended it; None if it was stopped.
         stopped: Why it was stopped, in words for the policy; empty if it ended by itself.
-        files: The bytes of each file by its path below `/workspace`, None for a directory. None if they are lost.
+        files: The bytes of each file by its path below `/workspace`, None for a directory. None if
+            they are lost.
         left_out: The paths that were not brought back: files for which there was no room, symlinks,
             pipes.
     """
@@ -94,14 +125,21 @@ class ProgramResult:
 DEFAULT_LIMITS = Limits(seconds=30.0, memory_mb=1_024, output_chars=100_000)
 
 
-def run(arguments: Sequence[str], files: Mapping[str, File], cwd: str = TOP, limits: Limits = DEFAULT_LIMITS) -> ProgramResult:
+def run(
+    arguments: Sequence[str],
+    files: Mapping[str, File],
+    cwd: str = TOP,
+    limits: Limits = DEFAULT_LIMITS,
+) -> ProgramResult:
     """Run a program with files and wait for its end.
 
     Args:
         arguments: The program by its absolute path, such as `BASH` or `PYTHON`, and its arguments.
-        files: The files by their path below `/workspace`; each directory stands before what is in it.
+        files: The files by their path below `/workspace`; each directory stands before what is in
+            it.
         cwd: The directory to start in.
-        limits: Seconds, memory of each process (all together may take twice as much), and how much output is shown.
+        limits: Seconds, memory of each process (all together may take twice as much), and how much
+            output is shown.
 
     Raises:
         RuntimeError: `bwrap` is missing or cannot run on this host.
@@ -109,7 +147,10 @@ def run(arguments: Sequence[str], files: Mapping[str, File], cwd: str = TOP, lim
     job = {
         "arguments": list(arguments),
         "cwd": cwd,
-        "files": [(name, None if file.data is None else len(file.data), file.modified) for name, file in files.items()],
+        "files": [
+            (name, None if file.data is None else len(file.data), file.modified)
+            for name, file in files.items()
+        ],
         "limits": resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
         "most_files": _MAX_FILES,
         "most_inodes": _MAX_INODES,
@@ -126,12 +167,16 @@ def run(arguments: Sequence[str], files: Mapping[str, File], cwd: str = TOP, lim
 
 
 class _Run:
-    """One run: what its processes print, what the first one gives back, and the watch over what they use up."""
+    """One run: what its processes print, what the first one gives back, and the watch over what
+    they use up.
+    """
 
     def __init__(self, process: ConfinedProcess, limits: Limits) -> None:
         self._process = process
         self._limits = limits
-        self._received: dict[Any, bytearray] = {source: bytearray() for source in (process.channel, process.stdout, process.stderr)}
+        self._received: dict[Any, bytearray] = {
+            source: bytearray() for source in (process.channel, process.stdout, process.stderr)
+        }
         self._printed = 0
         self._stopped = ""
         self._last_look = 0.0
@@ -153,7 +198,9 @@ class _Run:
         if source is self._process.channel:
             most = _MAX_BYTES + _MAX_HEADER_BYTES
         else:
-            most = 4 * self._limits.output_chars + 4  # a character takes up to 4 bytes; more shows that there was more
+            most = (
+                4 * self._limits.output_chars + 4
+            )  # a character takes up to 4 bytes; more shows that there was more
             self._printed += len(data)
         buffer = self._received[source]
         buffer += data[: max(0, most - len(buffer))]
@@ -177,7 +224,10 @@ class _Run:
             if processes > MAX_PROCESSES:
                 self._stop(f"stopped because it had more than {MAX_PROCESSES} processes")
             elif memory > 2 * self._limits.memory_mb * 2**20:
-                self._stop(f"stopped because its processes took more than {2 * self._limits.memory_mb} MiB of memory")
+                self._stop(
+                    f"stopped because its processes took more than {2 * self._limits.memory_mb} "
+                    "MiB of memory"
+                )
         return True
 
     def _stop(self, reason: str) -> None:
@@ -194,10 +244,16 @@ class _Run:
         try:
             code, reason, files, left_out = _parse(bytes(reply[6:]))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return ProgramResult(shown[0], shown[1], None, self._stopped or "stopped, for the machine gave out")
+            return ProgramResult(
+                shown[0], shown[1], None, self._stopped or "stopped, for the machine gave out"
+            )
         if reason == "files":
-            self._stopped = self._stopped or f"stopped because it made more than {_MAX_INODES} files"
-        return ProgramResult(shown[0], shown[1], None if self._stopped else code, self._stopped, files, left_out)
+            self._stopped = (
+                self._stopped or f"stopped because it made more than {_MAX_INODES} files"
+            )
+        return ProgramResult(
+            shown[0], shown[1], None if self._stopped else code, self._stopped, files, left_out
+        )
 
     def _show(self, printed: bytearray) -> str:
         text = bytes(printed).decode("utf-8", "replace")
@@ -222,7 +278,12 @@ def _parse(reply: bytes) -> tuple[int | None, str, dict[str, bytes | None], tupl
     if start != len(data):
         raise ValueError("files are missing")
     code = header["code"]
-    return None if code is None else int(code), str(header["reason"]), files, tuple(map(str, header["left_out"]))
+    return (
+        None if code is None else int(code),
+        str(header["reason"]),
+        files,
+        tuple(map(str, header["left_out"])),
+    )
 
 
 def _usage(pid: int) -> tuple[int, int]:
@@ -250,7 +311,9 @@ def _command() -> tuple[str, ...]:
     Raises:
         OSError: `bwrap` or bash is missing, or there is no filter for this machine.
     """
-    tools = {name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()}
+    tools = {
+        name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()
+    }
     tools = {name: path for name, path in tools.items() if path.parent == Path("/usr/bin")}
     if "bash" not in tools:
         raise FileNotFoundError(f"there is no {BASH}")
@@ -287,5 +350,9 @@ _ENVIRONMENT = {
 
 def _package(name: str) -> Path | None:
     """Return the path at which a package is installed, if it is."""
-    folders = dict.fromkeys([sysconfig.get_path("platlib"), sysconfig.get_path("purelib"), *sys.path])
-    return next((path for folder in folders if folder and (path := Path(folder, name)).exists()), None)
+    folders = dict.fromkeys(
+        [sysconfig.get_path("platlib"), sysconfig.get_path("purelib"), *sys.path]
+    )
+    return next(
+        (path for folder in folders if folder and (path := Path(folder, name)).exists()), None
+    )

@@ -1,4 +1,6 @@
-"""Optional dependencies: rooms that load a module when one of its names is used, and one sentence when its extra is missing."""
+"""Optional dependencies: rooms that load a module when one of its names is used, and one sentence
+when its extra is missing.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +28,30 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        if (error.name or "").startswith("agentgym"):  # a fault of this package, which no extra cures
+        if (error.name or "").startswith(
+            "agentgym"
+        ):  # a fault of this package, which no extra cures
             raise
-        # The outermost purpose is the one that the user knows, the innermost cause the one that says which package it is.
+        # The outermost purpose is the one that the user knows, the innermost cause the one that
+        # says which package it is.
         cause = error.__cause__ if isinstance(error, MissingExtraError) else error
-        raise MissingExtraError(f"{purpose} needs its extra: pip install 'agentgym[{extra}]' ({cause})") from cause
+        raise MissingExtraError(
+            f"{purpose} needs its extra: pip install 'agentgym[{extra}]' ({cause})"
+        ) from cause
 
 
 def lazy_exports(room: str, extras: Mapping[str, tuple[str, str]]) -> Callable[[str], Any]:
-    """Return the `__getattr__` (PEP 562) of a room, some of whose modules are slow to import or need an extra.
+    """Return the `__getattr__` (PEP 562) of a room, some of whose modules are slow to import or
+    need an extra.
 
     Args:
         room: The full name of the package.
-        extras: The extra of each such module, and the names that the room exports from it, separated by spaces; the name of a
-            module stands for the module itself.
+        extras: The extra of each such module, and the names that the room exports from it,
+            separated by spaces; the name of a module stands for the module itself.
     """
-    homes = {name: (module, extra) for module, (extra, names) in extras.items() for name in names.split()}
+    homes = {
+        name: (module, extra) for module, (extra, names) in extras.items() for name in names.split()
+    }
 
     def load(name: str) -> Any:
         if name not in homes:

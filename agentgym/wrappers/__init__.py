@@ -1,4 +1,6 @@
-"""Wrappers that decide what a policy sees of the chat: context strategies, tools of their own, adapters for classical agents."""
+"""Wrappers that decide what a policy sees of the chat: context strategies, tools of their own,
+adapters for classical agents.
+"""
 
 from agentgym.stacks import register_strategy
 from agentgym.wrappers.awareness import ContextAwareness

@@ -1,4 +1,6 @@
-"""Context awareness: the policy is shown how much of its context it has used (LOCA-bench, section 4.1)."""
+"""Context awareness: the policy is shown how much of its context it has used (LOCA-bench, section
+4.1).
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,23 @@ from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
 _SLACK = 12  # tokens by which the line may grow: a number may split otherwise where it is joined to the message
-_TRIES = 8  # the number settles after two or three rounds, or alternates between two lengths for ever
+_TRIES = (
+    8  # the number settles after two or three rounds, or alternates between two lengths for ever
+)
 
 
 class ContextAwareness(ContextWrapper):
     """Wrapper that shows the usable window once, in the system message, and the tokens used after
     each result of the env.
 
-    The number is that of the whole chat as it is shown, this line included. It stands at the end of the newest message.
+    The number is that of the whole chat as it is shown, this line included. It stands at the end of
+    the newest message.
 
     Args:
         env: The env.
         budget: The window.
-        latest_only: Whether earlier lines are taken away, at the price of a rewrite of the prompt at each turn.
+        latest_only: Whether earlier lines are taken away, at the price of a rewrite of the prompt
+            at each turn.
 
     Raises:
         ValueError: The window has no room for the line.
@@ -39,7 +45,10 @@ class ContextAwareness(ContextWrapper):
     stage = Stage.AWARENESS
 
     def __init__(
-        self, env: gymnasium.Env[Chat, str], budget: ContextBudget | Mapping[str, Any] | None = None, latest_only: bool = False
+        self,
+        env: gymnasium.Env[Chat, str],
+        budget: ContextBudget | Mapping[str, Any] | None = None,
+        latest_only: bool = False,
     ) -> None:
         check_bool("latest_only", latest_only)
         super().__init__(env, budget, latest_only=latest_only)
@@ -47,7 +56,10 @@ class ContextAwareness(ContextWrapper):
         self.usable = self.view.budget.usable
         room = self.view.counter.length(self._line(self.usable, self.usable)) + _SLACK
         if room >= self.usable:
-            raise ValueError(f"a usable window of {self.usable} tokens has no room for the usage line ({room}); make it larger")
+            raise ValueError(
+                f"a usable window of {self.usable} tokens has no room for the usage line ({room}); "
+                "make it larger"
+            )
         self.view.limit = self.usable - room
         self.view.notices = f"\n\n<budget:token_budget>{self.usable}</budget:token_budget>"
 
@@ -67,10 +79,17 @@ class ContextAwareness(ContextWrapper):
         self.view.annotate(newest.id, _OWNER, self._settled_line(newest))
 
     def _settled_line(self, newest: Message) -> str:
-        """Return the line whose number counts the line itself; its length depends on the number, which is searched for."""
+        """Return the line whose number counts the line itself; its length depends on the number,
+        which is searched for.
+        """
         others = self.view.tokens - self.view.counter.count(newest)
         line = ""
-        for padding in ("", " ", "  ", "\n"):  # where the number alternates, a space at the end may settle it
+        for padding in (
+            "",
+            " ",
+            "  ",
+            "\n",
+        ):  # where the number alternates, a space at the end may settle it
             used = self.view.tokens
             for _ in range(_TRIES):
                 line = self._line(used, self.usable - used) + padding
@@ -82,4 +101,7 @@ class ContextAwareness(ContextWrapper):
 
     @staticmethod
     def _line(used: int, left: int) -> str:
-        return f"\n\n<system_warning>Token usage: {used}/{used + left}; {max(0, left)} remaining</system_warning>"
+        return (
+            f"\n\n<system_warning>Token usage: {used}/{used + left}; {max(0, left)} "
+            "remaining</system_warning>"
+        )

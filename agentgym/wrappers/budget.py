@@ -1,8 +1,8 @@
 """Size of the context, and triggers of strategies. Triggers have types, so that no number may mean
 a count or a share.
 
-All of these are frozen dataclasses whose `dataclasses.asdict` can be read back (`read_budget`, `read_trigger`), so a stack of
-wrappers keeps them in its spec as JSON.
+All of these are frozen dataclasses whose `dataclasses.asdict` can be read back (`read_budget`,
+`read_trigger`), so a stack of wrappers keeps them in its spec as JSON.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class Trigger(Protocol):
 
 @functools.lru_cache(maxsize=256)
 def _share(fraction: float, usable: int) -> int:
-    """Return the least whole number of tokens that is at least the share, taken as the decimal number that was written."""
+    """Return the least whole number of tokens that is at least the share, taken as the decimal
+    number that was written.
+    """
     return ceil(fractions.Fraction(repr(float(fraction))) * usable)
 
 
@@ -145,7 +147,12 @@ class AnyOf:
         return max(trigger.level(load) for trigger in self.any_of)
 
 
-_TRIGGERS: Mapping[str, type[Any]] = {"tokens": Tokens, "fraction": WindowFraction, "tool_uses": ToolUses, "turns": Turns}
+_TRIGGERS: Mapping[str, type[Any]] = {
+    "tokens": Tokens,
+    "fraction": WindowFraction,
+    "tool_uses": ToolUses,
+    "turns": Turns,
+}
 
 
 def read_trigger(name: str, value: Any) -> Trigger:
@@ -163,7 +170,10 @@ def read_trigger(name: str, value: Any) -> Trigger:
         if key in _TRIGGERS:
             trigger: Trigger = _TRIGGERS[key](content)
             return trigger
-    raise ValueError(f"{name} must be Tokens(n), WindowFraction(x), ToolUses(n), Turns(n) or AnyOf((...)), got {value!r}")
+    raise ValueError(
+        f"{name} must be Tokens(n), WindowFraction(x), ToolUses(n), Turns(n) or AnyOf((...)), got "
+        f"{value!r}"
+    )
 
 
 def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudget | None:
@@ -176,4 +186,7 @@ def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudge
         return value
     if isinstance(value, Mapping) and value.keys() <= set(ContextBudget.__dataclass_fields__):
         return ContextBudget(**value)
-    raise ValueError(f"budget must be a ContextBudget(window=..., reserve_output=..., counter=...), got {value!r}")
+    raise ValueError(
+        "budget must be a ContextBudget(window=..., reserve_output=..., counter=...), got "
+        f"{value!r}"
+    )

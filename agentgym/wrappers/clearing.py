@@ -12,7 +12,14 @@ import gymnasium
 from agentgym.arguments import check_bool, check_float, check_int
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.stages import Stage
-from agentgym.wrappers.budget import ContextBudget, Load, Trigger, Turns, WindowFraction, read_trigger
+from agentgym.wrappers.budget import (
+    ContextBudget,
+    Load,
+    Trigger,
+    Turns,
+    WindowFraction,
+    read_trigger,
+)
 from agentgym.wrappers.context import ContextWrapper
 
 PLACEHOLDER = "[tool result cleared]"
@@ -49,7 +56,9 @@ class ClearThinking(ContextWrapper):
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
         if isinstance(keep, int):  # what is cleared at every turn lies among the newest replies
-            self.view.editable_tail = max(self.view.editable_tail, min(keep + 1, 16))  # a longer tail would cost each step
+            self.view.editable_tail = max(
+                self.view.editable_tail, min(keep + 1, 16)
+            )  # a longer tail would cost each step
 
     def begin(self) -> None:
         """Forget the last episode."""
@@ -61,13 +70,25 @@ class ClearThinking(ContextWrapper):
         if isinstance(self.keep, str):
             return
         known = [] if self.view.was_rebuilt else self._thinking_ids
-        self._thinking_ids = [*known, *(m.id for m in self.view.new_messages if m.thinking and m.id not in known)]
-        if len(self._thinking_ids) <= self.keep or not self.should_run(self.trigger.level(self.view.load)):
+        self._thinking_ids = [
+            *known,
+            *(m.id for m in self.view.new_messages if m.thinking and m.id not in known),
+        ]
+        if len(self._thinking_ids) <= self.keep or not self.should_run(
+            self.trigger.level(self.view.load)
+        ):
             return
-        old, self._thinking_ids = set(self._thinking_ids[: -self.keep]), self._thinking_ids[-self.keep :]
-        pairs = [(message, replace(message, thinking="", raw="")) for message in self.view.find(old)]
+        old, self._thinking_ids = (
+            set(self._thinking_ids[: -self.keep]),
+            self._thinking_ids[-self.keep :],
+        )
+        pairs = [
+            (message, replace(message, thinking="", raw="")) for message in self.view.find(old)
+        ]
         count = self.view.counter.count
-        self.view.apply("ClearThinking", {new.id: new for message, new in pairs if count(new) < count(message)})
+        self.view.apply(
+            "ClearThinking", {new.id: new for message, new in pairs if count(new) < count(message)}
+        )
 
 
 class ClearToolResults(ContextWrapper):
@@ -80,8 +101,10 @@ class ClearToolResults(ContextWrapper):
         target: The level down to which results are cleared, so that an edit, which rewrites the
             prompt, is not needed again soon; by default 8/15 of the trigger (0.4 of the window for
             a trigger at 0.75).
-        ratio: Instead of a target, the share of the tool results not yet cleared that goes each time (the paper's form: 0.5).
-        keep: How many of the newest results stay, whatever the target; those that answer the newest reply always do.
+        ratio: Instead of a target, the share of the tool results not yet cleared that goes each
+            time (the paper's form: 0.5).
+        keep: How many of the newest results stay, whatever the target; those that answer the newest
+            reply always do.
         exclude: Tools whose results are never cleared, and not counted by `keep`.
         clear_inputs: Whether the arguments of the calls go too.
         clear_at_least: The tokens that must be gained, or nothing is cleared.
@@ -112,15 +135,34 @@ class ClearToolResults(ContextWrapper):
         if ratio is not None:
             check_float("ratio", ratio, 0.001, 1.0)
             if target is not None:
-                raise ValueError(f"ratio {ratio} and target {target} are two ways to say how much goes; give one")
+                raise ValueError(
+                    f"ratio {ratio} and target {target} are two ways to say how much goes; give one"
+                )
         if isinstance(exclude, str) or not isinstance(placeholder, str):
-            raise ValueError(f"exclude must be a list of tools and placeholder a text, got {exclude!r} and {placeholder!r}")
+            raise ValueError(
+                f"exclude must be a list of tools and placeholder a text, got {exclude!r} and "
+                f"{placeholder!r}"
+            )
         self.trigger = read_trigger("trigger", trigger)
         self.target = None if target is None else read_trigger("target", target)
         self.ratio, self.keep, self.exclude = ratio, keep, frozenset(exclude)
-        self.clear_inputs, self.clear_at_least, self.placeholder = clear_inputs, clear_at_least, placeholder
-        recorded = {"trigger": self.trigger, "target": self.target, "ratio": ratio, "keep": keep, "exclude": tuple(exclude)}
-        rest = {"clear_inputs": clear_inputs, "clear_at_least": clear_at_least, "placeholder": placeholder}
+        self.clear_inputs, self.clear_at_least, self.placeholder = (
+            clear_inputs,
+            clear_at_least,
+            placeholder,
+        )
+        recorded = {
+            "trigger": self.trigger,
+            "target": self.target,
+            "ratio": ratio,
+            "keep": keep,
+            "exclude": tuple(exclude),
+        }
+        rest = {
+            "clear_inputs": clear_inputs,
+            "clear_at_least": clear_at_least,
+            "placeholder": placeholder,
+        }
         super().__init__(env, budget, **recorded, **rest)
 
     def edit(self) -> None:
@@ -133,14 +175,20 @@ class ClearToolResults(ContextWrapper):
             self.cool_down()
 
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
-        """List the results not yet cleared, each with its reply, oldest first; and count those that may go."""
+        """List the results not yet cleared, each with its reply, oldest first; and count those that
+        may go.
+        """
         uses: list[tuple[Message, Message]] = []
         older, newest = self.view.split_turns()
         unread = 0
         for turn in (*older, *newest):
             names = {call.id: call.name for call in turn.reply.calls}
             for answer in turn.answers:
-                if answer.role != "tool" or answer.id in self.view.cleared or names[answer.call_id] in self.exclude:
+                if (
+                    answer.role != "tool"
+                    or answer.id in self.view.cleared
+                    or names[answer.call_id] in self.exclude
+                ):
                     continue
                 uses.append((turn.reply, answer))
                 unread += turn in newest
@@ -158,7 +206,9 @@ class ClearToolResults(ContextWrapper):
             new = {result.id: replace(result, text=self.placeholder, images=())}
             if self.clear_inputs:
                 new[reply.id] = _without_input(edits.get(reply.id, reply), result.call_id)
-            saved = self.view.count([edits.get(reply.id, reply), result] if self.clear_inputs else [result])
+            saved = self.view.count(
+                [edits.get(reply.id, reply), result] if self.clear_inputs else [result]
+            )
             saved -= self.view.count(new.values())
             if saved > 0:
                 edits.update(new)

@@ -18,11 +18,15 @@ from agentgym.wrappers.context import ContextWrapper, import_function
 from agentgym.wrappers.trim import cut_middle
 
 SUMMARY_REQUEST = (
-    "The context is nearly full. Instead of calling a tool, reply with a summary of everything above that you still need: what the "
-    "task asks for, what you have found and done, what is left to do, and every fact, number and name you will use. Most of the "
+    "The context is nearly full. Instead of calling a tool, reply with a summary of everything "
+    "above that you still need: what the "
+    "task asks for, what you have found and done, what is left to do, and every fact, number and "
+    "name you will use. Most of the "
     "messages above will be removed, and your summary stays; calls in it are not run."
 )
-SUMMARY_FOLLOWS = "Earlier messages have been removed; the summary above stands for them. Go on with the task."
+SUMMARY_FOLLOWS = (
+    "Earlier messages have been removed; the summary above stands for them. Go on with the task."
+)
 
 Summarizer = Callable[[Chat], str]
 """Function that writes a summary of the messages of a chat."""
@@ -31,9 +35,10 @@ Summarizer = Callable[[Chat], str]
 class Compaction(ContextWrapper):
     """Wrapper that drops all but the newest turns and puts a summary after them.
 
-    By default the policy writes it, in a step of its own: the view asks for a summary, and the next reply is taken as such. It is
-    not played, costs no turn, has reward 0, and is recorded like any step, so it can be trained. It stands where it was written, so
-    what comes after it is new. A summary that is empty, or longer than what it replaces, is put aside for one made by rules; one
+    By default the policy writes it, in a step of its own: the view asks for a summary, and the next
+    reply is taken as such. It is not played, costs no turn, has reward 0, and is recorded like any
+    step, so it can be trained. It stands where it was written, so what comes after it is new. A
+    summary that is empty, or longer than what it replaces, is put aside for one made by rules; one
     that is too long is cut.
 
     Args:
@@ -41,8 +46,9 @@ class Compaction(ContextWrapper):
         budget: The window.
         trigger: When to compact.
         keep_last_turns: How many of the newest turns stay as they are, at least 1.
-        summarizer: `policy`, `rules` (the calls with the beginnings of their results), a function from the chat that is replaced to
-            text, or where to import one from (`package.module:function`).
+        summarizer: `policy`, `rules` (the calls with the beginnings of their results), a function
+            from the chat that is replaced to text, or where to import one from
+            (`package.module:function`).
         max_summary: The most tokens of a summary; by default a quarter of the usable window.
 
     Example:
@@ -66,7 +72,11 @@ class Compaction(ContextWrapper):
         self.trigger = read_trigger("trigger", trigger)
         self.keep_last_turns, self.max_summary = keep_last_turns, max_summary
         self.summarizer = _read_summarizer(summarizer)
-        recorded = {"keep_last_turns": keep_last_turns, "summarizer": summarizer, "max_summary": max_summary}
+        recorded = {
+            "keep_last_turns": keep_last_turns,
+            "summarizer": summarizer,
+            "max_summary": max_summary,
+        }
         super().__init__(env, budget, trigger=self.trigger, **recorded)
 
     def begin(self) -> None:
@@ -77,7 +87,11 @@ class Compaction(ContextWrapper):
 
     def edit(self) -> None:
         """Ask for a summary, or make one."""
-        if self._asking or self.world_env.over or not self.should_run(self.trigger.level(self.view.load)):
+        if (
+            self._asking
+            or self.world_env.over
+            or not self.should_run(self.trigger.level(self.view.load))
+        ):
             return
         if not self._span():
             self.cool_down()
@@ -108,7 +122,12 @@ class Compaction(ContextWrapper):
         self.view.ask(None)
         text = parse(action, self.world_env.dialect).text
         self._compact(text)
-        values = {"turn": self.world_env.world.turn, "valid": bool(text), "success": False, "detail": StepInfo()}
+        values = {
+            "turn": self.world_env.world.turn,
+            "valid": bool(text),
+            "success": False,
+            "detail": StepInfo(),
+        }
         info = {name: values.get(name) for name in self._keys}
         return self.view.chat, 0.0, False, False, self._report(info, action)
 
@@ -128,7 +147,10 @@ class Compaction(ContextWrapper):
         for summary in (text, summarize_by_rules(Chat(tuple(span)))):
             name = f"compaction:{self._number}"
             short = cut_middle(summary.strip(), limit, self.view.counter)
-            pair = Message("assistant", short, id=f"{name}:0", raw=short), Message("user", SUMMARY_FOLLOWS, id=f"{name}:1")
+            pair = (
+                Message("assistant", short, id=f"{name}:0", raw=short),
+                Message("user", SUMMARY_FOLLOWS, id=f"{name}:1"),
+            )
             dropped = dict.fromkeys(message.id for message in span)
             if short and self.view.apply("Compaction", dropped, insert=pair):
                 self.view.summaries.add(f"{name}:0")
@@ -139,14 +161,24 @@ class Compaction(ContextWrapper):
 
 def summarize_by_rules(chat: Chat) -> str:
     """List the newest 100 calls with the beginnings of their results, after the last summary."""
-    summaries = [message.text for message in chat.messages if message.id.startswith("compaction:") and message.role == "assistant"]
+    summaries = [
+        message.text
+        for message in chat.messages
+        if message.id.startswith("compaction:") and message.role == "assistant"
+    ]
     results = {message.call_id: message.text for message in chat.messages if message.role == "tool"}
     lines = [
         f"{call.name}({echo(dict(call.arguments))}) -> {echo(results.get(call.id, ''))}"
         for message in chat.messages
         for call in message.calls
     ]
-    return "\n".join([*summaries[-1:], "Calls so far, oldest first, with how their results begin:", *lines[-100:]])
+    return "\n".join(
+        [
+            *summaries[-1:],
+            "Calls so far, oldest first, with how their results begin:",
+            *lines[-100:],
+        ]
+    )
 
 
 def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
@@ -155,5 +187,7 @@ def _read_summarizer(summarizer: str | Summarizer) -> Summarizer | None:
         return summarizer
     if summarizer in ("policy", "rules"):
         return None if summarizer == "policy" else summarize_by_rules
-    function: Summarizer = import_function("summarizer", summarizer, "policy, rules, a function, or package.module:function")
+    function: Summarizer = import_function(
+        "summarizer", summarizer, "policy, rules, a function, or package.module:function"
+    )
     return function

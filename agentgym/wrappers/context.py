@@ -18,11 +18,14 @@ from agentgym.wrappers.memory import MemoryTool
 from agentgym.wrappers.view import ContextView, Edit
 
 WARNING = (
-    "<context_warning>The context is nearly full. Older messages will soon be removed from it; what they say is then lost. "
+    "<context_warning>The context is nearly full. Older messages will soon be removed from it; "
+    "what they say is then lost. "
     "Write what you still need into your memory now.</context_warning>"
 )
 
-_NEAR = 0.9  # of the way to the trigger: early enough for a turn in which the policy writes its notes
+_NEAR = (
+    0.9  # of the way to the trigger: early enough for a turn in which the policy writes its notes
+)
 _SLACK = 4  # tokens that a text may gain by being joined to another
 
 
@@ -34,7 +37,8 @@ class ContextRecord:
         counter: The name of the token counter.
         phase: The kind of the reply: `act`, or `summary` if the view had asked for one.
         tokens: Of the chat that is shown now.
-        reused: Of its longest common prefix with the chat that was shown before: what a prefix cache saves.
+        reused: Of its longest common prefix with the chat that was shown before: what a prefix
+            cache saves.
         appended: Of new text.
         removed: Of what edits took away.
         inserted: Of what edits put in: placeholders, summaries and the requests for them.
@@ -71,31 +75,38 @@ def import_function(option: str, path: str, choices: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{option} {path!r} cannot be imported ({error}); give {choices}") from error
+        raise ValueError(
+            f"{option} {path!r} cannot be imported ({error}); give {choices}"
+        ) from error
 
 
 class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
     """Wrapper that edits the context. All strategies of a stack edit one view, so each sees what
     the policy would be shown.
 
-    A strategy fills `edit`, and says by `lossy` whether the policy may lose what it needs. It stands at its `Stage`; wrappers that
-    change the chat in other ways go inside or outside of all of them. For a strategy that is one
-    function of the messages, see `EditMessages`.
+    A strategy fills `edit`, and says by `lossy` whether the policy may lose what it needs. It
+    stands at its `Stage`; wrappers that change the chat in other ways go inside or outside of all
+    of them. For a strategy that is one function of the messages, see `EditMessages`.
 
     Args:
         env: The env.
-        budget: The window. Strategies inside set it for all; the innermost sets 128,000 tokens if it is given none.
+        budget: The window. Strategies inside set it for all; the innermost sets 128,000 tokens if
+            it is given none.
         **recorded: The arguments of the strategy, for the spec.
 
     Raises:
-        ValueError: The order of the wrappers is wrong, or the budget is not that of the strategies inside.
+        ValueError: The order of the wrappers is wrong, or the budget is not that of the strategies
+            inside.
     """
 
     stage: ClassVar[Stage]
     lossy: bool = True
 
     def __init__(
-        self, env: gymnasium.Env[Chat, str], budget: ContextBudget | Mapping[str, Any] | None = None, **recorded: Any
+        self,
+        env: gymnasium.Env[Chat, str],
+        budget: ContextBudget | Mapping[str, Any] | None = None,
+        **recorded: Any,
     ) -> None:
         check_order(env, type(self))
         given = read_budget(budget)
@@ -104,11 +115,15 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         self.world_env = tool_env(env)
         inside = next((layer for layer in layers(env) if isinstance(layer, ContextWrapper)), None)
         self.innermost = inside is None
-        self.view: ContextView = ContextView(given or ContextBudget()) if inside is None else inside.view
+        self.view: ContextView = (
+            ContextView(given or ContextBudget()) if inside is None else inside.view
+        )
         self.has_memory = any(isinstance(layer, MemoryTool) for layer in layers(env))
         if given is not None and given != self.view.budget:
             other = f"{type(inside).__name__} inside it has {self.view.budget}"
-            raise ValueError(f"{type(self).__name__} has {given}, but {other}; give the budget once")
+            raise ValueError(
+                f"{type(self).__name__} has {given}, but {other}; give the budget once"
+            )
         self.view.outermost = self
         self.begin()
 
@@ -126,19 +141,29 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         first, and has one turn to use it.
 
         Args:
-            level: How close the view is to the strategy's trigger (`Trigger.level`); it acts from 1.0 on.
+            level: How close the view is to the strategy's trigger (`Trigger.level`); it acts from
+                1.0 on.
         """
         load = self.view.load
-        if load.tokens < self._quiet_until and not load.tokens > max(load.usable, self._quiet_since):
+        if load.tokens < self._quiet_until and not load.tokens > max(
+            load.usable, self._quiet_since
+        ):
             return False
-        if level >= _NEAR and self.lossy and self.has_memory and not self.view.warned and self._warn():
+        if (
+            level >= _NEAR
+            and self.lossy
+            and self.has_memory
+            and not self.view.warned
+            and self._warn()
+        ):
             return False
         if level >= 1 and self.lossy:
             self.view.warned = False
         return level >= 1
 
     def cool_down(self) -> None:
-        """Wait until the view has grown by an eighth of the window: to act again at once gains little and costs the prefix.
+        """Wait until the view has grown by an eighth of the window: to act again at once gains
+        little and costs the prefix.
 
         A view that does not fit is acted on as soon as it has grown at all.
         """
@@ -149,7 +174,11 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         """Tell the policy that an edit is coming, if there is room for that."""
         newest = self.view.newest()
         room = self.view.limit - self.view.tokens
-        if self.world_env.over or not self.view.load.turns or self.view.counter.length(WARNING) + _SLACK > room:
+        if (
+            self.world_env.over
+            or not self.view.load.turns
+            or self.view.counter.length(WARNING) + _SLACK > room
+        ):
             return False
         self.view.annotate(newest.id, "warning", f"\n\n{WARNING}")
         self.view.warned = True
@@ -179,7 +208,8 @@ class ContextWrapper(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
             self.view.update(chat)
         elif chat is not self.view.chat:
             raise ValueError(
-                f"a wrapper between {type(self).__name__} and the context strategies inside it changes the chat; "
+                f"a wrapper between {type(self).__name__} and the context strategies inside it "
+                "changes the chat; "
                 "put it inside or outside of all context strategies"
             )
         self.edit()

@@ -23,8 +23,8 @@ from agentgym.world import World
 class DiscreteActions(gymnasium.ActionWrapper[Any, np.int64, str], RecordConstructorArgs):
     """Wrapper that plays the calls of the world's action catalog by their number.
 
-    A choice is written out in the dialect of the env and played like any other reply; one that cannot be carried out now is
-    answered with an error and costs its turn.
+    A choice is written out in the dialect of the env and played like any other reply; one that
+    cannot be carried out now is answered with an error and costs its turn.
 
     Attributes:
         action_space: `Discrete(count)`.
@@ -51,17 +51,24 @@ class DiscreteActions(gymnasium.ActionWrapper[Any, np.int64, str], RecordConstru
             ValueError: The catalog has no such choice.
         """
         if not self.action_space.contains(action):
-            raise ValueError(f"an action is a place in the menu, an integer in [0, {self.count}), got {action!r}")
+            raise ValueError(
+                f"an action is a place in the menu, an integer in [0, {self.count}), got {action!r}"
+            )
         return render(self.world_env.world.action_catalog()[int(action)], self.world_env.dialect)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return which choices would be carried out now: bool, shape `(count,)`. sb3_contrib looks for a method of this name."""
+        """Return which choices would be carried out now: bool, shape `(count,)`.
+
+        sb3_contrib looks for a method of this name.
+        """
         world = self.world_env.world
         legal = set(map(_key, world.legal_calls()))
         return np.array([_key(call) in legal for call in world.action_catalog()])
 
 
-class FeatureObservations(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Chat], RecordConstructorArgs):
+class FeatureObservations(
+    gymnasium.ObservationWrapper[NDArray[np.float32], Any, Chat], RecordConstructorArgs
+):
     """Wrapper that shows the world's features in place of the chat; each world documents its own.
 
     The features hold the turns left, so the budget is a part of the state: where it is used up the
@@ -82,13 +89,17 @@ class FeatureObservations(gymnasium.ObservationWrapper[NDArray[np.float32], Any,
         RecordConstructorArgs.__init__(self)
         gymnasium.ObservationWrapper.__init__(self, env)
         self.world_env = tool_env(env)
-        self.observation_space = Box(-1.0, 1.0, _example(self.world_env).features().shape, np.float32)
+        self.observation_space = Box(
+            -1.0, 1.0, _example(self.world_env).features().shape, np.float32
+        )
 
     def observation(self, observation: Chat) -> NDArray[np.float32]:
         """Return the features of the moment."""
         return self.world_env.world.features()
 
-    def step(self, action: Any) -> tuple[NDArray[np.float32], SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(
+        self, action: Any
+    ) -> tuple[NDArray[np.float32], SupportsFloat, bool, bool, dict[str, Any]]:
         """Play an action; the end of the budget is an end of the task."""
         features, reward, terminated, truncated, info = super().step(action)
         spent = truncated and info["detail"].ended == "max_turns"

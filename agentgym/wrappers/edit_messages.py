@@ -62,7 +62,9 @@ class EditMessages(ContextWrapper):
         check_bool("lossy", lossy)
         self.trigger = read_trigger("trigger", trigger)
         choices = "a function, or package.module:function"
-        self.function: MessageEdit = edit if callable(edit) else import_function("edit", edit, choices)
+        self.function: MessageEdit = (
+            edit if callable(edit) else import_function("edit", edit, choices)
+        )
         self.lossy = lossy
         super().__init__(env, budget, edit=edit, trigger=self.trigger, lossy=lossy)
 
@@ -81,9 +83,13 @@ class EditMessages(ContextWrapper):
         shown = [message for message in after if message.id in positions]
         order = [positions[message.id] for message in shown]
         if order != sorted(set(order)) or after[: len(shown)] != shown:
-            raise ValueError("edit must return messages in the order given, each once, and new ones at the end")
+            raise ValueError(
+                "edit must return messages in the order given, each once, and new ones at the end"
+            )
         replacements = {message.id: message for message in shown}
-        edits = {old.id: replacements.get(old.id) for old in before if replacements.get(old.id) != old}
+        edits = {
+            old.id: replacements.get(old.id) for old in before if replacements.get(old.id) != old
+        }
         new = []
         for message in after[len(shown) :]:
             self._inserted += 1

@@ -1,4 +1,6 @@
-"""A memory that the policy keeps itself: text files under `/memories`, which stay when the context is edited."""
+"""A memory that the policy keeps itself: text files under `/memories`, which stay when the context
+is edited.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,11 @@ class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs)
 
     Args:
         env: The env to play.
-        persist: `episode`: the memory is empty at each reset, and a snapshot of the env holds it. `namespace`: it lies in
-            `folder/namespace` and is shared by all episodes, envs and processes that name the same; a snapshot does not hold it.
-        namespace: The name of the shared memory: letters, digits and `._-`, not beginning with a dot.
+        persist: `episode`: the memory is empty at each reset, and a snapshot of the env holds it.
+            `namespace`: it lies in `folder/namespace` and is shared by all episodes, envs and
+            processes that name the same; a snapshot does not hold it.
+        namespace: The name of the shared memory: letters, digits and `._-`, not beginning with a
+            dot.
         folder: The folder of shared memories on disk; it must not be writable for those who are not
             trusted.
         max_file_chars: The limit for the characters of one file.
@@ -41,7 +45,8 @@ class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs)
         max_files: The limit for the number of files.
 
     Raises:
-        ValueError: An option is unknown, out of range, missing or not of this `persist`, or the wrapper is out of order.
+        ValueError: An option is unknown, out of range, missing or not of this `persist`, or the
+            wrapper is out of order.
         OSError: The folder cannot be made.
 
     Example:
@@ -83,12 +88,21 @@ class MemoryTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs)
 def _shared(persist: str, namespace: str, folder: str, limits: MemoryLimits) -> FolderStore | None:
     if persist == "episode":
         if namespace or folder:
-            raise ValueError("namespace and folder are for a memory that outlives the episode; add persist='namespace'")
+            raise ValueError(
+                "namespace and folder are for a memory that outlives the episode; add "
+                "persist='namespace'"
+            )
         return None
     if not isinstance(folder, str) or not folder:
-        raise ValueError(f"persist='namespace' keeps the memory on disk; give the path of a folder for it, got {folder!r}")
+        raise ValueError(
+            "persist='namespace' keeps the memory on disk; give the path of a folder for it, got "
+            f"{folder!r}"
+        )
     if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
-        raise ValueError(f"namespace must be 1 to 64 of A-Z, a-z, 0-9, '.', '_', '-', not beginning with '.', got {namespace!r}")
+        raise ValueError(
+            "namespace must be 1 to 64 of A-Z, a-z, 0-9, '.', '_', '-', not beginning with '.', "
+            f"got {namespace!r}"
+        )
     return FolderStore(folder, namespace, limits)
 
 
@@ -96,7 +110,8 @@ class MemoryTools(Toolset):
     """Toolset of the memory.
 
     Attributes:
-        files: The memory of the episode, path to text; never changed in place, and empty where the memory lies in a folder.
+        files: The memory of the episode, path to text; never changed in place, and empty where the
+            memory lies in a folder.
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ("files",)
@@ -139,7 +154,11 @@ class MemoryTools(Toolset):
             new_path: rename: its new path, at which there must be nothing.
         """
         parameters = dict(locals())
-        arguments = {name: value for name, value in parameters.items() if name not in ("self", "command") and value is not None}
+        arguments = {
+            name: value
+            for name, value in parameters.items()
+            if name not in ("self", "command") and value is not None
+        }
         if self.shared is not None:
             return self.shared.run(command, arguments)
         edit, answer = run(self.files, command, arguments, self.limits)

@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.tools import ToolError, echo
-from agentgym.wrappers.memory_store import ROOT, Delete, FileEdit, Files, MemoryLimits, Move, Write, canonical, run, within
+from agentgym.wrappers.memory_store import (
+    ROOT,
+    Delete,
+    FileEdit,
+    Files,
+    MemoryLimits,
+    Move,
+    Write,
+    canonical,
+    run,
+    within,
+)
 
 _flock: Callable[[int, int], None] | None = None
 with suppress(ImportError):  # Windows and WebAssembly have none
@@ -19,7 +30,9 @@ with suppress(ImportError):  # Windows and WebAssembly have none
     from fcntl import flock as _flock
 
 LOCK_SECONDS = 10.0
-"""Seconds that a command waits for its turn where the system has no `flock`: a command takes milliseconds."""
+"""Seconds that a command waits for its turn where the system has no `flock`: a command takes
+milliseconds.
+"""
 
 
 class FolderStore:
@@ -48,7 +61,10 @@ class FolderStore:
         # No namespace has a tilde in its name, so what is beside this one is not in any.
         self._lock, self._scratch = base / f".{namespace}~lock", base / f".{namespace}~scratch"
         if self._root.is_symlink():
-            raise ValueError(f"{self._root} is a link, which a memory does not follow; name the folder that it leads to")
+            raise ValueError(
+                f"{self._root} is a link, which a memory does not follow; name the folder that it "
+                "leads to"
+            )
         self._root.mkdir(parents=True, exist_ok=True)
 
     def run(self, command: str, arguments: Mapping[str, Any]) -> str:
@@ -66,7 +82,10 @@ class FolderStore:
                     self._carry_out(edit, files)
                 return answer
         except OSError as error:
-            raise ToolError(f"the memory cannot be used now ({error.strerror or 'refused'}); nothing was changed") from error
+            raise ToolError(
+                f"the memory cannot be used now ({error.strerror or 'refused'}); nothing was "
+                "changed"
+            ) from error
 
     def _read(self) -> tuple[Files, list[str]]:
         """Read the state, and the paths at which there is something that is no part of it."""
@@ -91,8 +110,12 @@ class FolderStore:
         return files, strange
 
     def _text(self, entry: os.DirEntry[str]) -> str | None:
-        # UTF-8 takes up to 4 bytes for a character: a longer file is over the limit, and not read at all.
-        if not entry.is_file(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_size > 4 * self.limits.total_chars:
+        # UTF-8 takes up to 4 bytes for a character: a longer file is over the limit, and not read
+        # at all.
+        if (
+            not entry.is_file(follow_symlinks=False)
+            or entry.stat(follow_symlinks=False).st_size > 4 * self.limits.total_chars
+        ):
             return None
         try:
             text = Path(entry.path).read_bytes().decode("utf-8")
@@ -104,7 +127,9 @@ class FolderStore:
         return self._root / path[len(ROOT) + 1 :]
 
     def _carry_out(self, edit: FileEdit, files: Files) -> None:
-        """Do an edit by one rename from or to the scratch folder, where all that can fail is done before."""
+        """Do an edit by one rename from or to the scratch folder, where all that can fail is done
+        before.
+        """
         if os.path.lexists(self._scratch):
             shutil.rmtree(self._scratch)  # left by a process that was killed
         self._scratch.mkdir()
@@ -129,7 +154,9 @@ def _vacant(place: Path) -> Path:
     """Make sure that there is nothing at a place, in a directory that exists, and return it."""
     for folder, _, _ in os.walk(place, topdown=False):
         Path(folder).rmdir()  # empty ones, left by a process that was killed
-    if os.path.lexists(place):  # a disk that ignores case has more names for a file than the state knows
+    if os.path.lexists(
+        place
+    ):  # a disk that ignores case has more names for a file than the state knows
         raise ToolError("the disk takes this path for that of another file; choose another name")
     place.parent.mkdir(parents=True, exist_ok=True)
     return place
@@ -146,7 +173,10 @@ def _check_strange(edit: FileEdit, strange: list[str]) -> None:
     for path in (edit.path, edit.target) if isinstance(edit, Move) else (edit.path,):
         for name in strange:
             if within(name, path) or within(path, name):
-                raise ToolError(f"what is at {echo(name)} is no text file and must stay as it is; choose another path")
+                raise ToolError(
+                    f"what is at {echo(name)} is no text file and must stay as it is; choose "
+                    "another path"
+                )
 
 
 @contextmanager
@@ -166,15 +196,23 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked_by_name(path: Path) -> Iterator[None]:
-    """Hold a lock that is the existence of a file; a process that is killed leaves it, and it must be removed by hand."""
+    """Hold a lock that is the existence of a file; a process that is killed leaves it, and it must
+    be removed by hand.
+    """
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
             path.touch(exist_ok=False)
             break
-        except (FileExistsError, PermissionError):  # Windows denies a name while the file is being removed
+        except (
+            FileExistsError,
+            PermissionError,
+        ):  # Windows denies a name while the file is being removed
             if time.monotonic() > deadline:
-                raise ToolError(f"the memory is in use; if nobody uses it, its owner must remove {echo(path.name)}") from None
+                raise ToolError(
+                    "the memory is in use; if nobody uses it, its owner must remove "
+                    f"{echo(path.name)}"
+                ) from None
             time.sleep(0.005)
     try:
         yield

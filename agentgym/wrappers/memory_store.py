@@ -1,7 +1,8 @@
 """Commands of the memory tool on text files under `/memories`, wherever these are stored.
 
-A state is a mapping of canonical path to text; directories are the proper prefixes of its paths, so there is no empty one. A
-command is planned against a state and gives at most one edit, which is carried out whole or not at all.
+A state is a mapping of canonical path to text; directories are the proper prefixes of its paths, so
+there is no empty one. A command is planned against a state and gives at most one edit, which is
+carried out whole or not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from agentgym.tools import ToolError, echo
 
 ROOT = "/memories"
 MAX_DEPTH = 8
-"""Names that a path may have below the root: more than notes need, and few enough for any file system."""
+"""Names that a path may have below the root: more than notes need, and few enough for any file
+system.
+"""
 
 MAX_NAME_BYTES = 255
 """Length of a name in UTF-8, as common file systems limit it."""
@@ -77,17 +80,26 @@ class MemoryLimits:
         Raises:
             ToolError: Naming the limit.
         """
-        current, chars, total = len(before.get(edit.path, "")), len(edit.text), sum(map(len, before.values()))
+        current, chars, total = (
+            len(before.get(edit.path, "")),
+            len(edit.text),
+            sum(map(len, before.values())),
+        )
         if chars > max(self.file_chars, current):
             raise ToolError(
-                f"{echo(edit.path)} would be {chars} characters long, at most {self.file_chars} are allowed; "
+                f"{echo(edit.path)} would be {chars} characters long, at most {self.file_chars} "
+                "are allowed; "
                 "shorten the text or spread it over several files"
             )
         if edit.path not in before and len(before) >= self.files:
-            raise ToolError(f"the memory holds {len(before)} files, at most {self.files} are allowed; add to a file or delete one")
+            raise ToolError(
+                f"the memory holds {len(before)} files, at most {self.files} are allowed; add to a "
+                "file or delete one"
+            )
         if chars > current and total - current + chars > self.total_chars:
             raise ToolError(
-                f"the memory would hold {total - current + chars} characters, at most {self.total_chars} are allowed; "
+                f"the memory would hold {total - current + chars} characters, at most "
+                f"{self.total_chars} are allowed; "
                 "shorten or delete what is no longer needed"
             )
 
@@ -99,15 +111,21 @@ def canonical(path: str) -> str:
         ToolError: It is not one, or a name in it is not allowed.
     """
     if len(path) > _MAX_PATH_CHARS:
-        raise ToolError(f"the path {echo(path)} is too long; use a short one such as {ROOT}/notes.md")
+        raise ToolError(
+            f"the path {echo(path)} is too long; use a short one such as {ROOT}/notes.md"
+        )
     path_in_full = posixpath.normpath(unicodedata.normalize("NFC", path))
     names = path_in_full.split("/")[2:]
     objections = {
         "contains '..'; write it in full": ".." in path.split("/"),
         "contains a backslash; separate names by /": "\\" in path,
-        "contains a control character, a line separator or a lone surrogate": any(map(_is_unprintable, path)),
-        f"is not in the memory; paths begin with {ROOT}/": path.startswith("//") or not f"{path_in_full}/".startswith(f"{ROOT}/"),
-        f"has more than {MAX_DEPTH} names below {ROOT}; use fewer directories": len(names) > MAX_DEPTH,
+        "contains a control character, a line separator or a lone surrogate": any(
+            map(_is_unprintable, path)
+        ),
+        f"is not in the memory; paths begin with {ROOT}/": path.startswith("//")
+        or not f"{path_in_full}/".startswith(f"{ROOT}/"),
+        f"has more than {MAX_DEPTH} names below {ROOT}; use fewer directories": len(names)
+        > MAX_DEPTH,
         f"has a name of more than {MAX_NAME_BYTES} bytes; shorten it": any(map(_is_long, names)),
     }
     for objection, applies in objections.items():
@@ -147,7 +165,10 @@ def run(files: Files, command: str, arguments: Mapping[str, Any], limits: Memory
             f"{name} is not one of them" for name in arguments if name not in takes
         ]
         raise ToolError(f"{command} takes {what}: {', '.join(wrong)}")
-    checked = {name: canonical(value) if name.endswith("path") else value for name, value in arguments.items()}
+    checked = {
+        name: canonical(value) if name.endswith("path") else value
+        for name, value in arguments.items()
+    }
     for name in ("file_text", "old_str", "new_str", "insert_text"):
         _check_text(name, checked.get(name, ""))
     edit, answer = method(files, **checked)
@@ -164,7 +185,10 @@ def apply_edit(files: Files, edit: FileEdit | None) -> Files:
         case Delete(path):
             return {name: text for name, text in files.items() if not within(name, path)}
         case Move(path, target):
-            return {target + name[len(path) :] if within(name, path) else name: text for name, text in files.items()}
+            return {
+                target + name[len(path) :] if within(name, path) else name: text
+                for name, text in files.items()
+            }
     return files
 
 
@@ -186,7 +210,9 @@ def _text(files: Files, path: str) -> str:
     if path in files:
         return files[path]
     if _is_directory(files, path):
-        raise ToolError(f"{echo(path)} is a directory, not a file; view it to see which files there are")
+        raise ToolError(
+            f"{echo(path)} is a directory, not a file; view it to see which files there are"
+        )
     raise ToolError(f"there is no {echo(path)}; view {ROOT} to see what there is")
 
 
@@ -200,7 +226,9 @@ def _check_present(files: Files, path: str, verb: str) -> None:
 def _check_above(files: Files, path: str) -> None:
     for name in files:
         if path.startswith(f"{name}/"):
-            raise ToolError(f"{echo(name)} is a file, so nothing can be below it; choose another path")
+            raise ToolError(
+                f"{echo(name)} is a file, so nothing can be below it; choose another path"
+            )
 
 
 def _view(files: Files, path: str, view_range: Sequence[int] | None = None) -> Plan:
@@ -222,7 +250,11 @@ def _listing(files: Files, path: str) -> str:
                 sizes.setdefault(each, []).append(len(text))
     rows = sorted(sizes.items(), key=lambda item: item[0].rstrip("/").split("/"))
     return (
-        "\n".join(f"{name} ({f'files: {len(each)}, ' if name.endswith('/') else ''}characters: {sum(each)})" for name, each in rows)
+        "\n".join(
+            f"{name} ({f'files: {len(each)}, ' if name.endswith('/') else ''}characters: "
+            f"{sum(each)})"
+            for name, each in rows
+        )
         or f"{path}/ is empty"
     )
 
@@ -232,16 +264,21 @@ def _numbered(path: str, text: str, view_range: Sequence[int] | None) -> str:
     first, last = 1, len(lines)
     if view_range is not None:
         if len(view_range) != 2 or any(type(number) is not int for number in view_range):
-            raise ToolError(f"view_range must be two line numbers [first, last], got {echo(view_range)}")
+            raise ToolError(
+                f"view_range must be two line numbers [first, last], got {echo(view_range)}"
+            )
         first, last = view_range[0], len(lines) if view_range[1] == -1 else view_range[1]
         if not 1 <= first <= last <= len(lines):
             raise ToolError(
-                f"view_range must be within [1, {len(lines)}], first <= last, or last = -1 for the end; got {echo(view_range)}; "
+                f"view_range must be within [1, {len(lines)}], first <= last, or last = -1 for the "
+                f"end; got {echo(view_range)}; "
                 f"{echo(path)} has {len(lines)} lines"
             )
     if not lines:
         return f"{path} is an empty file"
-    shown = "".join(f"{number}\t{line}" for number, line in enumerate(lines[first - 1 : last], first))
+    shown = "".join(
+        f"{number}\t{line}" for number, line in enumerate(lines[first - 1 : last], first)
+    )
     return f"{path}, lines {first} to {last} of {len(lines)}:\n{shown}"
 
 
@@ -249,7 +286,9 @@ def _create(files: Files, path: str, file_text: str) -> Plan:
     if _is_directory(files, path):
         raise ToolError(f"{echo(path)} is a directory; name a file in it")
     _check_above(files, path)
-    return Write(path, file_text), f"{'overwrote' if path in files else 'created'} {path} (characters: {len(file_text)})"
+    return Write(
+        path, file_text
+    ), f"{'overwrote' if path in files else 'created'} {path} (characters: {len(file_text)})"
 
 
 def _str_replace(files: Files, path: str, old_str: str, new_str: str) -> Plan:
@@ -265,21 +304,26 @@ def _str_replace(files: Files, path: str, old_str: str, new_str: str) -> Plan:
             f"old_str must occur once in {echo(path)}, but begins at line {line} and again at line "
             f"{text.count(chr(10), 0, again) + 1}; include more of the text around it"
         )
-    return Write(path, text[:start] + new_str + text[start + len(old_str) :]), f"replaced at line {line} of {path}"
+    return Write(
+        path, text[:start] + new_str + text[start + len(old_str) :]
+    ), f"replaced at line {line} of {path}"
 
 
 def _insert(files: Files, path: str, insert_line: int, insert_text: str) -> Plan:
     lines = StringIO(_text(files, path)).readlines()  # only a line feed ends a line
     if type(insert_line) is not int or not 0 <= insert_line <= len(lines):
         raise ToolError(
-            f"insert_line must be in [0, {len(lines)}], the line of {echo(path)} to insert after, got {echo(insert_line)}"
+            f"insert_line must be in [0, {len(lines)}], the line of {echo(path)} to insert after, "
+            f"got {echo(insert_line)}"
         )
     if not insert_text:
         raise ToolError("insert_text is empty; give the text to insert")
     before, after = "".join(lines[:insert_line]), "".join(lines[insert_line:])
     start = "\n" if before and not before.endswith("\n") else ""
     end = "\n" if after and not insert_text.endswith("\n") else ""
-    return Write(path, f"{before}{start}{insert_text}{end}{after}"), f"inserted after line {insert_line} of {path}"
+    return Write(
+        path, f"{before}{start}{insert_text}{end}{after}"
+    ), f"inserted after line {insert_line} of {path}"
 
 
 def _delete(files: Files, path: str) -> Plan:
@@ -290,9 +334,13 @@ def _delete(files: Files, path: str) -> Plan:
 def _rename(files: Files, old_path: str, new_path: str) -> Plan:
     _check_present(files, old_path, "renamed")
     if within(new_path, old_path):
-        raise ToolError(f"{echo(new_path)} is {echo(old_path)} itself or in it; choose another path")
+        raise ToolError(
+            f"{echo(new_path)} is {echo(old_path)} itself or in it; choose another path"
+        )
     if new_path in files or _is_directory(files, new_path):
-        raise ToolError(f"there is a {echo(new_path)} already; delete it first or choose another path")
+        raise ToolError(
+            f"there is a {echo(new_path)} already; delete it first or choose another path"
+        )
     _check_above(files, new_path)
     edit = Move(old_path, new_path)
     for name in apply_edit(files, edit):

@@ -1,4 +1,6 @@
-"""Programmatic tool calling: the policy writes Python that calls the tools as functions, and only what it prints comes back."""
+"""Programmatic tool calling: the policy writes Python that calls the tools as functions, and only
+what it prints comes back.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,10 @@ class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstruct
     """Wrapper that gives the policy a tool `run_python`, in whose code the tools of the world are
     functions.
 
-    A call in code blocks until it is answered and runs exactly once, through the same checks as a direct one; its result goes to
-    the code and to `StepInfo.nested`, not into the chat. Tools that end the episode are never functions. Tools that other wrappers
-    mounted (a memory, say) are functions only if `also` names them.
+    A call in code blocks until it is answered and runs exactly once, through the same checks as a
+    direct one; its result goes to the code and to `StepInfo.nested`, not into the chat. Tools that
+    end the episode are never functions. Tools that other wrappers mounted (a memory, say) are
+    functions only if `also` names them.
 
     Args:
         env: The env to play.
@@ -41,7 +44,8 @@ class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstruct
         calls: The calls that one run may make.
 
     Raises:
-        ValueError: An option is out of range, names no tool or one that cannot be a function, or the wrapper is out of order.
+        ValueError: An option is out of range, names no tool or one that cannot be a function, or
+            the wrapper is out of order.
         ImportError: The package of the sandbox is not installed.
         RuntimeError: The sandbox cannot run on this host.
 
@@ -65,13 +69,24 @@ class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstruct
     ) -> None:
         check_order(env, type(self))
         limits = Limits(seconds, memory_mb, output_chars, calls)
-        names: dict[str, Any] = {"code_only": list(code_only), "direct_only": list(direct_only), "also": list(also)}
-        options: dict[str, Any] = {"seconds": seconds, "memory_mb": memory_mb, "output_chars": output_chars, "calls": calls}
+        names: dict[str, Any] = {
+            "code_only": list(code_only),
+            "direct_only": list(direct_only),
+            "also": list(also),
+        }
+        options: dict[str, Any] = {
+            "seconds": seconds,
+            "memory_mb": memory_mb,
+            "output_chars": output_chars,
+            "calls": calls,
+        }
         RecordConstructorArgs.__init__(self, sandbox=sandbox, **names, **options)
         gymnasium.Wrapper.__init__(self, env)
         inner = tool_env(env)
         tools = _choose(inner, **names)
-        self.toolset = PythonTool(inner, make_sandbox(sandbox), limits, [tool.name for tool in tools])
+        self.toolset = PythonTool(
+            inner, make_sandbox(sandbox), limits, [tool.name for tool in tools]
+        )
         inner.mount(self.toolset, _notes(tools, code_only, self.toolset.sandbox, limits), code_only)
 
 
@@ -87,7 +102,9 @@ class PythonTool(Toolset):
 
     episode_state: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, env: ToolEnv, sandbox: Sandbox, limits: Limits, names: Iterable[str]) -> None:
+    def __init__(
+        self, env: ToolEnv, sandbox: Sandbox, limits: Limits, names: Iterable[str]
+    ) -> None:
         self.env = env
         self.sandbox = sandbox
         self.limits = limits
@@ -114,7 +131,9 @@ class PythonTool(Toolset):
         return f"{printed}{separator}{result.kind}: {result.error}"
 
     def _functions(self) -> dict[str, Callable[..., str]]:
-        """Return the functions, and in place of the other tools some that say so, unless they would hide a function of Python."""
+        """Return the functions, and in place of the other tools some that say so, unless they would
+        hide a function of Python.
+        """
         functions: dict[str, Callable[..., str]] = {}
         for each in self.env.callable_tools:
             if each.name in self.names:
@@ -127,10 +146,15 @@ class PythonTool(Toolset):
 def _call(env: ToolEnv, schema: Tool, /, *args: Any, **kwargs: Any) -> str:
     parameters = list(schema.parameters.get("properties", {}))
     if len(args) > len(parameters):
-        raise ToolError(f"{schema.name} takes {len(parameters)} arguments, got {len(args)}: {_signature(schema)}")
+        raise ToolError(
+            f"{schema.name} takes {len(parameters)} arguments, got {len(args)}: "
+            f"{_signature(schema)}"
+        )
     positional = dict(zip(parameters, args, strict=False))
     if twice := positional.keys() & kwargs.keys():
-        raise ToolError(f"{schema.name} got the argument {sorted(twice)[0]!r} twice: {_signature(schema)}")
+        raise ToolError(
+            f"{schema.name} got the argument {sorted(twice)[0]!r} twice: {_signature(schema)}"
+        )
     try:
         return env.call(schema.name, {**positional, **kwargs}, nested=True).text
     except ToolError as error:
@@ -142,35 +166,52 @@ def _refuse(schema: Tool, /, *args: Any, **kwargs: Any) -> str:
     raise ToolError(f"{schema.name} cannot be called from code: {why}; call it directly")
 
 
-def _choose(env: ToolEnv, code_only: Sequence[str], direct_only: Sequence[str], also: Sequence[str]) -> list[Tool]:
-    """Return the tools that are functions: those of the world that do not end it, as changed by the options."""
+def _choose(
+    env: ToolEnv, code_only: Sequence[str], direct_only: Sequence[str], also: Sequence[str]
+) -> list[Tool]:
+    """Return the tools that are functions: those of the world that do not end it, as changed by the
+    options.
+    """
     tools = {each.name: each for each in env.callable_tools}
     for option, names in {"code_only": code_only, "direct_only": direct_only, "also": also}.items():
         for name in names:
             if name not in tools:
-                raise ValueError(f"{option} names {name!r}, which is no tool; tools: {', '.join(tools)}")
+                raise ValueError(
+                    f"{option} names {name!r}, which is no tool; tools: {', '.join(tools)}"
+                )
             if option != "direct_only" and tools[name].final:
-                raise ValueError(f"{option} names {name!r}, which ends the episode; such a tool can only be called directly")
+                raise ValueError(
+                    f"{option} names {name!r}, which ends the episode; such a tool can only be "
+                    "called directly"
+                )
             if option != "direct_only" and name in direct_only:
                 raise ValueError(f"{option} and direct_only both name {name!r}; drop one")
     own = {name for owner in env.world_class(env.config, 0).toolsets() for name in tools_of(owner)}
     chosen = [
-        each for name, each in tools.items() if name in {*own, *also, *code_only} and name not in direct_only and not each.final
+        each
+        for name, each in tools.items()
+        if name in {*own, *also, *code_only} and name not in direct_only and not each.final
     ]
     for each in chosen:
         if not each.name.isidentifier() or keyword.iskeyword(each.name):
-            raise ValueError(f"the tool {each.name!r} cannot be a function, its name is no Python name; put it into direct_only")
+            raise ValueError(
+                f"the tool {each.name!r} cannot be a function, its name is no Python name; put it "
+                "into direct_only"
+            )
     return chosen
 
 
-def _notes(tools: Sequence[Tool], code_only: Sequence[str], sandbox: Sandbox, limits: Limits) -> str:
+def _notes(
+    tools: Sequence[Tool], code_only: Sequence[str], sandbox: Sandbox, limits: Limits
+) -> str:
     lines = ["# Tools in code", f"In the code of {RUN_PYTHON} these are functions:"]
     for each in tools:
         lines.append(f"- {_signature(each)}")
         if each.name in code_only:
             lines += [f"  Only code can call it. {each.description}", *_arguments(each)]
     lines.append(
-        f"One run may take {limits.seconds:g} seconds and {limits.memory_mb} MB, make {limits.calls} calls and print "
+        f"One run may take {limits.seconds:g} seconds and {limits.memory_mb} MB, make "
+        f"{limits.calls} calls and print "
         f"{limits.output_chars} characters. {sandbox.rules}"
     )
     return "\n".join(lines)
@@ -179,7 +220,10 @@ def _notes(tools: Sequence[Tool], code_only: Sequence[str], sandbox: Sandbox, li
 def _signature(schema: Tool) -> str:
     required, types = schema.parameters.get("required", ()), schema.parameters.get("$defs", {})
     items = schema.parameters.get("properties", {}).items()
-    arguments = (f"{name}: {_type(item, types)}{'' if name in required else ' (optional)'}" for name, item in items)
+    arguments = (
+        f"{name}: {_type(item, types)}{'' if name in required else ' (optional)'}"
+        for name, item in items
+    )
     return f"{schema.name}({', '.join(arguments)})"
 
 

@@ -20,10 +20,10 @@ class Trim(ContextWrapper):
     """Wrapper that drops the oldest turns when the view does not fit, then cuts the middle of the
     newest tool results.
 
-    It is what a bounded window without any strategy does (LOCA-bench, section 3.1: the most recent tokens are kept). If even the
-    system message, the task and the newest turn do not fit, the episode is truncated;
-    `StepInfo.ended` is then `context_overflow`. If that is so from the start, the first step
-    truncates it without playing the reply.
+    It is what a bounded window without any strategy does (LOCA-bench, section 3.1: the most recent
+    tokens are kept). If even the system message, the task and the newest turn do not fit, the
+    episode is truncated; `StepInfo.ended` is then `context_overflow`. If that is so from the start,
+    the first step truncates it without playing the reply.
 
     Args:
         env: The env.
@@ -69,17 +69,27 @@ class Trim(ContextWrapper):
         chat, self._info = super().reset(**options)
         return chat, self._info
 
-    def _truncate(self, info: dict[str, Any]) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
+    def _truncate(
+        self, info: dict[str, Any]
+    ) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         _, reward, terminated, truncated, last = self.world_env.truncate("context_overflow")
         ended = replace(info["detail"], ended=last["detail"].ended, score=last["detail"].score)
-        return self.view.chat, reward, terminated, truncated, {**info, "success": last["success"], "detail": ended}
+        return (
+            self.view.chat,
+            reward,
+            terminated,
+            truncated,
+            {**info, "success": last["success"], "detail": ended},
+        )
 
     def _drop(self) -> None:
         view = self.view
         turns, _ = view.split_turns()
         tokens = view.tokens
         edits: dict[str, Message | None] = {}
-        for turn in sorted(turns, key=lambda turn: turn.reply.id in view.summaries):  # a summary stands for much, so it goes last
+        for turn in sorted(
+            turns, key=lambda turn: turn.reply.id in view.summaries
+        ):  # a summary stands for much, so it goes last
             if self.target.level(replace(view.load, tokens=tokens)) <= 1:
                 break
             tokens -= view.count((turn.reply, *turn.answers))
@@ -95,14 +105,19 @@ class Trim(ContextWrapper):
             if excess <= 0:
                 break
             room = max(0, view.counter.length(answer.text) - excess)
-            view.apply("Trim", {answer.id: replace(answer, text=cut_middle(answer.text, room, view.counter))})
+            view.apply(
+                "Trim",
+                {answer.id: replace(answer, text=cut_middle(answer.text, room, view.counter))},
+            )
 
 
 register_option("trim", Trim, Trim.stage)
 
 
 def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return the text within `tokens`, its middle replaced by a note of its length; the note alone if there is no room."""
+    """Return the text within `tokens`, its middle replaced by a note of its length; the note alone
+    if there is no room.
+    """
     if counter.length(text) <= tokens:
         return text
     keep = int(len(text) * tokens / counter.length(text))
@@ -111,4 +126,6 @@ def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
         cut = f"{text[:head]}\n[… {len(text) - keep} characters cut …]\n{text[len(text) - tail :]}"
         if keep == 0 or counter.length(cut) <= tokens:
             return cut
-        keep = int(keep * 0.9)  # tokens are not spread evenly over a text, so the first guess may be too long
+        keep = int(
+            keep * 0.9
+        )  # tokens are not spread evenly over a text, so the first guess may be too long

@@ -1,8 +1,10 @@
-"""The view that the context wrappers of a stack share: the chat under an overlay of edits, and its exact accounts.
+"""The view that the context wrappers of a stack share: the chat under an overlay of edits, and its
+exact accounts.
 
-The log of the env is append-only. An edit is an entry of the overlay, {message id -> replacement or None}, or of what is inserted
-after a message, so it is sticky: what was cleared stays cleared. Messages are addressed by id, never by position. New messages cost
-O(new); only an edit of an older message costs O(view).
+The log of the env is append-only. An edit is an entry of the overlay, {message id -> replacement or
+None}, or of what is inserted after a message, so it is sticky: what was cleared stays cleared.
+Messages are addressed by id, never by position. New messages cost O(new); only an edit of an older
+message costs O(view).
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from agentgym.wrappers.budget import ContextBudget, Load
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Change that one strategy made at one moment, in tokens: `removed` of the messages as they were, `inserted` as they are now."""
+    """Change that one strategy made at one moment, in tokens: `removed` of the messages as they
+    were, `inserted` as they are now.
+    """
 
     strategy: str
     messages: int
@@ -71,7 +75,8 @@ class ContextView:
         budget: The window and what it is counted with.
 
     Attributes:
-        limit: The tokens that strategies may fill; less than the usable window if a report is added after them.
+        limit: The tokens that strategies may fill; less than the usable window if a report is added
+            after them.
         notices: Text that the system message ends with.
         editable_tail: The number of newest replies that may be edited without a copy of the rest.
         outermost: The strategy that reports.
@@ -105,7 +110,9 @@ class ContextView:
         # The edits.
         self.overlay: dict[str, Message | None] = {}
         self._inserts: dict[str, tuple[Message, ...]] = {}
-        self._suffixes: dict[str, dict[str, str]] = {SYSTEM_ID: {"": self.notices}} if self.notices else {}
+        self._suffixes: dict[str, dict[str, str]] = (
+            {SYSTEM_ID: {"": self.notices}} if self.notices else {}
+        )
         # What strategies know of each other's edits.
         self.cleared: set[str] = set()
         self.summaries: set[str] = set()
@@ -153,16 +160,22 @@ class ContextView:
         return sum(map(self.counter.count, messages))
 
     def reused(self) -> int:
-        """Count the tokens of the longest common prefix of what is shown and what was shown a step before."""
+        """Count the tokens of the longest common prefix of what is shown and what was shown a step
+        before.
+        """
         shared = self._chat.shared_prefix(self._previous)
-        return self.tokens - self.count(self._chat.messages[k] for k in range(shared, len(self._chat.messages)))
+        return self.tokens - self.count(
+            self._chat.messages[k] for k in range(shared, len(self._chat.messages))
+        )
 
     def newest(self) -> Message:
         """Return the last message shown, but for a request."""
         return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Return messages as they are shown now, oldest first; O(new) if they are among the newest, else O(view)."""
+        """Return messages as they are shown now, oldest first; O(new) if they are among the newest,
+        else O(view).
+        """
         matches = [message for message in self._tail() if message.id in ids]
         if len(matches) == len(ids):
             return matches
@@ -170,7 +183,11 @@ class ContextView:
 
     def editable(self) -> list[Message]:
         """Return all messages shown but the pinned ones, oldest first; O(view)."""
-        return [message for message in (*self._archived.messages, *self._tail()) if message.id not in self._pinned]
+        return [
+            message
+            for message in (*self._archived.messages, *self._tail())
+            if message.id not in self._pinned
+        ]
 
     def turns(self) -> list[Turn]:
         """Return the replies shown, with their answers, oldest first; O(view)."""
@@ -183,15 +200,21 @@ class ContextView:
         return [Turn(reply, tuple(answers)) for reply, answers in turns]
 
     def split_turns(self) -> tuple[list[Turn], list[Turn]]:
-        """Return the older turns, and the newest with what was put after it, which must stay; O(view)."""
+        """Return the older turns, and the newest with what was put after it, which must stay;
+        O(view).
+        """
         turns = self.turns()
-        start = max((k for k, turn in enumerate(turns) if turn.reply.id not in self.summaries), default=0)
+        start = max(
+            (k for k, turn in enumerate(turns) if turn.reply.id not in self.summaries), default=0
+        )
         return turns[:start], turns[start:]
 
     def update(self, chat: Chat) -> None:
         """Take in what the env shows now."""
         known = len(self._source.messages)
-        self.was_rebuilt = not (known and chat.shared_prefix(self._source) == known < len(chat.messages))
+        self.was_rebuilt = not (
+            known and chat.shared_prefix(self._source) == known < len(chat.messages)
+        )
         if self.was_rebuilt:
             before = [*self._archived.messages, *self._tail()]
             known = 0
@@ -239,10 +262,12 @@ class ContextView:
         cleared: Iterable[str] = (),
         insert: Sequence[Message] = (),
     ) -> int:
-        """Make edits, by message id: a replacement, or None to drop the message. The only place that changes what is shown.
+        """Make edits, by message id: a replacement, or None to drop the message. The only place
+        that changes what is shown.
 
-        Pinned messages are never edited. The newest reply and what answered it are never dropped. A call without its result and a
-        result without its call go with each other. Nothing is done unless it makes the view shorter.
+        Pinned messages are never edited. The newest reply and what answered it are never dropped. A
+        call without its result and a result without its call go with each other. Nothing is done
+        unless it makes the view shorter.
 
         Args:
             strategy: The name of the strategy that asks for them.
@@ -268,27 +293,46 @@ class ContextView:
         self._newest.extend(insert)
         self._replace(accepted)
         accounts = self.accounts
-        accounts.removed, accounts.inserted = accounts.removed + removed, accounts.inserted + inserted
+        accounts.removed, accounts.inserted = (
+            accounts.removed + removed,
+            accounts.inserted + inserted,
+        )
         accounts.edits = (*accounts.edits, Edit(strategy, len(changes), removed, inserted))
         return removed - inserted
 
-    def _permitted(self, edits: Mapping[str, Message | None]) -> dict[str, tuple[Message, Message | None]]:
+    def _permitted(
+        self, edits: Mapping[str, Message | None]
+    ) -> dict[str, tuple[Message, Message | None]]:
         """Return what becomes of which message, once the invariants are kept."""
         tail = self._tail()
-        if edits.keys() <= {message.id for message in tail}:  # then older messages need not be looked at
+        if edits.keys() <= {
+            message.id for message in tail
+        }:  # then older messages need not be looked at
             shown = [message for message in tail if message.id not in self._pinned]
         else:
             shown = self.editable()
-        replies = [k for k, message in enumerate(shown) if message.role == "assistant" and message.id not in self.summaries]
+        replies = [
+            k
+            for k, message in enumerate(shown)
+            if message.role == "assistant" and message.id not in self.summaries
+        ]
         newest = {message.id for message in shown[max(replies, default=0) :]}
         edits = {i: new for i, new in edits.items() if new is not None or i not in newest}
         return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
-        """Put a text at the end of one of the newest messages, in place of the owner's last one; empty to take that away."""
+        """Put a text at the end of one of the newest messages, in place of the owner's last one;
+        empty to take that away.
+        """
         before = self._tail()
-        edits = {message.id: self.with_note(message, owner, text) for message in before if message.id == message_id}
-        others = {name: note for name, note in self._suffixes.get(message_id, {}).items() if name != owner}
+        edits = {
+            message.id: self.with_note(message, owner, text)
+            for message in before
+            if message.id == message_id
+        }
+        others = {
+            name: note for name, note in self._suffixes.get(message_id, {}).items() if name != owner
+        }
         self._suffixes[message_id] = {**others, owner: text}
         self._replace(edits)
         self._book(before, self._tail())
@@ -301,7 +345,9 @@ class ContextView:
         return replace(message, text=original + "".join(others) + text)
 
     def ask(self, request: Message | None) -> None:
-        """Ask for something else than a call, at the end of what is shown; None takes the last request back."""
+        """Ask for something else than a call, at the end of what is shown; None takes the last
+        request back.
+        """
         self.last_request_tokens = self._request_tokens
         self.request = request
         self._render()
@@ -321,9 +367,14 @@ class ContextView:
         """Put edits in place of the messages shown."""
         if edits.keys() - {message.id for message in self._tail()}:
             archived = [edits.get(message.id, message) for message in self._archived.messages]
-            self._archived = Chat((), self._archived.tools).add(*(message for message in archived if message is not None))
+            self._archived = Chat((), self._archived.tools).add(
+                *(message for message in archived if message is not None)
+            )
             self._archived_load = self._sum(self._archived.messages)
-        recent, newest = ([edits.get(message.id, message) for message in part] for part in (self._recent, self._newest))
+        recent, newest = (
+            [edits.get(message.id, message) for message in part]
+            for part in (self._recent, self._newest)
+        )
         self._recent = deque(message for message in recent if message is not None)
         self._newest = [message for message in newest if message is not None]
         self._render()
@@ -332,7 +383,9 @@ class ContextView:
         """Move the turns that are no longer recent to the part that is only added to."""
         replies = sum(message.role == "assistant" for message in self._recent)
         old: list[Message] = []
-        while self._recent and (replies > self.editable_tail or self._recent[0].role != "assistant"):
+        while self._recent and (
+            replies > self.editable_tail or self._recent[0].role != "assistant"
+        ):
             replies -= self._recent[0].role == "assistant"
             old.append(self._recent.popleft())
         if old:
@@ -344,11 +397,17 @@ class ContextView:
     def _render(self) -> None:
         """Put the parts together, with the request at their end, and measure them."""
         tail = self._tail()
-        tokens, uses, turns = (a + b for a, b in zip(self._archived_load, self._sum(tail), strict=True))
+        tokens, uses, turns = (
+            a + b for a, b in zip(self._archived_load, self._sum(tail), strict=True)
+        )
         request = 0
         if self.request:
-            last = tail.pop() if tail[-1].role == "user" else None  # two user messages in a row break the templates of some models
-            asking = replace(last, text=f"{last.text}\n\n{self.request.text}") if last else self.request
+            last = (
+                tail.pop() if tail[-1].role == "user" else None
+            )  # two user messages in a row break the templates of some models
+            asking = (
+                replace(last, text=f"{last.text}\n\n{self.request.text}") if last else self.request
+            )
             request = self.count([asking]) - (self.count([last]) if last else 0)
             tail.append(asking)
         self.accounts.inserted += max(0, request - self._request_tokens)
@@ -366,22 +425,31 @@ class ContextView:
         return tokens, uses, turns
 
 
-def _whole_turns(shown: Sequence[Message], edits: Mapping[str, Message | None]) -> list[tuple[Message, Message | None]]:
-    """Return the messages with what becomes of them, so that no reply loses all answers, and no answer or call its other half."""
+def _whole_turns(
+    shown: Sequence[Message], edits: Mapping[str, Message | None]
+) -> list[tuple[Message, Message | None]]:
+    """Return the messages with what becomes of them, so that no reply loses all answers, and no
+    answer or call its other half.
+    """
     changes = [(old, edits.get(old.id, old)) for old in shown]
     starts = [k for k, old in enumerate(shown) if old.role == "assistant"]
     whole = changes[: starts[0] if starts else len(changes)]
     for start, end in pairwise([*starts, len(changes)]):
         (old_reply, reply), *answers = changes[start:end]
         calls = {call.id for call in reply.calls} if reply else set()
-        answers = [(old, None if new and new.role == "tool" and new.call_id not in calls else new) for old, new in answers]
+        answers = [
+            (old, None if new and new.role == "tool" and new.call_id not in calls else new)
+            for old, new in answers
+        ]
         left = [new for _, new in answers if new is not None]
         if reply is None or not left:
             whole += [(old, None) for old, _ in changes[start:end]]
             continue
         answered = {message.call_id for message in left}
         if not calls <= answered:
-            reply = replace(reply, calls=tuple(call for call in reply.calls if call.id in answered), raw="")
+            reply = replace(
+                reply, calls=tuple(call for call in reply.calls if call.id in answered), raw=""
+            )
         whole += [(old_reply, reply), *answers]
     return whole
 

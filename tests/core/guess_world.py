@@ -113,5 +113,7 @@ class WholeGuessWorld(GuessWorld):
 
 for world in (GuessWorld, WholeGuessWorld):
     gymnasium.register(
-        f"tests/{world.__name__}-v0", "agentgym.env:ToolEnv", kwargs={"world": f"tests.core.guess_world:{world.__name__}"}
+        f"tests/{world.__name__}-v0",
+        "agentgym.env:ToolEnv",
+        kwargs={"world": f"tests.core.guess_world:{world.__name__}"},
     )

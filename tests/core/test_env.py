@@ -95,7 +95,9 @@ class CounterWorld(World[CounterConfig]):
         return ToolCall("stop", {}) if "#### stop" in text else None
 
     def score(self) -> float:
-        return 1.0 if self.count == self.config.goal else 0.5 if self.count > self.config.goal else 0.0
+        return (
+            1.0 if self.count == self.config.goal else 0.5 if self.count > self.config.goal else 0.0
+        )
 
 
 def add(number: Any) -> str:
@@ -120,7 +122,12 @@ def test_an_episode() -> None:
     assert chat.messages[0].text.startswith("Count.\n\n# Tools\n")
     assert chat.messages[1].images == (PICTURE,)
     assert [tool.name for tool in chat.tools] == ["add", "stop"]
-    assert (info["turn"], info["valid"], info["success"], info["detail"].calls) == (0, True, False, 0)
+    assert (info["turn"], info["valid"], info["success"], info["detail"].calls) == (
+        0,
+        True,
+        False,
+        0,
+    )
     before = chat
     env = started()
     chat, reward, terminated, truncated, info = env.step("Let me see. " + add(2) + add(1))
@@ -131,7 +138,14 @@ def test_an_episode() -> None:
     ]
     assert [m.text for m in chat.messages[2:]] == ["Let me see.", "count is 2", "count is 3"]
     assert chat.messages[3].images == (PICTURE,)
-    assert (reward, terminated, truncated, info["turn"], info["valid"], info["detail"].calls) == (0.0, False, False, 1, True, 2)
+    assert (reward, terminated, truncated, info["turn"], info["valid"], info["detail"].calls) == (
+        0.0,
+        False,
+        False,
+        1,
+        True,
+        2,
+    )
     assert len(before.messages) == 2, "an observation never changes"
     chat, reward, terminated, truncated, info = env.step(STOP)
     assert (reward, terminated, truncated, info["success"]) == (1.0, True, False, True)
@@ -178,7 +192,12 @@ def test_the_last_allowed_turn_may_succeed() -> None:
     env = started(turns=2, goal=2)
     env.step(add(1))
     _, reward, terminated, truncated, info = env.step(add(1))
-    assert (reward, terminated, truncated, info["detail"].ended) == (1.0, False, True, "max_turns"), "the score is read at any end"
+    assert (reward, terminated, truncated, info["detail"].ended) == (
+        1.0,
+        False,
+        True,
+        "max_turns",
+    ), "the score is read at any end"
 
 
 def test_a_world_may_have_no_budget() -> None:
@@ -191,7 +210,14 @@ def test_a_world_may_have_no_budget() -> None:
 
 def test_failed_rounds_in_a_row_end_the_episode() -> None:
     env = started(turns=None, max_failed_rounds=3)
-    for reply, ended in [("hm", ""), (add(9), ""), (add(9) + add(1), ""), ("hm", ""), (add(True), ""), ("", "failed_rounds")]:
+    for reply, ended in [
+        ("hm", ""),
+        (add(9), ""),
+        (add(9) + add(1), ""),
+        ("hm", ""),
+        (add(True), ""),
+        ("", "failed_rounds"),
+    ]:
         _, reward, terminated, truncated, info = env.step(reply)
         assert (info["detail"].ended, terminated, truncated) == (ended, bool(ended), False)
     assert info["detail"].failed_rounds == 3
@@ -314,7 +340,10 @@ def test_rendering() -> None:
         ({"goal": 0}, r"goal must be in \[1, 9\], got 0"),
         ({"dialect": "xml"}, "dialect must be one of auto, json, python, got 'xml'"),
         ({"parallel_calls": 1}, "parallel_calls must be True or False, got 1"),
-        ({"max_failed_rounds": 0}, r"max_failed_rounds must be an integer in \[1, 1000000\], got 0"),
+        (
+            {"max_failed_rounds": 0},
+            r"max_failed_rounds must be an integer in \[1, 1000000\], got 0",
+        ),
         ({"render_mode": "human"}, "render_mode must be one of ansi, got 'human'"),
     ],
 )
@@ -335,7 +364,14 @@ def test_worlds_can_be_named_by_their_path() -> None:
 
 
 def test_ids_can_be_short() -> None:
-    assert agentgym.resolve("ListWorld") == agentgym.resolve("agentgym/ListWorld") == "agentgym/ListWorld-v0"
+    assert (
+        agentgym.resolve("ListWorld")
+        == agentgym.resolve("agentgym/ListWorld")
+        == "agentgym/ListWorld-v0"
+    )
     assert agentgym.resolve("ListWorld-easy") == "agentgym/ListWorld-easy-v0"
-    with pytest.raises(ValueError, match=r"there is no world 'Listworld'; worlds: .*GridWorld, ListWorld, TreeWorld"):
+    with pytest.raises(
+        ValueError,
+        match=r"there is no world 'Listworld'; worlds: .*GridWorld, ListWorld, TreeWorld",
+    ):
         agentgym.make("Listworld")

@@ -24,7 +24,9 @@ from tests.core.guess_world import GuessWorld, WholeGuessWorld
 
 BARE, WHOLE = "tests/GuessWorld-v0", "tests/WholeGuessWorld-v0"
 EXAMPLE = "; an example is in agentgym/envs/lumina/list_world.py"
-STRATEGIES = "+".join(name for name in agentgym.STRATEGIES if name != "programmatic")  # random code is no test of a world
+STRATEGIES = "+".join(
+    name for name in agentgym.STRATEGIES if name != "programmatic"
+)  # random code is no test of a world
 SMALL: dict[str, Any] = {"context": "compaction", "window": 500}
 
 
@@ -55,7 +57,10 @@ FEATURES: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
         play(lambda env_id: NoisyPolicy(env_id, 0.5)),
         ("read_task", "read_result", "optimal_calls", "legal_calls"),
     ),
-    "the control policy": (play(control), ("read_task", "read_result", "optimal_calls", "legal_calls")),
+    "the control policy": (
+        play(control),
+        ("read_task", "read_result", "optimal_calls", "legal_calls"),
+    ),
     "the control policy with a plan": (play(control, oracles="P"), ("subtask", "read_subtask")),
     "thinking": (play(lambda env_id: ThinkingPolicy(OraclePolicy(env_id))), ("state",)),
     "discrete actions": (lambda env_id: DiscreteActions(make(env_id)), ("action_catalog",)),
@@ -77,15 +82,21 @@ def test_a_world_with_all_hooks_has_every_feature(feature: str) -> None:
 
 
 @pytest.mark.parametrize(("feature", "hook"), NEEDS)
-def test_a_feature_says_which_hook_it_needs(monkeypatch: pytest.MonkeyPatch, feature: str, hook: str) -> None:
+def test_a_feature_says_which_hook_it_needs(
+    monkeypatch: pytest.MonkeyPatch, feature: str, hook: str
+) -> None:
     without(monkeypatch, hook)
-    with pytest.raises(MissingHook, match=rf"^\S.* needs WholeGuessWorld\.{hook}\(.*\) to [a-z].*{EXAMPLE}$"):
+    with pytest.raises(
+        MissingHook, match=rf"^\S.* needs WholeGuessWorld\.{hook}\(.*\) to [a-z].*{EXAMPLE}$"
+    ):
         FEATURES[feature][0](WHOLE)
 
 
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("feature", [name for name, (_, hooks) in FEATURES.items() if not hooks])
-def test_some_features_need_no_hook(monkeypatch: pytest.MonkeyPatch, feature: str, hook: str) -> None:
+def test_some_features_need_no_hook(
+    monkeypatch: pytest.MonkeyPatch, feature: str, hook: str
+) -> None:
     without(monkeypatch, hook)
     FEATURES[feature][0](WHOLE)
 
@@ -103,7 +114,11 @@ def test_a_world_with_no_more_than_it_must_have_works_or_says_what_it_lacks(feat
 def test_every_open_hook_is_under_these_tests() -> None:
     """A hook of `World` that raises is one that some feature here needs."""
     world: Any = make(BARE).unwrapped.world_class(GuessWorld.Config(), 0)  # type: ignore[attr-defined]
-    arguments: dict[str, tuple[Any, ...]] = {"subtask": (True,), "read_result": (None, ""), "legal_calls": ()}
+    arguments: dict[str, tuple[Any, ...]] = {
+        "subtask": (True,),
+        "read_result": (None, ""),
+        "legal_calls": (),
+    }
     for hook in HOOKS:
         if hook == "optimal_calls":
             assert world.optimal_calls() is None
@@ -112,7 +127,9 @@ def test_every_open_hook_is_under_these_tests() -> None:
         with pytest.raises(MissingHook, match=hook) as raised:
             getattr(world, hook)(*arguments.get(hook, taken))
         again = pickle.loads(pickle.dumps(raised.value))
-        assert (str(again), again.world, again.hook) == (str(raised.value), GuessWorld, hook), "workers hand errors on"
+        assert (str(again), again.world, again.hook) == (str(raised.value), GuessWorld, hook), (
+            "workers hand errors on"
+        )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +141,9 @@ def test_every_open_hook_is_under_these_tests() -> None:
         ("score", "score() to return how well the task was done"),
     ],
 )
-def test_a_world_without_a_hook_that_it_must_have_cannot_be_registered_or_made(hook: str, purpose: str) -> None:
+def test_a_world_without_a_hook_that_it_must_have_cannot_be_registered_or_made(
+    hook: str, purpose: str
+) -> None:
     lacking: Any = type("Lacking", (GuessWorld,), {hook: vars(World)[hook]})
     before = agentgym.worlds()
     for use in (agentgym.register, agentgym.ToolEnv, lambda world: world(GuessWorld.Config(), 0)):

@@ -1,4 +1,6 @@
-"""Messages and chats: immutable, cheap to grow, and understood by chat-completions APIs and chat templates."""
+"""Messages and chats: immutable, cheap to grow, and understood by chat-completions APIs and
+chat templates.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ call {{ call.function.name }} {{ call.function.arguments | tojson }}{% endfor %}
 
 
 def stock_template() -> str:
-    """The chat template of Llama 4, which ships in the code of transformers; read from the file, since its module needs torch."""
+    """The chat template of Llama 4, which ships in the code of transformers; read from the
+    file, since its module needs torch.
+    """
     spec = importlib.util.find_spec("transformers")
     assert spec is not None
     assert spec.origin is not None
@@ -63,15 +67,24 @@ def test_versions_of_a_chat_are_independent_tuples(data: st.DataObject) -> None:
         if data.draw(st.booleans()):
             versions.append((chat.add(*new), plain + new))
         else:
-            versions.append((chat.without_last().with_last(message(-number)), (*plain[:-1], message(-number))))
+            versions.append(
+                (chat.without_last().with_last(message(-number)), (*plain[:-1], message(-number)))
+            )
         for kept, expected in versions:
             assert tuple(kept.messages) == expected
     for chat, plain in versions:
-        assert (len(chat.messages), chat.messages[-1], chat.messages[0]) == (len(plain), plain[-1], plain[0])
+        assert (len(chat.messages), chat.messages[-1], chat.messages[0]) == (
+            len(plain),
+            plain[-1],
+            plain[0],
+        )
         assert chat.messages[1:] == plain[1:]
         assert chat.messages[-2:] == plain[-2:]
         assert chat == Chat(plain) == pickle.loads(pickle.dumps(chat))
-    (left, left_plain), (right, right_plain) = data.draw(st.sampled_from(versions)), data.draw(st.sampled_from(versions))
+    (left, left_plain), (right, right_plain) = (
+        data.draw(st.sampled_from(versions)),
+        data.draw(st.sampled_from(versions)),
+    )
     same = [a == b for a, b in zip(left_plain, right_plain, strict=False)]
     assert left.shared_prefix(right) == (same.index(False) if False in same else len(same))
 
@@ -95,18 +108,27 @@ def test_a_copied_chat_is_the_same_object() -> None:
     assert copy.deepcopy([chat])[0] is chat
 
 
-@pytest.mark.parametrize("thing", [message(1), ToolCall("a", {}, "b"), Content("x"), Image(b"x"), Chat()])
+@pytest.mark.parametrize(
+    "thing", [message(1), ToolCall("a", {}, "b"), Content("x"), Image(b"x"), Chat()]
+)
 def test_everything_is_frozen(thing: Any) -> None:
     name = dataclasses.fields(thing)[0].name
     with pytest.raises(AttributeError, match="immutable"):
         setattr(thing, name, "other")
     assert not hasattr(thing, "__dict__")
-    assert pickle.loads(pickle.dumps(thing)) == copy.deepcopy(thing) == thing == dataclasses.replace(thing)
+    assert (
+        pickle.loads(pickle.dumps(thing))
+        == copy.deepcopy(thing)
+        == thing
+        == dataclasses.replace(thing)
+    )
 
 
 def test_constructors_take_names_and_defaults_and_nothing_else() -> None:
     assert Message(role="user", text="x") == Message("user", "x", "", (), "", (), "", "")
-    assert ToolCall("a", {"b": 1}, "c") == ToolCall("a", {"b": 1}, "d"), "an id only pairs a call with its result"
+    assert ToolCall("a", {"b": 1}, "c") == ToolCall("a", {"b": 1}, "d"), (
+        "an id only pairs a call with its result"
+    )
     with pytest.raises(TypeError):
         Message("user", colour="red")  # type: ignore[call-arg]
     with pytest.raises(TypeError):
@@ -139,7 +161,9 @@ def test_a_subclass_is_a_subclass() -> None:
 
 def test_records_turn_into_dicts_as_dataclasses_do() -> None:
     call = ToolCall("pop", {"id": 1}, "c")
-    assert dataclasses.asdict(Message("assistant", calls=(call,)))["calls"] == (dataclasses.asdict(call),)
+    assert dataclasses.asdict(Message("assistant", calls=(call,)))["calls"] == (
+        dataclasses.asdict(call),
+    )
     assert dataclasses.asdict(call) == {"name": "pop", "arguments": {"id": 1}, "id": "c"}
 
 
@@ -169,9 +193,15 @@ def test_chat_completions_dicts_round_trip(json_arguments: bool) -> None:
     for chat in (rich_chat(), played()):
         again = Chat.from_openai(chat.to_openai(json_arguments=json_arguments), chat.tools)
         fields = ("role", "text", "thinking", "calls", "call_id")
-        assert [[getattr(m, f) for f in fields] for m in again.messages] == [[getattr(m, f) for f in fields] for m in chat.messages]
-        assert [[i.png for i in m.images] for m in again.messages] == [[i.png for i in m.images] for m in chat.messages]
-        assert [[c.id for c in m.calls] for m in again.messages] == [[c.id for c in m.calls] for m in chat.messages]
+        assert [[getattr(m, f) for f in fields] for m in again.messages] == [
+            [getattr(m, f) for f in fields] for m in chat.messages
+        ]
+        assert [[i.png for i in m.images] for m in again.messages] == [
+            [i.png for i in m.images] for m in chat.messages
+        ]
+        assert [[c.id for c in m.calls] for m in again.messages] == [
+            [c.id for c in m.calls] for m in chat.messages
+        ]
 
 
 @pytest.mark.parametrize("arm", ["", "SP", "SPH"])
@@ -181,18 +211,28 @@ def test_the_official_client_s_types_accept_the_chat(arm: str) -> None:
     for each in (chat, rich_chat()):
         for checked in messages.validate_python(each.to_openai()):
             calls: Any = checked.get("tool_calls", ())
-            assert all(call["function"]["name"] for call in calls)  # the client's types validate this part when it is read
-    tools = TypeAdapter(list[ChatCompletionToolParam]).validate_python([tool.to_openai() for tool in chat.tools])
+            assert all(
+                call["function"]["name"] for call in calls
+            )  # the client's types validate this part when it is read
+    tools = TypeAdapter(list[ChatCompletionToolParam]).validate_python(
+        [tool.to_openai() for tool in chat.tools]
+    )
     assert [tool["function"]["name"] for tool in tools] == ["get_children", "found", "unreachable"]
 
 
 def test_pictures_of_tools_follow_in_a_user_message() -> None:
     chat = Chat(
-        (Message("tool", "a", call_id="1", images=(Image(b"1"),)), Message("tool", "b", call_id="2"), Message("assistant", "x"))
+        (
+            Message("tool", "a", call_id="1", images=(Image(b"1"),)),
+            Message("tool", "b", call_id="2"),
+            Message("assistant", "x"),
+        )
     )
     roles = [message["role"] for message in chat.to_openai()]
     assert roles == ["tool", "tool", "user", "assistant"]
-    assert chat.to_openai()[2]["content"][0]["image_url"]["url"].startswith("data:image/png;base64,")
+    assert chat.to_openai()[2]["content"][0]["image_url"]["url"].startswith(
+        "data:image/png;base64,"
+    )
     assert [message["role"] for message in Chat(chat.messages[:1]).to_openai()] == ["tool", "user"]
 
 
@@ -225,7 +265,13 @@ def test_what_is_no_chat_is_refused() -> None:
 
 def test_people_can_read_a_chat() -> None:
     text = rich_chat().to_text()
-    for part in ("[system]\nrules", "[image: a dot]", "<think>hm</think>", '-> look({"at": ["x", null, 1.5]})', "[tool]\nseen"):
+    for part in (
+        "[system]\nrules",
+        "[image: a dot]",
+        "<think>hm</think>",
+        '-> look({"at": ["x", null, 1.5]})',
+        "[tool]\nseen",
+    ):
         assert part in text
     assert (
         render(ToolCall("found", {"id": "x"}))

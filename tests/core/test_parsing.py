@@ -1,4 +1,6 @@
-"""Reading calls: the inverse of rendering them, never an exception, never a call that was not clearly written."""
+"""Reading calls: the inverse of rendering them, never an exception, never a call that was not
+clearly written.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,13 @@ texts = st.one_of(
     st.lists(st.sampled_from(TRICKY), max_size=4).map("".join),
 )
 values = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False), texts),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(10**20), 10**20),
+        st.floats(allow_nan=False, allow_infinity=False),
+        texts,
+    ),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
     max_leaves=8,
 )
@@ -50,19 +58,31 @@ def same(left: Any, right: Any) -> bool:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@given(call=calls, said=st.sampled_from(["", "I will do this.", "<think>hm ```python x``` </think>Now: "]))
+@given(
+    call=calls,
+    said=st.sampled_from(["", "I will do this.", "<think>hm ```python x``` </think>Now: "]),
+)
 @settings(max_examples=400, deadline=None)
 def test_what_was_rendered_is_read_back(dialect: Any, call: ToolCall, said: str) -> None:
     reply = said + render(call, dialect)
     for reader in (dialect, "auto"):
         read = parse(reply, reader).calls
         assert len(read) == 1, explain(reply, reader)
-        assert (read[0].name, same(dict(read[0].arguments), dict(call.arguments))) == (call.name, True)
+        assert (read[0].name, same(dict(read[0].arguments), dict(call.arguments))) == (
+            call.name,
+            True,
+        )
 
 
-@given(call=calls, dialect=st.sampled_from(DIALECTS), reader=st.sampled_from(["auto", "json", "python"]))
+@given(
+    call=calls,
+    dialect=st.sampled_from(DIALECTS),
+    reader=st.sampled_from(["auto", "json", "python"]),
+)
 @settings(max_examples=300, deadline=None)
-def test_the_quick_reading_agrees_with_the_general_one(call: ToolCall, dialect: Any, reader: Any) -> None:
+def test_the_quick_reading_agrees_with_the_general_one(
+    call: ToolCall, dialect: Any, reader: Any
+) -> None:
     reply = "so: " + render(call, dialect)
     quick = _read_common(reply, reader, 3)
     if quick is not None:
@@ -84,7 +104,12 @@ def test_usual_replies_are_read_quickly_and_alike(reply: str) -> None:
 
 @given(
     st.one_of(
-        st.text(max_size=60), st.lists(st.sampled_from([*TRICKY, "```python\n", "pop(", "id=3", ")", '{"name":', "\ud800", "\0"]))
+        st.text(max_size=60),
+        st.lists(
+            st.sampled_from(
+                [*TRICKY, "```python\n", "pop(", "id=3", ")", '{"name":', "\ud800", "\0"]
+            )
+        ),
     )
 )
 @settings(max_examples=400, deadline=None)
@@ -120,7 +145,10 @@ MALFORMED = [
     ("<think>" + fence("pop(id=1)"), "no tool call found"),
     (call_json('{"id": 1'), "not valid JSON"),
     (call_json('{"id": 1}{"id": 2}'), "not valid JSON"),
-    ('<tool_call>{"name": "a", "arguments": {}} {"name": "b"}</tool_call>', "followed by more text"),
+    (
+        '<tool_call>{"name": "a", "arguments": {}} {"name": "b"}</tool_call>',
+        "followed by more text",
+    ),
     (call_json("[1]"), '"arguments" is a JSON object, got [1]'),
     (call_json("null"), '"arguments" is a JSON object'),
     ("<tool_call>[]</tool_call>", "a call is a JSON object"),
@@ -179,7 +207,10 @@ def test_malformed_replies_make_no_call_and_are_explained(reply: str, why: str) 
     ("reply", "arguments"),
     [
         (fence("f(a='it''s')"), None),
-        (fence('f(a=\'it\\\'s\', b="""two\nlines "quoted" """,)'), {"a": "it's", "b": 'two\nlines "quoted" '}),
+        (
+            fence('f(a=\'it\\\'s\', b="""two\nlines "quoted" """,)'),
+            {"a": "it's", "b": 'two\nlines "quoted" '},
+        ),
         (
             fence("f(a=[1, 2,], b={'x': None, 'y': [True, False],}, c=-1.5e-3)"),
             {"a": [1, 2], "b": {"x": None, "y": [True, False]}, "c": -0.0015},
@@ -202,7 +233,9 @@ def test_literals(reply: str, arguments: dict[str, Any] | None) -> None:
 
 
 def test_positional_arguments_are_named_by_the_schema() -> None:
-    assert parse(fence("set_value('a', 3)"), "python", [SET_VALUE]).calls == (ToolCall("set_value", {"key": "a", "value": 3}),)
+    assert parse(fence("set_value('a', 3)"), "python", [SET_VALUE]).calls == (
+        ToolCall("set_value", {"key": "a", "value": 3}),
+    )
     assert parse(fence("set_value('a', value=3)"), "python", [SET_VALUE]).calls == (
         ToolCall("set_value", {"key": "a", "value": 3}),
     )
@@ -213,16 +246,23 @@ def test_positional_arguments_are_named_by_the_schema() -> None:
 def test_several_json_calls_are_read_in_order_or_not_at_all() -> None:
     reply = "First " + call_json('{"id": 1}') + " then " + call_json('{"id": 2}')
     message = parse(reply, turn=4)
-    assert [(call.arguments["id"], call.id) for call in message.calls] == [(1, "call_4_0"), (2, "call_4_1")]
+    assert [(call.arguments["id"], call.id) for call in message.calls] == [
+        (1, "call_4_0"),
+        (2, "call_4_1"),
+    ]
     assert (message.text, message.id, message.raw) == ("First  then", "4:0", reply)
     assert parse(reply + call_json("{")).calls == ()
 
 
 def test_thinking_is_split_off() -> None:
-    message = parse("<think>I could ```python\npop(id=9)\n``` or not</think>So:\n" + fence("pop(id=1)"))
+    message = parse(
+        "<think>I could ```python\npop(id=9)\n``` or not</think>So:\n" + fence("pop(id=1)")
+    )
     assert message.thinking == "I could ```python\npop(id=9)\n``` or not"
     assert (message.text, message.calls[0].arguments) == ("So:", {"id": 1})
-    opened_by_the_template = parse("I could " + fence("pop(id=9)") + "</think>" + fence("pop(id=1)"))
+    opened_by_the_template = parse(
+        "I could " + fence("pop(id=9)") + "</think>" + fence("pop(id=1)")
+    )
     assert opened_by_the_template.calls == (ToolCall("pop", {"id": 1}),)
     assert opened_by_the_template.thinking.startswith("I could")
     assert parse("<think>a</think>x<think>b</think>y").thinking == "a\nb"

@@ -1,4 +1,6 @@
-"""Strategies and oracles register themselves; those of users are as good as those of the package."""
+"""Strategies and oracles register themselves; those of users are as good as those of the
+package.
+"""
 
 from __future__ import annotations
 
@@ -117,23 +119,42 @@ def registered() -> Iterator[None]:
 
 
 def test_the_package_has_the_strategies_of_the_paper_and_the_arms_of_lumina() -> None:
-    assert agentgym.STRATEGIES == ("clear_results", "clear_thinking", "compaction", "awareness", "memory", "programmatic")
+    assert agentgym.STRATEGIES == (
+        "clear_results",
+        "clear_thinking",
+        "compaction",
+        "awareness",
+        "memory",
+        "programmatic",
+    )
     assert agentgym.ARMS == ("", "S", "P", "SP", "SH", "SPH")
 
 
 @pytest.mark.usefixtures("registered")
 def test_a_strategy_of_a_user_is_made_like_any_other() -> None:
-    asked = spec("ListWorld", context="compaction+shout+memory", window=9_000, context_options={"shout": {"mark": "?"}})
+    asked = spec(
+        "ListWorld",
+        context="compaction+shout+memory",
+        window=9_000,
+        context_options={"shout": {"mark": "?"}},
+    )
     names = [wrapper.name for wrapper in asked.additional_wrappers]
     assert names == ["MemoryTool", "Shout", "Compaction", "Trim"], "in the order of the stages"
-    assert asked.additional_wrappers[1].kwargs == {"mark": "?", "budget": {"window": 9_000}}, "the innermost sets the budget"
+    assert asked.additional_wrappers[1].kwargs == {"mark": "?", "budget": {"window": 9_000}}, (
+        "the innermost sets the budget"
+    )
     env = gymnasium.make(EnvSpec.from_json(asked.to_json()))
     chat, _ = env.reset(seed=0)
     assert chat.messages[-1].text.endswith("?")
     assert strategies() == (*agentgym.STRATEGIES, "shout")
-    trajectory = rollout(make("ListWorld", context="shout"), OraclePolicy("ListWorld"), 0, {"context": "shout"})
+    trajectory = rollout(
+        make("ListWorld", context="shout"), OraclePolicy("ListWorld"), 0, {"context": "shout"}
+    )
     assert trajectory.reward == 1.0
-    with pytest.raises(ValueError, match=r"no context strategy 'whisper'; strategies: clear_results, .*, shout, joined by \+"):
+    with pytest.raises(
+        ValueError,
+        match=r"no context strategy 'whisper'; strategies: clear_results, .*, shout, joined by \+",
+    ):
         make("ListWorld", context="whisper")
 
 
@@ -143,7 +164,8 @@ def test_an_oracle_of_a_user_is_an_arm_like_any_other() -> None:
     assert "<cheer>\nGo on!\n</cheer>" in chat.messages[-1].text
     assert "<state>" in chat.messages[-1].text
     with pytest.raises(
-        ValueError, match=r"letters of P \(plan\), S \(state\), H \(history\) and C \(cheer\), each at most once, got 'X'"
+        ValueError,
+        match=r"letters of P \(plan\), S \(state\), H \(history\) and C \(cheer\), each at most once, got 'X'",
     ):
         make("ListWorld", oracles="X")
 
@@ -154,7 +176,9 @@ def test_a_strategy_that_cannot_be_used_is_refused_at_once() -> None:
 
     with pytest.raises(ValueError, match="Placeless has no stage; set its attribute `stage`"):
         register_strategy("placeless", Placeless)
-    with pytest.raises(ValueError, match=r"Placeless edits the context \(stage trim\), so it must take `budget`"):
+    with pytest.raises(
+        ValueError, match=r"Placeless edits the context \(stage trim\), so it must take `budget`"
+    ):
         register_strategy("placeless", Placeless, Stage.TRIM)
     for name in ("trim", "budget", "none", "a+b", "a:b", ""):
         with pytest.raises(ValueError, match="cannot be the name of a context strategy"):
@@ -162,23 +186,49 @@ def test_a_strategy_that_cannot_be_used_is_refused_at_once() -> None:
     assert strategies() == agentgym.STRATEGIES
 
 
-def test_a_module_may_stand_before_what_it_registers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_may_stand_before_what_it_registers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "shouting.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    known = [dict(each) for each in (stacks._strategies, agentgym.registry._worlds, agentgym.registry._teams, gymnasium.registry)]
+    known = [
+        dict(each)
+        for each in (
+            stacks._strategies,
+            agentgym.registry._worlds,
+            agentgym.registry._teams,
+            gymnasium.registry,
+        )
+    ]
     try:
         env = make("shouting:GuessWorld", context="shouting:shout")
         assert env.reset(seed=0)[0].messages[-1].text.endswith("!")
         assert resolve("shouting:GuessWorld") == "agentgym/GuessWorld-v0"
         assert is_team("shouting:GuessWorld-team")
-        assert make("GuessWorld", context="shout").spec.additional_wrappers[0].entry_point == "shouting:Shout"  # type: ignore[union-attr]
+        assert (
+            make("GuessWorld", context="shout").spec.additional_wrappers[0].entry_point
+            == "shouting:Shout"
+        )  # type: ignore[union-attr]
         rows: Any = [
-            type("Row", (), {"context": context}) for context in ("shouting:shout+memory", "shouting:shout", "none", "compaction")
+            type("Row", (), {"context": context})
+            for context in ("shouting:shout+memory", "shouting:shout", "none", "compaction")
         ]
-        assert ordered_contexts(rows) == ["none", "compaction", "shouting:shout", "shouting:shout+memory"]
+        assert ordered_contexts(rows) == [
+            "none",
+            "compaction",
+            "shouting:shout",
+            "shouting:shout+memory",
+        ]
     finally:
         for registry, content in zip(
-            (stacks._strategies, agentgym.registry._worlds, agentgym.registry._teams, gymnasium.registry), known, strict=True
+            (
+                stacks._strategies,
+                agentgym.registry._worlds,
+                agentgym.registry._teams,
+                gymnasium.registry,
+            ),
+            known,
+            strict=True,
         ):
             registry.clear()
             registry.update(content)  # type: ignore[arg-type]
@@ -189,15 +239,47 @@ def test_a_module_may_stand_before_what_it_registers(tmp_path: Path, monkeypatch
 
 def test_ablate_compares_a_strategy_of_a_user(tmp_path: Path) -> None:
     (tmp_path / "shouting.py").write_text(MODULE)
-    line = ["ablate", "--world", "ListWorld", "--arms", "none", "--horizons", "3", "--seeds", "2", "--policy", "oracle"]
-    shown = command(*line, "--context", "none,shouting:shout", "--workers", "2", "--out", str(tmp_path / "runs"), cwd=tmp_path)
+    line = [
+        "ablate",
+        "--world",
+        "ListWorld",
+        "--arms",
+        "none",
+        "--horizons",
+        "3",
+        "--seeds",
+        "2",
+        "--policy",
+        "oracle",
+    ]
+    shown = command(
+        *line,
+        "--context",
+        "none,shouting:shout",
+        "--workers",
+        "2",
+        "--out",
+        str(tmp_path / "runs"),
+        cwd=tmp_path,
+    )
     assert shown.returncode == 0, shown.stderr
     assert "shouting:shout" in shown.stdout
-    rows = [json.loads(line) for line in (tmp_path / "runs" / "results.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "runs" / "results.jsonl").read_text().splitlines()
+    ]
     assert [row["context"] for row in rows].count("shouting:shout") == 2
     again = command("score", str(tmp_path / "runs"), cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    loaded = command(*line[:2], "shouting:GuessWorld", *line[3:5], "--context", "shout", "--horizons", "3", cwd=tmp_path)
+    loaded = command(
+        *line[:2],
+        "shouting:GuessWorld",
+        *line[3:5],
+        "--context",
+        "shout",
+        "--horizons",
+        "3",
+        cwd=tmp_path,
+    )
     assert loaded.stderr.startswith("error: ControlPolicy needs GuessWorld.read_task(task) to ")
 
 
@@ -207,12 +289,20 @@ def test_ablate_compares_a_strategy_of_a_user(tmp_path: Path) -> None:
         (("ablate", "--policy", "control"), "ControlPolicy needs GuessWorld.read_task(task)"),
         (("ablate", "--policy", "random"), "a horizon needs GuessWorld.config_for_horizon(steps)"),
         (("rollout", "--policy", "oracle"), "OraclePolicy needs GuessWorld.read_task(task)"),
-        (("rollout", "--policy", "random", "--oracles", "P"), "oracles='P' needs GuessWorld.subtask(with_state)"),
-        (("play", "--oracles", "S"), "oracles='S' (and the summary of a scripted policy) needs GuessWorld.state()"),
+        (
+            ("rollout", "--policy", "random", "--oracles", "P"),
+            "oracles='P' needs GuessWorld.subtask(with_state)",
+        ),
+        (
+            ("play", "--oracles", "S"),
+            "oracles='S' (and the summary of a scripted policy) needs GuessWorld.state()",
+        ),
         (("rollout", "--policy", "random"), ""),
     ],
 )
-def test_the_command_line_says_what_a_world_of_the_user_lacks(tmp_path: Path, arguments: tuple[str, ...], missing: str) -> None:
+def test_the_command_line_says_what_a_world_of_the_user_lacks(
+    tmp_path: Path, arguments: tuple[str, ...], missing: str
+) -> None:
     (tmp_path / "shouting.py").write_text(MODULE)
     name, *options = arguments
     world = ["--world", "shouting:GuessWorld"] if name == "ablate" else ["shouting:GuessWorld"]

@@ -28,14 +28,18 @@ def words() -> TokenCounter:
     vocabulary = {word: k for k, word in enumerate(["[UNK]", "<|im_end|>", "a", "b"])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    return huggingface(PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>"), "words")
+    return huggingface(
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>"), "words"
+    )
 
 
 COUNTERS = [heuristic, cl100k, words]
 
 
 def test_the_gpt_4_vocabulary_is_exact() -> None:
-    assert {text: cl100k().count(Message("user", text)) - MESSAGE_OVERHEAD for text in KNOWN} == KNOWN
+    assert {
+        text: cl100k().count(Message("user", text)) - MESSAGE_OVERHEAD for text in KNOWN
+    } == KNOWN
 
 
 @pytest.mark.parametrize("make_counter", COUNTERS)

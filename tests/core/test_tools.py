@@ -55,7 +55,14 @@ class Box:
             number: A whole number,
                 told on two lines.
         """
-        return {"colour": colour, "point": point, "note": note, "title": title, "number": number, "ratio": ratio}
+        return {
+            "colour": colour,
+            "point": point,
+            "note": note,
+            "title": title,
+            "number": number,
+            "ratio": ratio,
+        }
 
     @tool(final=True, name="stop")
     def finish(self) -> str:
@@ -80,19 +87,29 @@ RIGHT: dict[str, Any] = {
 def test_schemas_are_what_a_person_would_write() -> None:
     tools = {name: bound.schema for name, bound in tools_of(Box()).items()}
     assert list(tools) == ["every_type", "stop", "count"]
-    assert tools["stop"] == Tool("stop", "End it.", {"type": "object", "properties": {}, "additionalProperties": False}, final=True)
+    assert tools["stop"] == Tool(
+        "stop",
+        "End it.",
+        {"type": "object", "properties": {}, "additionalProperties": False},
+        final=True,
+    )
     schema = tools["every_type"]
     assert schema.description == "Take one of each.\nMore about it."
     properties = schema.parameters["properties"]
     assert properties["text"] == {"type": "string", "description": "Any text."}
-    assert properties["number"] == {"type": "integer", "description": "A whole number,\ntold on two lines."}
+    assert properties["number"] == {
+        "type": "integer",
+        "description": "A whole number,\ntold on two lines.",
+    }
     assert properties["ratio"] == {"type": "number"}
     assert properties["flag"] == {"type": "boolean"}
     assert properties["mode"] == {"type": "string", "enum": ["a", "b"]}
     assert properties["names"] == {"type": "array", "items": {"type": "string"}}
     assert properties["table"] == {"type": "object", "additionalProperties": {"type": "integer"}}
     assert properties["note"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
-    assert properties["title"] == {"type": "string"}, "an argument that is called title keeps its schema"
+    assert properties["title"] == {"type": "string"}, (
+        "an argument that is called title keeps its schema"
+    )
     assert schema.parameters["$defs"]["Colour"] == {"type": "string", "enum": ["red", "blue"]}
     assert schema.parameters["required"] == list(RIGHT)
     assert schema.to_openai()["function"]["parameters"] == schema.parameters
@@ -100,7 +117,14 @@ def test_schemas_are_what_a_person_would_write() -> None:
 
 def test_right_arguments_arrive_as_the_annotated_types() -> None:
     got = tools_of(Box())["every_type"](RIGHT)
-    assert got == {"colour": Colour.RED, "point": Point(1, 0), "note": None, "title": "none", "number": 1, "ratio": 2.0}
+    assert got == {
+        "colour": Colour.RED,
+        "point": Point(1, 0),
+        "note": None,
+        "title": "none",
+        "number": 1,
+        "ratio": 2.0,
+    }
     assert tools_of(Box())["every_type"]({**RIGHT, "note": "n", "title": "t"})["title"] == "t"
 
 
@@ -137,7 +161,9 @@ def test_wrong_types_are_named(name: str, value: Any, why: str) -> None:
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", None, [1], {}, math.nan, math.inf])
 def test_simple_tools_are_as_strict(value: Any) -> None:
-    with pytest.raises(ToolError, match="count: argument 'number': input should be a valid integer"):
+    with pytest.raises(
+        ToolError, match="count: argument 'number': input should be a valid integer"
+    ):
         tools_of(Box())["count"]({"number": value})
     assert tools_of(Box())["count"]({"number": 10**30}) == str(10**30)
 
@@ -171,7 +197,9 @@ class Rates:
 
 def test_a_keyword_of_python_is_a_parameter_without_the_underscore() -> None:
     bound = tools_of(Rates())["rate"]
-    assert bound.schema.parameters["properties"] == {"class": {"type": "string", "description": "Which class."}}
+    assert bound.schema.parameters["properties"] == {
+        "class": {"type": "string", "description": "Which class."}
+    }
     assert [bound({}), bound({"class": "reduced"})] == ["standard", "reduced"]
     with pytest.raises(ToolError, match="rate: no argument is called 'class_'; arguments: class"):
         bound({"class_": "reduced"})
@@ -230,7 +258,9 @@ def test_what_json_cannot_carry_is_refused(arguments: dict[str, Any]) -> None:
 
 
 def test_what_json_can_carry_passes() -> None:
-    check_jsonable({"a": ["\\u0000", "\u2028", "é", "\U0001f600", 10**40, -1.5, None, True, {"b": {}}]})
+    check_jsonable(
+        {"a": ["\\u0000", "\u2028", "é", "\U0001f600", 10**40, -1.5, None, True, {"b": {}}]}
+    )
     loop: dict[str, Any] = {}
     loop["self"] = loop
     with pytest.raises(ToolError, match="arguments"):

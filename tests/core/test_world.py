@@ -1,4 +1,6 @@
-"""ToolEnv: what a world may say of its episodes besides its tools: limits of calls and failed rounds, labels and a report."""
+"""ToolEnv: what a world may say of its episodes besides its tools: limits of calls and failed
+rounds, labels and a report.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,14 @@ class JarWorld(World[Config]):
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:
             assert self.red <= red, "the calls were played by now"
-            return ["neutral" if c.name == "look" else "optimal" if c.arguments["colour"] == "red" else "greedy" for c in calls]
+            return [
+                "neutral"
+                if c.name == "look"
+                else "optimal"
+                if c.arguments["colour"] == "red"
+                else "greedy"
+                for c in calls
+            ]
 
         return labels
 
@@ -112,8 +121,20 @@ def started(world: type[World[Any]] = JarWorld, **options: Any) -> ToolEnv:
     ("world", "options", "most", "told", "refused"),
     [
         (JarWorld, {}, 3, "at most 3.", "one call in each reply, or up to 3; none was run"),
-        (JarWorld, {"calls": 2}, 2, "at most 2.", "one call in each reply, or up to 2; none was run"),
-        (JarWorld, {"parallel_calls": False}, 1, "exactly one call", "one call in each reply; none was run"),
+        (
+            JarWorld,
+            {"calls": 2},
+            2,
+            "at most 2.",
+            "one call in each reply, or up to 2; none was run",
+        ),
+        (
+            JarWorld,
+            {"parallel_calls": False},
+            1,
+            "exactly one call",
+            "one call in each reply; none was run",
+        ),
         (Strict, {}, 1, "exactly one call", "one call in each reply; none was run"),
         (Strict, {"calls": None}, 1, "exactly one call", "one call in each reply; none was run"),
     ],
@@ -148,8 +169,26 @@ def rounds(env: ToolEnv, *replies: str) -> list[int]:
 
 def test_prose_is_passed_over_or_is_a_failed_round_as_the_world_says() -> None:
     bad, torn = take("green"), "<tool_call>{"
-    assert rounds(started(max_failed_rounds=None), "Hm.", bad, "Hm.", "", bad, torn, LOOK, bad) == [0, 1, 1, 1, 2, 3, 0, 1]
-    assert rounds(started(Plain), "Hm.", bad, "Hm.", "", bad, torn, LOOK, bad) == [1, 2, 3, 4, 5, 6, 0, 1]
+    assert rounds(started(max_failed_rounds=None), "Hm.", bad, "Hm.", "", bad, torn, LOOK, bad) == [
+        0,
+        1,
+        1,
+        1,
+        2,
+        3,
+        0,
+        1,
+    ]
+    assert rounds(started(Plain), "Hm.", bad, "Hm.", "", bad, torn, LOOK, bad) == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        0,
+        1,
+    ]
 
 
 def test_the_world_says_which_failed_round_ends_the_episode_unless_the_user_does() -> None:
@@ -159,26 +198,41 @@ def test_the_world_says_which_failed_round_ends_the_episode_unless_the_user_does
     *_, terminated, truncated, info = env.step(bad)
     assert (terminated, truncated, info["detail"].ended) == (True, False, "failed_rounds")
     assert started(max_failed_rounds=1).step(bad)[2]
-    for env in (started(max_failed_rounds=None), started(Plain), started(Plain, max_failed_rounds="world")):
+    for env in (
+        started(max_failed_rounds=None),
+        started(Plain),
+        started(Plain, max_failed_rounds="world"),
+    ):
         assert rounds(env, *[bad] * 9)[-1] == 9
         assert not env.over
-    with pytest.raises(ValueError, match=r"max_failed_rounds must be an integer in \[1, 1000000\], got 'never'"):
+    with pytest.raises(
+        ValueError, match=r"max_failed_rounds must be an integer in \[1, 1000000\], got 'never'"
+    ):
         ToolEnv(JarWorld, max_failed_rounds="never")  # type: ignore[arg-type]
 
 
 def test_a_preset_may_hold_options_of_the_env() -> None:
     try:
-        agentgym.register(JarWorld, presets={"patient": {"calls": 2, "max_failed_rounds": 4, "dialect": "json"}})
+        agentgym.register(
+            JarWorld, presets={"patient": {"calls": 2, "max_failed_rounds": 4, "dialect": "json"}}
+        )
         env = agentgym.tool_env(agentgym.make("JarWorld-patient"))
         assert (env.max_failed_rounds, env.dialect, env.most_calls) == (4, "json", 2)
-        assert agentgym.tool_env(agentgym.make("JarWorld-patient", max_failed_rounds=None)).max_failed_rounds is None
+        assert (
+            agentgym.tool_env(
+                agentgym.make("JarWorld-patient", max_failed_rounds=None)
+            ).max_failed_rounds
+            is None
+        )
         assert registry.is_team("JarWorld-team"), "a world of one's own has teams too"
         with pytest.raises(ValueError, match="Strict has no option 'colour'; options: calls"):
             agentgym.register(Strict, presets={"red": {"colour": "red"}})
     finally:
         for name in ("agentgym/JarWorld-v0", "agentgym/JarWorld-patient-v0", "agentgym/Strict-v0"):
             del gymnasium.registry[name], registry._worlds[name]
-        for name in [name for name in registry._teams if "/JarWorld-" in name or "/Strict-" in name]:
+        for name in [
+            name for name in registry._teams if "/JarWorld-" in name or "/Strict-" in name
+        ]:
             del gymnasium.registry[name], registry._teams[name]
 
 
@@ -190,7 +244,15 @@ def labelled(world: type[World[Any]], *replies: str) -> list[tuple[Any, ...]]:
 
 
 def test_calls_get_the_labels_of_the_world_after_they_were_played() -> None:
-    replies = [LOOK, LOOK + take(), take("blue"), take("green") + LOOK, "Hm.", LOOK * 4, take() + take()]
+    replies = [
+        LOOK,
+        LOOK + take(),
+        take("blue"),
+        take("green") + LOOK,
+        "Hm.",
+        LOOK * 4,
+        take() + take(),
+    ]
     assert labelled(JarWorld, *replies) == [
         (("neutral",), False, True),
         (("neutral", "optimal"), True, True),
@@ -216,14 +278,23 @@ def test_a_report_is_given_at_every_kind_of_end_and_at_no_other_time() -> None:
         return info["detail"].ended, info["detail"].score, info["detail"].report
 
     assert end(started(), take(), take("blue"), take()) == ("world", 1.0, {"red": 0, "blue": 1})
-    assert end(started(), take(), "<tool_call>{", take("green")) == ("failed_rounds", 0.5, {"red": 1, "blue": 2})
+    assert end(started(), take(), "<tool_call>{", take("green")) == (
+        "failed_rounds",
+        0.5,
+        {"red": 1, "blue": 2},
+    )
     env = started()
     env.world.max_turns = 1
     assert end(env, LOOK) == ("max_turns", 0.0, {"red": 2, "blue": 2})
     env = started()
     env.step(take())
     *_, terminated, truncated, info = env.truncate("enough")
-    assert (terminated, truncated, info["detail"].ended, info["detail"].report) == (False, True, "enough", {"red": 1, "blue": 2})
+    assert (terminated, truncated, info["detail"].ended, info["detail"].report) == (
+        False,
+        True,
+        "enough",
+        {"red": 1, "blue": 2},
+    )
     env = started(Plain)
     *_, info = env.truncate("enough")
     assert info["detail"].report is None

@@ -115,7 +115,9 @@ def newest_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
             asked.update(edits)
             return super().apply(strategy, edits, *args, **kwargs)
 
-    monkeypatch.setattr(agentgym.wrappers.view, "_whole_turns", lambda shown, edits: whole_turns(shown, asked))
+    monkeypatch.setattr(
+        agentgym.wrappers.view, "_whole_turns", lambda shown, edits: whole_turns(shown, asked)
+    )
     install(Unguarded)(monkeypatch)
 
 
@@ -124,7 +126,9 @@ def install(view: type[ContextView]) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "no pair guard": lambda monkeypatch: monkeypatch.setattr(agentgym.wrappers.view, "_whole_turns", no_pair_guard),
+    "no pair guard": lambda monkeypatch: monkeypatch.setattr(
+        agentgym.wrappers.view, "_whole_turns", no_pair_guard
+    ),
     "pinned messages may be dropped": install(PinnedMayGo),
     "not sticky": install(NotSticky),
     "an edit may grow": install(EditsMayGrow),

@@ -1,4 +1,6 @@
-"""Whatever a model writes is data: it never raises, never changes a world it does not fit, and is answered with what is wrong."""
+"""Whatever a model writes is data: it never raises, never changes a world it does not fit, and
+is answered with what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -93,12 +95,15 @@ def hostile(tool: str) -> list[str]:
 
 def tools(env_id: str) -> list[str]:
     offered = tool_env(make(env_id)).tools
-    # A call without arguments is right for some tools of an office; two of the others stand for its servers.
+    # A call without arguments is right for some tools of an office; two of the others stand for its
+    # servers.
     picked = [tool.name for tool in offered if tool.parameters.get("required")][::20][:2]
     return picked if env_id in OFFICE else [tool.name for tool in offered]
 
 
-@pytest.mark.parametrize(("env_id", "tool"), [(env_id, tool) for env_id in IDS for tool in tools(env_id)])
+@pytest.mark.parametrize(
+    ("env_id", "tool"), [(env_id, tool) for env_id in IDS for tool in tools(env_id)]
+)
 def test_hostile_replies_change_nothing_and_explain_themselves(env_id: str, tool: str) -> None:
     env = tool_env(make(env_id, budget_slack=1_000, max_failed_rounds=None))
     chat, _ = env.reset(seed=1)
@@ -112,7 +117,13 @@ def test_hostile_replies_change_nothing_and_explain_themselves(env_id: str, tool
         assert answer.text.startswith("error: "), reply[:100]
         assert 20 < len(answer.text) < 500
         answer.text.encode("utf-8"), chat.messages[-2].raw.encode("utf-8")
-        assert (reward, terminated, truncated, info["turn"], info["valid"]) == (0.0, False, False, turn, False)
+        assert (reward, terminated, truncated, info["turn"], info["valid"]) == (
+            0.0,
+            False,
+            False,
+            turn,
+            False,
+        )
         assert public_state(env.world) == before, reply[:100]
     while not env.over:
         chat, reward, *_ = env.step(OraclePolicy(env_id)([chat])[0].text)
@@ -127,7 +138,11 @@ def test_hostile_replies_in_a_row_end_the_episode_where_the_world_says_so(env_id
     most = env.world.max_failed_rounds or len(replies)
     for turn, reply in enumerate(replies[:most], 1):
         _, reward, terminated, _, info = env.step(reply)
-        assert (reward, terminated, info["detail"].failed_rounds) == (0.0, turn == env.world.max_failed_rounds, turn)
+        assert (reward, terminated, info["detail"].failed_rounds) == (
+            0.0,
+            turn == env.world.max_failed_rounds,
+            turn,
+        )
 
 
 @pytest.mark.family(env_id=IDS)

@@ -1,4 +1,6 @@
-"""Laws that hold in every registered world; a new world is under them before its author writes a test."""
+"""Laws that hold in every registered world; a new world is under them before its author writes
+a test.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ from tests.sampling import OFFICE
 
 IDS = [entry.id for entry in worlds()]
 LONG = {entry.id for entry in worlds(presets=True) if entry.id in OFFICE and entry.options}
-QUICK = [e.id for e in worlds(presets=True) if "long" not in e.id and "extreme" not in e.id and e.id not in LONG]
+QUICK = [
+    e.id
+    for e in worlds(presets=True)
+    if "long" not in e.id and "extreme" not in e.id and e.id not in LONG
+]
 SLOW = [entry.id for entry in worlds(presets=True) if entry.id not in QUICK]
 ALL = [*QUICK, *(pytest.param(env_id, marks=pytest.mark.exhaustive) for env_id in SLOW)]
 
@@ -61,7 +67,12 @@ def test_same_seed_same_bytes_in_another_process() -> None:
     outputs = set()
     for hash_seed in ("0", "4242"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        shown = subprocess.run([sys.executable, "-c", DIGEST, *ONE_OFFICE], capture_output=True, check=True, env=environment)
+        shown = subprocess.run(
+            [sys.executable, "-c", DIGEST, *ONE_OFFICE],
+            capture_output=True,
+            check=True,
+            env=environment,
+        )
         outputs.add(hashlib.sha256(shown.stdout).hexdigest())
     lines = []
     for env_id in ONE_OFFICE:
@@ -98,7 +109,10 @@ def test_legal_random_walks_stay_in_the_spaces(env_id: str) -> None:
     env = make(env_id)
     policy = RandomPolicy(env_id)
     env.action_space.seed(0)
-    assert not any(env.action_space.contains(value) or env.observation_space.contains(value) for value in (None, 3, b"x", ["x"]))
+    assert not any(
+        env.action_space.contains(value) or env.observation_space.contains(value)
+        for value in (None, 3, b"x", ["x"])
+    )
     for seed in range(5):
         chat, info = env.reset(seed=seed)
         over = False
@@ -115,13 +129,18 @@ def test_legal_random_walks_stay_in_the_spaces(env_id: str) -> None:
 
 
 @pytest.mark.family(env_id=IDS, scope=["persistent", "ephemeral"], arm=ARMS)
-def test_the_oracle_policy_solves_every_instance_from_the_chat_alone(env_id: str, arm: str, scope: str) -> None:
+def test_the_oracle_policy_solves_every_instance_from_the_chat_alone(
+    env_id: str, arm: str, scope: str
+) -> None:
     env = make(env_id, oracles=arm, hint_scope=scope, labels=True)
     for seed in few(env_id, 10):
         trajectory = rollout(env, OraclePolicy(env_id), seed)
         assert trajectory.reward == 1.0
         assert trajectory.terminated
-        assert all(step.info["optimal"] and step.info["alive"] and step.info["valid"] for step in trajectory.steps)
+        assert all(
+            step.info["optimal"] and step.info["alive"] and step.info["valid"]
+            for step in trajectory.steps
+        )
 
 
 @pytest.mark.family(env_id=[env_id for env_id in (*QUICK, *SLOW) if env_id not in LONG])
@@ -148,7 +167,9 @@ def test_every_dialect_is_played(env_id: str, dialect: Any) -> None:
 @pytest.mark.family(env_id=QUICK)
 def test_doing_nothing_scores_0(env_id: str) -> None:
     for seed in range(3):
-        trajectory = rollout(make(env_id), lambda chats: [Reply("I would rather not.") for _ in chats], seed)
+        trajectory = rollout(
+            make(env_id), lambda chats: [Reply("I would rather not.") for _ in chats], seed
+        )
         assert trajectory.reward == 0.0
         assert trajectory.truncated
         assert not trajectory.terminated
@@ -198,7 +219,10 @@ def test_observations_are_plain_data(env_id: str) -> None:
     for step in noisy(env_id, 2, oracles="SP", shots=1).steps:
         plain = (str, int, float, bytes, bool, type(None), dict, list, tuple)
         for value in reachable(step.chat):
-            assert isinstance(value, plain) or type(value).__module__ in ("agentgym.messages", "agentgym.tools")
+            assert isinstance(value, plain) or type(value).__module__ in (
+                "agentgym.messages",
+                "agentgym.tools",
+            )
         assert pickle.loads(pickle.dumps(step.chat)) == step.chat
 
 
@@ -209,7 +233,9 @@ def test_the_hidden_part_of_a_tree_is_not_in_the_chat() -> None:
         world: Any = tool_env(env).world
         for _ in range(5):
             shown = pickle.dumps(chat).decode("latin-1")
-            assert not [node for node in world.children if node not in world.known and node in shown]
+            assert not [
+                node for node in world.children if node not in world.known and node in shown
+            ]
             if tool_env(env).over:
                 break
             chat, *_ = env.step(RandomPolicy("TreeWorld", seed)([chat])[0].text)
@@ -217,7 +243,9 @@ def test_the_hidden_part_of_a_tree_is_not_in_the_chat() -> None:
 
 @pytest.mark.family(env_id=IDS)
 def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
-    """A world rebuilt from the text of the chat alone gives the same hints as the hidden one, so hints use nothing hidden."""
+    """A world rebuilt from the text of the chat alone gives the same hints as the hidden one,
+    so hints use nothing hidden.
+    """
     policy = RandomPolicy(env_id)
     env = make(env_id, budget_slack=5)
     compared = 0
@@ -227,8 +255,13 @@ def test_hints_are_functions_of_what_was_shown(env_id: str) -> None:
         while not tool_env(env).over:
             hidden, seen = tool_env(env).world, policy.recall(ParsedChat.of(chat))
             compare(hidden, seen)
-            from_state = policy.recall(ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()}))
-            assert (from_state.state(), from_state.subtask(True)) == (hidden.state(), hidden.subtask(True))
+            from_state = policy.recall(
+                ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()})
+            )
+            assert (from_state.state(), from_state.subtask(True)) == (
+                hidden.state(),
+                hidden.subtask(True),
+            )
             assert list(from_state.optimal_calls() or ()) == list(hidden.optimal_calls() or ())
             compared += 1
             unreadable = seed % 5 == 0 and compared % 3 == 0
@@ -243,7 +276,13 @@ def test_hints_change_nothing(env_id: str) -> None:
     world = tool_env(env).world
     before = pickle.dumps(world)
     for _ in range(2):
-        world.state(), world.subtask(True), world.subtask(False), world.legal_calls(), list(world.optimal_calls() or ())
+        (
+            world.state(),
+            world.subtask(True),
+            world.subtask(False),
+            world.legal_calls(),
+            list(world.optimal_calls() or ()),
+        )
     assert pickle.dumps(world) == before
 
 
@@ -254,7 +293,12 @@ def test_vector_envs_give_what_single_envs_give(env_id: str) -> None:
     chats = tuple(env.reset(seed=10 + k)[0] for k, env in enumerate(singles))
     made = [
         gymnasium.make_vec(env_id, num_envs=count, vectorization_mode="sync"),
-        gymnasium.make_vec(env_id, num_envs=count, vectorization_mode="async", vector_kwargs={"shared_memory": False}),
+        gymnasium.make_vec(
+            env_id,
+            num_envs=count,
+            vectorization_mode="async",
+            vector_kwargs={"shared_memory": False},
+        ),
     ]
     try:
         assert all(envs.reset(seed=10)[0] == chats for envs in made)
@@ -267,7 +311,9 @@ def test_vector_envs_give_what_single_envs_give(env_id: str) -> None:
             for envs in made:
                 observed, rewards, terminated, truncated, infos = envs.step(actions)
                 assert observed == chats
-                assert [list(part) for part in (rewards, terminated, truncated)] == [[r[k] for r in results] for k in (1, 2, 3)]
+                assert [list(part) for part in (rewards, terminated, truncated)] == [
+                    [r[k] for r in results] for k in (1, 2, 3)
+                ]
                 assert list(infos["turn"]) == [result[4]["turn"] for result in results]
     finally:
         for envs in made:
@@ -281,7 +327,15 @@ def test_shared_memory_is_refused_with_a_clear_error() -> None:
 
 @pytest.mark.family(env_id=IDS, arm=ARMS)
 def test_a_spec_in_json_rebuilds_the_whole_stack(env_id: str, arm: str) -> None:
-    env = make(env_id, oracles=arm, hint_scope="ephemeral", shots=1, labels=True, dialect="python", budget_slack=7)
+    env = make(
+        env_id,
+        oracles=arm,
+        hint_scope="ephemeral",
+        shots=1,
+        labels=True,
+        dialect="python",
+        budget_slack=7,
+    )
     assert env.spec is not None
     again = gymnasium.make(EnvSpec.from_json(env.spec.to_json()))
     assert stack(again) == stack(env)
@@ -297,9 +351,13 @@ def stack(env: Any) -> list[str]:
 def test_options_are_checked(env_id: str) -> None:
     with pytest.raises(ValueError, match=r"has no option 'itmes'; options: .*budget_factor"):
         gymnasium.make(env_id, itmes=3)
-    with pytest.raises(ValueError, match=r"budget_factor must be a number in \[1.0, 100.0\], got '2'"):
+    with pytest.raises(
+        ValueError, match=r"budget_factor must be a number in \[1.0, 100.0\], got '2'"
+    ):
         make(env_id, budget_factor="2")
-    with pytest.raises(ValueError, match=r"budget_slack must be an integer in \[0, 1000000\], got True"):
+    with pytest.raises(
+        ValueError, match=r"budget_slack must be an integer in \[0, 1000000\], got True"
+    ):
         make(env_id, budget_slack=True)
     with pytest.raises(ValueError, match="dialect must be one of auto, json, python, got 'yaml'"):
         make(env_id, dialect="yaml")

@@ -1,4 +1,6 @@
-"""Stacks: their order, their budget, their specs, and every strategy on every world, arm and way of stepping."""
+"""Stacks: their order, their budget, their specs, and every strategy on every world, arm and
+way of stepping.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 from agentgym import ARMS, STRATEGIES, Chat, ToolCall, ToolEnv, make, render, spec, worlds
-from agentgym.oracles import HistoryOracle, InContextExamples, NoisyPolicy, OraclePolicy, PlanOracle, StateOracle
+from agentgym.oracles import (
+    HistoryOracle,
+    InContextExamples,
+    NoisyPolicy,
+    OraclePolicy,
+    PlanOracle,
+    StateOracle,
+)
 from agentgym.stages import layers
 from agentgym.training.rollout import Trajectory, replay, rollout, usage
 from agentgym.wrappers import (
@@ -36,7 +45,11 @@ CONTEXTS = ["none", *STRATEGIES, "clear_results+memory", ALL]
 @pytest.mark.parametrize(
     ("outer", "inner", "message"),
     [
-        (ClearThinking, ClearToolResults, r"ClearThinking \(clear_thinking\) must go inside ClearToolResults"),
+        (
+            ClearThinking,
+            ClearToolResults,
+            r"ClearThinking \(clear_thinking\) must go inside ClearToolResults",
+        ),
         (ClearToolResults, Compaction, "ClearToolResults .* must go inside Compaction"),
         (Compaction, Trim, "Compaction .* must go inside Trim"),
         (Trim, ContextAwareness, "Trim .* must go inside ContextAwareness"),
@@ -48,7 +61,10 @@ CONTEXTS = ["none", *STRATEGIES, "clear_results+memory", ALL]
 def test_a_wrong_order_names_the_right_one(outer: Any, inner: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         outer(inner(ToolEnv(ToolBox)))
-    assert "tools -> hints -> history -> examples -> clear_thinking -> clear_tool_results -> compaction" in str(caught.value)
+    assert (
+        "tools -> hints -> history -> examples -> clear_thinking -> clear_tool_results -> compaction"
+        in str(caught.value)
+    )
 
 
 def test_history_and_examples_go_inside_too() -> None:
@@ -64,7 +80,8 @@ def test_the_innermost_strategy_sets_the_budget_of_all() -> None:
     assert env.view.budget == ContextBudget(5_000)
     assert Compaction(ToolEnv(ToolBox)).view.budget == ContextBudget(128_000, 0, "cl100k_base")
     with pytest.raises(
-        ValueError, match=r"Compaction has ContextBudget.*9000.*but ClearToolResults inside it has ContextBudget.*5000"
+        ValueError,
+        match=r"Compaction has ContextBudget.*9000.*but ClearToolResults inside it has ContextBudget.*5000",
     ):
         Compaction(ClearToolResults(ToolEnv(ToolBox), ContextBudget(5_000)), ContextBudget(9_000))
 
@@ -76,17 +93,28 @@ class Shout(gymnasium.ObservationWrapper[Chat, str, Chat]):
 
 def test_a_wrapper_between_strategies_may_not_change_the_chat() -> None:
     env: Env = Compaction(Shout(ClearToolResults(ToolEnv(ToolBox))))
-    with pytest.raises(ValueError, match="a wrapper between Compaction and the context strategies inside it changes the chat"):
+    with pytest.raises(
+        ValueError,
+        match="a wrapper between Compaction and the context strategies inside it changes the chat",
+    ):
         env.reset(seed=0)
-    timed: Env = Compaction(gymnasium.wrappers.TimeLimit(ClearToolResults(Shout(ToolEnv(ToolBox))), 10))
+    timed: Env = Compaction(
+        gymnasium.wrappers.TimeLimit(ClearToolResults(Shout(ToolEnv(ToolBox))), 10)
+    )
     timed.reset(seed=0)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_a_spec_with_strategies_is_json(context: str) -> None:
-    options = {"clear_results": {"trigger": {"fraction": 0.5}, "keep": 2}} if "clear_results" in context else {}
+    options = (
+        {"clear_results": {"trigger": {"fraction": 0.5}, "keep": 2}}
+        if "clear_results" in context
+        else {}
+    )
     options["budget"] = {"reserve_output": 100}
-    asked = spec("ListWorld", oracles="S", shots=1, context=context, window=6_000, context_options=options)
+    asked = spec(
+        "ListWorld", oracles="S", shots=1, context=context, window=6_000, context_options=options
+    )
     env = gymnasium.make(EnvSpec.from_json(asked.to_json()))
     again = gymnasium.make(EnvSpec.from_json(env.spec.to_json()))  # type: ignore[union-attr]
     names = [type(layer).__name__ for layer in layers(env)]
@@ -95,15 +123,25 @@ def test_a_spec_with_strategies_is_json(context: str) -> None:
     assert first == again.reset(seed=3)[0]
     for layer in layers(again):
         if isinstance(layer, ClearToolResults):
-            assert (layer.trigger, layer.keep, layer.view.budget) == (WindowFraction(0.5), 2, ContextBudget(6_000, 100))
+            assert (layer.trigger, layer.keep, layer.view.budget) == (
+                WindowFraction(0.5),
+                2,
+                ContextBudget(6_000, 100),
+            )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"context": "clear"}, "there is no context strategy 'clear'; strategies: clear_results, clear_thinking"),
+        (
+            {"context": "clear"},
+            "there is no context strategy 'clear'; strategies: clear_results, clear_thinking",
+        ),
         ({"context": "memory+memory"}, "names a strategy twice"),
-        ({"context": "memory", "context_options": {"compaction": {}}}, "context_options are given for 'compaction'"),
+        (
+            {"context": "memory", "context_options": {"compaction": {}}},
+            "context_options are given for 'compaction'",
+        ),
         ({"window": 0}, "window must be an integer in"),
     ],
 )
@@ -124,7 +162,11 @@ def check(trajectory: Trajectory) -> None:
     before = None
     for step in trajectory.steps:
         record = step.info["context"]
-        assert before is None or record["tokens"] == before + record["appended"] - record["removed"] + record["inserted"]
+        assert (
+            before is None
+            or record["tokens"]
+            == before + record["appended"] - record["removed"] + record["inserted"]
+        )
         before = record["tokens"]
         check_form(list(step.chat.messages))
 
@@ -154,12 +196,21 @@ def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     """With compaction it solves what does not fit the window."""
     try:
         sizes = next(entry.world for entry in worlds() if entry.id == env_id).config_for_horizon(64)
-    except ValueError as error:  # the plan of an office task may have the same number of steps at every size
+    except (
+        ValueError
+    ) as error:  # the plan of an office task may have the same number of steps at every size
         pytest.skip(str(error))
-    # What does not fit beside the newest results is trimmed before it can be summed up: the window has to hold a few of them.
+    # What does not fit beside the newest results is trimmed before it can be summed up: the window
+    # has to hold a few of them.
     steps = rollout(make(env_id, window=10**6, **sizes), OraclePolicy(env_id), 0).steps
     room = max(2_000, 6 * max(step.info["context"]["appended"] for step in steps))
-    env = tight(env_id, "compaction", room=room, context_options={"compaction": {"max_summary": 10**6}}, **sizes)
+    env = tight(
+        env_id,
+        "compaction",
+        room=room,
+        context_options={"compaction": {"max_summary": 10**6}},
+        **sizes,
+    )
     summaries = 0
     for seed in few(env_id, 4):
         trajectory = rollout(env, OraclePolicy(env_id), seed)
@@ -170,7 +221,9 @@ def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize(("env_id", "context"), [(IDS[k % len(IDS)], context) for k, context in enumerate(CONTEXTS)])
+@pytest.mark.parametrize(
+    ("env_id", "context"), [(IDS[k % len(IDS)], context) for k, context in enumerate(CONTEXTS)]
+)
 def test_vector_envs_give_what_single_ones_give(env_id: str, context: str, mode: str) -> None:
     if mode == "async" and context not in ("none", ALL):
         pytest.skip("processes are costly: the ends of the range only")
@@ -187,7 +240,9 @@ def test_vector_envs_give_what_single_ones_give(env_id: str, context: str, mode:
         chats, _, ended, cut, infos = vector.step(texts)
         steps = [single.step(text) for single, text in zip(singles, texts, strict=True)]
         shown = [step[0] for step in steps]
-        assert [record.tokens for record in infos["context"]] == [step[4]["context"].tokens for step in steps]
+        assert [record.tokens for record in infos["context"]] == [
+            step[4]["context"].tokens for step in steps
+        ]
         if any(ended) or any(cut):
             break
     vector.close()
@@ -200,7 +255,9 @@ def test_a_chain_of_all_strategies_survives_two_thousand_turns() -> None:
     while info["turn"] < 2_000:
         turn = info["turn"]
         move = render(ToolCall("right" if turn % 2 else "left", {}))
-        chat, _, terminated, truncated, info = env.step(f"<think>{turn}: to and fro, and no thought is the same.</think>{move}")
+        chat, _, terminated, truncated, info = env.step(
+            f"<think>{turn}: to and fro, and no thought is the same.</think>{move}"
+        )
         record = info["context"]
         seen |= {edit.strategy for edit in record.edits} | {record.phase}
         assert record.tokens <= 4_000
@@ -211,8 +268,12 @@ def test_a_chain_of_all_strategies_survives_two_thousand_turns() -> None:
 
 
 def test_usage_is_what_the_chats_say() -> None:
-    """The trajectory length, counted a second way: every message once, as it was when it was first shown."""
-    for context, scope in product(["none", "clear_results", "clear_thinking+compaction", "awareness"], ["persistent"]):
+    """The trajectory length, counted a second way: every message once, as it was when it was
+    first shown.
+    """
+    for context, scope in product(
+        ["none", "clear_results", "clear_thinking+compaction", "awareness"], ["persistent"]
+    ):
         env = tight("TreeWorld", context, oracles="S", hint_scope=scope)
         trajectory = rollout(env, NoisyPolicy("TreeWorld", 0.2), 1)
         found = usage(trajectory)
@@ -224,12 +285,21 @@ def test_usage_is_what_the_chats_say() -> None:
             for message in chat.messages:
                 if not message.id.startswith("compaction"):
                     first.setdefault(message.id, counter.count(message))
-        assert found.prompt_tokens == sum(counter.count(m) for chat in chats[:-1] for m in chat.messages)
-        assert found.peak_tokens == max(sum(map(counter.count, chat.messages)) for chat in chats[:-1])
-        assert found.policy_tokens == sum(counter.length(step.reply.text) for step in trajectory.steps)
+        assert found.prompt_tokens == sum(
+            counter.count(m) for chat in chats[:-1] for m in chat.messages
+        )
+        assert found.peak_tokens == max(
+            sum(map(counter.count, chat.messages)) for chat in chats[:-1]
+        )
+        assert found.policy_tokens == sum(
+            counter.length(step.reply.text) for step in trajectory.steps
+        )
         assert found.edits > 0 or context in ("none", "awareness")
         if context != "none":  # where nothing is trimmed before it was counted
             assert found.trajectory_tokens == sum(first.values())
         assert found.hidden_tool_tokens == 0
         assert (found.summary_tokens > 0) == ("compaction" in context)
-        assert json.loads(trajectory.to_json())["steps"][0]["info"]["context"]["counter"] == "cl100k_base"
+        assert (
+            json.loads(trajectory.to_json())["steps"][0]["info"]["context"]["counter"]
+            == "cl100k_base"
+        )

@@ -1,4 +1,6 @@
-"""Laws of every registered team: PettingZoo finds nothing to say, scripted teams solve it, all of its forms play alike."""
+"""Laws of every registered team: PettingZoo finds nothing to say, scripted teams solve it, all
+of its forms play alike.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from agentgym import ARMS, aec_env, make, parallel_env, teams
 
 with warnings.catch_warnings():  # what PettingZoo's own dependencies say when they load
     warnings.simplefilter("ignore")
-    from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parallel_seed_test, seed_test
+    from pettingzoo.test import (
+        api_test,
+        max_cycles_test,
+        parallel_api_test,
+        parallel_seed_test,
+        seed_test,
+    )
     from pettingzoo.utils.conversions import (
         aec_to_parallel,
         parallel_to_aec,
@@ -83,7 +91,9 @@ def test_the_conversions_pass_too(env_id: str) -> None:
 @pytest.mark.family(env_id=IDS)
 def test_the_limit_of_cycles_is_kept(env_id: str) -> None:
     def forms(seed: int) -> Any:
-        """With seeded random calls, since the test does not seed them, and some of them end the task."""
+        """With seeded random calls, since the test does not seed them, and some of them end the
+        task.
+        """
 
         def seeded(env: Any) -> Any:
             for agent in env.possible_agents:
@@ -116,14 +126,27 @@ def test_a_scripted_team_solves_it_from_the_chats_alone(env_id: str, arm: str) -
     env, policy = make(env_id, oracles=arm), TeamPolicy(env_id)
     for seed in range(3):
         _, reward, terminated, _, info = play(env, policy, seed)
-        assert (reward, terminated, info["success"], info["detail"].ended) == (1.0, True, True, "world")
+        assert (reward, terminated, info["success"], info["detail"].ended) == (
+            1.0,
+            True,
+            True,
+            "world",
+        )
         share = 0.5 if "-duel-" in env_id else 1.0  # rivals that play alike win in the same cycle
-        assert info["detail"].report["team"]["rewards"] == dict.fromkeys(env.unwrapped.game.agents, share)
+        assert info["detail"].report["team"]["rewards"] == dict.fromkeys(
+            env.unwrapped.game.agents, share
+        )
 
 
-PRESETS = {entry.id: entry for entry in agentgym.worlds(presets=True) if entry.options and not entry.id.endswith("long-v0")}
+PRESETS = {
+    entry.id: entry
+    for entry in agentgym.worlds(presets=True)
+    if entry.options and not entry.id.endswith("long-v0")
+}
 FAST = [
-    env_id if env_id.endswith(("-easy-v0", "-hard-v0")) else pytest.param(env_id, marks=pytest.mark.exhaustive)
+    env_id
+    if env_id.endswith(("-easy-v0", "-hard-v0"))
+    else pytest.param(env_id, marks=pytest.mark.exhaustive)
     for env_id in PRESETS
     if not env_id.endswith("extreme-v0")
 ]
@@ -142,17 +165,24 @@ def test_a_scripted_team_solves_presets(preset: str, kind: str) -> None:
 
 @pytest.mark.family(env_id=IDS, scope=["persistent", "ephemeral"])
 def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: str) -> None:
-    """Whatever came in since a reply, and however often it was looked at, a chat is whole, with hints of the cycle's begin."""
+    """Whatever came in since a reply, and however often it was looked at, a chat is whole, with
+    hints of the cycle's begin.
+    """
     env, policy = make(env_id, oracles="SP", hint_scope=scope), TeamPolicy(env_id)
     chat, _ = env.reset(seed=2)
     game, over, began, states = env.unwrapped.game, False, -1, {}
     while not over:
         if game.cycle != began:
-            began, states = game.cycle, {name: world.state() for name, world in game.team.worlds.items()}
+            began, states = (
+                game.cycle,
+                {name: world.state() for name, world in game.team.worlds.items()},
+            )
         agent = env.unwrapped.agent
         agent_env = game.agent_envs[agent]
         assert [m.id for m in chat.messages] == [m.id for m in agent_env.chat.messages]
-        assert [split_hints(m.text)[0] for m in chat.messages[2:]] == [split_hints(m.text)[0] for m in agent_env.chat.messages[2:]]
+        assert [split_hints(m.text)[0] for m in chat.messages[2:]] == [
+            split_hints(m.text)[0] for m in agent_env.chat.messages[2:]
+        ]
         assert chat.messages[-1].text.endswith(f"<state>\n{states[agent]}\n</state>")
         hinted = sum("\n\n<state>\n" in m.text for m in chat.messages[2:-1])
         assert hinted == 0 or scope == "persistent"
@@ -169,7 +199,9 @@ def test_every_dialect_is_played(env_id: str, dialect: Any) -> None:
 @pytest.mark.family(env_id=IDS)
 def test_doing_nothing_scores_0(env_id: str) -> None:
     for reply in ("I would rather not.", ""):
-        _, reward, terminated, truncated, info = play(make(env_id), lambda chats, say=reply: [agentgym.Reply(say)], 0)
+        _, reward, terminated, truncated, info = play(
+            make(env_id), lambda chats, say=reply: [agentgym.Reply(say)], 0
+        )
         assert (reward, terminated, truncated) == (0.0, False, True)
         assert info["detail"].ended in ("max_turns", "max_cycles")
 
@@ -177,7 +209,11 @@ def test_doing_nothing_scores_0(env_id: str) -> None:
 @pytest.mark.family(env_id=IDS)
 def test_all_forms_play_the_same_episode(env_id: str) -> None:
     policy = TeamPolicy(env_id)
-    single, aec, parallel = make(env_id, labels=True), aec_env(env_id, labels=True), parallel_env(env_id, labels=True)
+    single, aec, parallel = (
+        make(env_id, labels=True),
+        aec_env(env_id, labels=True),
+        parallel_env(env_id, labels=True),
+    )
     *_, last = play(single, policy, 3)
     game = single.unwrapped.game
     aec.reset(seed=3)
@@ -189,7 +225,9 @@ def test_all_forms_play_the_same_episode(env_id: str) -> None:
         aec.step(None if over else "" if info["waiting"] else policy([chat])[0].text)
     chats, infos = parallel.reset(seed=3)
     while parallel.agents:
-        actions = {a: "" if infos[a]["waiting"] else policy([chats[a]])[0].text for a in parallel.agents}
+        actions = {
+            a: "" if infos[a]["waiting"] else policy([chats[a]])[0].text for a in parallel.agents
+        }
         chats, rewards, terminations, _, infos = parallel.step(actions)
     assert aec.game.chats == parallel.unwrapped.game.chats == game.chats == chats
     assert earned == rewards == game.rewards
@@ -223,6 +261,12 @@ def test_a_zoo_env_pickles_in_mid_cycle(env_id: str) -> None:
     for each in (env, again):
         for _ in each.agent_iter():
             chat, _, terminated, truncated, info = each.last()
-            each.step(None if terminated or truncated else "" if info["waiting"] else policy([chat])[0].text)
+            each.step(
+                None
+                if terminated or truncated
+                else ""
+                if info["waiting"]
+                else policy([chat])[0].text
+            )
     assert env.game.chats == again.game.chats
     assert env.game.score == again.game.score == 1.0

@@ -1,4 +1,6 @@
-"""The laws of the context wrappers, over random conversations, random stacks and all oracle arms."""
+"""The laws of the context wrappers, over random conversations, random stacks and all oracle
+arms.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,12 @@ from tests.wrappers.context_checks import Checked, played_without
 from tests.wrappers.context_worlds import Meddler, Stack, ToolBox, call, replies, stacks
 
 conversations = st.lists(replies, min_size=3, max_size=22)
-QUIET = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
+QUIET = {
+    "deadline": None,
+    "derandomize": True,
+    "database": None,
+    "suppress_health_check": list(HealthCheck),
+}
 LAWS = settings(max_examples=200, phases=[Phase.generate, Phase.shrink], **QUIET)
 FEW = settings(max_examples=60, phases=[Phase.generate, Phase.shrink], **QUIET)
 
@@ -32,7 +39,9 @@ def obey(stack: Stack, actions: list[str]) -> None:
     episode = Checked(stack).play(actions)
     log, rewards = played_without(stack, episode.played)
     if episode.info["detail"].ended != "context_overflow":
-        assert log == [message.to_dict() for message in episode.base.chat.messages], "strategies do not change the world"
+        assert log == [message.to_dict() for message in episode.base.chat.messages], (
+            "strategies do not change the world"
+        )
         assert rewards == episode.rewards
 
 
@@ -60,13 +69,33 @@ def test_the_conversations_reach_what_the_laws_are_about() -> None:
             episode.play([action])
             record = episode.info["context"]
             met.update({edit.strategy for edit in record.edits})
-            met.update([record.phase, *["overflow"] * record.overflow, *["warned"] * episode.view.warned, *["cut"] * episode.cut])
+            met.update(
+                [
+                    record.phase,
+                    *["overflow"] * record.overflow,
+                    *["warned"] * episode.view.warned,
+                    *["cut"] * episode.cut,
+                ]
+            )
             if episode.over:
                 break
 
     count()
-    for event in ("ClearThinking", "ClearToolResults", "Meddler", "Compaction", "Trim", "summary", "overflow", "warned", "cut"):
-        assert met[event] >= 2, (event, met)  # what is drawn changes with the sources, from which hypothesis takes constants
+    for event in (
+        "ClearThinking",
+        "ClearToolResults",
+        "Meddler",
+        "Compaction",
+        "Trim",
+        "summary",
+        "overflow",
+        "warned",
+        "cut",
+    ):
+        assert met[event] >= 2, (
+            event,
+            met,
+        )  # what is drawn changes with the sources, from which hypothesis takes constants
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -97,10 +126,14 @@ def test_a_clone_and_a_pickle_go_on_alike(stack: Stack, actions: list[str], cut:
 
 @FEW
 @given(stacks(), conversations, conversations)
-def test_a_reset_forgets_everything_and_envs_do_not_mix(stack: Stack, actions: list[str], others: list[str]) -> None:
+def test_a_reset_forgets_everything_and_envs_do_not_mix(
+    stack: Stack, actions: list[str], others: list[str]
+) -> None:
     fresh = Checked(stack, seed=1).play(actions)
     one, two = Checked(stack, seed=0), Checked(stack, seed=1)
-    for mine, theirs in zip([*others, *[""] * len(actions)], [*actions, *[""] * len(others)], strict=True):
+    for mine, theirs in zip(
+        [*others, *[""] * len(actions)], [*actions, *[""] * len(others)], strict=True
+    ):
         if not one.over:
             one.play([mine])
         if len(two.chats) < len(fresh.chats):
@@ -116,12 +149,22 @@ def test_a_reset_forgets_everything_and_envs_do_not_mix(stack: Stack, actions: l
 
 def everything(window: int = 100_000, **changes: dict[str, Any]) -> Stack:
     layers = {ClearThinking: {}, ClearToolResults: {}, Compaction: {}, Trim: {}}
-    return Stack(tuple((kind, {**options, **changes.get(kind.__name__, {})}) for kind, options in layers.items()), window)
+    return Stack(
+        tuple(
+            (kind, {**options, **changes.get(kind.__name__, {})})
+            for kind, options in layers.items()
+        ),
+        window,
+    )
 
 
 @FEW
-@given(conversations, st.sampled_from(["", "SP", "SPH"]), st.sampled_from(["persistent", "ephemeral"]))
-def test_strategies_with_nothing_to_do_are_no_wrappers(actions: list[str], arm: str, scope: str) -> None:
+@given(
+    conversations, st.sampled_from(["", "SP", "SPH"]), st.sampled_from(["persistent", "ephemeral"])
+)
+def test_strategies_with_nothing_to_do_are_no_wrappers(
+    actions: list[str], arm: str, scope: str
+) -> None:
     stack = Stack(everything(ClearThinking={"keep": "all"}).layers, 100_000, 0, arm, scope)
     episode = Checked(stack)
     for action in actions:
@@ -143,8 +186,12 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_looks_like_a_mark_of_a_wrapper_is_plain_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a counter that goes by length alone, a text of the same length leads to the same edits."""
+def test_what_looks_like_a_mark_of_a_wrapper_is_plain_text(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a counter that goes by length alone, a text of the same length leads to the same
+    edits.
+    """
     counter = agentgym.TokenCounter("heuristic", lambda said: (len(said) + 3) // 4)
     monkeypatch.setattr(agentgym.wrappers.view, "counter", lambda name: counter)
     plain = "z" * len(text)
@@ -153,11 +200,19 @@ def test_what_looks_like_a_mark_of_a_wrapper_is_plain_text(text: str, monkeypatc
         for episode, printed in zip(episodes, (text * 3, plain * 3), strict=True):
             cast(ToolBox, episode.base.world).printed = printed
             prose = "" if "think" in text else printed
-            episode.play([f"<think>{'why ' * turn}</think>{prose}" + call("echo") + call("read", page=turn, size=20)])
+            episode.play(
+                [
+                    f"<think>{'why ' * turn}</think>{prose}"
+                    + call("echo")
+                    + call("read", page=turn, size=20)
+                ]
+            )
         one, two = (episode.info["context"] for episode in episodes)
         assert one == two
         assert ids(episodes[0].chat) == ids(episodes[1].chat)
-    assert {message.text.count(text) for message in episodes[0].log if message.call_id.endswith("_0")} == {3}
+    assert {
+        message.text.count(text) for message in episodes[0].log if message.call_id.endswith("_0")
+    } == {3}
     assert episodes[0].gone
 
 
@@ -180,8 +235,18 @@ print(json.dumps([[message.to_dict() for message in chat.messages] for chat in e
 def test_views_are_the_same_in_every_process() -> None:
     shown = set()
     for hash_seed in ("0", "77"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parents[2])}
-        done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True, env=environment, text=True)
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            capture_output=True,
+            check=True,
+            env=environment,
+            text=True,
+        )
         shown.add(done.stdout)
     (only,) = shown
     assert len(json.loads(only)) >= 30

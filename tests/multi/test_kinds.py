@@ -49,16 +49,31 @@ def test_the_contexts_of_a_managed_team_stay_short() -> None:
 
 
 def test_several_workers_take_sub_tasks_and_more_are_refused() -> None:
-    env = make("DocumentWorld-manager", roles={"manager": ["submit"], "worker_0": ["read_document"], "worker_1": ["read_document"]})
+    env = make(
+        "DocumentWorld-manager",
+        roles={"manager": ["submit"], "worker_0": ["read_document"], "worker_1": ["read_document"]},
+    )
     env.reset(seed=0)
     game = env.unwrapped.game
-    cycle(game, call("delegate", task="one") + call("delegate", task="two") + call("delegate", task="three"))
+    cycle(
+        game,
+        call("delegate", task="one")
+        + call("delegate", task="two")
+        + call("delegate", task="three"),
+    )
     told = [m.text for m in game.chats["manager_0"].messages[-3:]]
-    assert told == ["worker_0 works on it.", "worker_1 works on it.", "error: no worker is free; wait for a report"]
+    assert told == [
+        "worker_0 works on it.",
+        "worker_1 works on it.",
+        "error: no worker is free; wait for a report",
+    ]
     assert game.due == ["worker_0", "worker_1"]
     cycle(game, call("report", text="done"), call("read_document", file_id="x"))
     assert game.due == ["manager_0", "worker_1"], "the manager may go on while the other works"
-    for text, error in (("", "the sub-task is empty"), ("x" * 16_385, "a sub-task may have 16384 characters, got 16385")):
+    for text, error in (
+        ("", "the sub-task is empty"),
+        ("x" * 16_385, "a sub-task may have 16384 characters, got 16385"),
+    ):
         game.play("manager_0", call("delegate", task=text))
         assert error in newest(game, "manager_0")
         game.play("worker_1", call("wait"))
@@ -73,7 +88,10 @@ def hosted(seed: int = 0, **options: Any) -> Game:
 
 
 def profile(world: Any, place: int) -> dict[str, tuple[Any, ...]]:
-    return {section.name: column[place] for section, column in zip(world.table.sections, world.table.columns, strict=True)}
+    return {
+        section.name: column[place]
+        for section, column in zip(world.table.sections, world.table.columns, strict=True)
+    }
 
 
 def verdicts(world: Any, guess: int, target: int) -> str:
@@ -85,10 +103,18 @@ def verdicts(world: Any, guess: int, target: int) -> str:
         for value in mine[section.name]:
             if section.numeric:
                 other = theirs[section.name][0]
-                marks.append("correct" if value == other else "wrong, too low" if value < other else "wrong, too high")
+                marks.append(
+                    "correct"
+                    if value == other
+                    else "wrong, too low"
+                    if value < other
+                    else "wrong, too high"
+                )
             else:
                 marks.append("correct" if value in theirs[section.name] else "wrong")
-        told = "; ".join(f"{value} ({mark})" for value, mark in zip(mine[section.name], marks, strict=True))
+        told = "; ".join(
+            f"{value} ({mark})" for value, mark in zip(mine[section.name], marks, strict=True)
+        )
         lines.append(f"  - {section.name}: {told}")
     return "\n".join(lines)
 
@@ -99,11 +125,15 @@ def test_the_referee_takes_the_right_verdicts_and_no_others(knowledge: str, sour
     world: Any = hosted(knowledge=knowledge, source=source, items=30).team.worlds["guesser_0"]
     for guess in range(len(world.table)):
         right = verdicts(world, guess, world.target)
-        question = write_question(world.table, world.target, "guess", {"name": world.table.names[guess]})
+        question = write_question(
+            world.table, world.target, "guess", {"name": world.table.names[guess]}
+        )
         assert reply_to(question) == right, "the question tells enough"
         result = f"Round 2: Guess x\nSections:\n{world.table.feedback(guess, world.target)}\nResult: wrong\nRemaining rounds: 3"
         assert object_to(right, result) == ""
-        assert object_to("\n".join(reversed(right.split("\n"))), result) == "", "in any order of the lines"
+        assert object_to("\n".join(reversed(right.split("\n"))), result) == "", (
+            "in any order of the lines"
+        )
         for other in range(0, len(world.table), 7):
             wrong = verdicts(world, guess, other)
             assert bool(object_to(wrong, result)) == (wrong != right)
@@ -162,9 +192,20 @@ def test_the_third_wrong_answer_ends_the_episode() -> None:
     game = hosted()
     world: Any = game.team.worlds["guesser_0"]
     section = next(section.name for section in world.table.sections if not section.numeric)
-    cycle(game, call("ask", condition={"type": "value", "section": section, "values": [profile(world, world.target)[section][0]]}))
+    cycle(
+        game,
+        call(
+            "ask",
+            condition={
+                "type": "value",
+                "section": section,
+                "values": [profile(world, world.target)[section][0]],
+            },
+        ),
+    )
     for number, (said, told) in enumerate(
-        (("no", "the answer to the question is wrong"), ("perhaps", "yes or no"), ("No.", "wrong")), 1
+        (("no", "the answer to the question is wrong"), ("perhaps", "yes or no"), ("No.", "wrong")),
+        1,
     ):
         assert not game.over
         cycle(game, call("answer", text=said))
@@ -177,7 +218,9 @@ def test_the_third_wrong_answer_ends_the_episode() -> None:
 
 
 def test_questions_are_answered_and_believed() -> None:
-    """Every condition on every section, against a scan of the table; the hints know what a reader of the chat knows."""
+    """Every condition on every section, against a scan of the table; the hints know what a
+    reader of the chat knows.
+    """
     policy = TeamPolicy("PuzzleWorld-host")
     for seed in range(4):
         game = hosted(seed, budget_slack=400, max_cycles=10_000)
@@ -185,7 +228,13 @@ def test_questions_are_answered_and_believed() -> None:
         own = profile(world, world.target)
         conditions: list[tuple[dict[str, Any], bool]] = []
         for section in world.table.sections:
-            values = sorted({value for k in range(len(world.table)) for value in profile(world, k)[section.name]})[:4]
+            values = sorted(
+                {
+                    value
+                    for k in range(len(world.table))
+                    for value in profile(world, k)[section.name]
+                }
+            )[:4]
             for value in values:
                 if section.numeric:
                     for sign, true in (
@@ -194,19 +243,34 @@ def test_questions_are_answered_and_believed() -> None:
                         ("==", own[section.name][0] == value),
                     ):
                         conditions.append(
-                            ({"type": "numeric", "section": section.name, "comparator": sign, "threshold": value}, true)
+                            (
+                                {
+                                    "type": "numeric",
+                                    "section": section.name,
+                                    "comparator": sign,
+                                    "threshold": value,
+                                },
+                                true,
+                            )
                         )
                 else:
                     base = {"type": "value", "section": section.name, "values": [value]}
-                    conditions += [(base, value in own[section.name]), ({**base, "exclude": True}, value not in own[section.name])]
+                    conditions += [
+                        (base, value in own[section.name]),
+                        ({**base, "exclude": True}, value not in own[section.name]),
+                    ]
         for condition, true in conditions:
             cycle(game, call("ask", condition=condition))
             assert reply_to(game.chats["host_0"].messages[1].text) == ("yes" if true else "no")
             cycle(game, policy([game.chats["host_0"]])[0].text)
             assert newest(game, "guesser_0") == f"host_0 answers:\n{'yes' if true else 'no'}"
-            seen = policy.player.recall(_TeamChat.of(game.chats["guesser_0"]).parsed(game.chats["guesser_0"]))
+            seen = policy.player.recall(
+                _TeamChat.of(game.chats["guesser_0"]).parsed(game.chats["guesser_0"])
+            )
             assert seen.state() == world.state()
-        assert world.table.meet([a for c in world.belief.conditions() for a in _atoms(c)])[world.target], "what is believed is true"
+        assert world.table.meet([a for c in world.belief.conditions() for a in _atoms(c)])[
+            world.target
+        ], "what is believed is true"
         while not game.over:
             for agent in list(game.due):
                 game.play(agent, policy([game.chats[agent]])[0].text)
@@ -217,7 +281,10 @@ def test_questions_are_answered_and_believed() -> None:
 def _atoms(condition: dict[str, Any]) -> list[Any]:
     if condition["type"] == "numeric":
         return [(condition["section"], condition["comparator"], condition["threshold"])]
-    return [(condition["section"], "lacks" if condition.get("exclude") else "has", value) for value in condition["values"]]
+    return [
+        (condition["section"], "lacks" if condition.get("exclude") else "has", value)
+        for value in condition["values"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -247,14 +314,22 @@ def test_a_host_speaks_when_asked_and_only_hosted_worlds_have_one() -> None:
     game.end_cycle()
     game.play("host_0", call("answer", text="yes"))
     assert newest(game, "host_0") == "error: there is no open question to answer"
-    with pytest.raises(ValueError, match=r"ListWorld cannot be hosted: it lacks what agentgym.multi.host.Hosted lists"):
+    with pytest.raises(
+        ValueError,
+        match=r"ListWorld cannot be hosted: it lacks what agentgym.multi.host.Hosted lists",
+    ):
         Game("agentgym.envs.lumina.list_world:ListWorld", team="host")
-    with pytest.raises(ValueError, match="the roles of a hosted game are fixed: guesser_0 and host_0; give no roles"):
+    with pytest.raises(
+        ValueError,
+        match="the roles of a hosted game are fixed: guesser_0 and host_0; give no roles",
+    ):
         make("PuzzleWorld-host", roles={"a": [], "b": []})
 
 
 def test_a_long_hosted_game_goes_from_puzzle_to_puzzle() -> None:
-    trajectory = rollout(make("PuzzleWorld-host", items=12, puzzles=5), TeamPolicy("PuzzleWorld-host"), 3)
+    trajectory = rollout(
+        make("PuzzleWorld-host", items=12, puzzles=5), TeamPolicy("PuzzleWorld-host"), 3
+    )
     assert trajectory.reward == 1.0
     assert trajectory.terminated
 

@@ -1,4 +1,6 @@
-"""Options of teams, how worlds are split by default, and how teams stand in Gymnasium and beside PettingZoo."""
+"""Options of teams, how worlds are split by default, and how teams stand in Gymnasium and
+beside PettingZoo.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,25 @@ SPLIT = [env_id for env_id in IDS if "-team-" in env_id]
     ("options", "error"),
     [
         ({"roles": {"a": ["pop"]}}, "roles must name 2 to 64 agents, got 1"),
-        ({"roles": {"a": ["pop"], "b": ["fly"]}}, "roles gives b_0 the tool 'fly', which the world has not; tools: pop, done"),
-        ({"roles": {"A": ["pop"], "b": []}}, "a role is named in small letters, as in reader or reader_0, got 'A'"),
+        (
+            {"roles": {"a": ["pop"], "b": ["fly"]}},
+            "roles gives b_0 the tool 'fly', which the world has not; tools: pop, done",
+        ),
+        (
+            {"roles": {"A": ["pop"], "b": []}},
+            "a role is named in small letters, as in reader or reader_0, got 'A'",
+        ),
         ({"roles": {"a": "pop", "b": []}}, "the tools of a_0 must be a list of names, got 'pop'"),
         ({"roles": {"a": ["pop"], "a_0": []}}, "roles names a_0 twice"),
         ({"reward": "mine"}, "reward must be shared, or a factor for each role, got 'mine'"),
-        ({"reward": {"x": 1.0}}, "reward names 'x_0', who is not in the team; agents: actor_0, closer_0"),
-        ({"reward": {"actor": 2}}, r"the reward of actor_0 must be a factor in \[-1.0, 1.0\], got 2"),
+        (
+            {"reward": {"x": 1.0}},
+            "reward names 'x_0', who is not in the team; agents: actor_0, closer_0",
+        ),
+        (
+            {"reward": {"actor": 2}},
+            r"the reward of actor_0 must be a factor in \[-1.0, 1.0\], got 2",
+        ),
         ({"max_message": 0}, r"max_message must be an integer in \[1, 131072\], got 0"),
         ({"max_cycles": 0}, r"max_cycles must be an integer in \[1, 1000000000\], got 0"),
         ({"items": 0}, "items must be an integer in"),
@@ -48,7 +62,9 @@ def test_options_are_checked(options: dict[str, Any], error: str) -> None:
             form("ListWorld-team", **options)
     with pytest.raises(ValueError, match="team must be one of"):
         Game("agentgym.envs.lumina.list_world:ListWorld", team="mob")
-    with pytest.raises(ValueError, match="ListWorld is played by one agent; ids of teams end in -team, -manager"):
+    with pytest.raises(
+        ValueError, match="ListWorld is played by one agent; ids of teams end in -team, -manager"
+    ):
         aec_env("ListWorld")
     with pytest.raises(ValueError, match="the first role of this team is the manager, got boss_0"):
         make("ListWorld-manager", roles={"boss": ["done"], "worker": ["pop"]})
@@ -58,13 +74,19 @@ def test_pettingzoo_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "agentgym.multi.zoo", raising=False)
     monkeypatch.setitem(sys.modules, "pettingzoo", None)
     for form in (aec_env, parallel_env):
-        with pytest.raises(ImportError, match=r"PettingZoo is needed to play teams as its envs: pip install 'agentgym\[multi\]'"):
+        with pytest.raises(
+            ImportError,
+            match=r"PettingZoo is needed to play teams as its envs: pip install 'agentgym\[multi\]'",
+        ):
             form("ListWorld-team")
     assert rollout(make("ListWorld-team"), TeamPolicy("ListWorld-team"), 0).reward == 1.0
 
 
 def test_a_world_with_one_tool_leaves_the_others_to_talk() -> None:
-    for env_id, options in (("LongContextQA-team", {"delivery": "task"}), ("SearchWorld-team", {"setting": "static"})):
+    for env_id, options in (
+        ("LongContextQA-team", {"delivery": "task"}),
+        ("SearchWorld-team", {"setting": "static"}),
+    ):
         env = make(env_id, **options)
         first, second = env.unwrapped.game.protocol.agents.values()
         assert (first, second) == ((), ("answer",))
@@ -80,7 +102,9 @@ def test_a_world_with_one_tool_leaves_the_others_to_talk() -> None:
         ({"a": True}, ("a",), ()),
     ],
 )
-def test_the_default_split(tools: dict[str, bool], actor: tuple[str, ...], closer: tuple[str, ...]) -> None:
+def test_the_default_split(
+    tools: dict[str, bool], actor: tuple[str, ...], closer: tuple[str, ...]
+) -> None:
     assert default_roles(World, tools) == {"actor": actor, "closer": closer}
 
 
@@ -105,7 +129,10 @@ class Busy(ListWorld):
 
 
 def test_a_world_may_not_have_the_tools_of_a_team() -> None:
-    with pytest.raises(ValueError, match="the world has a tool called tell, which a team has too; rename it to play in a team"):
+    with pytest.raises(
+        ValueError,
+        match="the world has a tool called tell, which a team has too; rename it to play in a team",
+    ):
         Game(Busy)
 
 

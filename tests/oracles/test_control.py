@@ -1,4 +1,6 @@
-"""The positive control: an ablation of the control agent finds the deficit that was planted, for each deficit in each world."""
+"""The positive control: an ablation of the control agent finds the deficit that was planted,
+for each deficit in each world.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import pytest
 from agentgym import ARMS, make
 from agentgym.oracles import ControlPolicy, OraclePolicy
 from agentgym.oracles.control import Deficits
-from agentgym.training.evaluation import Ablation, Result, differences, effects, run_ablation, summarize
+from agentgym.training.evaluation import (
+    Ablation,
+    Result,
+    differences,
+    effects,
+    run_ablation,
+    summarize,
+)
 from agentgym.training.rollout import PolicyConfig, rollout
 
 WORLDS = ("ListWorld", "TreeWorld", "GridWorld")
@@ -18,31 +27,42 @@ DEFICITS = {
     "S": Deficits(tracking=0.1),
     "H": Deficits(distraction=0.02),
 }
-# A plan may name its step in absolute terms (a node, a cell), so that it also spares the agent some tracking.
+# A plan may name its step in absolute terms (a node, a cell), so that it also spares the agent some
+# tracking.
 SPARED = {"S": {"P"}}
 
 
 @pytest.fixture(scope="module", params=DEFICITS)
-def planted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Result]]:
+def planted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, list[Result]]:
     letter: str = request.param
     policy = PolicyConfig(deficits=DEFICITS[letter])
-    ablation = Ablation(worlds=WORLDS, horizons=(16,), seeds=25, policy=policy, options={"": {"budget_factor": 1.0}})
+    ablation = Ablation(
+        worlds=WORLDS, horizons=(16,), seeds=25, policy=policy, options={"": {"budget_factor": 1.0}}
+    )
     out: Path = tmp_path_factory.mktemp("ablation") / letter
     return letter, run_ablation(ablation, out, workers=1)
 
 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("metric", ["success", "step_accuracy"])
-def test_the_planted_deficit_is_found_and_no_other(planted: tuple[str, list[Result]], world: str, metric: str) -> None:
+def test_the_planted_deficit_is_found_and_no_other(
+    planted: tuple[str, list[Result]], world: str, metric: str
+) -> None:
     letter, rows = planted
     found = effects(rows, ("world",), metric)
-    assert found[world, letter].low > 0, "the planted deficit has an effect whose interval excludes 0"
+    assert found[world, letter].low > 0, (
+        "the planted deficit has an effect whose interval excludes 0"
+    )
     for other in {"P", "S", "H"} - {letter} - SPARED.get(letter, set()):
         assert found[world, other].low <= 0 <= found[world, other].high
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_the_matching_hint_removes_the_deficit(planted: tuple[str, list[Result]], world: str) -> None:
+def test_the_matching_hint_removes_the_deficit(
+    planted: tuple[str, list[Result]], world: str
+) -> None:
     letter, rows = planted
     rates = summarize([row for row in rows if row.world == world], ("arm",), "success")
     accuracy = summarize([row for row in rows if row.world == world], ("arm",), "step_accuracy")
@@ -57,7 +77,12 @@ def rate(deficits: Deficits, horizon: int, arm: str = "") -> float:
     """The share of optimal steps among the steps before which success was possible."""
     env = make("ListWorld", items=2 * horizon, removals=horizon - 1, oracles=arm, labels=True)
     policy = ControlPolicy("ListWorld", deficits)
-    infos = [step.info for seed in range(15) for step in rollout(env, policy, seed).steps if step.info["alive"]]
+    infos = [
+        step.info
+        for seed in range(15)
+        for step in rollout(env, policy, seed).steps
+        if step.info["alive"]
+    ]
     return sum(info["optimal"] for info in infos) / len(infos)
 
 
@@ -73,14 +98,21 @@ def first_error(deficits: Deficits, turn_count: int) -> list[int]:
     env = make("ListWorld", items=60, removals=40, labels=True)
     turns = []
     for seed in range(40):
-        infos = [step.info for step in rollout(env, ControlPolicy("ListWorld", deficits), seed).steps]
-        turns += [next(info["turn"] for info in infos if not info["optimal"])] if not all(i["optimal"] for i in infos) else []
+        infos = [
+            step.info for step in rollout(env, ControlPolicy("ListWorld", deficits), seed).steps
+        ]
+        turns += (
+            [next(info["turn"] for info in infos if not info["optimal"])]
+            if not all(i["optimal"] for i in infos)
+            else []
+        )
     return [turn for turn in turns if turn <= turn_count]
 
 
 def test_tracking_and_distraction_grow_with_the_episode_and_planning_does_not() -> None:
-    # With a constant hazard as many first errors fall into the first half of a window as survival allows; a growing hazard
-    # puts few there. The rates give each deficit about the same number of errors in 20 turns.
+    # With a constant hazard as many first errors fall into the first half of a window as survival
+    # allows; a growing hazard puts few there. The rates give each deficit about the same number of
+    # errors in 20 turns.
     early = {}
     for name, rate_ in (("planning", 0.05), ("tracking", 0.006), ("distraction", 0.006)):
         turns = first_error(Deficits(**{name: rate_}), 20)
@@ -91,7 +123,9 @@ def test_tracking_and_distraction_grow_with_the_episode_and_planning_does_not() 
 
 def test_a_state_hint_helps_tracking_only_while_it_is_shown() -> None:
     assert rate(Deficits(tracking=0.05), 12, "S") == 1.0
-    assert rate(Deficits(tracking=0.05), 12, "P") < 1.0, "the plan tells a place in the initial list, which has to be tracked"
+    assert rate(Deficits(tracking=0.05), 12, "P") < 1.0, (
+        "the plan tells a place in the initial list, which has to be tracked"
+    )
     assert rate(Deficits(planning=0.3), 12, "S") < 1.0
 
 

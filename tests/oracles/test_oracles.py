@@ -11,7 +11,14 @@ import pytest
 
 from agentgym import ARMS, CallSet, Chat, ToolCall, ToolEnv, make, render, tool_env, worlds
 from agentgym.envs.lumina.list_world import ListWorld
-from agentgym.oracles import HistoryOracle, NoisyPolicy, OraclePolicy, PlanOracle, StateOracle, StepOptimality
+from agentgym.oracles import (
+    HistoryOracle,
+    NoisyPolicy,
+    OraclePolicy,
+    PlanOracle,
+    StateOracle,
+    StepOptimality,
+)
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import ParsedChat, best_call
 from agentgym.training.rollout import rollout
@@ -20,7 +27,14 @@ from tests.sampling import OFFICE
 
 IDS = [entry.id for entry in worlds()]
 SCOPES = ["persistent", "ephemeral"]
-TAGS = {"": [], "S": ["state"], "P": ["plan"], "SP": ["plan", "state"], "SH": ["state"], "SPH": ["plan", "state"]}
+TAGS = {
+    "": [],
+    "S": ["state"],
+    "P": ["plan"],
+    "SP": ["plan", "state"],
+    "SH": ["state"],
+    "SPH": ["plan", "state"],
+}
 
 
 def tags(text: str) -> list[str]:
@@ -49,7 +63,9 @@ def test_unknown_arms_are_refused(oracles: str) -> None:
 
 
 def test_letters_may_come_in_any_order() -> None:
-    assert make("ListWorld", oracles="HPS").reset(seed=1) == make("ListWorld", oracles="SPH").reset(seed=1)
+    assert make("ListWorld", oracles="HPS").reset(seed=1) == make("ListWorld", oracles="SPH").reset(
+        seed=1
+    )
 
 
 @pytest.mark.family(arm=ARMS, env_id=IDS)
@@ -73,11 +89,16 @@ def test_ephemeral_hints_leave_no_trace(env_id: str, arm: str) -> None:
     hinted = views(env_id, arm, "ephemeral")
     for chat in hinted:
         assert all(tags(message.text) == [] for message in chat.messages[:-1])
-        assert split_hints(chat.messages[-1].text)[0] == hinted[-1].messages[len(chat.messages) - 1].text
+        assert (
+            split_hints(chat.messages[-1].text)[0]
+            == hinted[-1].messages[len(chat.messages) - 1].text
+        )
 
 
 @pytest.mark.family(scope=SCOPES, arm=["SH", "SPH"], env_id=IDS)
-def test_pruning_leaves_the_system_message_the_task_and_the_hints(env_id: str, arm: str, scope: str) -> None:
+def test_pruning_leaves_the_system_message_the_task_and_the_hints(
+    env_id: str, arm: str, scope: str
+) -> None:
     first = views(env_id, "")[0]
     *shown, last = views(env_id, arm, scope)
     for chat in shown:
@@ -98,7 +119,9 @@ def test_the_last_error_is_dropped_unless_it_is_asked_for(keep: bool) -> None:
     assert "error:" not in chat.messages[-1].text
 
 
-@pytest.mark.parametrize("env_id", [env_id for env_id in IDS if env_id not in OFFICE])  # whose states quote what was read
+@pytest.mark.parametrize(
+    "env_id", [env_id for env_id in IDS if env_id not in OFFICE]
+)  # whose states quote what was read
 def test_the_state_names_no_action_and_tells_what_is_left(env_id: str) -> None:
     env = make(env_id)
     names = "|".join(tool.name for tool in tool_env(env).tools)
@@ -122,7 +145,9 @@ def test_the_lock_is_told() -> None:
 
 @pytest.mark.family(arm=["SH", "SPH"], env_id=IDS)
 def test_the_state_suffices(env_id: str, arm: str) -> None:
-    """A player that is given the system message, the task and the state text, and nothing else, plays optimally."""
+    """A player that is given the system message, the task and the state text, and nothing else,
+    plays optimally.
+    """
     env = make(env_id, oracles=arm, labels=True)
     player = OraclePolicy(env_id)
     for seed in few(env_id, 15):
@@ -140,8 +165,13 @@ def test_the_state_suffices(env_id: str, arm: str) -> None:
 
 def test_a_plan_refers_to_the_state_only_where_it_is_shown() -> None:
     with_state, without = views("ListWorld", "SP"), views("ListWorld", "P")
-    assert any("current list" in chat.messages[-1].text.split("<plan>")[1].split("</plan>")[0] for chat in with_state[:-1])
-    assert not any("current list" in chat.messages[-1].text.split("<plan>")[1] for chat in without[:-1])
+    assert any(
+        "current list" in chat.messages[-1].text.split("<plan>")[1].split("</plan>")[0]
+        for chat in with_state[:-1]
+    )
+    assert not any(
+        "current list" in chat.messages[-1].text.split("<plan>")[1] for chat in without[:-1]
+    )
     assert any("initial list (value" in chat.messages[-1].text for chat in without[:-1])
 
 
@@ -164,9 +194,16 @@ def test_steps_are_labelled() -> None:
     done = render(ToolCall("done", {}))
     assert labels([pop(0), pop(1), done]) == [(True, True)] * 3
     assert labels([pop(1), pop(1), done]) == [(True, True)] * 3
-    assert labels([pop(2), pop(0)]) == [(False, True), (False, False)], "popping the last locks the others: lost"
-    assert labels(["hm", pop(True), pop(0)]) == [(False, True), (False, True), (True, True)], "a refused call is never optimal"
-    assert labels(["", "", "", pop(0)]) == [(False, True), (False, True), (False, True), (False, False)][:4]
+    assert labels([pop(2), pop(0)]) == [(False, True), (False, False)], (
+        "popping the last locks the others: lost"
+    )
+    assert labels(["hm", pop(True), pop(0)]) == [(False, True), (False, True), (True, True)], (
+        "a refused call is never optimal"
+    )
+    assert (
+        labels(["", "", "", pop(0)])
+        == [(False, True), (False, True), (False, True), (False, False)][:4]
+    )
 
 
 class PlainListWorld(ListWorld):
@@ -189,10 +226,23 @@ def test_a_refused_call_is_not_optimal_even_if_it_equals_one_that_is() -> None:
 def test_sets_of_calls_are_as_strict_as_the_checks() -> None:
     calls = CallSet("pop", "id", range(3))
     assert ToolCall("pop", {"id": 1}, "any id") in calls
-    for arguments in ({"id": True}, {"id": 1.0}, {"id": "1"}, {"id": [1]}, {"id": 3}, {}, {"id": 1, "x": 1}, {"x": 1}):
+    for arguments in (
+        {"id": True},
+        {"id": 1.0},
+        {"id": "1"},
+        {"id": [1]},
+        {"id": 3},
+        {},
+        {"id": 1, "x": 1},
+        {"x": 1},
+    ):
         assert ToolCall("pop", arguments) not in calls
     assert ToolCall("push", {"id": 1}) not in calls
-    assert (len(calls), calls[-1], list(calls[1:])) == (3, ToolCall("pop", {"id": 2}), list(calls)[1:])
+    assert (len(calls), calls[-1], list(calls[1:])) == (
+        3,
+        ToolCall("pop", {"id": 2}),
+        list(calls)[1:],
+    )
     assert not CallSet("pop", "id", ())
 
 
@@ -204,16 +254,33 @@ def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
         assert [message.id for message in none.messages] == ["0:0", "0:1"]
         assert (one.messages[0], one.messages[-1]) == (none.messages[0], none.messages[-1])
         assert list(two.messages[1 : 1 + len(first)]) == first
-        tasks = {m.text.split("\n\n<")[0] for m in two.messages if m.id in ("examples:0:0", "examples:1:0", "0:1")}
-        assert len(tasks) == (1 if env_id in OFFICE else 3), "each example is an instance of its own"
-        example = [(m.role, tags(m.text)) for m, after in itertools.pairwise(first) if after.role == "assistant"]
-        live = [(chat.messages[-1].role, tags(chat.messages[-1].text)) for chat in views(env_id, arm, scope)[:-1]]
+        tasks = {
+            m.text.split("\n\n<")[0]
+            for m in two.messages
+            if m.id in ("examples:0:0", "examples:1:0", "0:1")
+        }
+        assert len(tasks) == (1 if env_id in OFFICE else 3), (
+            "each example is an instance of its own"
+        )
+        example = [
+            (m.role, tags(m.text))
+            for m, after in itertools.pairwise(first)
+            if after.role == "assistant"
+        ]
+        live = [
+            (chat.messages[-1].role, tags(chat.messages[-1].text))
+            for chat in views(env_id, arm, scope)[:-1]
+        ]
         assert example[0] == live[0]
-        assert example[1:] == [live[1]] * (len(example) - 1), "every later prompt of the example looks like a later live one"
+        assert example[1:] == [live[1]] * (len(example) - 1), (
+            "every later prompt of the example looks like a later live one"
+        )
         assert len(example) > 1
         task = none.messages[none.pinned() - 1]
         same = first[0].text.split("\n\n<")[0] == task.text.split("\n\n<")[0]
-        assert same == (env_id in OFFICE), "another instance than the task, whose text is always the same in an office"
+        assert same == (env_id in OFFICE), (
+            "another instance than the task, whose text is always the same in an office"
+        )
 
 
 @pytest.mark.parametrize("arm", ARMS)

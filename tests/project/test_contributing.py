@@ -1,4 +1,6 @@
-"""CONTRIBUTING says what is so: its office task is short, whole, as long as asked and solved by its plan; its strategy works."""
+"""CONTRIBUTING says what is so: its office task is short, whole, as long as asked and solved by
+its plan; its strategy works.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from typing import Any
 from tests.helpers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+EXAMPLES = re.findall(
+    r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL
+)
 (EXAMPLE,) = [text for text in EXAMPLES if "OfficeTask" in text]
 (STRATEGY,) = [text for text in EXAMPLES if "EditMessages" in text]
 USE = """
@@ -33,7 +37,9 @@ print("solved")
 
 def test_the_office_task_is_whole() -> None:
     command = [sys.executable, "-W", "error", "-c", EXAMPLE + USE]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=ROOT)
+    shown = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=ROOT
+    )
     assert (shown.stdout, shown.returncode) == ("solved\n", 0), shown.stderr
 
 

@@ -1,4 +1,6 @@
-"""No test depends on what a machine happens to be: none compares a clock with a bound, or gives up on what is only slow."""
+"""No test depends on what a machine happens to be: none compares a clock with a bound, or gives
+up on what is only slow.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ import pytest
 from tests.helpers import calls_of
 
 FILES = sorted(Path(__file__).parents[2].rglob("*.py"))
-CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time", "time_ns", "monotonic_ns", "perf_counter_ns"}
+CLOCKS = {
+    "time",
+    "monotonic",
+    "perf_counter",
+    "process_time",
+    "thread_time",
+    "time_ns",
+    "monotonic_ns",
+    "perf_counter_ns",
+}
 SHORT = 60.0
 """Seconds that a process which only starts may take on a busy machine."""
 WAITS = {"run", "communicate", "check_output", "check_call", "call", "urlopen"}
@@ -21,7 +32,11 @@ WAITS = {"run", "communicate", "check_output", "check_call", "call", "urlopen"}
 def reads_clock(node: ast.AST, names: frozenset[str]) -> bool:
     """Whether an expression reads a clock, or a name that was computed from one."""
     for part in ast.walk(node):
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in CLOCKS:
+        if (
+            isinstance(part, ast.Call)
+            and isinstance(part.func, ast.Attribute)
+            and part.func.attr in CLOCKS
+        ):
             if isinstance(part.func.value, ast.Name) and part.func.value.id == "time":
                 return True
         elif isinstance(part, (ast.Name, ast.Attribute)):
@@ -41,7 +56,9 @@ def clock_names(function: ast.AST) -> frozenset[str]:
 
 
 def upper_bounds(tree: ast.AST) -> Iterator[int]:
-    """Lines that assert that some time is at most something; at least something is fine, as nothing is too slow for that."""
+    """Lines that assert that some time is at most something; at least something is fine, as
+    nothing is too slow for that.
+    """
     for function in ast.walk(tree):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
@@ -57,7 +74,11 @@ def _bounded_above(node: ast.Compare, names: frozenset[str]) -> Iterator[int]:
     terms = [node.left, *node.comparators]
     for left, comparison, right in zip(terms, node.ops, terms[1:], strict=False):
         smaller = (
-            left if isinstance(comparison, (ast.Lt, ast.LtE)) else right if isinstance(comparison, (ast.Gt, ast.GtE)) else None
+            left
+            if isinstance(comparison, (ast.Lt, ast.LtE))
+            else right
+            if isinstance(comparison, (ast.Gt, ast.GtE))
+            else None
         )
         if smaller is not None and reads_clock(smaller, names):
             yield node.lineno
@@ -66,9 +87,16 @@ def _bounded_above(node: ast.Compare, names: frozenset[str]) -> Iterator[int]:
 def short_waits(tree: ast.AST) -> Iterator[int]:
     """Lines that give a process, or an answer of one, less time than a busy machine may need."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WAITS:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in WAITS
+        ):
             limits = [word.value for word in node.keywords if word.arg == "timeout"]
-            if any(isinstance(limit, ast.Constant) and float(limit.value or SHORT) < SHORT for limit in limits):
+            if any(
+                isinstance(limit, ast.Constant) and float(limit.value or SHORT) < SHORT
+                for limit in limits
+            ):
                 yield node.lineno
 
 
@@ -76,7 +104,10 @@ def short_waits(tree: ast.AST) -> Iterator[int]:
     ("code", "lines"),
     [
         ("def f():\n    a = time.monotonic()\n    g()\n    assert time.monotonic() - a < 5", [4]),
-        ("def f():\n    a = time.perf_counter()\n    b = time.perf_counter() - a\n    assert 0.1 <= b < 3", [4]),
+        (
+            "def f():\n    a = time.perf_counter()\n    b = time.perf_counter() - a\n    assert 0.1 <= b < 3",
+            [4],
+        ),
         ("def f():\n    assert 3 > time.process_time()", [2]),
         ("def f():\n    a = time.time()\n    assert g() and 2 >= (time.time() - a) / 7", [3]),
         ("def f():\n    a = time.monotonic()\n    assert time.monotonic() - a >= 0.3", []),
@@ -89,13 +120,23 @@ def test_the_audit_sees_upper_bounds(code: str, lines: list[int]) -> None:
 
 def test_no_test_asserts_that_something_is_quick() -> None:
     """Growth is counted (`calls_of`), and what must not hang has the limit of all tests."""
-    assert [f"{path.name}:{line}" for path in FILES for line in upper_bounds(ast.parse(path.read_text(encoding="utf-8")))] == []
+    assert [
+        f"{path.name}:{line}"
+        for path in FILES
+        for line in upper_bounds(ast.parse(path.read_text(encoding="utf-8")))
+    ] == []
 
 
 def test_no_test_gives_up_on_what_is_only_slow() -> None:
-    assert list(short_waits(ast.parse("subprocess.run(a, timeout=5)\nb.communicate(timeout=PATIENCE)"))) == [1]
+    assert list(
+        short_waits(ast.parse("subprocess.run(a, timeout=5)\nb.communicate(timeout=PATIENCE)"))
+    ) == [1]
     ours = [path for path in FILES if path != Path(__file__)]
-    assert [f"{path.name}:{line}" for path in ours for line in short_waits(ast.parse(path.read_text(encoding="utf-8")))] == []
+    assert [
+        f"{path.name}:{line}"
+        for path in ours
+        for line in short_waits(ast.parse(path.read_text(encoding="utf-8")))
+    ] == []
 
 
 def test_work_is_counted_and_not_timed() -> None:

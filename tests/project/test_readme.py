@@ -33,7 +33,9 @@ def test_the_examples_run(number: int) -> None:
 
 def test_the_table_of_worlds_is_the_registry() -> None:
     rows = re.findall(r"^\| `(agentgym/[^`]+)` \| (.*) \|$", README, re.MULTILINE)
-    assert rows == [(entry.id, entry.summary) for entry in sorted(agentgym.worlds(), key=lambda entry: entry.id)]
+    assert rows == [
+        (entry.id, entry.summary) for entry in sorted(agentgym.worlds(), key=lambda entry: entry.id)
+    ]
 
 
 def test_the_two_commands_are_targets_of_the_makefile_and_ci_runs_one() -> None:

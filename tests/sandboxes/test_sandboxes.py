@@ -1,4 +1,6 @@
-"""Sandboxes: hostile code, limits, and calls that run exactly once; the same for both, where the host can run both."""
+"""Sandboxes: hostile code, limits, and calls that run exactly once; the same for both, where
+the host can run both.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,13 @@ def test_memory_is_limited(sandbox: Sandbox, code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["print('x' * 10**9)", "while True: print('y' * 1000)", "print('z' * 2001)", "while True: print()"]
+    "code",
+    [
+        "print('x' * 10**9)",
+        "while True: print('y' * 1000)",
+        "print('z' * 2001)",
+        "while True: print()",
+    ],
 )
 def test_output_is_limited(sandbox: Sandbox, code: str) -> None:
     execution = sandbox.run(code, {}, AMPLE)
@@ -132,17 +140,32 @@ STRAYS = {
 @pytest.mark.parametrize("code", STRAYS.values(), ids=STRAYS.keys())
 def test_code_that_goes_astray_harms_nobody(sandbox: Sandbox, code: str) -> None:
     execution = sandbox.run(code, {}, Limits(seconds=5, memory_mb=64))
-    assert execution.error or execution.stdout.strip() in ("-1", "32512"), "it failed, or was told that it did"
+    assert execution.error or execution.stdout.strip() in ("-1", "32512"), (
+        "it failed, or was told that it did"
+    )
     assert str(Path(sys.base_prefix)) not in execution.error + execution.stdout
     assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 
 
-def test_secrets_stay_out_of_reach(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_stay_out_of_reach(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AGENTGYM_SECRET", SECRET)
     (tmp_path / "file").write_text(SECRET)
-    names = ["/etc/passwd", "/etc/hostname", "/proc/self/environ", "/proc/1/environ", f"{tmp_path}/file", f"{Path(__file__)}"]
+    names = [
+        "/etc/passwd",
+        "/etc/hostname",
+        "/proc/self/environ",
+        "/proc/1/environ",
+        f"{tmp_path}/file",
+        f"{Path(__file__)}",
+    ]
     reads = [f"print(open({name!r}).read())" for name in names]
-    code = ["import os\nprint(dict(os.environ), os.getenv('AGENTGYM_SECRET'))", "import glob\nprint(glob.glob('/home/*'))", *reads]
+    code = [
+        "import os\nprint(dict(os.environ), os.getenv('AGENTGYM_SECRET'))",
+        "import glob\nprint(glob.glob('/home/*'))",
+        *reads,
+    ]
     for each in code:
         execution = sandbox.run(each, {})
         assert SECRET not in execution.stdout + execution.error
@@ -172,7 +195,9 @@ def test_there_is_no_network(sandbox: Sandbox) -> None:
             server.accept()
 
 
-@pytest.mark.parametrize("code", ["import time\ntime.sleep(3000)", "import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')"])
+@pytest.mark.parametrize(
+    "code", ["import time\ntime.sleep(3000)", "import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')"]
+)
 def test_waiting_does_not_outlast_the_limit(sandbox: Sandbox, code: str) -> None:
     """If it did, this test would not end: the match alone takes years."""
     assert sandbox.run(code, {}, QUICK).kind == ("timeout" if of_python(sandbox) else "")
@@ -181,7 +206,14 @@ def test_waiting_does_not_outlast_the_limit(sandbox: Sandbox, code: str) -> None
 
 def test_printing_the_protocol_forges_nothing(sandbox: Sandbox) -> None:
     counter = Counter()
-    lines = ['{"call": ["add", [], {}]}', '{"done": ["", "", []]}', '{"text": "7"}', "error: x", "\x00\x01", '{"ready": true}']
+    lines = [
+        '{"call": ["add", [], {}]}',
+        '{"done": ["", "", []]}',
+        '{"text": "7"}',
+        "error: x",
+        "\x00\x01",
+        '{"ready": true}',
+    ]
     execution = sandbox.run(f"for line in {lines!r}: print(line)\nprint(add(1))", counter.functions)
     assert execution == RunResult("\n".join([*lines, "1", ""]))
     assert counter.seen == [([1], {})]
@@ -200,7 +232,9 @@ def test_a_refused_call_can_be_caught(sandbox: Sandbox) -> None:
         code = f"try:\n    add(13)\nexcept {caught} as error:\n    print('caught', error)\nprint(add(1))"
         execution = sandbox.run(code, counter.functions)
         assert (execution.stdout.splitlines()[0], execution.error) == ("caught not thirteen", "")
-    execution = sandbox.run("print('so far')\ndef f():\n    add(13)\nf()\nadd(2)", counter.functions)
+    execution = sandbox.run(
+        "print('so far')\ndef f():\n    add(13)\nf()\nadd(2)", counter.functions
+    )
     assert (execution.stdout, execution.kind) == ("so far\n", "exception")
     assert execution.error.splitlines()[1:] == ["  at line 4: f()", "  at line 3 in f: add(13)"]
     assert "Error: not thirteen" in execution.error
@@ -218,7 +252,9 @@ def test_what_a_function_raises_by_a_fault_is_raised(sandbox: Sandbox) -> None:
 
 def test_arguments_cross_as_json(sandbox: Sandbox) -> None:
     counter = Counter()
-    execution = sandbox.run("add(1, (2, 3), {'a': [None, True, 1.5]}, s='é\\n\"')", counter.functions)
+    execution = sandbox.run(
+        "add(1, (2, 3), {'a': [None, True, 1.5]}, s='é\\n\"')", counter.functions
+    )
     assert execution == RunResult("")
     assert counter.seen == [([1, [2, 3], {"a": [None, True, 1.5]}], {"s": 'é\n"'})]
     for argument in ("float('nan')", "float('inf')", "{1, 2}", "b'x'", "10**5000"):
@@ -248,7 +284,15 @@ def test_unknown_names(sandbox: Sandbox) -> None:
     assert sandbox.run(asks, {}, QUICK).kind in ("timeout", "calls")
 
 
-@pytest.mark.parametrize("code", ["add()\nx = (", "add()\n\0", "add()\nx = " + "(" * 5_000 + ")" * 5_000, "add()\nif 1:\n  x\n y"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "add()\nx = (",
+        "add()\n\0",
+        "add()\nx = " + "(" * 5_000 + ")" * 5_000,
+        "add()\nif 1:\n  x\n y",
+    ],
+)
 def test_what_does_not_parse_does_not_begin(sandbox: Sandbox, code: str) -> None:
     counter = Counter()
     execution = sandbox.run(code, counter.functions)
@@ -259,18 +303,26 @@ def test_what_does_not_parse_does_not_begin(sandbox: Sandbox, code: str) -> None
 
 def test_what_monty_does_not_know_does_not_begin() -> None:
     counter = Counter()
-    for code, word in [("del x", "del"), ("class A(B): pass", "inheritance"), ("def f(): yield 1", "yield")]:
+    for code, word in [
+        ("del x", "del"),
+        ("class A(B): pass", "inheritance"),
+        ("def f(): yield 1", "yield"),
+    ]:
         execution = make_sandbox("monty").run(f"add()\n{code}", counter.functions)
         assert execution.kind == "refused"
         assert word in execution.error
     assert counter.seen == []
     execution = make_sandbox("monty").run("add()\nexec('x = (')", counter.functions)
-    assert (execution.kind, len(counter.seen)) == ("exception", 1), "what began is not called refused"
+    assert (execution.kind, len(counter.seen)) == ("exception", 1), (
+        "what began is not called refused"
+    )
 
 
 def test_long_code_and_long_errors(sandbox: Sandbox) -> None:
     execution = sandbox.run("print(1)\n" * 100, {}, Limits(code_chars=899))
-    assert execution == RunResult("", "the code is 900 characters long, at most 899 are allowed", "refused")
+    assert execution == RunResult(
+        "", "the code is 900 characters long, at most 899 are allowed", "refused"
+    )
     execution = sandbox.run("raise ValueError('x' * 100_000)", {})
     assert len(execution.error) < 2_000
 
@@ -322,7 +374,9 @@ os._exit(0)
 def test_a_forked_process_gets_its_own_workers_or_is_told_why_not() -> None:
     def fork(*args: str) -> list[str]:
         command = [sys.executable, "-W", "ignore", "-c", FORKED, *args]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.splitlines()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=PATIENCE
+        ).stdout.splitlines()
 
     assert fork() == ["2", "2"]
     child, parent = fork("first")
@@ -333,7 +387,9 @@ def test_threads_end_with_the_code(bubblewrap: Sandbox) -> None:
     counter = Counter()
     code = "import threading\ndef f():\n    while True:\n        add()\nthreading.Thread(target=f).start()\nprint('end')"
     for _ in range(10):  # the end may come while a call is being answered
-        assert bubblewrap.run(code, counter.functions, Limits(calls=1_000_000)) == RunResult("end\n")
+        assert bubblewrap.run(code, counter.functions, Limits(calls=1_000_000)) == RunResult(
+            "end\n"
+        )
     seen = len(counter.seen)
     time.sleep(0.1)
     assert len(counter.seen) == seen
@@ -360,7 +416,11 @@ CHANNEL = "import os\nfor fd in range(3, 5_000):\n    try: os.write(fd, MESSAGE)
 )
 def test_writing_to_the_channel_gains_nothing(bubblewrap: Sandbox, message: str, kind: str) -> None:
     counter = Counter()
-    execution = bubblewrap.run("add(1)\n" + CHANNEL.replace("MESSAGE", message) + "while True: pass", counter.functions, AMPLE)
+    execution = bubblewrap.run(
+        "add(1)\n" + CHANNEL.replace("MESSAGE", message) + "while True: pass",
+        counter.functions,
+        AMPLE,
+    )
     assert execution.kind == kind
     assert counter.seen == [([1], {})]
 
@@ -380,7 +440,10 @@ def test_closing_stdout_and_the_channel(bubblewrap: Sandbox) -> None:
     assert (execution.stdout, execution.kind) == ("x\n", "crash")
 
 
-@pytest.mark.parametrize("limits", [{"seconds": 0}, {"memory_mb": 1.5}, {"output_chars": -1}, {"calls": True}, {"code_chars": 0}])
+@pytest.mark.parametrize(
+    "limits",
+    [{"seconds": 0}, {"memory_mb": 1.5}, {"output_chars": -1}, {"calls": True}, {"code_chars": 0}],
+)
 def test_limits_and_names_are_checked(limits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(limits))} must be a"):
         Limits(**limits)
@@ -395,7 +458,10 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     bubblewrap: Any = pytest.importorskip("agentgym.sandboxes.bubblewrap")
     monkeypatch.setattr(bubblewrap, "_command", lambda: ("/no/bwrap",))
     bubblewrap._probe.cache_clear()
-    with pytest.raises(RuntimeError, match=r"bwrap does not run on this host.*No such file.*pip install 'agentgym\[hardened\]'"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"bwrap does not run on this host.*No such file.*pip install 'agentgym\[hardened\]'",
+    ):
         make_sandbox("bubblewrap")
     monkeypatch.setattr(bubblewrap, "_command", lambda: ("/bin/false",))
     with pytest.raises(RuntimeError, match="bwrap does not run on this host"):

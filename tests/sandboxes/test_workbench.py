@@ -28,7 +28,12 @@ def _able() -> None:
     needs_workbench()
 
 
-def sh(command: str, files: Mapping[str, bytes | None] | None = None, limits: Limits = LONG, cwd: str = "/workspace") -> Any:
+def sh(
+    command: str,
+    files: Mapping[str, bytes | None] | None = None,
+    limits: Limits = LONG,
+    cwd: str = "/workspace",
+) -> Any:
     held = {name: File(data, 1_736_931_600.0) for name, data in (files or {}).items()}
     return workbench.run([BASH, "-c", command], held, cwd, limits)
 
@@ -39,9 +44,22 @@ def py(code: str, files: Mapping[str, bytes | None] | None = None, limits: Limit
 
 
 def test_files_go_in_and_come_back() -> None:
-    files = {"a": None, "a/b": None, "a/b/c.bin": bytes(range(256)), "é ü.txt": "né".encode(), "empty": b""}
-    outcome = sh("pwd; cat 'é ü.txt'; rm empty; mkdir d; echo new > d/n; ls a/b; date -r a/b/c.bin +%F", files)
-    assert (outcome.stdout, outcome.stderr, outcome.code) == ("/workspace\nné" + "c.bin\n2025-01-15\n", "", 0)
+    files = {
+        "a": None,
+        "a/b": None,
+        "a/b/c.bin": bytes(range(256)),
+        "é ü.txt": "né".encode(),
+        "empty": b"",
+    }
+    outcome = sh(
+        "pwd; cat 'é ü.txt'; rm empty; mkdir d; echo new > d/n; ls a/b; date -r a/b/c.bin +%F",
+        files,
+    )
+    assert (outcome.stdout, outcome.stderr, outcome.code) == (
+        "/workspace\nné" + "c.bin\n2025-01-15\n",
+        "",
+        0,
+    )
     kept = {name: files[name] for name in ("a", "a/b", "a/b/c.bin", "é ü.txt")}
     assert dict(outcome.files) == {**kept, "d": None, "d/n": b"new\n"}
     assert sh("pwd; ls", files, cwd="/workspace/a/b").stdout == "/workspace/a/b\nc.bin\n"
@@ -50,7 +68,14 @@ def test_files_go_in_and_come_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "code"), [("exit 3", 3), ("kill -9 $$", -9), ("nonsense", 127), ("exec /workspace/none", 126), ("false; true", 0)]
+    ("command", "code"),
+    [
+        ("exit 3", 3),
+        ("kill -9 $$", -9),
+        ("nonsense", 127),
+        ("exec /workspace/none", 126),
+        ("false; true", 0),
+    ],
 )
 def test_the_exit_status_is_told_and_what_was_done_stays(command: str, code: int) -> None:
     outcome = sh(f"echo x > x; {command}")
@@ -65,7 +90,11 @@ def test_what_was_done_before_the_time_was_up_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["(sleep 3000; echo late > late) &", "setsid nohup bash -c 'sleep 3000; echo late > late' & disown"]
+    "command",
+    [
+        "(sleep 3000; echo late > late) &",
+        "setsid nohup bash -c 'sleep 3000; echo late > late' & disown",
+    ],
 )
 def test_processes_end_with_the_program(command: str) -> None:
     outcome = sh(f"{command}\necho x > x")
@@ -98,7 +127,9 @@ def test_bombs_are_stopped(run: Any, code: str, reason: str) -> None:
 def test_memory_and_room_are_limited() -> None:
     outcome = py("x = bytearray(10**10)")
     assert (outcome.code, "MemoryError" in outcome.stderr) == (1, True)
-    outcome = sh("dd if=/dev/zero of=big bs=1M count=500; dd if=/dev/zero of=/tmp/big bs=1M count=500; true")
+    outcome = sh(
+        "dd if=/dev/zero of=big bs=1M count=500; dd if=/dev/zero of=/tmp/big bs=1M count=500; true"
+    )
     assert outcome.code == 0
     assert len(outcome.files["big"]) == 32 * 2**20
     outcome = sh("for i in 1 2 3 4; do truncate -s 30M f$i; done; truncate -s 31M g; echo x > h")
@@ -115,7 +146,9 @@ def test_only_regular_files_come_back() -> None:
     assert dict(outcome.files) == {"odd\udcff": b"x", "new\nline": b"y"}
 
 
-def test_secrets_and_sources_stay_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_and_sources_stay_out_of_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AGENTGYM_SECRET", "hunter2")
     (tmp_path / "file").write_text("hunter2")
     project = Path(agentgym.__file__).parents[1]
@@ -132,7 +165,15 @@ print("hunter2" in str(os.environ), sorted(os.listdir("/")))
     lines = py(code).stdout.splitlines()
     assert lines[:3] == ["[]", "[None, None, None, None, None]", "[]"]
     assert lines[3].startswith("False ['bin', 'dev', 'lib")
-    for name in ("../../x", "/x", "/usr/x", "/python/x", "/python/packages/x.py", "/dev/x", f"{tmp_path}/x"):
+    for name in (
+        "../../x",
+        "/x",
+        "/usr/x",
+        "/python/x",
+        "/python/packages/x.py",
+        "/dev/x",
+        f"{tmp_path}/x",
+    ):
         assert sh(f"echo x > {name}").code == 1, name
     assert sh("touch /usr/bin/ls /programs/ls /python/lib/*/os.py").code == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -143,7 +184,10 @@ def test_there_is_no_network() -> None:
         server.settimeout(0)
         port = server.getsockname()[1]
         assert sh(f"exec 3<>/dev/tcp/127.0.0.1/{port}").code == 1
-        assert "PermissionError" in py(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)").stderr
+        assert (
+            "PermissionError"
+            in py(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)").stderr
+        )
         with pytest.raises(BlockingIOError):
             server.accept()
 
@@ -161,7 +205,9 @@ ESCAPES = {
 
 @pytest.mark.parametrize("name", ESCAPES)
 def test_ways_out_are_closed(name: str) -> None:
-    helper = "def _closed(k):\n    import os\n    try: os.fstat(k)\n    except OSError: return True\n"
+    helper = (
+        "def _closed(k):\n    import os\n    try: os.fstat(k)\n    except OSError: return True\n"
+    )
     outcome = py(helper + ESCAPES[name])
     if name.startswith("a kill"):
         assert outcome.stdout == "alive\n"
@@ -175,7 +221,9 @@ def test_packages_and_bytes_are_the_same_each_time() -> None:
     outcomes = [py(code, limits=Limits(seconds=60, memory_mb=1_024)) for _ in range(2)]
     assert (outcomes[0].stderr, outcomes[0].code) == ("", 0)
     assert outcomes[0] == outcomes[1]
-    assert sh("ls -l --time-style=+%F a; printf 'b\\na\\n' | sort; echo $TZ", {"a": b"x"}).stdout.splitlines()[-3:] == [
+    assert sh(
+        "ls -l --time-style=+%F a; printf 'b\\na\\n' | sort; echo $TZ", {"a": b"x"}
+    ).stdout.splitlines()[-3:] == [
         "a",
         "b",
         "UTC",
@@ -184,8 +232,12 @@ def test_packages_and_bytes_are_the_same_each_time() -> None:
 
 def test_many_threads_at_once() -> None:
     with ThreadPoolExecutor(8) as threads:
-        outcomes = list(threads.map(lambda k: sh(f"echo {k} > f; cat f g", {"g": str(k).encode()}), range(16)))
-    assert [(o.stdout, o.files["f"]) for o in outcomes] == [(f"{k}\n{k}", f"{k}\n".encode()) for k in range(16)]
+        outcomes = list(
+            threads.map(lambda k: sh(f"echo {k} > f; cat f g", {"g": str(k).encode()}), range(16))
+        )
+    assert [(o.stdout, o.files["f"]) for o in outcomes] == [
+        (f"{k}\n{k}", f"{k}\n".encode()) for k in range(16)
+    ]
 
 
 INTERRUPTED = """
@@ -203,10 +255,14 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
     mark = f"agentgym-{os.getpid()}"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", INTERRUPTED.replace("MARK", mark)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=PATIENCE).stdout
+    shown = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment, timeout=PATIENCE
+    ).stdout
     assert shown == "interrupted\n"
     assert list(tmp_path.iterdir()) == []
-    alive = [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _content(path)]
+    alive = [
+        path for path in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _content(path)
+    ]
     assert alive == []
 
 
@@ -218,7 +274,13 @@ def _content(path: Path) -> bytes:
 
 
 def test_a_host_that_cannot_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for command, reason in ((("/no/bwrap",), "No such file"), (("/bin/false",), "bwrap did not start")):
+    for command, reason in (
+        (("/no/bwrap",), "No such file"),
+        (("/bin/false",), "bwrap did not start"),
+    ):
         monkeypatch.setattr(workbench, "_command", lambda command=command: command)
-        with pytest.raises(RuntimeError, match=rf"programs cannot run on this host: .*{reason}.* 'agentgym\[hardened\]'"):
+        with pytest.raises(
+            RuntimeError,
+            match=rf"programs cannot run on this host: .*{reason}.* 'agentgym\[hardened\]'",
+        ):
             sh("true")

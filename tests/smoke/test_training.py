@@ -27,7 +27,9 @@ class Awaiting(NoisyPolicy):
 def test_an_engine_records_what_lockstep_records(engine: str) -> None:
     spec = agentgym.spec("ListWorld", items=4, oracles="S", labels=True)
     lines = [
-        sorted(t.to_json() for t in collect(Awaiting("ListWorld", 0.2), spec, range(3), 2, engine=name))
+        sorted(
+            t.to_json() for t in collect(Awaiting("ListWorld", 0.2), spec, range(3), 2, engine=name)
+        )
         for name in ("lockstep", engine)
     ]
     assert lines[0] == lines[1]
@@ -45,18 +47,33 @@ def test_list() -> None:
 
 
 def test_play() -> None:
-    assert "solved in 1 turns" in command("play", "ListWorld", "--set", "items=3", "--set", "removals=0", typed="done()\n")
+    assert "solved in 1 turns" in command(
+        "play", "ListWorld", "--set", "items=3", "--set", "removals=0", typed="done()\n"
+    )
 
 
 def test_rollout_and_gsm(tmp_path: Path) -> None:
     log = tmp_path / "t.jsonl"
-    assert "solved 2 of 2" in command("rollout", "SearchWorld", "--set", "tasks=20", "--episodes", "2", "--out", str(log))
+    assert "solved 2 of 2" in command(
+        "rollout", "SearchWorld", "--set", "tasks=20", "--episodes", "2", "--out", str(log)
+    )
     command("gsm", f"oracle={log}", "--out", str(tmp_path))
     assert "| oracle |" in (tmp_path / "summary.md").read_text()
 
 
 def test_ablate_and_score(tmp_path: Path) -> None:
-    grid = ["--world", "ListWorld", "--arms", "none,S", "--horizons", "4", "--seeds", "2", "--workers", "1"]
+    grid = [
+        "--world",
+        "ListWorld",
+        "--arms",
+        "none,S",
+        "--horizons",
+        "4",
+        "--seeds",
+        "2",
+        "--workers",
+        "1",
+    ]
     command("ablate", *grid, "--policy", "noisy", "--out", str(tmp_path / "a"))
     before = (tmp_path / "a" / "results.jsonl").read_bytes()
     command("score", str(tmp_path / "a"))
@@ -65,7 +82,9 @@ def test_ablate_and_score(tmp_path: Path) -> None:
 
 
 def test_export(tmp_path: Path) -> None:
-    assert "wrote" in command("export", "CodeWorld", "--set", "operations=2", str(tmp_path / "code"))
+    assert "wrote" in command(
+        "export", "CodeWorld", "--set", "operations=2", str(tmp_path / "code")
+    )
 
 
 def test_longbench(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Every world and every team, once: solved from the chat alone, worth nothing if nothing is done, exact when repeated."""
+"""Every world and every team, once: solved from the chat alone, worth nothing if nothing is
+done, exact when repeated.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def test_a_world_is_solved_from_the_chat(env_id: str) -> None:
 
 @pytest.mark.parametrize("env_id", WORLDS)
 def test_doing_nothing_scores_0(env_id: str) -> None:
-    trajectory = rollout(make(env_id), lambda chats: [Reply("I would rather not.") for _ in chats], 0)
+    trajectory = rollout(
+        make(env_id), lambda chats: [Reply("I would rather not.") for _ in chats], 0
+    )
     assert (trajectory.reward, trajectory.terminated, trajectory.truncated) == (0.0, False, True)
 
 

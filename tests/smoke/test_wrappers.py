@@ -31,14 +31,25 @@ def test_an_arm_shows_its_hints_and_its_spec_rebuilds_it(arm: str, scope: str) -
 
 @pytest.mark.parametrize("context", [*STRATEGIES, "+".join(STRATEGIES)])
 def test_a_strategy_keeps_its_window_and_its_accounts(context: str) -> None:
-    window = 1_400 if context in STRATEGIES else 2_800  # the tools of all strategies take as much again
-    env = make("ListWorld", items=30, removals=12, context=context, window=window, oracles="S", labels=True)
+    window = (
+        1_400 if context in STRATEGIES else 2_800
+    )  # the tools of all strategies take as much again
+    env = make(
+        "ListWorld", items=30, removals=12, context=context, window=window, oracles="S", labels=True
+    )
     trajectory = rollout(env, NoisyPolicy("ListWorld", 0.2), 1)
     records = [step.info["context"] for step in trajectory.steps]
     for before, record in itertools.pairwise(records):
-        assert record["tokens"] == before["tokens"] + record["appended"] - record["removed"] + record["inserted"]
+        assert (
+            record["tokens"]
+            == before["tokens"] + record["appended"] - record["removed"] + record["inserted"]
+        )
         assert record["tokens"] <= window
-    assert any(record["removed"] for record in records) or context in ("awareness", "memory", "programmatic")
+    assert any(record["removed"] for record in records) or context in (
+        "awareness",
+        "memory",
+        "programmatic",
+    )
     assert replay(trajectory) == trajectory
 
 
@@ -50,7 +61,9 @@ def test_a_classical_agent_sees_numbers() -> None:
     assert env.step(action)[4]["valid"]
 
 
-@pytest.mark.parametrize("policy", [RandomPolicy("ListWorld"), ControlPolicy("ListWorld", Deficits(planning=0.3))])
+@pytest.mark.parametrize(
+    "policy", [RandomPolicy("ListWorld"), ControlPolicy("ListWorld", Deficits(planning=0.3))]
+)
 def test_other_policies_play(policy: RandomPolicy | ControlPolicy) -> None:
     trajectory = rollout(make("ListWorld", items=6), policy, 0)
     assert trajectory.terminated or trajectory.truncated
@@ -76,7 +89,9 @@ def test_a_sandbox_runs_code_that_calls(name: str) -> None:
 def test_the_workbench_runs_programs() -> None:
     workbench = pytest.importorskip("agentgym.sandboxes.workbench")
     try:
-        result = workbench.run(["/usr/bin/bash", "-c", "tr a-z A-Z < in > out"], {"in": workbench.File(b"abc", 0)})
+        result = workbench.run(
+            ["/usr/bin/bash", "-c", "tr a-z A-Z < in > out"], {"in": workbench.File(b"abc", 0)}
+        )
     except RuntimeError as error:
         pytest.skip(str(error))
     assert result.files["out"] == b"ABC"

@@ -49,7 +49,9 @@ def test_a_trajectory_has_the_view_of_every_agent(env_id: str) -> None:
     marked = [step.info["optimal"] for step in trajectory.steps]
     assert True in marked
     assert False not in marked
-    assert (None in marked) is ("-duel-" not in env_id), "a reply to the team alone is no step of the world"
+    assert (None in marked) is ("-duel-" not in env_id), (
+        "a reply to the team alone is no step of the world"
+    )
 
 
 @pytest.mark.family(env_id=IDS)
@@ -60,16 +62,23 @@ def test_trajectories_are_kept_and_played_again(env_id: str) -> None:
     assert again.to_json() == line
     assert [step.chat for step in again.steps] == [step.chat for step in trajectory.steps]
     assert replay(trajectory) == replay(again) == trajectory
-    texts = [sum(len(m.text) for m in trajectory.steps[numbers[-1]].chat.messages) for numbers in trajectory.by_agent().values()]
+    texts = [
+        sum(len(m.text) for m in trajectory.steps[numbers[-1]].chat.messages)
+        for numbers in trajectory.by_agent().values()
+    ]
     tools = len(json.dumps([step.chat.tools for step in trajectory.steps[:1]], default=str))
-    assert len(line) < 8 * sum(texts) + 20 * tools + 2_000 * len(trajectory.steps), "chats are written once for each agent"
+    assert len(line) < 8 * sum(texts) + 20 * tools + 2_000 * len(trajectory.steps), (
+        "chats are written once for each agent"
+    )
 
 
 @pytest.mark.family(env_id=IDS)
 def test_segments_are_those_of_each_agent(env_id: str) -> None:
     trajectory = recorded(env_id)
     segments = trajectory.segments()
-    assert sorted(number for segment in segments for number in segment) == list(range(len(trajectory.steps)))
+    assert sorted(number for segment in segments for number in segment) == list(
+        range(len(trajectory.steps))
+    )
     begun = {(step.info["agent"], step.info["task"]) for step in trajectory.steps}
     assert len(segments) == len(begun), "without edits, there is one for each chat that was begun"
     for segment in segments:
@@ -121,13 +130,24 @@ def test_any_scripted_policy_plays_all_agents(name: str) -> None:
 def test_a_noisy_team_errs_where_a_noisy_agent_does() -> None:
     for seed in range(12):
         alone = rollout(make("ListWorld", labels=True), NoisyPolicy("ListWorld", 0.3), seed)
-        team = rollout(make("ListWorld-team", labels=True), TeamPolicy("ListWorld-team", NoisyPolicy("ListWorld", 0.3)), seed)
+        team = rollout(
+            make("ListWorld-team", labels=True),
+            TeamPolicy("ListWorld-team", NoisyPolicy("ListWorld", 0.3)),
+            seed,
+        )
         marks = [step.info["optimal"] for step in team.steps if step.info["optimal"] is not None]
         assert marks == [step.info["optimal"] for step in alone.steps]
         assert team.reward == alone.reward
 
 
-CONTEXTS = ["memory", "clear_results", "clear_thinking+awareness", "compaction", "awareness", "programmatic"]
+CONTEXTS = [
+    "memory",
+    "clear_results",
+    "clear_thinking+awareness",
+    "compaction",
+    "awareness",
+    "programmatic",
+]
 
 
 @pytest.mark.family(env_id=IDS, context=CONTEXTS)
@@ -146,11 +166,19 @@ def test_agents_may_have_different_arms_and_contexts() -> None:
         helped = agent == "closer_0"
         assert ("<plan>" in chat.messages[1].text) is helped
         assert ("memory" in {tool.name for tool in chat.tools}) is helped
-    with pytest.raises(ValueError, match="there is no agent 'nobody_0' in this team; agents: actor_0, closer_0"):
+    with pytest.raises(
+        ValueError, match="there is no agent 'nobody_0' in this team; agents: actor_0, closer_0"
+    ):
         make("ListWorld-team", agents={"nobody_0": {"oracles": "S"}})
-    with pytest.raises(ValueError, match="actor_0 cannot have its own 'items'; what agents may have: oracles, hint_scope"):
+    with pytest.raises(
+        ValueError,
+        match="actor_0 cannot have its own 'items'; what agents may have: oracles, hint_scope",
+    ):
         make("ListWorld-team", agents={"actor_0": {"items": 3}})
-    with pytest.raises(ValueError, match="agents are for teams, and ListWorld is played by one; ids of teams end in -team"):
+    with pytest.raises(
+        ValueError,
+        match="agents are for teams, and ListWorld is played by one; ids of teams end in -team",
+    ):
         make("ListWorld", agents={})
     with pytest.raises(ValueError, match="a team takes no solved examples, got shots=1"):
         make("ListWorld-team", shots=1)
@@ -159,7 +187,9 @@ def test_agents_may_have_different_arms_and_contexts() -> None:
 def test_a_compacted_team_goes_on_from_its_summaries() -> None:
     options = {"context": "compaction", "window": 4_000, "operations": 12}
     trajectory = recorded("DocumentWorld-team", **options)
-    assert any("compaction:" in message.id for step in trajectory.steps for message in step.chat.messages)
+    assert any(
+        "compaction:" in message.id for step in trajectory.steps for message in step.chat.messages
+    )
     assert trajectory.reward == 1.0
     counted = usage(trajectory)
     assert counted is not None
@@ -172,7 +202,9 @@ def test_the_tokens_of_a_team_are_counted_exactly() -> None:
         env = make(env_id, context="awareness", window=100_000)
         trajectory = rollout(env, TeamPolicy(env_id), 1)
         counter = next(iter(env.unwrapped.game.stacks.values())).view.counter
-        prompts = sum(counter.count(message) for step in trajectory.steps for message in step.chat.messages)
+        prompts = sum(
+            counter.count(message) for step in trajectory.steps for message in step.chat.messages
+        )
         counted = usage(trajectory)
         assert counted is not None
         assert counted.prompt_tokens == prompts
@@ -196,18 +228,30 @@ def test_a_policy_that_forgets_itself_costs_turns_only() -> None:
 
 def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
     """Each reply of each agent is in exactly one row, after the ids it was sampled after."""
-    texts = [message.raw or message.text for message in recorded("ListWorld-team", 0, items=4, removals=1).last.messages]
+    texts = [
+        message.raw or message.text
+        for message in recorded("ListWorld-team", 0, items=4, removals=1).last.messages
+    ]
     tokenizer = make_tokenizer(texts, 400)
     policy = Tokenized(TeamPolicy("ListWorld-team"), Renderer(tokenizer))
     trajectory = rollout(make("ListWorld-team", items=4, removals=1), policy, 1)
     rows = to_training_dict(trajectory)["rows"]
     assert sorted(k for row in rows for k in row["steps"]) == list(range(len(trajectory.steps)))
-    assert sum(sum(row["loss_mask"]) for row in rows) == sum(len(step.reply.ids) for step in trajectory.steps)
+    assert sum(sum(row["loss_mask"]) for row in rows) == sum(
+        len(step.reply.ids) for step in trajectory.steps
+    )
     assert len(rows) == len(trajectory.segments()) == 2
     config = CloningConfig(episodes=2, steps=2, num_envs=2)
     trainer = Cloning(
-        TeamPolicy("ListWorld-team"), make_model(tokenizer), tokenizer, lambda: make("ListWorld-team", items=4), config
+        TeamPolicy("ListWorld-team"),
+        make_model(tokenizer),
+        tokenizer,
+        lambda: make("ListWorld-team", items=4),
+        config,
     )
     before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
     trainer.train()
-    assert any(not torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))
+    assert any(
+        not torch.equal(old, new)
+        for old, new in zip(before, trainer.model.parameters(), strict=True)
+    )

@@ -1,4 +1,6 @@
-"""What must hold of every view at every step, checked from outside: from the log of the env, the view and the accounts."""
+"""What must hold of every view at every step, checked from outside: from the log of the env,
+the view and the accounts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import gymnasium
 
 from agentgym import Chat, Message, ToolEnv, clone, tool_env
 from agentgym.stages import layers
-from agentgym.wrappers import Compaction, ContextAwareness, ContextRecord, ContextWrapper, MemoryTool, Trim
+from agentgym.wrappers import (
+    Compaction,
+    ContextAwareness,
+    ContextRecord,
+    ContextWrapper,
+    MemoryTool,
+    Trim,
+)
 from tests.wrappers.context_worlds import Env, Stack
 
 USAGE = re.compile(r"Token usage: (\d+)/(\d+); (\d+) remaining</system_warning>\s*$")
@@ -31,7 +40,9 @@ class Checked:
     def __init__(self, stack: Stack, seed: int = 0) -> None:
         self.stack = stack
         self.env = stack.make(Probe)
-        self.strategies = [layer for layer in layers(self.env) if isinstance(layer, ContextWrapper)][::-1]
+        self.strategies = [
+            layer for layer in layers(self.env) if isinstance(layer, ContextWrapper)
+        ][::-1]
         self.probe = next(layer for layer in layers(self.env) if isinstance(layer, Probe))
         self.view = self.strategies[0].view
         self.base: ToolEnv = tool_env(self.env)
@@ -103,7 +114,9 @@ class Checked:
         assert record.tokens == sum(map(self.view.counter.count, shown))
         assert record.tokens == before + record.appended - record.removed + record.inserted
         assert min(record.appended, record.removed, record.inserted, record.reused) >= 0
-        assert all(edit.inserted < edit.removed for edit in record.edits), "an edit never makes the view longer"
+        assert all(edit.inserted < edit.removed for edit in record.edits), (
+            "an edit never makes the view longer"
+        )
         assert record.overflow or record.tokens <= self.view.budget.usable or not self.has(Trim)
         if record.overflow and self.has(Trim) and len(self.chats) > 1:
             assert self.over
@@ -111,10 +124,17 @@ class Checked:
         if self.has(ContextAwareness) and self.base.world.turn and self.view.request is None:
             assert usage
             used, usable, left = map(int, usage.groups())
-            assert (used, usable, left) == (record.tokens, self.view.budget.usable, max(0, usable - used))
+            assert (used, usable, left) == (
+                record.tokens,
+                self.view.budget.usable,
+                max(0, usable - used),
+            )
         if len(self.chats) > 1:
             past, now = (list(chat.messages) for chat in self.chats[-2:])
-            common = next((k for k, (a, b) in enumerate(zip(past, now, strict=False)) if a != b), min(len(past), len(now)))
+            common = next(
+                (k for k, (a, b) in enumerate(zip(past, now, strict=False)) if a != b),
+                min(len(past), len(now)),
+            )
             assert record.reused == sum(map(self.view.counter.count, now[:common]))
 
     def check_sticky(self, shown: list[Message]) -> None:
@@ -124,11 +144,15 @@ class Checked:
         self.seen |= ids
         for message in shown:
             if message.id in self.view.cleared:
-                assert self.cleared.setdefault(message.id, message.text) == message.text, "what was cleared stays cleared"
+                assert self.cleared.setdefault(message.id, message.text) == message.text, (
+                    "what was cleared stays cleared"
+                )
         assert self.cleared.keys() >= self.view.cleared & ids
 
     def check_excluded(self, shown: list[Message]) -> None:
-        exclude = {name for strategy in self.strategies for name in getattr(strategy, "exclude", ())}
+        exclude = {
+            name for strategy in self.strategies for name in getattr(strategy, "exclude", ())
+        }
         names = {call.id: call.name for message in shown for call in message.calls}
         log = {message.id: message for message in self.log}
         for message in shown:
@@ -144,9 +168,15 @@ class Checked:
         view.update(self.probe.chat)
         assert view.chat == self.chat, "the view is what its overlay makes of the log"
         assert view.tokens == self.info["context"].tokens
-        quiet = not any(isinstance(layer, MemoryTool) or type(layer).__name__ == "Meddler" for layer in layers(other))
+        quiet = not any(
+            isinstance(layer, MemoryTool) or type(layer).__name__ == "Meddler"
+            for layer in layers(other)
+        )
         # A pending warning, request or usage line is new text, not an edit.
-        asks = any(isinstance(strategy, Compaction) and strategy.summarizer is None for strategy in strategies)
+        asks = any(
+            isinstance(strategy, Compaction) and strategy.summarizer is None
+            for strategy in strategies
+        )
         if quiet and not asks and not self.has(ContextAwareness):
             for strategy in strategies:
                 strategy.edit()
@@ -157,7 +187,9 @@ class Checked:
         return any(isinstance(strategy, kind) for strategy in self.strategies)
 
 
-def episode(*layers: tuple[Any, dict[str, Any]], window: int = 100_000, memory: bool = False) -> Checked:
+def episode(
+    *layers: tuple[Any, dict[str, Any]], window: int = 100_000, memory: bool = False
+) -> Checked:
     """An episode of a stack, with its arguments spelled out."""
     return Checked(Stack(layers, window, memory=memory))
 
@@ -171,16 +203,24 @@ def check_form(shown: list[Message]) -> None:
     assert shown[-1].role != "assistant"
     open_calls: list[str] = []
     for before, message in pairwise(shown):
-        assert (before.role, message.role) not in {("assistant", "assistant"), ("user", "user"), ("user", "tool")}
+        assert (before.role, message.role) not in {
+            ("assistant", "assistant"),
+            ("user", "user"),
+            ("user", "tool"),
+        }
         if message.role == "tool":
-            assert message.call_id == open_calls.pop(0), "results follow their reply, in the order of its calls"
+            assert message.call_id == open_calls.pop(0), (
+                "results follow their reply, in the order of its calls"
+            )
         else:
             assert not open_calls
             open_calls = [call.id for call in message.calls]
     assert not open_calls
 
 
-def played_without(stack: Stack, actions: Sequence[str], seed: int = 0) -> tuple[list[Any], list[float]]:
+def played_without(
+    stack: Stack, actions: Sequence[str], seed: int = 0
+) -> tuple[list[Any], list[float]]:
     """The log and the rewards of the env without strategies."""
     env: Env = stack.bare()
     env.reset(seed=seed)

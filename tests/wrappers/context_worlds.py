@@ -150,22 +150,30 @@ calls = (
     | st.sampled_from([call("fail"), call("nothing"), call("read", page="x")])
     | memory_calls
 )
-thoughts = st.sampled_from(["", "", "<think>short</think>", f"<think>{'long thought ' * 30}</think>"])
+thoughts = st.sampled_from(
+    ["", "", "<think>short</think>", f"<think>{'long thought ' * 30}</think>"]
+)
 replies = st.builds(
     lambda thought, said, made: thought + said + "".join(made),
     thoughts,
     st.sampled_from(["", "I go on. ", "word " * 60]),
     st.lists(calls, max_size=3),
 )
-token_triggers = st.builds(Tokens, st.integers(200, 900)) | st.builds(WindowFraction, st.sampled_from([0.3, 0.5, 0.75, 1.0]))
+token_triggers = st.builds(Tokens, st.integers(200, 900)) | st.builds(
+    WindowFraction, st.sampled_from([0.3, 0.5, 0.75, 1.0])
+)
 triggers = (
     token_triggers
     | st.builds(ToolUses, st.integers(2, 9))
     | st.builds(Turns, st.integers(1, 9))
-    | st.builds(lambda one, two: AnyOf((one, two)), token_triggers, st.builds(ToolUses, st.integers(2, 9)))
+    | st.builds(
+        lambda one, two: AnyOf((one, two)), token_triggers, st.builds(ToolUses, st.integers(2, 9))
+    )
 )
 STRATEGIES: dict[type[ContextWrapper], st.SearchStrategy[dict[str, Any]]] = {
-    ClearThinking: st.fixed_dictionaries({"trigger": triggers, "keep": st.sampled_from([1, 1, 2, 4, "all"])}),
+    ClearThinking: st.fixed_dictionaries(
+        {"trigger": triggers, "keep": st.sampled_from([1, 1, 2, 4, "all"])}
+    ),
     ClearToolResults: st.fixed_dictionaries(
         {
             "trigger": triggers,
@@ -173,7 +181,9 @@ STRATEGIES: dict[type[ContextWrapper], st.SearchStrategy[dict[str, Any]]] = {
             "exclude": st.sampled_from([(), ("say",), ("read", "memory")]),
             "clear_inputs": st.booleans(),
             "clear_at_least": st.sampled_from([0, 0, 50]),
-            "placeholder": st.sampled_from(["[gone]", "", "a placeholder of some length, which a short result must not get"]),
+            "placeholder": st.sampled_from(
+                ["[gone]", "", "a placeholder of some length, which a short result must not get"]
+            ),
         },
         optional={"ratio": st.sampled_from([0.3, 0.5, 1.0])},
     ),
@@ -185,7 +195,9 @@ STRATEGIES: dict[type[ContextWrapper], st.SearchStrategy[dict[str, Any]]] = {
             "summarizer": st.sampled_from(["policy", "policy", "rules"]),
         }
     ),
-    Trim: st.fixed_dictionaries({"target": st.builds(WindowFraction, st.sampled_from([0.4, 0.75, 1.0]))}),
+    Trim: st.fixed_dictionaries(
+        {"target": st.builds(WindowFraction, st.sampled_from([0.4, 0.75, 1.0]))}
+    ),
     ContextAwareness: st.fixed_dictionaries({"latest_only": st.booleans()}),
 }
 
@@ -227,10 +239,25 @@ class Stack:
 def stacks(draw: st.DrawFn, need: Sequence[type[ContextWrapper]] = ()) -> Stack:
     """One to four strategies, in their order, on any oracle arm."""
     memory = draw(st.booleans())
-    chosen = {*need, *draw(st.lists(st.sampled_from(list(STRATEGIES)), min_size=0 if need else 1, max_size=4, unique=True))}
+    chosen = {
+        *need,
+        *draw(
+            st.lists(
+                st.sampled_from(list(STRATEGIES)),
+                min_size=0 if need else 1,
+                max_size=4,
+                unique=True,
+            )
+        ),
+    }
     return Stack(
-        tuple((strategy, draw(options)) for strategy, options in STRATEGIES.items() if strategy in chosen),
-        draw(st.integers(-200, 1_500)) + (1_200 if memory else 550),  # what is pinned takes about that much
+        tuple(
+            (strategy, draw(options))
+            for strategy, options in STRATEGIES.items()
+            if strategy in chosen
+        ),
+        draw(st.integers(-200, 1_500))
+        + (1_200 if memory else 550),  # what is pinned takes about that much
         draw(st.sampled_from([0, 0, 100])),
         draw(st.sampled_from(["", "", "", "P", "S", "SP", "SH", "SPH"])),
         draw(st.sampled_from(["persistent", "ephemeral"])),

@@ -1,8 +1,9 @@
-"""The positive control of the context strategies: an agent that uses only what it is shown, and a task of two hundred results.
+"""The positive control of the context strategies: an agent that uses only what it is shown, and a
+task of two hundred results.
 
-With a window of 4,000 tokens and no strategy it must fail, because what it needs has been trimmed; with clearing and memory, with
-compaction, and with code that calls the tools it must succeed, because each of them is a way to keep what is needed.
-"""
+With a window of 4,000 tokens and no strategy it must fail, because what it needs has been trimmed;
+with clearing and memory, with compaction, and with code that calls the tools it must succeed,
+because each of them is a way to keep what is needed."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ class Archive(World[Config]):
 
     def generate(self) -> None:
         self.max_turns = 4 * self.config.pages
-        self.keys = [f"k{int(number):05d}" for number in self.rng.permutation(99_999)[: self.config.pages]]
+        self.keys = [
+            f"k{int(number):05d}" for number in self.rng.permutation(99_999)[: self.config.pages]
+        ]
         self.values = [int(value) for value in self.rng.integers(1, 1_000, size=self.config.pages)]
         self.right = False
 
@@ -65,7 +68,10 @@ class Archive(World[Config]):
             raise ToolError("no page has this key")
         place = self.keys.index(key)
         after = self.keys[place + 1] if place + 1 < len(self.keys) else "none"
-        return f"Page {place + 1}. Value: {self.values[place]}. Next key: {after}.\n" + "The rest of the page is of no use. " * 5
+        return (
+            f"Page {place + 1}. Value: {self.values[place]}. Next key: {after}.\n"
+            + "The rest of the page is of no use. " * 5
+        )
 
     @tool(final=True)
     def answer(self, total: int) -> str:
@@ -107,9 +113,16 @@ class HonestReader:
         if "run_python" in tools:
             return self.with_code(chat)
         if known is None:
-            call = ToolCall("memory", {"command": "view", "path": "/memories/progress"}) if "memory" in tools else self.guess(chat)
+            call = (
+                ToolCall("memory", {"command": "view", "path": "/memories/progress"})
+                if "memory" in tools
+                else self.guess(chat)
+            )
         elif "memory" in tools and unsaved >= 5:
-            call = ToolCall("memory", {"command": "create", "path": "/memories/progress", "file_text": known.note()})
+            call = ToolCall(
+                "memory",
+                {"command": "create", "path": "/memories/progress", "file_text": known.note()},
+            )
         elif known.key == "none":
             call = ToolCall("answer", {"total": known.total})
         else:
@@ -117,7 +130,9 @@ class HonestReader:
         return "<think>One page after the other.</think>" + render(call)
 
     def read(self, chat: Chat) -> tuple[Known | None, int]:
-        """The progress that the chat shows, and how many pages of it are in no note; None if pages are missing."""
+        """The progress that the chat shows, and how many pages of it are in no note; None if
+        pages are missing.
+        """
         start = re.search(r"key (\w+)\.", chat.messages[1].text)
         assert start is not None
         known: Known | None = Known(0, 0, start[1])
@@ -144,7 +159,9 @@ class HonestReader:
 
     @staticmethod
     def guess(chat: Chat) -> ToolCall:
-        """Without the beginning, go on from the newest page that is there, and answer with what can be seen."""
+        """Without the beginning, go on from the newest page that is there, and answer with what
+        can be seen.
+        """
         pages = [page for message in chat.messages if (page := PAGE.search(message.text))]
         if not pages or pages[-1][3] == "none":
             return ToolCall("answer", {"total": sum(int(page[2]) for page in pages)})
@@ -188,7 +205,9 @@ def archive(*names: str, budget: ContextBudget = BUDGET) -> Env:
     return env
 
 
-def play(*names: str, budget: ContextBudget = BUDGET, seed: int = 0) -> tuple[float, int, list[Any]]:
+def play(
+    *names: str, budget: ContextBudget = BUDGET, seed: int = 0
+) -> tuple[float, int, list[Any]]:
     """The score, the number of replies and the records of an episode."""
     env = archive(*names, budget=budget)
     policy = HonestReader()
@@ -208,7 +227,10 @@ def test_the_agent_can_do_the_task_if_it_sees_everything() -> None:
     assert records[-1].tokens > 4 * BUDGET.window, "the task does not fit the small window"
 
 
-@pytest.mark.parametrize("names", [(), ("clear_results",), ("clear_thinking",), ("awareness",), ("clear_results", "awareness")])
+@pytest.mark.parametrize(
+    "names",
+    [(), ("clear_results",), ("clear_thinking",), ("awareness",), ("clear_results", "awareness")],
+)
 def test_a_bounded_window_alone_fails(names: tuple[str, ...]) -> None:
     score, replies, records = play(*names)
     assert score == 0.0
@@ -236,4 +258,10 @@ def test_a_strategy_that_keeps_what_is_needed_succeeds(names: tuple[str, ...], s
         assert records[1].hidden > 3 * BUDGET.window
     else:
         edited = {edit.strategy for record in records for edit in record.edits}
-        assert edited >= {"ClearToolResults" if "clear_results" in names else "Compaction" if "compaction" in names else "Trim"}
+        assert edited >= {
+            "ClearToolResults"
+            if "clear_results" in names
+            else "Compaction"
+            if "compaction" in names
+            else "Trim"
+        }

@@ -1,4 +1,6 @@
-"""Menus, masks and features: the worlds as classical agents see them, under the checks and a learner of Stable-Baselines3."""
+"""Menus, masks and features: the worlds as classical agents see them, under the checks and a
+learner of Stable-Baselines3.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from agentgym.oracles.policies import ParsedChat
 from agentgym.wrappers.discrete import DiscreteActions, FeatureObservations
 
 CASES: list[Any] = [
-    *((entry.world.__name__, {}) for entry in agentgym.worlds() if entry.world.action_catalog is not agentgym.World.action_catalog),
+    *(
+        (entry.world.__name__, {})
+        for entry in agentgym.worlds()
+        if entry.world.action_catalog is not agentgym.World.action_catalog
+    ),
     ("ListWorld", {"items": 1, "removals": 0}),
     ("ListWorld", {"items": 7, "removals": 7, "dialect": "json"}),
     ("ListWorld", {"items": 12, "removals": 5, "duplicates": True}),
@@ -28,12 +34,37 @@ CASES: list[Any] = [
     ("TreeWorld", {"nodes": 9, "arity": 2, "revealed": 4, "target": "any", "dialect": "python"}),
     ("TreeWorld", {"nodes": 20, "absent_probability": 0.0, "max_failed_rounds": 2}),
     ("DocumentWorld", {"operations": 1, "dialect": "python"}),
-    ("DocumentWorld", {"operations": 4, "difficulty": "hard", "theta": 2, "distractor_documents": 1.0}),
-    ("CodeWorld", {"operations": 5, "difficulty": "hard", "theta": 2, "p": 1.0, "consolidation": "plain", "names": "sequential"}),
-    ("MultimodalWorld", {"operations": 4, "difficulty": "hard", "render": "scene", "counted": 1.0, "pictured": 1.0}),
+    (
+        "DocumentWorld",
+        {"operations": 4, "difficulty": "hard", "theta": 2, "distractor_documents": 1.0},
+    ),
+    (
+        "CodeWorld",
+        {
+            "operations": 5,
+            "difficulty": "hard",
+            "theta": 2,
+            "p": 1.0,
+            "consolidation": "plain",
+            "names": "sequential",
+        },
+    ),
+    (
+        "MultimodalWorld",
+        {"operations": 4, "difficulty": "hard", "render": "scene", "counted": 1.0, "pictured": 1.0},
+    ),
     ("GridWorld", {"size": 1}),
     ("GridWorld", {"size": 4, "distance": 6, "hole_density": 1.0, "hole_penalty": 9}),
-    ("GridWorld", {"size": 9, "hole_density": 0.0, "hole_penalty": 0, "budget_factor": 1.0, "budget_slack": 0}),
+    (
+        "GridWorld",
+        {
+            "size": 9,
+            "hole_density": 0.0,
+            "hole_penalty": 0,
+            "budget_factor": 1.0,
+            "budget_slack": 0,
+        },
+    ),
 ]
 each_case = pytest.mark.parametrize(("env_id", "options"), CASES)
 EXACT = {"budget_factor": 1.0, "budget_slack": 0}
@@ -68,11 +99,15 @@ def test_gymnasium_finds_nothing_to_say(env_id: str, options: dict[str, Any]) ->
 
 @each_case
 def test_stable_baselines_finds_nothing_to_say(env_id: str, options: dict[str, Any]) -> None:
-    pytest.importorskip("stable_baselines3.common.env_checker").check_env(numbers(env_id, **options))
+    pytest.importorskip("stable_baselines3.common.env_checker").check_env(
+        numbers(env_id, **options)
+    )
 
 
 @each_case
-def test_a_choice_is_in_the_mask_if_and_only_if_it_is_carried_out(env_id: str, options: dict[str, Any]) -> None:
+def test_a_choice_is_in_the_mask_if_and_only_if_it_is_carried_out(
+    env_id: str, options: dict[str, Any]
+) -> None:
     env = numbers(env_id, **options)
     for seed in range(3):
         for _ in walk(env, seed):
@@ -82,7 +117,9 @@ def test_a_choice_is_in_the_mask_if_and_only_if_it_is_carried_out(env_id: str, o
             assert (mask.dtype, mask.shape) == (np.bool_, (env.action_space.n,))
             tried = [clone(env).step(choice)[-1]["valid"] for choice in range(env.action_space.n)]
             assert mask.tolist() == tried
-            assert len(env.world_env.world.legal_calls()) == mask.sum(), "the menu holds all that is legal"
+            assert len(env.world_env.world.legal_calls()) == mask.sum(), (
+                "the menu holds all that is legal"
+            )
 
 
 @each_case
@@ -96,7 +133,9 @@ def test_shapes_are_those_of_the_configuration(env_id: str, options: dict[str, A
 
 @each_case
 def test_features_are_functions_of_what_was_shown(env_id: str, options: dict[str, Any]) -> None:
-    """They are the same for a world rebuilt from the chat; the configuration, which sets the shape, is no secret."""
+    """They are the same for a world rebuilt from the chat; the configuration, which sets the
+    shape, is no secret.
+    """
     env = numbers(env_id, **options)
     policy = RandomPolicy(env_id)
     for seed in range(10):
@@ -113,7 +152,9 @@ def test_features_are_functions_of_what_was_shown(env_id: str, options: dict[str
 
 
 @each_case
-def test_a_choice_that_cannot_be_carried_out_costs_its_turn(env_id: str, options: dict[str, Any]) -> None:
+def test_a_choice_that_cannot_be_carried_out_costs_its_turn(
+    env_id: str, options: dict[str, Any]
+) -> None:
     env = numbers(env_id, **options)
     refused = 0
     for seed in range(3):
@@ -124,17 +165,26 @@ def test_a_choice_that_cannot_be_carried_out_costs_its_turn(env_id: str, options
             for choice in np.flatnonzero(~masks(env)):
                 again: Any = clone(env)
                 _, reward, _, truncated, info = again.step(choice)
-                assert (info["turn"], info["valid"], reward, truncated) == (world.turn + 1, False, 0.0, False)
+                assert (info["turn"], info["valid"], reward, truncated) == (
+                    world.turn + 1,
+                    False,
+                    0.0,
+                    False,
+                )
                 assert list(again.world_env.world.legal_calls()) == list(world.legal_calls())
                 refused += 1
-    assert refused or options.get("nodes") == 1 or env_id == "LongContextQA", "all is legal in a tree of one node and in a log only"
+    assert refused or options.get("nodes") == 1 or env_id == "LongContextQA", (
+        "all is legal in a tree of one node and in a log only"
+    )
 
 
 @pytest.mark.parametrize("choice", [-1, 5, 1.0, "up", None, np.array([1, 2])])
 def test_a_choice_that_is_not_in_the_menu_is_refused(choice: Any) -> None:
     env = numbers("GridWorld")
     env.reset(seed=0)
-    with pytest.raises(ValueError, match=r"an action is a place in the menu, an integer in \[0, 5\), got "):
+    with pytest.raises(
+        ValueError, match=r"an action is a place in the menu, an integer in \[0, 5\), got "
+    ):
         env.step(choice)
     assert env.world_env.world.turn == 0
 
@@ -143,16 +193,34 @@ def test_the_menus() -> None:
     def action_catalog(env_id: str, **options: Any) -> list[str]:
         env = numbers(env_id, **options)
         env.reset(seed=1)
-        return [json.dumps([call.name, *call.arguments.values()]) for call in env.world_env.world.action_catalog()]
+        return [
+            json.dumps([call.name, *call.arguments.values()])
+            for call in env.world_env.world.action_catalog()
+        ]
 
-    assert action_catalog("GridWorld") == ['["up"]', '["down"]', '["left"]', '["right"]', '["done"]']
-    assert action_catalog("ListWorld", items=3, removals=1) == ['["pop", 0]', '["pop", 1]', '["pop", 2]', '["done"]']
+    assert action_catalog("GridWorld") == [
+        '["up"]',
+        '["down"]',
+        '["left"]',
+        '["right"]',
+        '["done"]',
+    ]
+    assert action_catalog("ListWorld", items=3, removals=1) == [
+        '["pop", 0]',
+        '["pop", 1]',
+        '["pop", 2]',
+        '["done"]',
+    ]
     env = numbers("TreeWorld", nodes=3, revealed=0)
     env.reset(seed=1)
     (root,) = env.world_env.world.known
     asked = [f'["get_children", "{node}"]' for node in (root, "", "")]
     reported = [f'["found", "{node}"]' for node in (root, "", "")]
-    assert action_catalog("TreeWorld", nodes=3, revealed=0) == [*asked, *reported, '["unreachable"]']
+    assert action_catalog("TreeWorld", nodes=3, revealed=0) == [
+        *asked,
+        *reported,
+        '["unreachable"]',
+    ]
 
 
 def test_the_features_of_a_list() -> None:
@@ -171,7 +239,10 @@ def test_the_features_of_a_list() -> None:
 def test_the_features_of_a_tree() -> None:
     env = numbers("TreeWorld", nodes=3, arity=1, revealed=0, absent_probability=0.0, **EXACT)
     env.reset(seed=0)
-    seen = [env.world_env.world.features().tolist(), *(env.step(slot)[0].tolist() for slot in (0, 1))]
+    seen = [
+        env.world_env.world.features().tolist(),
+        *(env.step(slot)[0].tolist() for slot in (0, 1)),
+    ]
     assert seen == [
         [1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0.75],
         [1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0.5],
@@ -183,11 +254,15 @@ def test_the_features_of_a_grid() -> None:
     task = "Board size: 2 x 2\nStart: (0, 0)\nGoal: (1, 1)\nHoles: (0, 1)\nA step into a hole costs 1 more moves.\nMove budget: 3"
     world = tool_env(make("GridWorld")).world_class.read_task(task)
     holes, goal = [[-1, -1, -1], [-1, 0, 1], [-1, 0, 0]], [[0, 0, 0], [0, 0, 0], [0, 0, 1]]
-    assert world.features().tolist() == pytest.approx([*np.ravel(holes), *np.ravel(goal), 0.5, 0.5, 0.8])
+    assert world.features().tolist() == pytest.approx(
+        [*np.ravel(holes), *np.ravel(goal), 0.5, 0.5, 0.8]
+    )
     world.down()
     world.turn = 1
     holes, goal = [[-1, 0, 1], [-1, 0, 0], [-1, -1, -1]], [[0, 0, 0], [0, 0, 1], [0, 0, 0]]
-    assert world.features().tolist() == pytest.approx([*np.ravel(holes), *np.ravel(goal), 0, 0.5, 0.6])
+    assert world.features().tolist() == pytest.approx(
+        [*np.ravel(holes), *np.ravel(goal), 0, 0.5, 0.6]
+    )
 
 
 def test_the_end_of_the_budget_is_an_end_and_an_overflow_is_not() -> None:
@@ -208,12 +283,18 @@ def test_the_end_of_the_budget_is_an_end_and_an_overflow_is_not() -> None:
 @each_case
 def test_a_spec_in_json_rebuilds_the_stack(env_id: str, options: dict[str, Any]) -> None:
     module = "agentgym.wrappers.discrete"
-    added = [WrapperSpec(name, f"{module}:{name}", {}) for name in ("DiscreteActions", "FeatureObservations")]
+    added = [
+        WrapperSpec(name, f"{module}:{name}", {})
+        for name in ("DiscreteActions", "FeatureObservations")
+    ]
     for env in (numbers(env_id, **options), make(env_id, wrappers=added, **options)):
         again = gymnasium.make(EnvSpec.from_json(env.spec.to_json()))
         assert isinstance(again, FeatureObservations)
         assert again.spec == env.spec
-        assert (again.action_space, again.observation_space) == (env.action_space, env.observation_space)
+        assert (again.action_space, again.observation_space) == (
+            env.action_space,
+            env.observation_space,
+        )
         np.testing.assert_array_equal(again.reset(seed=3)[0], env.reset(seed=3)[0])
 
 
@@ -238,7 +319,9 @@ def test_infos_and_masks_pass_through_stable_baselines() -> None:
 def crowd(count: int, *options: dict[str, Any]) -> Any:
     """A vector env of Stable-Baselines3 in which several configurations take turns."""
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
-    envs = vec_env.DummyVecEnv([lambda k=k: numbers("GridWorld", **options[k % len(options)]) for k in range(count)])
+    envs = vec_env.DummyVecEnv(
+        [lambda k=k: numbers("GridWorld", **options[k % len(options)]) for k in range(count)]
+    )
     envs.seed(0)
     return vec_env.VecMonitor(envs)
 
@@ -250,13 +333,20 @@ def learn(envs: Any, steps: int, **options: Any) -> Any:
     rate = options.pop("learning_rate")
     relu = {"net_arch": options.pop("net"), "activation_fn": torch.nn.ReLU}
     agent = maskable.MaskablePPO(
-        "MlpPolicy", envs, policy_kwargs=relu, seed=0, device="cpu", learning_rate=lambda left: rate * left, **options
+        "MlpPolicy",
+        envs,
+        policy_kwargs=relu,
+        seed=0,
+        device="cpu",
+        learning_rate=lambda left: rate * left,
+        **options,
     )
     return agent.learn(steps)
 
 
 def share_of_optimal(choose: Any, episodes: int, **options: Any) -> float:
-    """The mean of (turns of an optimal episode) / (turns used), 0 for an episode that failed, on seeds not trained on.
+    """The mean of (turns of an optimal episode) / (turns used), 0 for an episode that failed, on
+    seeds not trained on.
 
     `done` is a turn, and a hole uses up its penalty in turns.
     """
@@ -265,7 +355,11 @@ def share_of_optimal(choose: Any, episodes: int, **options: Any) -> float:
     for seed in range(1_000_000, 1_000_000 + episodes):
         features, _ = env.reset(seed=seed)
         exact.reset(seed=seed)
-        world, optimal, budget = env.world_env.world, exact.world_env.world.max_turns, env.world_env.world.max_turns
+        world, optimal, budget = (
+            env.world_env.world,
+            exact.world_env.world.max_turns,
+            env.world_env.world.max_turns,
+        )
         reward = 0.0
         while not env.world_env.over:
             features, reward, *_ = env.step(choose(features, masks(env)))
@@ -277,18 +371,46 @@ def test_maskable_ppo_learns_a_small_grid() -> None:
     small = {"size": 3, **EXACT}
     rng = np.random.default_rng(0)
     by_chance = share_of_optimal(lambda _, mask: rng.choice(np.flatnonzero(mask)), 200, **small)
-    agent = learn(crowd(16, small), 8_000, n_steps=64, batch_size=256, n_epochs=6, learning_rate=5e-3, gamma=0.95, net=[64])
-    learnt = share_of_optimal(lambda seen, mask: agent.predict(seen, action_masks=mask, deterministic=True)[0], 200, **small)
+    agent = learn(
+        crowd(16, small),
+        8_000,
+        n_steps=64,
+        batch_size=256,
+        n_epochs=6,
+        learning_rate=5e-3,
+        gamma=0.95,
+        net=[64],
+    )
+    learnt = share_of_optimal(
+        lambda seen, mask: agent.predict(seen, action_masks=mask, deterministic=True)[0],
+        200,
+        **small,
+    )
     assert by_chance < 0.2
     assert learnt > 0.6
 
 
 @pytest.mark.exhaustive
 def test_maskable_ppo_learns_the_grid() -> None:
-    """Two budgets: without slack only the shortest way pays, with it a wrong turn can be mended. More holes make more detours."""
+    """Two budgets: without slack only the shortest way pays, with it a wrong turn can be mended.
+
+    More holes make more detours.
+    """
     slack = {"budget_factor": 1.5, "budget_slack": 2}
-    envs = crowd(64, *({"hole_density": holes, **budget} for holes in (0.2, 0.35) for budget in (slack, EXACT)))
-    settings = {"n_steps": 64, "batch_size": 512, "n_epochs": 6, "learning_rate": 7e-4, "gamma": 0.95, "gae_lambda": 0.9}
+    envs = crowd(
+        64,
+        *({"hole_density": holes, **budget} for holes in (0.2, 0.35) for budget in (slack, EXACT)),
+    )
+    settings = {
+        "n_steps": 64,
+        "batch_size": 512,
+        "n_epochs": 6,
+        "learning_rate": 7e-4,
+        "gamma": 0.95,
+        "gae_lambda": 0.9,
+    }
     agent = learn(envs, 400_000, **settings, ent_coef=0.005, net=[256, 256])
-    learnt = share_of_optimal(lambda seen, mask: agent.predict(seen, action_masks=mask, deterministic=True)[0], 1_000)
+    learnt = share_of_optimal(
+        lambda seen, mask: agent.predict(seen, action_masks=mask, deterministic=True)[0], 1_000
+    )
     assert learnt >= 0.95

@@ -23,7 +23,10 @@ def keep_last_four(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def shorten_results(messages: Sequence[Message]) -> Sequence[Message]:
-    old = [replace(message, text="[gone]") if message.role == "tool" else message for message in messages[:-1]]
+    old = [
+        replace(message, text="[gone]") if message.role == "tool" else message
+        for message in messages[:-1]
+    ]
     return [*old, messages[-1]] if messages else []
 
 
@@ -85,7 +88,9 @@ def test_the_invariants_hold_whatever_the_function_returns(edit: MessageEdit) ->
 
 def test_the_trigger_and_the_spec() -> None:
     path = f"{__name__}:keep_last_four"
-    env = EditMessages(agentgym.make("ListWorld"), path, ContextBudget(window=8_000), Turns(5), lossy=True)
+    env = EditMessages(
+        agentgym.make("ListWorld"), path, ContextBudget(window=8_000), Turns(5), lossy=True
+    )
     assert env.spec is not None
     again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()))
     for each in (env, again):

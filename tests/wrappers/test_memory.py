@@ -1,4 +1,6 @@
-"""The memory tool: what its commands do, where it is kept, and that nothing leads out of it or half-way into it."""
+"""The memory tool: what its commands do, where it is kept, and that nothing leads out of it or
+half-way into it.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,24 @@ from agentgym.wrappers import memory_folder as module
 from agentgym.wrappers.memory import MemoryTool, MemoryTools
 from agentgym.wrappers.memory_store import _COMMANDS, Files, MemoryLimits
 
-ROOMY, SMALL, ACUTE, DECOMPOSED = MemoryLimits(32_768, 262_144, 64), MemoryLimits(9, 20, files=4), "\u00e9", "e\u0301"
+ROOMY, SMALL, ACUTE, DECOMPOSED = (
+    MemoryLimits(32_768, 262_144, 64),
+    MemoryLimits(9, 20, files=4),
+    "\u00e9",
+    "e\u0301",
+)
 TAKES = {command: takes for command, (_, takes) in _COMMANDS.items()}
 
 
 class Memory(MemoryTools):
-    """The tool over a dict or a folder, with its arguments in order and a way to see all that it holds."""
+    """The tool over a dict or a folder, with its arguments in order and a way to see all that
+    it holds.
+    """
 
     def __init__(self, folder: Path | None = None, limits: MemoryLimits = ROOMY) -> None:
-        super().__init__(limits, None if folder is None else module.FolderStore(str(folder), "mine", limits))
+        super().__init__(
+            limits, None if folder is None else module.FolderStore(str(folder), "mine", limits)
+        )
 
     def __call__(self, command: Any, *values: Any) -> str:
         return self.memory(command, **dict(zip(TAKES[command], values, strict=False)))
@@ -60,14 +71,18 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
 
 
 class Naive:
-    """What the commands mean, told as plainly as possible: tuples of names, lists of lines, and no thought of speed."""
+    """What the commands mean, told as plainly as possible: tuples of names, lists of lines, and
+    no thought of speed.
+    """
 
     def __init__(self) -> None:
         self.files: dict[tuple[str, ...], str] = {}
 
     def names(self, path: str) -> tuple[str, ...]:
         assert all([path[:1] == "/", path[:2] != "//", "\x07" not in path])
-        first, *names = [name for name in unicodedata.normalize("NFC", path).split("/") if name not in ("", ".")] or [""]
+        first, *names = [
+            name for name in unicodedata.normalize("NFC", path).split("/") if name not in ("", ".")
+        ] or [""]
         assert all([first == "memories", ".." not in names, len(names) <= 8])
         return tuple(names)
 
@@ -76,12 +91,20 @@ class Naive:
 
     def write(self, file: tuple[str, ...], text: str) -> None:
         after = {**self.files, file: text}
-        assert all([len(text) <= SMALL.file_chars, len(after) <= SMALL.files, len("".join(after.values())) <= SMALL.total_chars])
+        assert all(
+            [
+                len(text) <= SMALL.file_chars,
+                len(after) <= SMALL.files,
+                len("".join(after.values())) <= SMALL.total_chars,
+            ]
+        )
         self.files = after
 
     def create(self, path: str, text: str) -> None:
         file = self.names(path)
-        assert file in self.files or not any([not file, self.tree(file), *(file[:k] in self.files for k in range(len(file)))])
+        assert file in self.files or not any(
+            [not file, self.tree(file), *(file[:k] in self.files for k in range(len(file)))]
+        )
         self.write(file, text)
 
     def str_replace(self, path: str, old: str, new: str) -> None:
@@ -93,10 +116,16 @@ class Naive:
     def insert(self, path: str, line: int, inserted: str) -> None:
         assert all([self.names(path) in self.files, inserted])
         text = self.files[self.names(path)]
-        old, new = (each[:-1] if each[-1] == "" else each for each in (text.split("\n"), inserted.split("\n")))
+        old, new = (
+            each[:-1] if each[-1] == "" else each
+            for each in (text.split("\n"), inserted.split("\n"))
+        )
         assert 0 <= line <= len(old)
         last = inserted if line == len(old) else text
-        self.write(self.names(path), "\n".join([*old[:line], *new, *old[line:]]) + "\n" * last.endswith("\n"))
+        self.write(
+            self.names(path),
+            "\n".join([*old[:line], *new, *old[line:]]) + "\n" * last.endswith("\n"),
+        )
 
     def delete(self, path: str) -> None:
         gone = self.tree(self.names(path))
@@ -113,9 +142,29 @@ class Naive:
 
 
 PATHS = st.one_of(
-    st.sampled_from(["/memories/a", "/memories/a/b", "/memories/b/", "/memories/./b/a", "/memories/b/a/" + ACUTE]),
-    st.lists(st.sampled_from(["a", "b", "a.x", "a-", DECOMPOSED, ".", ""]), max_size=4).map(lambda n: "/".join(["/memories", *n])),
-    st.sampled_from(["/memories/..", "/", "", "a", "//memories/a", "/memories/\x07", "/memories/1/2/3/4/5/6/7/8"]),
+    st.sampled_from(
+        [
+            "/memories/a",
+            "/memories/a/b",
+            "/memories/b/",
+            "/memories/./b/a",
+            "/memories/b/a/" + ACUTE,
+        ]
+    ),
+    st.lists(st.sampled_from(["a", "b", "a.x", "a-", DECOMPOSED, ".", ""]), max_size=4).map(
+        lambda n: "/".join(["/memories", *n])
+    ),
+    st.sampled_from(
+        [
+            "/memories/..",
+            "/",
+            "",
+            "a",
+            "//memories/a",
+            "/memories/\x07",
+            "/memories/1/2/3/4/5/6/7/8",
+        ]
+    ),
 )
 TEXTS = st.text("ab\n\r\t" + ACUTE, max_size=10)
 COMMANDS = st.one_of(
@@ -136,7 +185,9 @@ def agree(memory: Memory, commands: list[Any]) -> None:
             memory.refuses(".", command, *values)
         else:
             memory(command, *values)
-        assert memory.all() == {"/".join(("/memories", *file)): text for file, text in naive.files.items()}
+        assert memory.all() == {
+            "/".join(("/memories", *file)): text for file, text in naive.files.items()
+        }
 
 
 @settings(max_examples=250, deadline=None)
@@ -144,22 +195,49 @@ def agree(memory: Memory, commands: list[Any]) -> None:
 def test_the_commands_do_what_a_plain_implementation_does(commands: list[Any], kind: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         agree(Memory(None if kind else Path(folder), SMALL), commands)
-        assert all(names or files for top, names, files in os.walk(folder) if top not in (folder, f"{folder}/mine"))
+        assert all(
+            names or files
+            for top, names, files in os.walk(folder)
+            if top not in (folder, f"{folder}/mine")
+        )
         assert {path.name for path in Path(folder).iterdir()} <= {"mine", ".mine~lock"}
 
 
 def test_views(memory: Memory) -> None:
     assert memory("view", "/memories") == "/memories/ is empty"
-    assert memory("create", "/memories/d/e/f/g", "12345") == "created /memories/d/e/f/g (characters: 5)"
+    assert (
+        memory("create", "/memories/d/e/f/g", "12345")
+        == "created /memories/d/e/f/g (characters: 5)"
+    )
     memory("create", "/memories/d/z", "1")
     memory("create", "/memories/d-", "")
-    answer = memory("view", "/memories/").replace("\n/memories/", " ").replace("files: ", "").replace("characters: ", "")
+    answer = (
+        memory("view", "/memories/")
+        .replace("\n/memories/", " ")
+        .replace("files: ", "")
+        .replace("characters: ", "")
+    )
     assert answer == "/memories/ (3, 6) d/ (2, 6) d/e/ (1, 5) d/z (1) d- (0)"
     assert memory("view", "/memories/d-") == "/memories/d- is an empty file"
     memory("create", "/memories/d-", "a\r\n\tb\u2028\n\n")
-    assert memory("view", "/memories/d-") == "/memories/d-, lines 1 to 3 of 3:\n1\ta\r\n2\t\tb\u2028\n3\t\n"
+    assert (
+        memory("view", "/memories/d-")
+        == "/memories/d-, lines 1 to 3 of 3:\n1\ta\r\n2\t\tb\u2028\n3\t\n"
+    )
     assert memory("view", "/memories/d-", [3, -1]).endswith("lines 3 to 3 of 3:\n3\t\n")
-    for wrong in ([2, 1], [0, 1], [5, 9], [4, -1], [-1, -1], [1, -2], [1], [1, 2, 3], [], [True, 2], [1, True]):
+    for wrong in (
+        [2, 1],
+        [0, 1],
+        [5, 9],
+        [4, -1],
+        [-1, -1],
+        [1, -2],
+        [1],
+        [1, 2, 3],
+        [],
+        [True, 2],
+        [1, True],
+    ):
         memory.refuses("view_range must be", "view", "/memories/d-", wrong)
 
 
@@ -187,7 +265,10 @@ def test_commands_that_are_refused(memory: Memory) -> None:
         call, why = line.split(": ", 1)
         command, path, *values = call.split()
         memory.refuses(why, command, f"/memories/{path}", *values)
-    with pytest.raises(ToolError, match=r"^view takes path, view_range .optional.: path is missing, old_path is not one of them"):
+    with pytest.raises(
+        ToolError,
+        match=r"^view takes path, view_range .optional.: path is missing, old_path is not one of them",
+    ):
         memory.memory("view", old_path="/memories")
     memory.refuses("is a directory, view_range is for files", "view", "/memories/d", [1, 2])
     memory.refuses("old_str is empty", "str_replace", "/memories/f", "", "x")
@@ -206,17 +287,50 @@ def test_limits(tmp_path: Path) -> None:
     memory.refuses("would hold 21 characters, at most 20", "create", "/memories/2", "1234")
     memory.refuses("holds 4 files, at most 4", "create", "/memories/4", "")
     large("create", "/memories/d/4", "1234567890a")
-    memory("rename", "/memories/d", "/memories/e")  # what is over the limits can still be seen, moved and shrunk
+    memory(
+        "rename", "/memories/d", "/memories/e"
+    )  # what is over the limits can still be seen, moved and shrunk
     memory("str_replace", "/memories/e/4", "a", "")
     memory.refuses("at most 9", "str_replace", "/memories/e/4", "1", "00")
     assert memory("delete", "/memories/e") == "deleted /memories/e (files: 2)"
 
 
 ATTACKS = [
-    ("contains '..'", ["/memories/../x", "/memories/./..", "/memories/a/../../x", "/memories/a/../a", "/../memories/x"]),
-    ("not in the memory", ["//memories/x", "///memories/x", "/memoriesevil/x.txt", "/Memories/x", "/", "/etc/x", "x", "", "~/x"]),
+    (
+        "contains '..'",
+        [
+            "/memories/../x",
+            "/memories/./..",
+            "/memories/a/../../x",
+            "/memories/a/../a",
+            "/../memories/x",
+        ],
+    ),
+    (
+        "not in the memory",
+        [
+            "//memories/x",
+            "///memories/x",
+            "/memoriesevil/x.txt",
+            "/Memories/x",
+            "/",
+            "/etc/x",
+            "x",
+            "",
+            "~/x",
+        ],
+    ),
     ("backslash", ["\\..\\", "/memories/..\\x", "C:\\x"]),
-    ("control character", ["/memories/a\0b", "/memories/a\nb", "/memories/\x7f", "/memories/\u2028", "/memories/\ud800"]),
+    (
+        "control character",
+        [
+            "/memories/a\0b",
+            "/memories/a\nb",
+            "/memories/\x7f",
+            "/memories/\u2028",
+            "/memories/\ud800",
+        ],
+    ),
     ("more than 8 names", ["/memories/1/2/3/4/5/6/7/8/9"]),
     ("more than 255 bytes", ["/memories/" + "n" * 256, "/memories/" + ACUTE * 128]),
     ("too long", ["/memories/" + "n" * 5_000, "/memories/" + "\u0315\u0300" * 100_000]),
@@ -227,38 +341,94 @@ ATTACKS = [
 def test_paths_that_are_refused(memory: Memory, why: str, paths: list[str]) -> None:
     memory("create", "/memories/a/b", "x")
     for path in paths:
-        for call in (["create", path, ""], ["str_replace", path, "x", ""], ["insert", path, 0, "x"], ["view", path]):
+        for call in (
+            ["create", path, ""],
+            ["str_replace", path, "x", ""],
+            ["insert", path, 0, "x"],
+            ["view", path],
+        ):
             memory.refuses(why, *call)
-        for call in (["delete", path], ["rename", path, "/memories/c"], ["rename", "/memories/a", path]):
+        for call in (
+            ["delete", path],
+            ["rename", path, "/memories/c"],
+            ["rename", "/memories/a", path],
+        ):
             memory.refuses(why, *call)
 
 
 def test_texts_are_kept_verbatim_in_files_of_odd_names(memory: Memory) -> None:
-    names = ["%2e%2e/x", "\uff0e\uff0e/x", "~", "...", " ", ".hidden", "memories/memories", "/".join(["n" * 255] * 8), "a", "a.b"]
-    texts = ["", "\n", "a", "a\n", "a\r\nb\r", "\t\ta  ", "\ufeffx", "😀\u0301", "\x0b\x1b", "\u2028b\x85"]
+    names = [
+        "%2e%2e/x",
+        "\uff0e\uff0e/x",
+        "~",
+        "...",
+        " ",
+        ".hidden",
+        "memories/memories",
+        "/".join(["n" * 255] * 8),
+        "a",
+        "a.b",
+    ]
+    texts = [
+        "",
+        "\n",
+        "a",
+        "a\n",
+        "a\r\nb\r",
+        "\t\ta  ",
+        "\ufeffx",
+        "😀\u0301",
+        "\x0b\x1b",
+        "\u2028b\x85",
+    ]
     for name, text in zip(names, texts, strict=True):
         memory("create", "/memories/x", text)
         memory("insert", "/memories/x", 0, "top\r\n")
         memory("str_replace", "/memories/x", "top\r\n", "")
         memory("rename", "/memories/x", f"/memories//./{name}/")
-    assert memory.all() == {f"/memories/{name}": text for name, text in zip(names, texts, strict=True)}
+    assert memory.all() == {
+        f"/memories/{name}": text for name, text in zip(names, texts, strict=True)
+    }
 
 
 def test_what_is_no_text_file_is_neither_shown_nor_followed_nor_touched(tmp_path: Path) -> None:
-    memory, inside, outside = Memory(tmp_path / "store"), tmp_path / "store" / "mine", tmp_path / "outside"
+    memory, inside, outside = (
+        Memory(tmp_path / "store"),
+        tmp_path / "store" / "mine",
+        tmp_path / "outside",
+    )
     outside.mkdir()
     (outside / "secret").write_text("secret")
     (inside / "d").mkdir()
     (inside / "file").symlink_to(outside / "secret")
     (inside / "d" / "folder").symlink_to(outside)
     os.mkfifo(inside / "pipe")
-    for name, content in {"binary": b"\xff", "nul": b"\0", DECOMPOSED: b"", "a\\b": b"", "big": b"x" * (4 * 262_144 + 1)}.items():
+    for name, content in {
+        "binary": b"\xff",
+        "nul": b"\0",
+        DECOMPOSED: b"",
+        "a\\b": b"",
+        "big": b"x" * (4 * 262_144 + 1),
+    }.items():
         (inside / name).write_bytes(content)
     before = sorted(inside.rglob("*"))
     memory("create", "/memories/ok", "x")
     assert memory.all() == {"/memories/ok": "x"}
-    for name in ("file", "file/x", "d/folder", "d/folder/secret", "d", "pipe", "binary", "nul", "big"):
-        for call in (["create", f"/memories/{name}", ""], ["rename", "/memories/ok", f"/memories/{name}"]):
+    for name in (
+        "file",
+        "file/x",
+        "d/folder",
+        "d/folder/secret",
+        "d",
+        "pipe",
+        "binary",
+        "nul",
+        "big",
+    ):
+        for call in (
+            ["create", f"/memories/{name}", ""],
+            ["rename", "/memories/ok", f"/memories/{name}"],
+        ):
             memory.refuses("is no text file and must stay", *call)
     memory("create", "/memories/d/x", "x")
     memory.refuses("must stay", "delete", "/memories/d")
@@ -273,8 +443,12 @@ def test_what_is_no_text_file_is_neither_shown_nor_followed_nor_touched(tmp_path
         Memory(tmp_path / "store")
 
 
-@pytest.mark.parametrize("call", ["create /memories/a/b new", "delete /memories/a", "rename /memories/a /memories/x/y"])
-def test_who_is_killed_leaves_the_old_state_or_the_new_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str) -> None:
+@pytest.mark.parametrize(
+    "call", ["create /memories/a/b new", "delete /memories/a", "rename /memories/a /memories/x/y"]
+)
+def test_who_is_killed_leaves_the_old_state_or_the_new_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str
+) -> None:
     ends = []
     for last in range(20):
         memory, fuse = Memory(tmp_path / str(last)), [0] * last
@@ -283,8 +457,14 @@ def test_who_is_killed_leaves_the_old_state_or_the_new_one(monkeypatch: pytest.M
         with monkeypatch.context() as patch, suppress(IndexError):
             for name in ("mkdir", "write_bytes", "replace", "rename", "rmdir", "rmtree"):
                 owner: Any = module.shutil if name == "rmtree" else Path
-                real = getattr(owner, name)  # the fuse burns with each of these, and nothing works when it has burnt down
-                patch.setattr(owner, name, lambda *v, real=real, fuse=fuse, **o: (fuse.pop(), real(*v, **o))[1])
+                real = getattr(
+                    owner, name
+                )  # the fuse burns with each of these, and nothing works when it has burnt down
+                patch.setattr(
+                    owner,
+                    name,
+                    lambda *v, real=real, fuse=fuse, **o: (fuse.pop(), real(*v, **o))[1],
+                )
             memory(*call.split())
         ends.append(memory.all())
         memory("create", "/memories/x" if before == ends[-1] else "/memories/z", "next")
@@ -292,13 +472,20 @@ def test_who_is_killed_leaves_the_old_state_or_the_new_one(monkeypatch: pytest.M
     assert (ends[0], sum(changes), changes.index(True) > 1) == (before, 1, True)
 
 
-def test_a_disk_that_fails_or_ignores_case_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_disk_that_fails_or_ignores_case_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     memory = Memory(tmp_path)
     memory("create", "/memories/a", "x")
-    for name, call in {"write_bytes": ["create", "/memories/b/c", ""], "rename": ["delete", "/memories/a"]}.items():
+    for name, call in {
+        "write_bytes": ["create", "/memories/b/c", ""],
+        "rename": ["delete", "/memories/a"],
+    }.items():
         with monkeypatch.context() as patch:
             patch.setattr(Path, name, lambda *_: (tmp_path / "nowhere").stat())
-            memory.refuses(r"cannot be used now \(No such file or directory\); nothing was changed", *call)
+            memory.refuses(
+                r"cannot be used now \(No such file or directory\); nothing was changed", *call
+            )
     with monkeypatch.context() as patch:
         patch.setattr(module.FolderStore, "_read", lambda _: ({}, []))
         memory.refuses("takes this path for that of another file", "create", "/memories/a", "y")
@@ -323,13 +510,21 @@ def test_two_processes_may_share_a_memory(tmp_path: Path) -> None:
     both = [subprocess.Popen([sys.executable, "-c", HAMMER, str(tmp_path), name]) for name in "pq"]
     while None in [each.poll() for each in both]:
         time.sleep(0.01)
-        assert all(text in ("p" * 5_000, "q" * 5_000) for path, text in memory.all().items() if path != "/memories/log")
+        assert all(
+            text in ("p" * 5_000, "q" * 5_000)
+            for path, text in memory.all().items()
+            if path != "/memories/log"
+        )
     assert [each.returncode for each in both] == [0, 0]
     log = sorted(f"{name}{k}" for name in "pq" for k in range(60))
-    assert {path: sorted(text.split()) for path, text in memory.all().items()} == {"/memories/log": log}
+    assert {path: sorted(text.split()) for path, text in memory.all().items()} == {
+        "/memories/log": log
+    }
 
 
-def test_threads_share_a_memory_where_there_is_no_flock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_threads_share_a_memory_where_there_is_no_flock(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(module, "_flock", None)
     memory = Memory(tmp_path)
     memory("create", "/memories/log", "")
@@ -349,7 +544,9 @@ def started(**options: Any) -> MemoryTool:
 
 
 def ask(env: gymnasium.Env[Any, Any], command: str, *values: Any) -> str:
-    call = ToolCall("memory", {"command": command, **dict(zip(TAKES[command], values, strict=False))})
+    call = ToolCall(
+        "memory", {"command": command, **dict(zip(TAKES[command], values, strict=False))}
+    )
     chat, *_ = env.step(agentgym.render(call))
     return str(chat.messages[-1].text)
 
@@ -360,7 +557,10 @@ def test_a_memory_of_an_episode_belongs_to_its_snapshots_and_copies() -> None:
     assert inner.chat.messages[0].text.endswith("as you go.")
     assert ask(env, "create", "/memories/a", "x</y>\n") == "created /memories/a (characters: 6)"
     moment, copies = inner.snapshot(), [agentgym.clone(env), pickle.loads(pickle.dumps(env))]
-    assert [ask(env, "delete", "/memories/a")[:16] for _ in range(2)] == ["deleted /memorie", "error: there is "]
+    assert [ask(env, "delete", "/memories/a")[:16] for _ in range(2)] == [
+        "deleted /memorie",
+        "error: there is ",
+    ]
     for each in copies:
         assert ask(each, "view", "/memories/a") == "/memories/a, lines 1 to 1 of 1:\n1\tx</y>\n"
     inner.restore(moment)
@@ -378,7 +578,11 @@ def test_a_memory_of_a_namespace_outlives_episodes_and_envs(tmp_path: Path) -> N
     second.reset(seed=1)
     assert ask(second, "rename", "/memories/a/b", "/memories/c").startswith("renamed")
     assert "/memories/c (characters: 3)" in ask(agentgym.clone(first), "view", "/memories")
-    other = ask(started(persist="namespace", namespace="n.2", folder=str(tmp_path / "new")), "view", "/memories")
+    other = ask(
+        started(persist="namespace", namespace="n.2", folder=str(tmp_path / "new")),
+        "view",
+        "/memories",
+    )
     assert other == "/memories/ is empty"
 
 
@@ -386,10 +590,16 @@ def test_options_and_the_place_in_a_stack_are_checked() -> None:
     shared = {"persist": "namespace", "folder": "x"}
     for options, why in [
         ({"persist": "ever"}, "persist must be one of episode, namespace"),
-        *(({name: 0}, f"{name} must be an integer") for name in ("max_files", "max_file_chars", "max_total_chars")),
+        *(
+            ({name: 0}, f"{name} must be an integer")
+            for name in ("max_files", "max_file_chars", "max_total_chars")
+        ),
         ({"folder": "x"}, "add persist='namespace'"),
         ({**shared, "folder": ""}, "give the path of a folder"),
-        *(({**shared, "namespace": name}, "namespace must be") for name in ("", ".", "..", "a/b", "n" * 65, "a\n")),
+        *(
+            ({**shared, "namespace": name}, "namespace must be")
+            for name in ("", ".", "..", "a/b", "n" * 65, "a\n")
+        ),
     ]:
         with pytest.raises(ValueError, match=why):
             started(**options)

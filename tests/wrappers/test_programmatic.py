@@ -1,4 +1,6 @@
-"""Programmatic tool calling: code acts on the world as direct calls do, and only what it prints reaches the policy."""
+"""Programmatic tool calling: code acts on the world as direct calls do, and only what it prints
+reaches the policy.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,9 @@ def sandbox(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def started(sandbox: str = "monty", world: dict[str, Any] | None = None, **options: Any) -> ProgrammaticTools:
+def started(
+    sandbox: str = "monty", world: dict[str, Any] | None = None, **options: Any
+) -> ProgrammaticTools:
     inner = ToolEnv(Vault, **(world or {}))
     inner.mount(Note())
     env = ProgrammaticTools(inner, sandbox, **options)
@@ -168,7 +172,9 @@ def test_code_branches_on_real_values(sandbox: str) -> None:
 
 def test_a_chain_of_dependent_calls(sandbox: str) -> None:
     env = started(sandbox)
-    text, info = say(env, "n = 0\nfor _ in range(50):\n    n = int(add(n % 3 + 1).split()[-1])\nprint(n)")
+    text, info = say(
+        env, "n = 0\nfor _ in range(50):\n    n = int(add(n % 3 + 1).split()[-1])\nprint(n)"
+    )
     n = 0
     for nested in info["detail"].nested:
         assert nested.arguments == {"number": n % 3 + 1}
@@ -180,7 +186,9 @@ def test_a_chain_of_dependent_calls(sandbox: str) -> None:
 
 def test_errors_of_tools_are_exceptions_in_code(sandbox: str) -> None:
     env = started(sandbox)
-    text, info = say(env, "try:\n    add(9)\nexcept ToolError as error:\n    print('no:', error)\nprint(add(1))")
+    text, info = say(
+        env, "try:\n    add(9)\nexcept ToolError as error:\n    print('no:', error)\nprint(add(1))"
+    )
     assert text == "no: number must be from 1 to 3, got 9\ncount is 1\n"
     assert info["valid"]
     assert info["detail"].nested[0].result == "error: number must be from 1 to 3, got 9"
@@ -194,7 +202,10 @@ def test_errors_of_tools_are_exceptions_in_code(sandbox: str) -> None:
     for call, why in [
         ("add('1')", "valid integer"),
         ("add()", "argument 'number' is missing"),
-        ("add(1, 2, 3)", "add takes 2 arguments, got 3: add(number: integer, times: integer (optional))"),
+        (
+            "add(1, 2, 3)",
+            "add takes 2 arguments, got 3: add(number: integer, times: integer (optional))",
+        ),
         ("add(1, number=2)", "add got the argument 'number' twice"),
         ("add(1, unknown=2)", "no argument is called 'unknown'"),
         ("add(1, env=2)", "no argument is called 'env'"),
@@ -212,9 +223,17 @@ def test_what_does_not_parse_is_an_invalid_step(sandbox: str) -> None:
     env = started(sandbox)
     text, info = say(env, "add(1)\nprint(")
     assert text.startswith("error: the code was not run: SyntaxError")
-    assert (info["valid"], info["detail"].errors, info["detail"].nested, count(env)) == (False, 1, (), 0)
+    assert (info["valid"], info["detail"].errors, info["detail"].nested, count(env)) == (
+        False,
+        1,
+        (),
+        0,
+    )
     text, info = say(env, "#" * 100_001)
-    assert text == "error: the code was not run: the code is 100001 characters long, at most 100000 are allowed"
+    assert (
+        text
+        == "error: the code was not run: the code is 100001 characters long, at most 100000 are allowed"
+    )
     assert not info["valid"]
 
 
@@ -240,7 +259,10 @@ def test_tools_for_code_only(sandbox: str) -> None:
     assert [each.name for each in chat.tools] == ["add", "leave", "stop", "note", "run_python"]
     notes = chat.messages[0].text.split("# Tools in code")[1]
     assert "- add(number: integer, times: integer (optional))\n- peek(kind:" in notes
-    assert '- peek(kind: "count" or "code", tags: array of string or null (optional))\n  Only code can call it. Look at' in notes
+    assert (
+        '- peek(kind: "count" or "code", tags: array of string or null (optional))\n  Only code can call it. Look at'
+        in notes
+    )
     assert "  kind: What to look at." in notes
     assert "stop(" not in notes
     assert "note(" not in notes
@@ -255,9 +277,15 @@ def test_tools_for_code_only(sandbox: str) -> None:
     [
         ({"code_only": ["stop"]}, "code_only names 'stop', which ends the episode"),
         ({"also": ["stop"]}, "also names 'stop', which ends the episode"),
-        ({"code_only": ["fly"]}, "code_only names 'fly', which is no tool; tools: add, peek, leave, stop, note"),
+        (
+            {"code_only": ["fly"]},
+            "code_only names 'fly', which is no tool; tools: add, peek, leave, stop, note",
+        ),
         ({"direct_only": ["run_python"]}, "direct_only names 'run_python', which is no tool"),
-        ({"code_only": ["add"], "direct_only": ["add"]}, "code_only and direct_only both name 'add'; drop one"),
+        (
+            {"code_only": ["add"], "direct_only": ["add"]},
+            "code_only and direct_only both name 'add'; drop one",
+        ),
         ({"seconds": -1}, "seconds must be a number in"),
         ({"calls": 1.5}, "calls must be an integer in"),
         ({"sandbox": "docker"}, "sandbox must be one of monty, bubblewrap, got 'docker'"),
@@ -287,12 +315,19 @@ def test_limits_are_the_options(sandbox: str) -> None:
         "calls: the code made more than 5 calls and was stopped",
     ]
     assert count(env) == 5
-    assert say(env, "add(1)\nwhile True: pass")[0] == "timeout: the code was stopped after 0.7 seconds"
-    assert say(env, "print('a' * 99, 'b')")[0].endswith(" \noutput: the code printed more than 100 characters and was stopped")
+    assert (
+        say(env, "add(1)\nwhile True: pass")[0] == "timeout: the code was stopped after 0.7 seconds"
+    )
+    assert say(env, "print('a' * 99, 'b')")[0].endswith(
+        " \noutput: the code printed more than 100 characters and was stopped"
+    )
     text, info = say(env, "add(1)\nx = [0] * 10**10")
     assert text.startswith("memory: MemoryError")
     assert (info["valid"], count(env)) == (True, 7)
-    assert "0.7 seconds and 64 MB, make 5 calls and print 100 characters" in tool_env(env).chat.messages[0].text
+    assert (
+        "0.7 seconds and 64 MB, make 5 calls and print 100 characters"
+        in tool_env(env).chat.messages[0].text
+    )
 
 
 def test_the_world_may_end_during_code(sandbox: str) -> None:

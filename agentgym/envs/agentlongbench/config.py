@@ -41,8 +41,8 @@ class ItemsConfig(Config):
 
     Attributes:
         items: The number of items; of species at most 1025.
-        knowledge: Whether items are shown as they are, the same in every episode (`intensive`), or under new codes each time
-            (`free`).
+        knowledge: Whether items are shown as they are, the same in every episode (`intensive`), or
+            under new codes each time (`free`).
         source: Where items come from: the `species` of the benchmark, or drawn ones (`synthetic`).
         style: The result of a query: the items that meet all its conditions (`concise`), or a list
             for each section (`verbose`).
@@ -68,7 +68,13 @@ class ItemsConfig(Config):
 
     def table(self, rng: np.random.Generator) -> Table:
         """The items of an episode."""
-        return draw_table(self.knowledge, self.source, self.items, rng, tuple(map(SECTIONS.index, self._sections())))
+        return draw_table(
+            self.knowledge,
+            self.source,
+            self.items,
+            rng,
+            tuple(map(SECTIONS.index, self._sections())),
+        )
 
     def targets(self, table: Table, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
         """Items that can be told from all others, in random order.
@@ -84,4 +90,7 @@ class ItemsConfig(Config):
         for place in rng.permutation(len(table)).tolist():
             if table.isolable(place, least):
                 yield place
-        raise ValueError(f"no item can be told from the others by its {self.sections} sections; give more sections or other items")
+        raise ValueError(
+            f"no item can be told from the others by its {self.sections} sections; give more "
+            "sections or other items"
+        )

@@ -1,6 +1,8 @@
-"""The query tool and the feedback on a guess, written and read: what both faces of the benchmark are made of (section 2.1).
+"""The query tool and the feedback on a guess, written and read: what both faces of the benchmark
+are made of (section 2.1).
 
-Everything here is a function of its arguments: the lists that a query returns depend on the table and the call alone.
+Everything here is a function of its arguments: the lists that a query returns depend on the table
+and the call alone.
 """
 
 from __future__ import annotations
@@ -77,14 +79,23 @@ def _atoms(condition: Condition | Mapping[str, Any]) -> list[Atom]:
     section = condition["section"]
     if condition["type"] == "value":
         values = condition.get("values") or []
-        if not 1 <= len(values) <= MOST_CONDITIONS or not condition.keys() <= {"type", "section", "values", "exclude"}:
+        if not 1 <= len(values) <= MOST_CONDITIONS or not condition.keys() <= {
+            "type",
+            "section",
+            "values",
+            "exclude",
+        }:
             raise ToolError(
-                f"a condition of type value takes section, 1 to {MOST_CONDITIONS} values and exclude: {echo(condition)}"
+                f"a condition of type value takes section, 1 to {MOST_CONDITIONS} values and "
+                f"exclude: {echo(condition)}"
             )
         operator: Operator = "lacks" if condition.get("exclude") else "has"
         return [(section, operator, value) for value in values]
     if condition.keys() != {"type", "section", "comparator", "threshold"}:
-        raise ToolError(f"a condition of type numeric takes section, comparator and threshold: {echo(condition)}")
+        raise ToolError(
+            "a condition of type numeric takes section, comparator and threshold: "
+            f"{echo(condition)}"
+        )
     return [(section, condition["comparator"], condition["threshold"])]
 
 
@@ -94,15 +105,23 @@ def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
     for section, operator, value in atoms:
         group = grouped.setdefault(section, {})
         if operator in (">", "<", "=="):
-            group[operator] = {"type": "numeric", "section": section, "comparator": operator, "threshold": value}
+            group[operator] = {
+                "type": "numeric",
+                "section": section,
+                "comparator": operator,
+                "threshold": value,
+            }
             continue
         new: dict[str, Any] = {"type": "value", "section": section, "values": []}
-        group.setdefault(operator, new | ({"exclude": True} if operator == "lacks" else {}))["values"].append(value)
+        group.setdefault(operator, new | ({"exclude": True} if operator == "lacks" else {}))[
+            "values"
+        ].append(value)
     return [condition for group in grouped.values() for condition in group.values()]
 
 
 def search(table: Table, conditions: Sequence[Condition | Mapping[str, Any]], style: str) -> str:
-    """The result of a query as JSON text: the items that meet all conditions, or those that meet the conditions of each section.
+    """The result of a query as JSON text: the items that meet all conditions, or those that meet
+    the conditions of each section.
 
     Raises:
         ToolError: A condition is malformed, or names what there is not.
@@ -113,15 +132,26 @@ def search(table: Table, conditions: Sequence[Condition | Mapping[str, Any]], st
     sections: dict[str, list[Mapping[str, Any]]] = {}
     for condition in conditions:
         sections.setdefault(condition["section"], []).append(condition)
-    return dumps({"per_section": [_section(table, name, group) for name, group in sections.items()]})
+    return dumps(
+        {"per_section": [_section(table, name, group) for name, group in sections.items()]}
+    )
 
 
 def _section(table: Table, name: str, conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    told = [{key: value for key, value in condition.items() if key != "section"} for condition in conditions]
-    return {"section": name, "conditions": told, "candidates": table.listed(table.meet(to_atoms(conditions)))}
+    told = [
+        {key: value for key, value in condition.items() if key != "section"}
+        for condition in conditions
+    ]
+    return {
+        "section": name,
+        "conditions": told,
+        "candidates": table.listed(table.meet(to_atoms(conditions))),
+    }
 
 
-def read_lists(conditions: Sequence[Mapping[str, Any]], result: str) -> list[tuple[list[Atom], list[str]]]:
+def read_lists(
+    conditions: Sequence[Mapping[str, Any]], result: str
+) -> list[tuple[list[Atom], list[str]]]:
     """The lists in a result, each with what its items meet.
 
     Raises:
@@ -131,13 +161,18 @@ def read_lists(conditions: Sequence[Mapping[str, Any]], result: str) -> list[tup
         data = json.loads(result)
         if "intersection" in data:
             return [(to_atoms(conditions), list(data["intersection"]))]
-        return [(to_atoms([{**c, "section": p["section"]} for c in p["conditions"]]), p["candidates"]) for p in data["per_section"]]
+        return [
+            (to_atoms([{**c, "section": p["section"]} for c in p["conditions"]]), p["candidates"])
+            for p in data["per_section"]
+        ]
     except (json.JSONDecodeError, KeyError, TypeError, ToolError) as error:
         raise ValueError(f"this is not a result of {TOOL}: {result[:100]!r}") from error
 
 
 def write_feedback(table: Table, number: int, guess: int, target: int, left: int) -> str:
-    """The feedback on a guess: its profile with a verdict on each value (appendix C, figures 13 and 14)."""
+    """The feedback on a guess: its profile with a verdict on each value (appendix C, figures 13 and
+    14).
+    """
     result = "correct" if guess == target else "wrong"
     return (
         f"Round {number}: Guess {table.labels[guess]}\nSections:\n{table.feedback(guess, target)}\n"
@@ -181,16 +216,22 @@ def explain_game(style: str) -> str:
     lists = (
         'The result {"intersection": [...]} lists the items that meet all of the conditions.'
         if style == "concise"
-        else 'The result {"per_section": [...]} has, for each section with a condition, all items that meet the conditions on that '
+        else 'The result {"per_section": [...]} has, for each section with a condition, all items '
+        "that meet the conditions on that "
         "section. No list combines the sections."
     )
     return (
-        "An item is hidden. Each item has a profile of sections; a section holds one number, or one or more values. The hidden "
+        "An item is hidden. Each item has a profile of sections; a section holds one number, or "
+        "one or more values. The hidden "
         "item is to be found by guessing.\n"
-        "The feedback on a guess shows the profile of the guessed item. A value is marked correct if the hidden item has it too, "
-        "and wrong if not, whether or not the hidden item has other values there. A number is marked correct, too low (that of the "
+        "The feedback on a guess shows the profile of the guessed item. A value is marked correct "
+        "if the hidden item has it too, "
+        "and wrong if not, whether or not the hidden item has other values there. A number is "
+        "marked correct, too low (that of the "
         "hidden item is greater) or too high.\n"
-        f"The tool {TOOL} finds items by conditions. A condition of type value is met by items that have all of its values in the "
-        "section or, with exclude, none of them; one of type numeric by items whose number is greater than (>), less than (<) or "
+        f"The tool {TOOL} finds items by conditions. A condition of type value is met by items "
+        "that have all of its values in the "
+        "section or, with exclude, none of them; one of type numeric by items whose number is "
+        "greater than (>), less than (<) or "
         f"equal to (==) the threshold. {lists}"
     )

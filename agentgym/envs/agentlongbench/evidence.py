@@ -1,4 +1,6 @@
-"""What a reader of a log knows of the answer to a question: the parts of the text that it needs, and what follows from them."""
+"""What a reader of a log knows of the answer to a question: the parts of the text that it needs,
+and what follows from them.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,16 @@ _CORRECT = ("has", "==")
 
 @dataclass
 class Evidence:
-    """The evidence that was read so far, without what can no longer change the answer: rounds in which the value that is counted
-    does not occur, numbers that are not the largest, lists that exclude nothing more.
+    """The evidence that was read so far, without what can no longer change the answer: rounds in
+    which the value that is counted does not occur, numbers that are not the largest, lists that
+    exclude nothing more.
 
     Attributes:
         asked: The question.
         seen: The rounds that are needed and were read.
         results: The tool results that are needed and were read, by round.
-        feedback: The profiles with their marks, likewise; of one section, if the question is about one.
+        feedback: The profiles with their marks, likewise; of one section, if the question is about
+            one.
     """
 
     asked: Asked
@@ -58,7 +62,11 @@ class Evidence:
             return
         if number in self.asked.feedback:
             lines = sections.split(_BULLET)[1:]
-            wanted = [line for line in lines if line.startswith(f"{self.asked.section}: ")] if self.asked.section else lines
+            wanted = (
+                [line for line in lines if line.startswith(f"{self.asked.section}: ")]
+                if self.asked.section
+                else lines
+            )
             self.feedback[number] = "".join(_BULLET + line for line in wanted)
         self.seen.add(number)
         if self.asked.last:
@@ -83,15 +91,23 @@ class Evidence:
 
     def lines(self) -> list[str]:
         """The evidence, word for word."""
-        results = [f"Round {number}, tool result: {self.results[number]}" for number in sorted(self.results)]
-        told = {number: _BETWEEN.join(self.feedback[number].split(_BULLET)[1:]) for number in sorted(self.feedback)}
+        results = [
+            f"Round {number}, tool result: {self.results[number]}"
+            for number in sorted(self.results)
+        ]
+        told = {
+            number: _BETWEEN.join(self.feedback[number].split(_BULLET)[1:])
+            for number in sorted(self.feedback)
+        }
         return [*results, *(f"Round {number}, feedback: {lines}" for number, lines in told.items())]
 
     def read_lines(self, text: str) -> None:
         """Take what `lines` wrote, in place of the texts that are known."""
         self.results = {int(number): result for number, result in _RESULT.findall(text)}
         parts = {int(number): lines.split(_BETWEEN) for number, lines in _SECTIONS.findall(text)}
-        self.feedback = {number: "".join(_BULLET + line for line in lines) for number, lines in parts.items()}
+        self.feedback = {
+            number: "".join(_BULLET + line for line in lines) for number, lines in parts.items()
+        }
 
     def answer(self) -> Answer:
         """What follows from the evidence, all of which is there.
@@ -107,13 +123,20 @@ class Evidence:
 
     def _lists(self, number: int) -> list[list[str]]:
         data: Mapping[str, Any] = json.loads(self.results[number])
-        return [data["intersection"]] if "intersection" in data else [part["candidates"] for part in data["per_section"]]
+        return (
+            [data["intersection"]]
+            if "intersection" in data
+            else [part["candidates"] for part in data["per_section"]]
+        )
 
     def _count_lists(self) -> int:
         return sum(self.asked.name in names for names in self._lists(self.asked.i))
 
     def _in_both(self) -> bool:
-        return all(any(self.asked.name in names for names in self._lists(number)) for number in self.asked.results)
+        return all(
+            any(self.asked.name in names for names in self._lists(number))
+            for number in self.asked.results
+        )
 
     def _next_two(self) -> list[str]:
         names = next(names for names in self._lists(self.asked.i) if self.asked.name in names)
@@ -121,7 +144,9 @@ class Evidence:
         return names[at + 1 : at + 3]
 
     def _count_correct(self) -> int:
-        return sum(operator in _CORRECT for _, operator, _ in read_verdicts(self.feedback[self.asked.i]))
+        return sum(
+            operator in _CORRECT for _, operator, _ in read_verdicts(self.feedback[self.asked.i])
+        )
 
     def _count_in(self, text: str) -> int:
         wanted = self.asked.section, self.asked.name
@@ -142,7 +167,11 @@ class Evidence:
     def _difference(self) -> int:
         weights = self.asked.weights or {}
         scores = [
-            sum(weights[name] for name, operator, _ in read_verdicts(self.feedback[number]) if operator in _CORRECT)
+            sum(
+                weights[name]
+                for name, operator, _ in read_verdicts(self.feedback[number])
+                if operator in _CORRECT
+            )
             for number in self.asked.feedback
         ]
         return abs(scores[0] - scores[1])
@@ -178,6 +207,7 @@ _STEPS = {
     "count_correctness_env": "Count the values that are marked correct",
     "count_frequency_env": "Count how often the value stands in the section",
     "find_round_largest_value_env": "Find the first round with the largest number in the section",
-    "weighted_summation_env": "Add up the weights of the values that are marked correct, for each of the two rounds, and subtract",
+    "weighted_summation_env": "Add up the weights of the values that are marked correct, for each "
+    "of the two rounds, and subtract",
     "intersection": "Keep the items that are in all of the lists",
 }

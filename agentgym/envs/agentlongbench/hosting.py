@@ -1,6 +1,8 @@
-"""The hidden item played by a host: what it is asked, what it may answer, and how a referee checks it (section 2.1).
+"""The hidden item played by a host: what it is asked, what it may answer, and how a referee checks
+it (section 2.1).
 
-A guess is answered by a verdict on each of its values, a question by yes or no. All of it is text that the host is shown or writes.
+A guess is answered by a verdict on each of its values, a question by yes or no. All of it is text
+that the host is shown or writes.
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ ASK = "ask"
 HOSTED = ("guess", ASK)
 """The calls that the host answers; a query it does not."""
 RULES = (
-    "You play the host: you know the hidden item, and another agent looks for it. You are shown each of its guesses and questions, "
+    "You play the host: you know the hidden item, and another agent looks for it. You are shown "
+    "each of its guesses and questions, "
     "with what you need to know of the hidden item.\n"
-    "Answer a question by yes or no. Answer a guess by a line for each section of the guess, with a verdict on each value:\n"
+    "Answer a question by yes or no. Answer a guess by a line for each section of the guess, with "
+    "a verdict on each value:\n"
     "  - Colours: red (correct); blue (wrong)\n  - Weight: 250 (wrong, too low)\n"
-    "A value is correct if the hidden item has it too, and wrong if not. A number is correct, too low (that of the hidden item is "
-    "greater) or too high. A referee knows the rules: an answer that is not right is not passed on, and is counted against you."
+    "A value is correct if the hidden item has it too, and wrong if not. A number is correct, too "
+    "low (that of the hidden item is "
+    "greater) or too high. A referee knows the rules: an answer that is not right is not passed "
+    "on, and is counted against you."
 )
 
 _LINE = re.compile(r"^ *- ([^:\n]+): ([^\n]+)$", re.MULTILINE)
@@ -65,7 +71,11 @@ class Asking:
 
 
 def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
-    """Take in an answer. From a no to several values at once, or to an exact number, nothing certain follows for one section."""
+    """Take in an answer.
+
+    From a no to several values at once, or to an exact number, nothing certain follows for one
+    section.
+    """
     atoms = to_atoms([condition])
     if answer == "yes":
         for atom in atoms:
@@ -84,7 +94,8 @@ def _reverse(atom: Atom) -> Atom | None:
 
 
 def write_question(table: Table, target: int, name: str, arguments: Mapping[str, Any]) -> str:
-    """What the host is shown of a call; empty if it is malformed, which the checks of the tool will say.
+    """What the host is shown of a call; empty if it is malformed, which the checks of the tool will
+    say.
 
     Raises:
         ToolError: The call cannot be carried out.
@@ -99,7 +110,10 @@ def write_question(table: Table, target: int, name: str, arguments: Mapping[str,
     if not isinstance(arguments.get("name"), str):
         return ""
     guess = table.find(arguments["name"])
-    return f"{_GUESSED}{table.labels[guess]}, please.\n{_OF_THE_GUESS}{_profile(table, guess)}\n{hidden}"
+    return (
+        f"{_GUESSED}{table.labels[guess]}, "
+        f"please.\n{_OF_THE_GUESS}{_profile(table, guess)}\n{hidden}"
+    )
 
 
 def object_to(answer: str, result: str) -> str:
@@ -121,7 +135,11 @@ def object_to(answer: str, result: str) -> str:
             return f"there is no line on section {section}"
         if given_marks[section] != marks:
             return f"the line on section {section} is wrong or not of the form that the rules show"
-    return "" if given_marks.keys() == right.keys() else "there are lines on sections that the guess has not"
+    return (
+        ""
+        if given_marks.keys() == right.keys()
+        else "there are lines on sections that the guess has not"
+    )
 
 
 def reply_to(question: str) -> str:
@@ -163,7 +181,9 @@ def _meets(target: Mapping[str, Sequence[str]], condition: Mapping[str, Any]) ->
 
 def _profile(table: Table, place: int) -> str:
     rows = zip(table.sections, table.columns, strict=True)
-    return "\n".join(f"  - {section.name}: {'; '.join(map(str, column[place]))}" for section, column in rows)
+    return "\n".join(
+        f"  - {section.name}: {'; '.join(map(str, column[place]))}" for section, column in rows
+    )
 
 
 def _values(profile: str) -> dict[str, list[str]]:

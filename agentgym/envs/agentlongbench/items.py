@@ -1,4 +1,6 @@
-"""The items of a puzzle: who they are, what they are like, and which of them meet a condition (AgentLongBench, section 2.1.1)."""
+"""The items of a puzzle: who they are, what they are like, and which of them meet a condition
+(AgentLongBench, section 2.1.1).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from agentgym.tools import ToolError, echo
 Operator = Literal["has", "lacks", ">", "<", "=="]
 Value: TypeAlias = str | int
 Atom: TypeAlias = tuple[str, Operator, Value]
-"""One thing that can be true of an item: section, operator, value. A condition of a query is one or several of them."""
+"""One thing that can be true of an item: section, operator, value.
+
+A condition of a query is one or several of them.
+"""
 Mask: TypeAlias = NDArray[np.bool_]
 """bool, shape `(items,)`: which items are meant."""
 
@@ -46,7 +51,8 @@ class Table:
         sections: The sections of a profile.
         names: The names, all different.
         labels: The names as feedback shows them.
-        columns: For each section, the values of each item: one number, or one or more different texts.
+        columns: For each section, the values of each item: one number, or one or more different
+            texts.
     """
 
     def __init__(
@@ -67,7 +73,9 @@ class Table:
         return self
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Table) and self.__reduce__()[1] == other.__reduce__()[1])
+        return self is other or (
+            isinstance(other, Table) and self.__reduce__()[1] == other.__reduce__()[1]
+        )
 
     __hash__ = None  # type: ignore[assignment]  # tables are compared, and never looked up
 
@@ -94,7 +102,9 @@ class Table:
         name, operator, value = atom
         place = self._places.get(name)
         if place is None:
-            raise ToolError(f"there is no section {echo(name)}; sections: {', '.join(self._places)}")
+            raise ToolError(
+                f"there is no section {echo(name)}; sections: {', '.join(self._places)}"
+            )
         if self.sections[place].numeric != (operator not in ("has", "lacks")):
             kind = "numeric" if self.sections[place].numeric else "value"
             raise ToolError(f"section {echo(name)} takes conditions of type {kind!r} only")
@@ -108,7 +118,13 @@ class Table:
     def _compare(self, place: int, operator: Operator, value: int) -> Mask:
         numbers = self._numbers[place]
         value = max(-(2**62), min(2**62, value))  # numpy compares 64 bits
-        return numbers > value if operator == ">" else numbers < value if operator == "<" else numbers == value
+        return (
+            numbers > value
+            if operator == ">"
+            else numbers < value
+            if operator == "<"
+            else numbers == value
+        )
 
     def meet(self, atoms: Iterable[Atom]) -> Mask:
         """The items of which all atoms are true."""
@@ -133,7 +149,9 @@ class Table:
                 if section.numeric:
                     atoms.append((section.name, compare(value, column[target][0]), value))
                 else:
-                    atoms.append((section.name, "has" if value in column[target] else "lacks", value))
+                    atoms.append(
+                        (section.name, "has" if value in column[target] else "lacks", value)
+                    )
         return atoms
 
     def feedback(self, guess: int, target: int) -> str:
@@ -144,8 +162,9 @@ class Table:
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
     def isolable(self, target: int, least: int = 1) -> bool:
-        """Whether feedback and lists can tell the target from every other item, which takes more than a profile of its own: a value
-        that only the target has is never heard of, since a guess that had it would be right.
+        """Whether feedback and lists can tell the target from every other item, which takes more
+        than a profile of its own: a value that only the target has is never heard of, since a guess
+        that had it would be right.
 
         Args:
             target: The item.
@@ -198,7 +217,9 @@ class Table:
     def _numbers(self) -> tuple[NDArray[np.int64], ...]:
         numeric = [section.numeric for section in self.sections]
         pairs = zip(numeric, self.columns, strict=True)
-        return tuple(np.array([v[0] for v in column] if flag else [], np.int64) for flag, column in pairs)
+        return tuple(
+            np.array([v[0] for v in column] if flag else [], np.int64) for flag, column in pairs
+        )
 
 
 VERDICTS: Mapping[Operator, str] = {
@@ -226,4 +247,6 @@ def compare(guess: Value, target: Value) -> Operator:
 def plain(name: str) -> str:
     """A name as it is compared: lower case, no accents, spaces or punctuation."""
     letters = unicodedata.normalize("NFKD", name.casefold())
-    return "".join(letter for letter in letters if not unicodedata.combining(letter)).translate(_DROPPED)
+    return "".join(letter for letter in letters if not unicodedata.combining(letter)).translate(
+        _DROPPED
+    )

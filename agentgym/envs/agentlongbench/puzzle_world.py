@@ -1,4 +1,6 @@
-"""PuzzleWorld: find a hidden item by queries and guesses, live (AgentLongBench, sections 2.1 and C.1)."""
+"""PuzzleWorld: find a hidden item by queries and guesses, live (AgentLongBench, sections 2.1 and
+C.1).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,24 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.envs.agentlongbench.belief import Belief
 from agentgym.envs.agentlongbench.config import FULL, ItemsConfig
-from agentgym.envs.agentlongbench.engine import TOOL, Condition, explain_game, read_feedback, search, write_feedback
-from agentgym.envs.agentlongbench.hosting import ASK, HOSTED, RULES, Asking, learn, object_to, reply_to, write_question
+from agentgym.envs.agentlongbench.engine import (
+    TOOL,
+    Condition,
+    explain_game,
+    read_feedback,
+    search,
+    write_feedback,
+)
+from agentgym.envs.agentlongbench.hosting import (
+    ASK,
+    HOSTED,
+    RULES,
+    Asking,
+    learn,
+    object_to,
+    reply_to,
+    write_question,
+)
 from agentgym.envs.agentlongbench.items import Table
 from agentgym.messages import ToolCall
 from agentgym.registry import register
@@ -36,7 +54,9 @@ _LOST = "No turn is left to find the hidden item."
 _TURNS = 3.85
 """The turns that a puzzle of 60 items takes in the mean."""
 _QUICKEST = 2
-"""A puzzle takes a query and a guess at least: before the first query no name but a wrong one was shown."""
+"""A puzzle takes a query and a guess at least: before the first query no name but a wrong one was
+shown.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +75,16 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
 class PuzzleWorld(World[PuzzleConfig]):
     """Find a hidden item by guessing, with feedback on each guess and a tool that lists items.
 
-    Optimal are, where the candidates are not known exactly, the queries whose result makes them so, and then a guess of any
-    candidate: any item that agrees with all feedback. That is what is exact: such a guess may be right, and whatever it is told, it
-    never comes back. It is not claimed that no other way needs fewer guesses in the mean. The turn budget counts what this way of
-    playing takes, if it always guesses the first candidate. What lists of earlier puzzles told is not counted as known.
+    Optimal are, where the candidates are not known exactly, the queries whose result makes them so,
+    and then a guess of any candidate: any item that agrees with all feedback. That is what is
+    exact: such a guess may be right, and whatever it is told, it never comes back. It is not
+    claimed that no other way needs fewer guesses in the mean. The turn budget counts what this way
+    of playing takes, if it always guesses the first candidate. What lists of earlier puzzles told
+    is not counted as known.
 
     Attributes:
-        table: The items of the present puzzle; a world that was read from a chat has none, and neither has it a target.
+        table: The items of the present puzzle; a world that was read from a chat has none, and
+            neither has it a target.
         target: The hidden item.
         belief: What was found out so far.
     """
@@ -77,7 +100,9 @@ class PuzzleWorld(World[PuzzleConfig]):
         """Draw the puzzles, and count the turns that they take."""
         self._seeds = self.rng.integers(2**63, size=self.config.puzzles).tolist()
         self._puzzles, self._found = self.config.puzzles, 0
-        self.max_turns = self.config.budget(sum(self._begin(k) for k in reversed(range(self._puzzles))))
+        self.max_turns = self.config.budget(
+            sum(self._begin(k) for k in reversed(range(self._puzzles)))
+        )
 
     def _begin(self, number: int) -> int:
         """Set up a puzzle.
@@ -100,16 +125,21 @@ class PuzzleWorld(World[PuzzleConfig]):
     def rules(self) -> str:
         """The system message."""
         return (
-            f"{explain_game(self.config.style)}\nGuess with the tool guess, or reply with <answer>name</answer>. A puzzle allows "
-            "a number of rounds, one for each guess; the guess of round 1 was drawn for you. A wrong guess in the last round, or "
+            f"{explain_game(self.config.style)}\nGuess with the tool guess, or reply with "
+            "<answer>name</answer>. A puzzle allows "
+            "a number of rounds, one for each guess; the guess of round 1 was drawn for you. A "
+            "wrong guess in the last round, or "
             "the end of the turn budget, ends the task. Every query and every guess takes a turn."
         )
 
     def task(self) -> str:
         """The first puzzle with the feedback of its first round, and the budget."""
-        kinds = ", ".join(s.name + (" (a number)" if s.numeric else "") for s in self.table.sections)
+        kinds = ", ".join(
+            s.name + (" (a number)" if s.numeric else "") for s in self.table.sections
+        )
         return (
-            f"Puzzle 1 of {self._puzzles}. There are {len(self.table)} items. The sections of a profile: {kinds}.\n\n"
+            f"Puzzle 1 of {self._puzzles}. There are {len(self.table)} items. The sections of a "
+            f"profile: {kinds}.\n\n"
             f"{self._opening}\nTurn budget: {self.max_turns}"
         )
 
@@ -134,7 +164,9 @@ class PuzzleWorld(World[PuzzleConfig]):
         """
         place = self.table.find(name)
         self._round += 1
-        text = write_feedback(self.table, self._round, place, self.target, self.config.rounds - self._round)
+        text = write_feedback(
+            self.table, self._round, place, self.target, self.config.rounds - self._round
+        )
         if place != self.target:
             self.belief.hear(read_feedback(text)[0])
             self.done = self._round >= self.config.rounds
@@ -177,7 +209,11 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     def question(self, call: ToolCall) -> str:
         """The guess or the question with the profiles; nothing for a query."""
-        return write_question(self.table, self.target, call.name, call.arguments) if call.name in HOSTED else ""
+        return (
+            write_question(self.table, self.target, call.name, call.arguments)
+            if call.name in HOSTED
+            else ""
+        )
 
     @classmethod
     def host_reply(cls, question: str) -> str:
@@ -191,7 +227,9 @@ class PuzzleWorld(World[PuzzleConfig]):
     # What can be known.
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """A query that makes the candidates exact, or a guess of any of them; on the last turn only a guess can succeed."""
+        """A query that makes the candidates exact, or a guess of any of them; on the last turn only
+        a guess can succeed.
+        """
         spare = self.turns_left - _QUICKEST * (self._puzzles - self.belief.puzzle)
         pool = self.belief.pool or ()
         if self.done or spare < (1 if pool else _QUICKEST):
@@ -206,27 +244,37 @@ class PuzzleWorld(World[PuzzleConfig]):
         return (query, *CallSet("guess", "name", self.belief.pool or ()))
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """The query of all that is known, and a guess of each candidate in order: `items + 1` calls. A candidate that there is not
-        has an empty name.
+        """The query of all that is known, and a guess of each candidate in order: `items + 1`
+        calls. A candidate that there is not has an empty name.
         """
         pool = self.belief.pool or []
         names = [*pool, *[""] * (self.config.items - len(pool))]
-        return (ToolCall(TOOL, {"conditions": self.belief.conditions()}), *(ToolCall("guess", {"name": name}) for name in names))
+        return (
+            ToolCall(TOOL, {"conditions": self.belief.conditions()}),
+            *(ToolCall("guess", {"name": name}) for name in names),
+        )
 
     def features(self) -> NDArray[np.float32]:
         """How far the search is.
 
         Returns:
-            float32, shape `(6,)`, in [0, 1]: whether there are candidates, whether they are exact, the logarithm of their number as
-            a share of that of all items, the rounds and the turns left as shares of 50, and the share of puzzles that are solved.
+            float32, shape `(6,)`, in [0, 1]: whether there are candidates, whether they are exact,
+            the logarithm of their number as a share of that of all items, the rounds and the turns
+            left as shares of 50, and the share of puzzles that are solved.
         """
         belief, count = self.belief, len(self.belief.pool or ())
         size = log(1 + count) / log(1 + self.config.items)
-        counts = min(belief.left / 50, 1), min(self.turns_left / 50, 1), (belief.puzzle - 1) / self._puzzles
+        counts = (
+            min(belief.left / 50, 1),
+            min(self.turns_left / 50, 1),
+            (belief.puzzle - 1) / self._puzzles,
+        )
         return np.array([belief.pool is not None, belief.exact, size, *counts], np.float32)
 
     def state(self) -> str:
-        """What is known of the hidden item, the candidates with what they are known to meet, and what is left."""
+        """What is known of the hidden item, the candidates with what they are known to meet, and
+        what is left.
+        """
         return "\n".join([*self.belief.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
@@ -234,7 +282,11 @@ class PuzzleWorld(World[PuzzleConfig]):
         calls = self.optimal_calls()
         if not calls:
             return _LOST
-        return f"{_GUESS}{json.dumps(calls[0].arguments['name'])}." if calls[0].name == "guess" else _QUERY
+        return (
+            f"{_GUESS}{json.dumps(calls[0].arguments['name'])}."
+            if calls[0].name == "guess"
+            else _QUERY
+        )
 
     def reasoning(self, call: ToolCall) -> str:
         """What is known, and how many candidates agree with it."""
@@ -288,13 +340,19 @@ class PuzzleWorld(World[PuzzleConfig]):
 
 
 class _Queries(Sequence[ToolCall]):
-    """All queries that make the candidates exact; the one that is listed asks for all that is known."""
+    """All queries that make the candidates exact; the one that is listed asks for all that is
+    known.
+    """
 
     def __init__(self, belief: Belief) -> None:
         self._belief = belief
 
     def __contains__(self, call: object) -> bool:
-        return isinstance(call, ToolCall) and call.name == TOOL and self._belief.settles(call.arguments.get("conditions"))
+        return (
+            isinstance(call, ToolCall)
+            and call.name == TOOL
+            and self._belief.settles(call.arguments.get("conditions"))
+        )
 
     def __iter__(self) -> Iterator[ToolCall]:
         yield ToolCall(TOOL, {"conditions": self._belief.conditions()})
@@ -307,7 +365,9 @@ class _Queries(Sequence[ToolCall]):
 
 
 def count_turns(table: Table, target: int, opening: str, config: PuzzleConfig) -> int:
-    """The turns that a puzzle takes if the first candidate is always guessed; 0 if it takes more rounds than there are."""
+    """The turns that a puzzle takes if the first candidate is always guessed; 0 if it takes more
+    rounds than there are.
+    """
     belief, name = _hear(opening, 1), table.names[target]
     for turns in range(1, 2 * config.rounds):
         if not belief.exact:

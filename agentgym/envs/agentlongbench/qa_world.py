@@ -1,4 +1,6 @@
-"""LongContextQA: one of eight questions about the long log of a puzzle (AgentLongBench, section 2.3.3 and appendix D)."""
+"""LongContextQA: one of eight questions about the long log of a puzzle (AgentLongBench, section
+2.3.3 and appendix D).
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,26 @@ from agentgym.envs.agentlongbench.config import FULL, SETTINGS, ItemCount, Items
 from agentgym.envs.agentlongbench.engine import explain_game
 from agentgym.envs.agentlongbench.evidence import Evidence
 from agentgym.envs.agentlongbench.questions import Asked
-from agentgym.envs.agentlongbench.rollout import FEWEST_ROUNDS, LONGEST, LONGEST_ROUNDS, SHORTEST, Habits, ListLength, Log, play
-from agentgym.envs.agentlongbench.scoring import TASKS, as_list, form, last_tag, metric, read, score, told_form
+from agentgym.envs.agentlongbench.rollout import (
+    FEWEST_ROUNDS,
+    LONGEST,
+    LONGEST_ROUNDS,
+    SHORTEST,
+    Habits,
+    ListLength,
+    Log,
+    play,
+)
+from agentgym.envs.agentlongbench.scoring import (
+    TASKS,
+    as_list,
+    form,
+    last_tag,
+    metric,
+    read,
+    score,
+    told_form,
+)
 from agentgym.envs.agentlongbench.tasks import Question, as_json, ask, context_length
 from agentgym.messages import Chat, ToolCall
 from agentgym.registry import register
@@ -35,7 +55,13 @@ _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _DRAWS = 20
 _HERE = "The log:\n\n"
 _LOST = "No turn is left to find the answer."
-_UNKNOWN = {"int": "0", "bool": "no", "pair": "unknown and unknown", "list": '["unknown"]', "name": "unknown"}
+_UNKNOWN = {
+    "int": "0",
+    "bool": "no",
+    "pair": "unknown and unknown",
+    "list": '["unknown"]',
+    "name": "unknown",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +74,8 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
         length: The tokens of the log with its question, in place of `rounds`; 0 for `rounds`.
         counter: The counter of these tokens: `cl100k_base`, `heuristic` or
             `package.module:factory`.
-        delivery: Whether the log stands in the task (`task`) or is read page by page with a tool (`pages`).
+        delivery: Whether the log stands in the task (`task`) or is read page by page with a tool
+            (`pages`).
         page: The rounds on a page.
     """
 
@@ -64,10 +91,16 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
     @property
     def setting(self) -> str:
         """The name of the setting, such as `kf-c`."""
-        return next(name for name, o in SETTINGS.items() if (o["knowledge"], o["style"]) == (self.knowledge, self.style))
+        return next(
+            name
+            for name, o in SETTINGS.items()
+            if (o["knowledge"], o["style"]) == (self.knowledge, self.style)
+        )
 
 
-def draw_log(config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool) -> Log:
+def draw_log(
+    config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool
+) -> Log:
     """A log of items that are drawn for it.
 
     Args:
@@ -82,11 +115,15 @@ def draw_log(config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *
     problem = ValueError()
     for _ in range(_DRAWS):
         table = config.table(rng)
-        target = next(iter(config.targets(table, rng, min(config.min_list, max(2, len(table) // 4)))))
+        target = next(
+            iter(config.targets(table, rng, min(config.min_list, max(2, len(table) // 4))))
+        )
         size = {"length": config.length} if config.length else {"rounds": config.rounds}
         seed = int(rng.integers(2**63))
         try:
-            return play(table, target, config.style, config, seed, counter=tokens, isolate=isolate, **size)
+            return play(
+                table, target, config.style, config, seed, counter=tokens, isolate=isolate, **size
+            )
         except ValueError as error:  # not with these items; with others it may do
             problem = error
     raise problem
@@ -95,9 +132,10 @@ def draw_log(config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *
 class LongContextQA(World[QAConfig]):
     """Answer a question about the long log of an agent that looked for a hidden item.
 
-    Where the log is read by pages, optimal are the reads of pages that hold evidence and were not read, in any order, and the
-    right answer after them. Where it stands in the task, the only optimal call is the right answer; what stands in the task is no
-    history, so that pruning the history does not remove it.
+    Where the log is read by pages, optimal are the reads of pages that hold evidence and were not
+    read, in any order, and the right answer after them. Where it stands in the task, the only
+    optimal call is the right answer; what stands in the task is no history, so that pruning the
+    history does not remove it.
 
     Attributes:
         log: The log; a world that was read from a chat has none, and no question either.
@@ -120,7 +158,12 @@ class LongContextQA(World[QAConfig]):
         self.log = draw_log(self.config, self.rng, counter(self.config.counter), isolate=isolate)
         self.question = ask(self.config.task, self.log, self.rng)
         self._submitted: str | None = None
-        self._begin(self.question.asked, len(self.log.rounds), self.config.page, paged=self.config.delivery == "pages")
+        self._begin(
+            self.question.asked,
+            len(self.log.rounds),
+            self.config.page,
+            paged=self.config.delivery == "pages",
+        )
         if not self._paged:
             self.evidence.take(_text(self.log, 1, len(self.log.rounds)))
         self.max_turns = self.config.budget(len(self._on_page) + 1)
@@ -138,20 +181,31 @@ class LongContextQA(World[QAConfig]):
 
     def rules(self) -> str:
         """The system message."""
-        where = "is read page by page with read_log" if self.config.delivery == "pages" else "stands in the task"
+        where = (
+            "is read page by page with read_log"
+            if self.config.delivery == "pages"
+            else "stands in the task"
+        )
         return (
             "You answer a question about the log of another agent, which plays a game. Its log "
-            f"{where}: calls of the tool and their results, guesses, and the feedback on each guess. The game: "
-            f"{explain_game(self.config.style)}\nYou answer once, with the tool answer or in the form <answer>...</answer>, and "
+            f"{where}: calls of the tool and their results, guesses, and the feedback on each "
+            "guess. The game: "
+            f"{explain_game(self.config.style)}\nYou answer once, with the tool answer or in the "
+            "form <answer>...</answer>, and "
             "the task ends."
         )
 
     def task(self) -> str:
         """The question, how long the log is, the log if it stands here, and the budget."""
         rounds = len(self.log.rounds)
-        size = f"The log has {rounds} rounds on {self._count} pages of {self._size}; page 1 has the rounds from 1 on."
+        size = (
+            f"The log has {rounds} rounds on {self._count} pages of {self._size}; page 1 has "
+            "the rounds from 1 on."
+        )
         here = size if self._paged else f"{_HERE}{_text(self.log, 1, rounds)}"
-        return f"{here}\n\nThe question: {self.question.asked.text()}\nTurn budget: {self.max_turns}"
+        return (
+            f"{here}\n\nThe question: {self.question.asked.text()}\nTurn budget: {self.max_turns}"
+        )
 
     def read_page(self, number: int) -> str:
         """The text of a page."""
@@ -173,8 +227,13 @@ class LongContextQA(World[QAConfig]):
         """
         asked = self.question.asked
         given = read(form(asked.task, asked.style), value)
-        if given is None or (form(asked.task, asked.style) == "pair" and len(as_list(given)) != len(as_list(self.question.answer))):
-            raise ToolError(f"the answer must be {told_form(asked.task, asked.style)}, got {echo(value)}")
+        if given is None or (
+            form(asked.task, asked.style) == "pair"
+            and len(as_list(given)) != len(as_list(self.question.answer))
+        ):
+            raise ToolError(
+                f"the answer must be {told_form(asked.task, asked.style)}, got {echo(value)}"
+            )
         self._submitted = value
         return "Your answer has been taken."
 
@@ -186,10 +245,16 @@ class LongContextQA(World[QAConfig]):
     def score(self) -> float:
         """The score of the answer, in the task's metric; 0 without one."""
         kind = form(self.question.asked.task, self.question.asked.style)
-        return score(kind, self.question.answer, None if self._submitted is None else read(kind, self._submitted))
+        return score(
+            kind,
+            self.question.answer,
+            None if self._submitted is None else read(kind, self._submitted),
+        )
 
     def report(self) -> Mapping[str, Any]:
-        """What the paper's figures need: setting, task, length, metric, the score of chance, and the two context lengths."""
+        """What the paper's figures need: setting, task, length, metric, the score of chance, and
+        the two context lengths.
+        """
         tokens, asked = counter(self.config.counter), self.question.asked
         return {
             "setting": self.config.setting,
@@ -207,7 +272,11 @@ class LongContextQA(World[QAConfig]):
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """A question about all rounds, on one page less than there are turns."""
         check_int("horizon", steps, 2, 10_001)
-        return {"task": "find_round_largest_value_env", "rounds": max(3, steps - 1), "page": -(-3 // (steps - 1))}
+        return {
+            "task": "find_round_largest_value_env",
+            "rounds": max(3, steps - 1),
+            "page": -(-3 // (steps - 1)),
+        }
 
     # What can be known.
 
@@ -226,17 +295,26 @@ class LongContextQA(World[QAConfig]):
     def legal_calls(self) -> Sequence[ToolCall]:
         """A read of every page, and an answer, which is a guess until the evidence was read."""
         asked = self.evidence.asked
-        answers = self._right() or (ToolCall("answer", {"value": _UNKNOWN[form(asked.task, asked.style)]}),)
-        return (*CallSet("read_log", "page", range(1, self._count + 1) if self._paged else ()), *answers)
+        answers = self._right() or (
+            ToolCall("answer", {"value": _UNKNOWN[form(asked.task, asked.style)]}),
+        )
+        return (
+            *CallSet("read_log", "page", range(1, self._count + 1) if self._paged else ()),
+            *answers,
+        )
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """A read of each page, and the answer.
 
         Raises:
-            ValueError: The log has a number of tokens in place of rounds, so that its pages cannot be told beforehand.
+            ValueError: The log has a number of tokens in place of rounds, so that its pages cannot
+                be told beforehand.
         """
         if self.config.length:
-            raise ValueError(f"length={self.config.length} does not tell the number of pages; a menu needs rounds and length=0")
+            raise ValueError(
+                f"length={self.config.length} does not tell the number of pages; a menu needs "
+                "rounds and length=0"
+            )
         return self.legal_calls()
 
     def features(self) -> NDArray[np.float32]:
@@ -251,8 +329,16 @@ class LongContextQA(World[QAConfig]):
         return np.append(rows.ravel(), np.float32(min(self.turns_left / (self._count + 1), 1)))
 
     def state(self) -> str:
-        """The pages that were read, the evidence on them, word for word but for what cannot matter any more, and the turns left."""
-        return "\n".join([f"Pages read: {_ranges(sorted(self.pages))}", *self.evidence.lines(), f"Turns left: {self.turns_left}"])
+        """The pages that were read, the evidence on them, word for word but for what cannot matter
+        any more, and the turns left.
+        """
+        return "\n".join(
+            [
+                f"Pages read: {_ranges(sorted(self.pages))}",
+                *self.evidence.lines(),
+                f"Turns left: {self.turns_left}",
+            ]
+        )
 
     def subtask(self, with_state: bool) -> str:
         """Read the first page that is needed, or how to get the answer from what was read."""
@@ -262,8 +348,14 @@ class LongContextQA(World[QAConfig]):
         if calls[0].name == "read_log":
             return f"Read page {calls[0].arguments['page']} of the log."
         asked = self.evidence.asked
-        kind, numbers = ("tool result", asked.results) if asked.results else ("feedback", asked.feedback)
-        rounds = f"rounds {numbers[0]} to {numbers[-1]}" if asked.last else " and ".join(f"round {number}" for number in numbers)
+        kind, numbers = (
+            ("tool result", asked.results) if asked.results else ("feedback", asked.feedback)
+        )
+        rounds = (
+            f"rounds {numbers[0]} to {numbers[-1]}"
+            if asked.last
+            else " and ".join(f"round {number}" for number in numbers)
+        )
         return f"Use the {kind} of {rounds}. {self.evidence.how()}; then answer."
 
     def reasoning(self, call: ToolCall) -> str:
@@ -299,7 +391,9 @@ class LongContextQA(World[QAConfig]):
             raise ValueError(f"this is not a state of LongContextQA: {state[:100]!r}")
         spans = [(int(first), int(last or first)) for first, last in _RANGE.findall(found[1])]
         self.pages = {page: None for first, last in spans for page in range(first, last + 1)}
-        self.evidence.seen = {number for page in self.pages for number in self._on_page.get(page, ())}
+        self.evidence.seen = {
+            number for page in self.pages for number in self._on_page.get(page, ())
+        }
         if not self._paged:
             self.evidence.seen = {*self.evidence.asked.results, *self.evidence.asked.feedback}
         self.evidence.read_lines(found[2])
@@ -339,12 +433,17 @@ def _ranges(numbers: Sequence[int]) -> str:
             spans[-1][1] = number
         else:
             spans.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans) or "none"
+    return (
+        ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+        or "none"
+    )
 
 
 def _text(log: Log, first: int, last: int) -> str:
     """Rounds as text."""
-    return Chat(tuple(message for turn in log.rounds[first - 1 : last] for message in turn.messages)).to_text()
+    return Chat(
+        tuple(message for turn in log.rounds[first - 1 : last] for message in turn.messages)
+    ).to_text()
 
 
 register(
@@ -354,8 +453,17 @@ register(
         "medium": {"task": "count_frequency_env", "rounds": 30},
         "hard": {"task": "intersection", "rounds": 30, "items": 120, "min_list": 20},
         "long": {"task": "count_frequency_env", "length": 32_768, **FULL["kf-c"], "min_list": 50},
-        "extreme": {"task": "intersection", "length": 131_072, **FULL["kf-c"], "min_list": 50, "page": 1},
+        "extreme": {
+            "task": "intersection",
+            "length": 131_072,
+            **FULL["kf-c"],
+            "min_list": 50,
+            "page": 1,
+        },
         **{task.replace("_", "-"): {"task": task} for task in TASKS},
-        **{name: {**options, "task": "intersection", "delivery": "task"} for name, options in SETTINGS.items()},
+        **{
+            name: {**options, "task": "intersection", "delivery": "task"}
+            for name, options in SETTINGS.items()
+        },
     },
 )

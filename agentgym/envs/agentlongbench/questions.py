@@ -1,4 +1,5 @@
-"""What is asked of a log: the words of the eight tasks, and reading them (AgentLongBench, appendix D).
+"""What is asked of a log: the words of the eight tasks, and reading them (AgentLongBench, appendix
+D).
 
 Every convention that an answer depends on is told in the question.
 """
@@ -15,39 +16,51 @@ from agentgym.envs.agentlongbench.engine import dumps
 from agentgym.envs.agentlongbench.scoring import told_form
 
 _ROUNDS = (
-    'The tool result of a round is the one right before the feedback that begins with "Round" and its number: the guess of that '
+    'The tool result of a round is the one right before the feedback that begins with "Round" and '
+    "its number: the guess of that "
     "round was chosen by it. Round 1 has none. "
 )
 _TEMPLATES: Mapping[str, str] = {
-    "count_frequency_tool": "How many lists of items in the tool result of round {i} hold the item {name}? " + _ROUNDS,
+    "count_frequency_tool": "How many lists of items in the tool result of round {i} hold the item "
+    "{name}? " + _ROUNDS,
     "find_duplicates_tool": (
-        "Does the item {name} occur both in the tool result of round {i} and in that of round {j}? If a result has several "
+        "Does the item {name} occur both in the tool result of round {i} and in that of round {j}? "
+        "If a result has several "
         "lists, any of them counts. " + _ROUNDS
     ),
     "find_target_offsets_tool": (
-        "Which two items stand right after the item {name} where it first occurs in the tool result of round {i}? " + _ROUNDS
+        "Which two items stand right after the item {name} where it first occurs in the tool "
+        "result of round {i}? " + _ROUNDS
     ),
     "count_correctness_env": (
-        "How many values does the feedback of round {i} mark as correct? Each marked value counts, also where a section has "
+        "How many values does the feedback of round {i} mark as correct? Each marked value counts, "
+        "also where a section has "
         "several. "
     ),
     "count_frequency_env": (
-        "How often does {name} occur as a value of the section {section} in the feedback of rounds 1 to {last}? Each round counts, "
-        "the last one too, whether the value is marked correct or wrong; only the whole value counts. "
+        "How often does {name} occur as a value of the section {section} in the feedback of rounds "
+        "1 to {last}? Each round counts, "
+        "the last one too, whether the value is marked correct or wrong; only the whole value "
+        "counts. "
     ),
     "find_round_largest_value_env": (
-        "Which of the rounds 1 to {last} has the guess with the largest number in the section {section}, by the feedback? If "
+        "Which of the rounds 1 to {last} has the guess with the largest number in the section "
+        "{section}, by the feedback? If "
         "several rounds have it, give the first of them. "
     ),
     "weighted_summation_env": (
-        "The score of a round is the sum of the weights of the values that its feedback marks as correct: each such value counts "
-        "the weight of its section, also where a section has several. The weights: {weights}. What is the absolute difference "
+        "The score of a round is the sum of the weights of the values that its feedback marks as "
+        "correct: each such value counts "
+        "the weight of its section, also where a section has several. The weights: {weights}. What "
+        "is the absolute difference "
         "between the scores of round {i} and round {j}? "
     ),
     "intersection-concise": (
-        "Which item is in the tool results of all rounds from 2 to {last}? It is the hidden item, and the only one. "
+        "Which item is in the tool results of all rounds from 2 to {last}? It is the hidden item, "
+        "and the only one. "
     ),
-    "intersection-verbose": "Which items are in every list of items in the tool result of round {i}? " + _ROUNDS,
+    "intersection-verbose": "Which items are in every list of items in the tool result of round "
+    "{i}? " + _ROUNDS,
 }
 _PATTERNS = {
     "i": "(?P<i>[0-9]+)",
@@ -62,7 +75,9 @@ _FORM = "Answer with {form}."
 
 def _compiled(template: str) -> re.Pattern[str]:
     parts = re.split(r"\{(\w+)\}", template)
-    return re.compile("".join(_PATTERNS[part] if k % 2 else re.escape(part) for k, part in enumerate(parts)))
+    return re.compile(
+        "".join(_PATTERNS[part] if k % 2 else re.escape(part) for k, part in enumerate(parts))
+    )
 
 
 _READERS = {kind: _compiled(template) for kind, template in _TEMPLATES.items()}
@@ -117,7 +132,9 @@ class Asked:
             "section": dumps(self.section),
             "weights": dumps(self.weights),
         }
-        return _TEMPLATES[kind].format(**values) + _FORM.format(form=told_form(self.task, self.style))
+        return _TEMPLATES[kind].format(**values) + _FORM.format(
+            form=told_form(self.task, self.style)
+        )
 
     @classmethod
     def read(cls, text: str) -> Asked:

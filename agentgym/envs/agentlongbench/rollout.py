@@ -1,4 +1,6 @@
-"""Long logs of a puzzle, played by a simulated agent that forgets and wanders (AgentLongBench, sections 2.2 and C.1 to C.4)."""
+"""Long logs of a puzzle, played by a simulated agent that forgets and wanders (AgentLongBench,
+sections 2.2 and C.1 to C.4).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.config import Config, Share
 from agentgym.envs.agentlongbench.belief import Constraints
-from agentgym.envs.agentlongbench.engine import TOOL, explain_game, search, to_atoms, to_conditions, write_feedback
+from agentgym.envs.agentlongbench.engine import (
+    TOOL,
+    explain_game,
+    search,
+    to_atoms,
+    to_conditions,
+    write_feedback,
+)
 from agentgym.envs.agentlongbench.items import Atom, Mask, Table
 from agentgym.messages import Message, ToolCall
 from agentgym.tokens import TokenCounter
@@ -34,7 +43,9 @@ _DECOYS = 2
 _TRIES = 40
 _ATTEMPTS = 12
 _CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
-"""The cap of rounds in the paper's figures, and the tokens that a round takes at least, about: longer logs get a higher cap."""
+"""The cap of rounds in the paper's figures, and the tokens that a round takes at least, about:
+longer logs get a higher cap.
+"""
 
 ListLength = Annotated[int, Field(ge=2, le=10_000)]
 """The fewest items of a list; a list of one would give the hidden item away."""
@@ -76,7 +87,8 @@ class Round:
     Attributes:
         number: Its number, from 1.
         guess: The item that was guessed.
-        sections: The section of each list of the tool result; one empty name for a concise one, nothing in round 1.
+        sections: The section of each list of the tool result; one empty name for a concise one,
+            nothing in round 1.
         lists: The items of each list, in order.
         messages: The call, its result, the guess and the feedback; of round 1 the last two.
         start: The place of the first of them in the log.
@@ -136,7 +148,9 @@ class Log:
 
     @cached_property
     def survivors(self) -> list[int]:
-        """How many items are in all lists up to each round, from round 2 on; of a verbose result, in all its lists."""
+        """How many items are in all lists up to each round, from round 2 on; of a verbose result,
+        in all its lists.
+        """
         left, counts = np.ones(len(self.table), bool), []
         for each in self.rounds[1:]:
             left &= within(each.lists, len(self.table))
@@ -166,9 +180,11 @@ def play(
     counter: TokenCounter,
     isolate: bool = False,
 ) -> Log:
-    """Play a puzzle for a number of rounds, or until it fills a length; whole rounds only, and the hidden item is not found.
+    """Play a puzzle for a number of rounds, or until it fills a length; whole rounds only, and the
+    hidden item is not found.
 
-    Time and memory are linear in the length: what a round costs is bounded by the items and their values.
+    Time and memory are linear in the length: what a round costs is bounded by the items and their
+    values.
 
     Args:
         table: The items.
@@ -177,21 +193,28 @@ def play(
         habits: How the agent plays.
         seed: Seeds the agent.
         rounds: The number of rounds, at least 3; or None for `length`.
-        length: The tokens of the log with its question, at least `SHORTEST`. 90 to 100 % of them are filled.
+        length: The tokens of the log with its question, at least `SHORTEST`. 90 to 100 % of them
+            are filled.
         counter: What counts the tokens.
-        isolate: Whether all lists together shall have exactly the hidden item in common, and not before the last `habits.late`.
+        isolate: Whether all lists together shall have exactly the hidden item in common, and not
+            before the last `habits.late`.
 
     Raises:
-        ValueError: There is not room enough for the rounds, or for the lists to leave the hidden item alone.
+        ValueError: There is not room enough for the rounds, or for the lists to leave the hidden
+            item alone.
     """
     limit, cap = _limits(style, rounds, length)
     for attempt in range(_ATTEMPTS):
         late = min(0.9, habits.late * (1 + attempt // 2))
-        game = _Game(table, target, style, habits, np.random.default_rng((seed, attempt)), counter, cap)
+        game = _Game(
+            table, target, style, habits, np.random.default_rng((seed, attempt)), counter, cap
+        )
         if game.run(limit, rounds is not None, (1 - late) * limit if isolate else None):
             return game.log()
     unit = "rounds" if rounds else "tokens"
-    raise ValueError(f"no log of {limit} {unit} can be made; take more, or a min_list below {habits.min_list}")
+    raise ValueError(
+        f"no log of {limit} {unit} can be made; take more, or a min_list below {habits.min_list}"
+    )
 
 
 def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, int]:
@@ -215,7 +238,14 @@ class _Game:
     """
 
     def __init__(
-        self, table: Table, target: int, style: str, habits: Habits, rng: np.random.Generator, counter: TokenCounter, cap: int
+        self,
+        table: Table,
+        target: int,
+        style: str,
+        habits: Habits,
+        rng: np.random.Generator,
+        counter: TokenCounter,
+        cap: int,
     ) -> None:
         self.table, self.target, self.style, self.habits = table, target, style, habits
         self.rng, self.counter, self.cap = rng, counter, cap
@@ -232,7 +262,15 @@ class _Game:
 
     def log(self) -> Log:
         """The log so far."""
-        return Log(self.table, self.target, self.style, self.system, tuple(self.rounds), self.tokens, self.repeats)
+        return Log(
+            self.table,
+            self.target,
+            self.style,
+            self.system,
+            tuple(self.rounds),
+            self.tokens,
+            self.repeats,
+        )
 
     def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
         """Play to the limit.
@@ -253,7 +291,11 @@ class _Game:
             if not by_rounds and drawn.tokens > share:
                 fitting = self._fitting(share, kept) if not isolating or share < room else None
                 if fitting is None and drawn.tokens > room:
-                    return not isolating and len(self.rounds) >= FEWEST and self.tokens >= FILLED * limit
+                    return (
+                        not isolating
+                        and len(self.rounds) >= FEWEST
+                        and self.tokens >= FILLED * limit
+                    )
                 drawn = fitting or drawn
             self._add(drawn)
             if isolating and len(self.rounds) == 2:
@@ -267,9 +309,13 @@ class _Game:
         return self._round(self._guess(found, closing), query)
 
     def _remembered(self) -> list[Atom]:
-        """The conditions that the agent has in mind, in random order: what it remembers, without what it masks or relaxes."""
+        """The conditions that the agent has in mind, in random order: what it remembers, without
+        what it masks or relaxes.
+        """
         newest = len(self.rounds)
-        old = [atom for atom, told in self.heard.items() if told <= newest - self.habits.history_window]
+        old = [
+            atom for atom, told in self.heard.items() if told <= newest - self.habits.history_window
+        ]
         lost = self.rng.random(len(old)) < self.habits.forget_history_prob
         forgotten = {atom for atom, gone in zip(old, lost, strict=True) if gone}
         constraints = Constraints.of(atom for atom in self.heard if atom not in forgotten).atoms()
@@ -290,27 +336,43 @@ class _Game:
         return [atoms[k] for k in np.argsort(np.negative(excluded), kind="stable") if excluded[k]]
 
     def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
-        """As many of the atoms as leave every list long enough, with certain items in it; any other that was heard if none does."""
+        """As many of the atoms as leave every list long enough, with certain items in it; any other
+        that was heard if none does.
+        """
         query: list[Atom] = []
         found = np.ones(len(self.table), bool)
         sections: dict[str, Mask] = {}
         for atom in atoms:
             mask = self.table.mask(atom)
-            listed = found if self.style == "concise" else sections.get(atom[0], np.ones(len(self.table), bool))
+            listed = (
+                found
+                if self.style == "concise"
+                else sections.get(atom[0], np.ones(len(self.table), bool))
+            )
             both = found & mask
             if (listed & mask).sum() >= self._least and both.sum() > 1 and not (kept & ~mask).any():
                 query.append(atom)
                 found, sections[atom[0]] = both, listed & mask
         if query:
             return query
-        return [max(self.heard, key=lambda atom: (not (kept & ~self.table.mask(atom)).any(), int(self.table.mask(atom).sum())))]
+        return [
+            max(
+                self.heard,
+                key=lambda atom: (
+                    not (kept & ~self.table.mask(atom)).any(),
+                    int(self.table.mask(atom).sum()),
+                ),
+            )
+        ]
 
     @property
     def _least(self) -> int:
         return min(self.habits.min_list, max(2, len(self.table) // 4))
 
     def _guess(self, found: Mask, closing: bool) -> int:
-        """An item of the list, one that was not guessed before if there is one; never the hidden item or a decoy."""
+        """An item of the list, one that was not guessed before if there is one; never the hidden
+        item or a decoy.
+        """
         able = found & ~self.decoys
         if closing:
             able = self._telling(found)
@@ -322,8 +384,9 @@ class _Game:
         return int(self.rng.choice(pool))
 
     def _telling(self, found: Mask) -> Mask:
-        """Items whose feedback helps to isolate the hidden one: those still in all lists or, if they were all guessed, those that
-        have a value of the hidden item which was not heard of yet.
+        """Items whose feedback helps to isolate the hidden one: those still in all lists or, if
+        they were all guessed, those that have a value of the hidden item which was not heard of
+        yet.
         """
         others = self.left.copy()
         others[self.target] = False
@@ -338,13 +401,19 @@ class _Game:
         return found.copy()
 
     def _fitting(self, room: int, kept: Mask) -> Round | None:
-        """The largest of some rounds that fit into the room that is left, with fewer or more conditions than usual."""
+        """The largest of some rounds that fit into the room that is left, with fewer or more
+        conditions than usual.
+        """
         best = None
         for attempt in range(_TRIES):
             atoms = self._remembered()
             if attempt % 2:
                 name = atoms[0][0]
-                atoms = [atom for atom in self.heard if atom[0] == name] if self.style == "verbose" else self._shuffled()
+                atoms = (
+                    [atom for atom in self.heard if atom[0] == name]
+                    if self.style == "verbose"
+                    else self._shuffled()
+                )
             query = self._loosened(atoms, kept)
             drawn = self._round(self._guess(self.table.meet(query), closing=False), query)
             if drawn.tokens <= room and (best is None or drawn.tokens > best.tokens):
@@ -366,12 +435,26 @@ class _Game:
             conditions = to_conditions(Constraints.of(query).atoms())
             call = ToolCall(TOOL, {"conditions": conditions}, f"call_{start}")
             result = search(self.table, conditions, self.style)
-            messages += [Message("assistant", calls=(call,)), Message("tool", result, call_id=call.id)]
+            messages += [
+                Message("assistant", calls=(call,)),
+                Message("tool", result, call_id=call.id),
+            ]
             atoms = to_atoms(conditions)
-            sections = ("",) if self.style == "concise" else tuple(dict.fromkeys(atom[0] for atom in atoms))
-            lists = tuple(np.flatnonzero(self.table.meet(a for a in atoms if name in ("", a[0]))) for name in sections)
+            sections = (
+                ("",)
+                if self.style == "concise"
+                else tuple(dict.fromkeys(atom[0] for atom in atoms))
+            )
+            lists = tuple(
+                np.flatnonzero(self.table.meet(a for a in atoms if name in ("", a[0])))
+                for name in sections
+            )
         messages.append(Message("assistant", f"<answer>{self.table.names[guess]}</answer>"))
-        messages.append(Message("user", write_feedback(self.table, number, guess, self.target, self.cap - number)))
+        messages.append(
+            Message(
+                "user", write_feedback(self.table, number, guess, self.target, self.cap - number)
+            )
+        )
         tokens = sum(map(self.counter.count, messages))
         return Round(number, guess, sections, lists, tuple(messages), start, tokens)
 
@@ -388,5 +471,9 @@ class _Game:
 
     def _choose_decoys(self, drawn: Round) -> None:
         """Items of the first list that stay in all lists until the end is near."""
-        able = [place for place in drawn.lists[0].tolist() if place != self.target and not self.guessed[place]]
+        able = [
+            place
+            for place in drawn.lists[0].tolist()
+            if place != self.target and not self.guessed[place]
+        ]
         self.decoys[self.rng.permutation(able)[:_DECOYS]] = True

@@ -1,6 +1,8 @@
-"""The benchmark as rows of its published format (AgentLongBench, appendix B; the data card names the fields).
+"""The benchmark as rows of its published format (AgentLongBench, appendix B; the data card names
+the fields).
 
-A row holds the whole log as chat-completions messages, a question, the answer, and what is needed to judge both.
+A row holds the whole log as chat-completions messages, a question, the answer, and what is needed
+to judge both.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ LENGTHS: Mapping[str, int] = {
 """The lengths of the benchmark in tokens, by the names of its folders."""
 _TOOL, _ENV, _FINAL = "tool_response", "env_response", "final_guess"
 TARGETS: Mapping[str, str] = {
-    task: _TOOL if task.endswith("_tool") else _ENV if task.endswith("_env") else _FINAL for task in TASKS
+    task: _TOOL if task.endswith("_tool") else _ENV if task.endswith("_env") else _FINAL
+    for task in TASKS
 }
 """Which part of a log a task is about: the folder of its file."""
 _25 = (25,) * 8
@@ -77,7 +80,12 @@ def make_log(setting: str, tokens: int, sample: int, seed: int, counter: TokenCo
 
 
 def make_rows(
-    setting: str, tokens: int, sample: int, tasks: Mapping[str, int], seed: int, counter: TokenCounter
+    setting: str,
+    tokens: int,
+    sample: int,
+    tasks: Mapping[str, int],
+    seed: int,
+    counter: TokenCounter,
 ) -> Iterator[dict[str, Any]]:
     """The rows of one log: one for each task that has more samples than `sample`.
 
@@ -95,11 +103,18 @@ def make_rows(
     log = make_log(setting, tokens, sample, seed, counter)
     messages = Chat(tuple(log.messages)).to_openai()
     for task in asked:
-        rng = np.random.default_rng((seed, list(FULL).index(setting), tokens, sample, list(TASKS).index(task)))
-        yield _row(ask(task, log, rng), log, messages, sample, counter) | {"setting": setting, "length": tokens}
+        rng = np.random.default_rng(
+            (seed, list(FULL).index(setting), tokens, sample, list(TASKS).index(task))
+        )
+        yield _row(ask(task, log, rng), log, messages, sample, counter) | {
+            "setting": setting,
+            "length": tokens,
+        }
 
 
-def _row(question: Question, log: Log, messages: list[dict[str, Any]], sample: int, counter: TokenCounter) -> dict[str, Any]:
+def _row(
+    question: Question, log: Log, messages: list[dict[str, Any]], sample: int, counter: TokenCounter
+) -> dict[str, Any]:
     asked = question.asked
     rounds = f"_i{asked.i}_j{asked.j}" if asked.j else f"_r{asked.i}" if asked.i else ""
     return {
@@ -122,6 +137,8 @@ def _row(question: Question, log: Log, messages: list[dict[str, Any]], sample: i
 
 
 def prompt(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a model is to answer: the log, with the question at the end of its last message, so that roles alternate."""
+    """What a model is to answer: the log, with the question at the end of its last message, so that
+    roles alternate.
+    """
     *messages, last = row["messages"]
     return [*messages, {**last, "content": f"{last['content']}\n\n{row['question']}"}]

@@ -1,7 +1,9 @@
-"""Reading answers and scoring them (AgentLongBench, section 3.1 and the published evaluator, with its slips mended).
+"""Reading answers and scoring them (AgentLongBench, section 3.1 and the published evaluator, with
+its slips mended).
 
-A name is right whatever its case, spaces, hyphens and accents; digits of a name are never taken for the numbering of a list; the
-first of two items is worth a half, whatever stands in the second place.
+A name is right whatever its case, spaces, hyphens and accents; digits of a name are never taken for
+the numbering of a list; the first of two items is worth a half, whatever stands in the second
+place.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ _TAG = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"-?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)")
 _NUMBERING = re.compile(r"^\s*(?:[0-9]+[.)]\s+|[-*•]\s+)")
 _FENCE = re.compile(r"```[a-z]*\n?|```")
-_PREFIX = re.compile(r"^(?:the )?(?:final )?(?:answer|item|hidden item|target)(?: is:?|:)\s*", re.IGNORECASE)
+_PREFIX = re.compile(
+    r"^(?:the )?(?:final )?(?:answer|item|hidden item|target)(?: is:?|:)\s*", re.IGNORECASE
+)
 _BREAK = re.compile(r"\s+and\s+|[,;|\n]|\s+&\s+", re.IGNORECASE)
 _NO = re.compile(r"\b(?:no|false|not|none|neither|doesn't)\b", re.IGNORECASE)
 _YES = re.compile(r"\b(?:yes|true|contains|appears|does|both)\b", re.IGNORECASE)
@@ -77,7 +81,9 @@ def read(kind: str, text: str) -> Answer | None:
     text = _FENCE.sub("", text[:_LONGEST]).strip()
     if kind == "int":
         numbers = _NUMBER.findall(re.sub(r"([0-9])\.[0-9]+", r"\1", text))
-        return int(numbers[-1].replace(",", "")) if numbers and len(numbers[-1]) <= _DIGITS else None
+        return (
+            int(numbers[-1].replace(",", "")) if numbers and len(numbers[-1]) <= _DIGITS else None
+        )
     if kind == "bool":
         return False if _NO.search(text) else True if _YES.search(text) else None
     names = _names(text)
@@ -109,7 +115,9 @@ def as_list(reply: Answer) -> Sequence[str]:
 
 
 def _names(text: str) -> list[str]:
-    """The names in a text: a list literal, or names separated by commas, `and`, semicolons, bars or line breaks."""
+    """The names in a text: a list literal, or names separated by commas, `and`, semicolons, bars or
+    line breaks.
+    """
     text = _PREFIX.sub("", text)
     if text.startswith("[") and text.endswith("]"):
         for load in (json.loads, ast.literal_eval):

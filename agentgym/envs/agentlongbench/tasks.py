@@ -1,6 +1,8 @@
-"""Questions about a log, with their answers, the evidence that they need and what chance would score (section 2.3.3).
+"""Questions about a log, with their answers, the evidence that they need and what chance would
+score (section 2.3.3).
 
-Answers are computed from the log's own data; the tests compute them again from the text of its messages.
+Answers are computed from the log's own data; the tests compute them again from the text of its
+messages.
 """
 
 from __future__ import annotations
@@ -43,8 +45,9 @@ class Question:
         asked: The question.
         answer: The answer.
         scan: What has to be read to be sure of it, without skill: the tool results or the profiles.
-        least: A smallest part of the log that proves it: entries, lines or the heads of lists. For the concise intersection, the
-            results of few rounds that leave the item alone, found greedily.
+        least: A smallest part of the log that proves it: entries, lines or the heads of lists. For
+            the concise intersection, the results of few rounds that leave the item alone, found
+            greedily.
         chance: The mean score of the best answer that is drawn without looking at the evidence.
         extra: More fields of the published row.
     """
@@ -69,7 +72,9 @@ def ask(task: str, log: Log, rng: np.random.Generator) -> Question:
 
 
 def context_length(spans: Iterable[Span], log: Log, counter: TokenCounter) -> int:
-    """The adequate context length: the tokens of the evidence (section 4.3; the formula is ours, the paper gives none)."""
+    """The adequate context length: the tokens of the evidence (section 4.3; the formula is ours,
+    the paper gives none).
+    """
     messages = list(log.messages)
     return sum(counter.length(messages[span.message].text[span.start : span.end]) for span in spans)
 
@@ -80,9 +85,14 @@ def _count_frequency_tool(log: Log, rng: np.random.Generator) -> Question:
     place = _pick(held if rng.random() < 0.5 or held.all() else ~held, rng)
     counted = [place in places for places in turn.lists]
     asked = Asked("count_frequency_tool", i=turn.number, name=log.table.names[place])
-    least = [_entry(turn, k, log.table.names[place]) if held else _list(turn, k) for k, held in enumerate(counted)]
+    least = [
+        _entry(turn, k, log.table.names[place]) if held else _list(turn, k)
+        for k, held in enumerate(counted)
+    ]
     extra = {"round": turn.number, "target_name": asked.name}
-    return Question(asked, sum(counted), (_whole(turn),), tuple(least), 1 / (1 + len(counted)), extra)
+    return Question(
+        asked, sum(counted), (_whole(turn),), tuple(least), 1 / (1 + len(counted)), extra
+    )
 
 
 def _find_duplicates(log: Log, rng: np.random.Generator) -> Question:
@@ -95,10 +105,16 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> Question:
     name, answer = log.table.names[place], bool(both[place])
     asked = Asked("find_duplicates_tool", i=first.number, j=second.number, name=name)
     pairs = list(zip((first, second), masks, strict=True))
-    least = [next(_entry(t, k, name) for k, p in enumerate(t.lists) if place in p) for t, mask in pairs if answer and mask[place]]
+    least = [
+        next(_entry(t, k, name) for k, p in enumerate(t.lists) if place in p)
+        for t, mask in pairs
+        if answer and mask[place]
+    ]
     missing = [_whole(turn) for turn, mask in pairs if not mask[place]][:1]
     extra = {"i_round": first.number, "j_round": second.number, "pokemon_name": name}
-    return Question(asked, answer, (_whole(first), _whole(second)), tuple(least or missing), 0.5, extra)
+    return Question(
+        asked, answer, (_whole(first), _whole(second)), tuple(least or missing), 0.5, extra
+    )
 
 
 def _find_offsets(log: Log, rng: np.random.Generator) -> Question:
@@ -137,7 +153,9 @@ def _count_frequency_env(log: Log, rng: np.random.Generator) -> Question:
     answer = sum(value in table.columns[place][turn.guess] for turn in log.rounds)
     least = tuple(_line(turn, section) for turn in log.rounds)
     extra = {"property_value": asked.name}
-    return Question(asked, answer, tuple(map(_sections, log.rounds)), least, 1 / (1 + len(log.rounds)), extra)
+    return Question(
+        asked, answer, tuple(map(_sections, log.rounds)), least, 1 / (1 + len(log.rounds)), extra
+    )
 
 
 def _find_largest(log: Log, rng: np.random.Generator) -> Question:
@@ -150,14 +168,18 @@ def _find_largest(log: Log, rng: np.random.Generator) -> Question:
     least = tuple(_line(turn, section) for turn in log.rounds)
     extra = {"base_stats_info": {str(k): number for k, number in enumerate(numbers, 1)}}
     answer = 1 + numbers.index(max(numbers))
-    return Question(asked, answer, tuple(map(_sections, log.rounds)), least, 1 / len(numbers), extra)
+    return Question(
+        asked, answer, tuple(map(_sections, log.rounds)), least, 1 / len(numbers), extra
+    )
 
 
 def _weighted_summation(log: Log, rng: np.random.Generator) -> Question:
     first, second = _two(log.rounds, rng)
     weights = {section.name: section.weight for section in log.table.sections}
     told = [log.table.told(turn.guess, log.target) for turn in (first, second)]
-    scores = [sum(weights[name] for name, operator, _ in atoms if operator in _CORRECT) for atoms in told]
+    scores = [
+        sum(weights[name] for name, operator, _ in atoms if operator in _CORRECT) for atoms in told
+    ]
     most = max(sum(weights[name] for name, _, _ in atoms) for atoms in told)
     asked = Asked("weighted_summation_env", i=first.number, j=second.number, weights=weights)
     spans = (_sections(first), _sections(second))
@@ -175,13 +197,22 @@ def _hidden(log: Log, rng: np.random.Generator) -> Question:
     turns = log.rounds[1:]
     asked = Asked("intersection", last=len(log.rounds), style="concise")
     least = tuple(_whole(turn) for turn in _cover(turns, len(log.table)))
-    return Question(asked, name, tuple(map(_whole, turns)), least, 1 / len(log.table), {"answer_name": name})
+    return Question(
+        asked, name, tuple(map(_whole, turns)), least, 1 / len(log.table), {"answer_name": name}
+    )
 
 
 def _common(log: Log, rng: np.random.Generator) -> Question:
-    sizes = [(int(within(turn.lists, len(log.table)).sum()), len(turn.lists) == 1) for turn in log.rounds[1:]]
+    sizes = [
+        (int(within(turn.lists, len(log.table)).sum()), len(turn.lists) == 1)
+        for turn in log.rounds[1:]
+    ]
     several = [k for k, (size, single) in enumerate(sizes) if not single and size <= _SHORT]
-    k = several[rng.integers(len(several))] if several else min(range(len(sizes)), key=lambda k: (sizes[k][1], sizes[k][0]))
+    k = (
+        several[rng.integers(len(several))]
+        if several
+        else min(range(len(sizes)), key=lambda k: (sizes[k][1], sizes[k][0]))
+    )
     turn = log.rounds[1 + k]
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))
     asked = Asked("intersection", i=turn.number, style="verbose")
@@ -234,7 +265,9 @@ def _followed(turn: Round, place: int) -> tuple[int, int] | None:
 
 
 def _cover(turns: Sequence[Round], items: int) -> list[Round]:
-    """Few rounds whose lists have in common what all have: each time the one that excludes the most."""
+    """Few rounds whose lists have in common what all have: each time the one that excludes the
+    most.
+    """
     lists = np.array([within(turn.lists, items) for turn in turns])
     left, last = np.ones(items, bool), int(lists.all(axis=0).sum())
     chosen: list[int] = []
@@ -251,7 +284,9 @@ def _whole(turn: Round) -> Span:
 
 def _sections(turn: Round) -> Span:
     text = turn.feedback.text
-    return Span(turn.start + len(turn.messages) - 1, text.index("Sections:"), text.index("\nResult: "))
+    return Span(
+        turn.start + len(turn.messages) - 1, text.index("Sections:"), text.index("\nResult: ")
+    )
 
 
 def _line(turn: Round, section: str) -> Span:

@@ -1,4 +1,5 @@
-"""Where the items come from: the table of species, or invented ones; shown as they are, or as codes that tell nothing.
+"""Where the items come from: the table of species, or invented ones; shown as they are, or as codes
+that tell nothing.
 
 Named after the paper's two settings (section 2.3.1): knowledge-intensive and knowledge-free.
 """
@@ -33,21 +34,30 @@ _SECTIONS = (
 """With the weights of the published code."""
 _INVENTED = tuple(
     replace(section, name=name)
-    for section, name in zip(_SECTIONS, ("Kind", "Mass", "Layer", "Skills", "Origin", "Marks"), strict=True)
+    for section, name in zip(
+        _SECTIONS, ("Kind", "Mass", "Layer", "Skills", "Origin", "Marks"), strict=True
+    )
 )
 _ONSETS = "bdfgklmnprstvz"
 _SYLLABLES = [onset + vowel for onset in _ONSETS for vowel in "aeiou"]
 _PAIRS = [one + two for one in "BCDFGHJKLMNPQRSTVWXZ" for two in "BCDFGHJKLMNPQRSTVWXZ"]
 
 
-def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator, sections: Sequence[int] = range(6)) -> Table:
+def draw_table(
+    knowledge: str,
+    source: str,
+    items: int,
+    rng: np.random.Generator,
+    sections: Sequence[int] = range(6),
+) -> Table:
     """The table of an episode.
 
-    Knowledge-intensive tables are the same facts in every episode: all species or some of them drawn at random, by name; or the one
-    synthetic world of its size. In knowledge-free ones everything is dealt anew: each column of the species is shuffled by itself,
-    so that lists are as long as they would be but no item is a species any more; of the synthetic world a new one is drawn. Then
-    items, sections and values get random codes, numbers are replaced by others in the same order, and the items are put in a random
-    order.
+    Knowledge-intensive tables are the same facts in every episode: all species or some of them
+    drawn at random, by name; or the one synthetic world of its size. In knowledge-free ones
+    everything is dealt anew: each column of the species is shuffled by itself, so that lists are as
+    long as they would be but no item is a species any more; of the synthetic world a new one is
+    drawn. Then items, sections and values get random codes, numbers are replaced by others in the
+    same order, and the items are put in a random order.
 
     Args:
         knowledge: `intensive` or `free`.
@@ -68,7 +78,12 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
             table = Table(table.sections, table.names, table.labels, columns)
     if len(sections) < len(table.sections):
         kept = sorted(sections)
-        table = Table([table.sections[k] for k in kept], table.names, table.labels, [table.columns[k] for k in kept])
+        table = Table(
+            [table.sections[k] for k in kept],
+            table.names,
+            table.labels,
+            [table.columns[k] for k in kept],
+        )
     return _coded(table, rng) if free else table
 
 
@@ -79,14 +94,27 @@ def species() -> Table:
     rows = sorted((line.split("\t") for line in text.splitlines()[1:]), key=lambda row: row[1])
     columns: Columns = []
     for section, cells in zip(_SECTIONS, zip(*(row[2:] for row in rows), strict=True), strict=True):
-        columns.append([(int(cell),) if section.numeric else tuple(cell.split("|")) for cell in cells])
-    return Table(_SECTIONS, [row[1] for row in rows], [f"{row[1]} (#{int(row[0]):04d})" for row in rows], columns)
+        columns.append(
+            [(int(cell),) if section.numeric else tuple(cell.split("|")) for cell in cells]
+        )
+    return Table(
+        _SECTIONS,
+        [row[1] for row in rows],
+        [f"{row[1]} (#{int(row[0]):04d})" for row in rows],
+        columns,
+    )
 
 
 def vocabulary() -> set[str]:
     """All words of the knowledge-intensive setting: names, sections and values of the species."""
     table = species()
-    values = {value for column in table.columns for values in column for value in values if isinstance(value, str)}
+    values = {
+        value
+        for column in table.columns
+        for values in column
+        for value in values
+        if isinstance(value, str)
+    }
     return {*table.names, *values, *(section.name for section in table.sections)}
 
 
@@ -108,7 +136,9 @@ def synthetic(items: int, rng: np.random.Generator) -> Table:
 def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ...]]]:
     """What draws the values of an item, for each section; shares are near those of the species."""
 
-    def texts(stem: str, count: int, *shares: float) -> Callable[[np.random.Generator], tuple[Value, ...]]:
+    def texts(
+        stem: str, count: int, *shares: float
+    ) -> Callable[[np.random.Generator], tuple[Value, ...]]:
         def draw(rng: np.random.Generator) -> tuple[Value, ...]:
             size = 1 + int(rng.choice(len(shares), p=shares))
             return tuple(sorted(f"{stem} {k + 1}" for k in rng.choice(count, size, replace=False)))
@@ -132,29 +162,57 @@ def _words(count: int, rng: np.random.Generator) -> list[str]:
     """Different words of three syllables."""
     base = len(_SYLLABLES)
     numbers = rng.choice(base**3, count, replace=False)
-    return [(_SYLLABLES[n // base**2] + _SYLLABLES[n // base % base] + _SYLLABLES[n % base]).capitalize() for n in numbers.tolist()]
+    return [
+        (
+            _SYLLABLES[n // base**2] + _SYLLABLES[n // base % base] + _SYLLABLES[n % base]
+        ).capitalize()
+        for n in numbers.tolist()
+    ]
 
 
 def _some(table: Table, places: Sequence[Any]) -> Table:
     """Some of the items, in the order given."""
     columns = [[column[k] for k in places] for column in table.columns]
-    return Table(table.sections, [table.names[k] for k in places], [table.labels[k] for k in places], columns)
+    return Table(
+        table.sections, [table.names[k] for k in places], [table.labels[k] for k in places], columns
+    )
 
 
 def _coded(table: Table, rng: np.random.Generator) -> Table:
-    """The same items under random codes, in random order, with sections in random order and numbers that keep only their order."""
+    """The same items under random codes, in random order, with sections in random order and numbers
+    that keep only their order.
+    """
     shuffled = _some(table, rng.permutation(len(table)).tolist())
     names = _codes("Item_", len(table), rng)
     letters = [chr(ord("A") + int(k)) for k in rng.permutation(len(table.sections))]
-    sections = [replace(section, name=f"Attr_{letter}") for section, letter in zip(table.sections, letters, strict=True)]
-    words = sorted({v for column in shuffled.columns for values in column for v in values if isinstance(v, str)})
-    # A text may be a value of two sections; it gets the same code in both, and is told apart by its section.
+    sections = [
+        replace(section, name=f"Attr_{letter}")
+        for section, letter in zip(table.sections, letters, strict=True)
+    ]
+    words = sorted(
+        {
+            v
+            for column in shuffled.columns
+            for values in column
+            for v in values
+            if isinstance(v, str)
+        }
+    )
+    # A text may be a value of two sections; it gets the same code in both, and is told apart by its
+    # section.
     codes = dict(zip(words, _codes("Val_", len(words), rng), strict=True))
     columns: Columns = []
     for column in shuffled.columns:
-        numbers = _stretched(sorted({v for values in column for v in values if isinstance(v, int)}), rng)
+        numbers = _stretched(
+            sorted({v for values in column for v in values if isinstance(v, int)}), rng
+        )
         # The order of codes is random, and so is that of the values of an item if they are sorted.
-        columns.append([tuple(sorted(codes[v] if isinstance(v, str) else numbers[v] for v in values)) for values in column])
+        columns.append(
+            [
+                tuple(sorted(codes[v] if isinstance(v, str) else numbers[v] for v in values))
+                for values in column
+            ]
+        )
     order = rng.permutation(len(sections))
     return Table([sections[k] for k in order], names, names, [columns[k] for k in order])
 
@@ -167,5 +225,7 @@ def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
 
 def _stretched(numbers: Sequence[int], rng: np.random.Generator) -> dict[int, int]:
     """Random numbers in the same order."""
-    drawn = np.sort(rng.choice(np.arange(100, 200 + 40 * len(numbers)), len(numbers), replace=False))
+    drawn = np.sort(
+        rng.choice(np.arange(100, 200 + 40 * len(numbers)), len(numbers), replace=False)
+    )
     return dict(zip(numbers, drawn.tolist(), strict=True))

@@ -1,1 +1,3 @@
-"""GSM-Agent: grade-school problems whose premises stand in a database, to be searched for (Zhu et al., sections 3 and 4)."""
+"""GSM-Agent: grade-school problems whose premises stand in a database, to be searched for (Zhu et
+al., sections 3 and 4).
+"""

@@ -1,4 +1,6 @@
-"""Whether tasks are well posed: seven checks that read the texts, as an agent does, and not what they were made from."""
+"""Whether tasks are well posed: seven checks that read the texts, as an agent does, and not what
+they were made from.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,21 @@ from agentgym.envs.gsm_agent.problems import read_question
 Violations = Iterator[tuple[str, str]]
 """What is wrong: the id of the task or document, and a sentence."""
 
-_WORDS_OF_NUMBERS = {"three times": ["three"], "four times": ["four"], "a third": ["third"], "a quarter": ["quarter"]}
+_WORDS_OF_NUMBERS = {
+    "three times": ["three"],
+    "four times": ["four"],
+    "a third": ["third"],
+    "a quarter": ["quarter"],
+}
 
 
 def facts_of(documents: Sequence[Document]) -> dict[Quantity, Fact]:
     """What documents tell, names taken from their metadata where they are left out."""
-    return {fact.target: fact for document in documents for fact in read_facts(document.content, tuple(document.name.split(", ")))}
+    return {
+        fact.target: fact
+        for document in documents
+        for fact in read_facts(document.content, tuple(document.name.split(", ")))
+    }
 
 
 def solve_from_text(task: Task, documents: Sequence[Document]) -> int | None:
@@ -40,22 +51,37 @@ def necessary(database: Database) -> Violations:
     """Check 2: without any one of its documents a task cannot be solved."""
     for task, documents in _tasks(database):
         for left_out in documents:
-            if solve_from_text(task, [document for document in documents if document is not left_out]) is not None:
+            if (
+                solve_from_text(
+                    task, [document for document in documents if document is not left_out]
+                )
+                is not None
+            ):
                 yield task.id, f"it can be solved without {left_out.id}"
 
 
 def unambiguous(database: Database) -> Violations:
-    """Check 3: in the whole database no phrase of a person has two definitions in the same month."""
+    """Check 3: in the whole database no phrase of a person has two definitions in the same
+    month.
+    """
     seen: dict[tuple[str, Quantity], str] = {}
     for document in _documents(database):
         for target in facts_of([document]):
             first = seen.setdefault((document.timestamp, target), document.id)
             if first != document.id:
-                yield document.id, f"it defines {target.phrase!r} of {target.owner} in {document.timestamp}, as {first} does"
+                yield (
+                    document.id,
+                    (
+                        f"it defines {target.phrase!r} of {target.owner} in {document.timestamp}, as "
+                        f"{first} does"
+                    ),
+                )
 
 
 def without_leaks(database: Database) -> Violations:
-    """Check 4: but for its date, a document holds one number, that of its premise, and no task holds a number twice."""
+    """Check 4: but for its date, a document holds one number, that of its premise, and no task
+    holds a number twice.
+    """
     for task, documents in _tasks(database):
         own = []
         for document in documents:
@@ -84,7 +110,9 @@ def unique(database: Database) -> Violations:
 
 
 def apart(database: Database) -> Violations:
-    """Check 6: no two tasks that name the same person are of the same month; a task that shares a person tells its month."""
+    """Check 6: no two tasks that name the same person are of the same month; a task that shares a
+    person tells its month.
+    """
     tasks_of: dict[str, dict[str, str]] = {}
     asked = {}
     for task, documents in _tasks(database):
@@ -92,7 +120,10 @@ def apart(database: Database) -> Violations:
         for person in {name for document in documents for name in document.name.split(", ")}:
             months = tasks_of.setdefault(person, {})
             if documents[0].timestamp in months:
-                yield task.id, f"{person} is in {months[documents[0].timestamp]} too, in the same month"
+                yield (
+                    task.id,
+                    f"{person} is in {months[documents[0].timestamp]} too, in the same month",
+                )
             months[documents[0].timestamp] = task.id
     for person, months in tasks_of.items():
         for stamp, name in months.items():
@@ -101,17 +132,23 @@ def apart(database: Database) -> Violations:
 
 
 def discoverable(database: Database) -> Violations:
-    """Check 7: a searcher that begins with the question, and knows only what it was shown, finds all documents within 20 pages of
-    each query, and with them the answer.
+    """Check 7: a searcher that begins with the question, and knows only what it was shown, finds
+    all documents within 20 pages of each query, and with them the answer.
     """
     for task, documents in _tasks(database):
-        missing = {document.id for document in documents} - set(search_alone(database, task.question)[1])
+        missing = {document.id for document in documents} - set(
+            search_alone(database, task.question)[1]
+        )
         if missing:
             yield task.id, f"searching does not find {sorted(missing)}"
 
 
-def search_alone(database: Database, question: str, most: int = 400) -> tuple[str | None, list[str]]:
-    """Search as the scripted policy does, for at most so many calls: the answer, or None, and the ids of all documents shown."""
+def search_alone(
+    database: Database, question: str, most: int = 400
+) -> tuple[str | None, list[str]]:
+    """Search as the scripted policy does, for at most so many calls: the answer, or None, and the
+    ids of all documents shown.
+    """
     known = Knowledge.of(question)
     shown: list[str] = []
     results: tuple[int, ...] = ()
@@ -133,7 +170,8 @@ def search_alone(database: Database, question: str, most: int = 400) -> tuple[st
 
 
 CHECKS: Mapping[str, Callable[[Database], Violations]] = {
-    check.__name__: check for check in (solvable, necessary, unambiguous, without_leaks, unique, apart, discoverable)
+    check.__name__: check
+    for check in (solvable, necessary, unambiguous, without_leaks, unique, apart, discoverable)
 }
 
 

@@ -1,7 +1,9 @@
-"""The database: all documents of all tasks, with an index; one copy in a process, shared by all its worlds.
+"""The database: all documents of all tasks, with an index; one copy in a process, shared by all its
+worlds.
 
-Tasks are drawn one by one from `(seed, number)`; tasks that share a person are given different months, by colouring (Zhu et al.,
-appendix B.1). Medium and Small are a quarter and a sixteenth of the tasks of Full, one within the other.
+Tasks are drawn one by one from `(seed, number)`; tasks that share a person are given different
+months, by colouring (Zhu et al., appendix B.1). Medium and Small are a quarter and a sixteenth of
+the tasks of Full, one within the other.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class DatabaseOptions(ProblemOptions):
         search_by: How documents are found: `words` (BM25), or by vectors from `wordllama` or
             `package.module:function`.
         database_seed: The seed of the database, which depends on nothing but the options.
-        data: A folder to use in place of drawn tasks: a saved database, or one as `loaders.load_folder` reads it.
+        data: A folder to use in place of drawn tasks: a saved database, or one as
+            `loaders.load_folder` reads it.
     """
 
     tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1_000
@@ -64,7 +67,10 @@ class DatabaseOptions(ProblemOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.search_by not in ("words", "wordllama") and ":" not in self.search_by:
-            raise ValueError(f"search_by must be words, wordllama or package.module:function, got {self.search_by!r}")
+            raise ValueError(
+                "search_by must be words, wordllama or package.module:function, got "
+                f"{self.search_by!r}"
+            )
 
 
 class Database:
@@ -87,9 +93,14 @@ class Database:
             ValueError: There is no task or no document.
         """
         if not documents or not tasks:
-            raise ValueError(f"a database needs tasks and documents, got {len(tasks)} tasks and {len(documents)} documents")
+            raise ValueError(
+                f"a database needs tasks and documents, got {len(tasks)} tasks and "
+                f"{len(documents)} documents"
+            )
         texts = [document.content for document in documents]
-        index = Lexical.of(texts) if search_by == "words" else Dense.of(texts, load_embed(search_by))
+        index = (
+            Lexical.of(texts) if search_by == "words" else Dense.of(texts, load_embed(search_by))
+        )
         return cls(Shelf.of(documents), Shelf.of(tasks), index)
 
     @cached_property
@@ -99,10 +110,13 @@ class Database:
         Raises:
             ValueError: There is none.
         """
-        found = [number for number in range(len(self.tasks)) if not self.tasks.task(number).static_only]
+        found = [
+            number for number in range(len(self.tasks)) if not self.tasks.task(number).static_only
+        ]
         if not found:
             raise ValueError(
-                f"none of {len(self.tasks)} tasks can be searched for before a model has decomposed it; use setting='static'"
+                f"none of {len(self.tasks)} tasks can be searched for before a model has "
+                "decomposed it; use setting='static'"
             )
         return found
 
@@ -116,22 +130,31 @@ class Database:
 
     @classmethod
     def load(cls, folder: Path, search_by: str = "words") -> Database:
-        """Open a saved database: its files are mapped into memory, so that any number of processes hold them once.
+        """Open a saved database: its files are mapped into memory, so that any number of processes
+        hold them once.
 
         Raises:
             OSError: The folder holds none.
         """
 
         def shelf(name: str) -> Shelf:
-            return Shelf(np.load(folder / f"{name}.npy", mmap_mode="r"), np.load(folder / f"{name}.ends.npy", mmap_mode="r"))
+            return Shelf(
+                np.load(folder / f"{name}.npy", mmap_mode="r"),
+                np.load(folder / f"{name}.ends.npy", mmap_mode="r"),
+            )
 
         index = folder / "index"
-        found = Lexical.load(index) if search_by == "words" else Dense.load(index, load_embed(search_by))
+        found = (
+            Lexical.load(index)
+            if search_by == "words"
+            else Dense.load(index, load_embed(search_by))
+        )
         return cls(shelf("documents"), shelf("tasks"), found)
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
-    """A colour for each task, so that tasks that share a person differ (Welsh and Powell: by falling degree, the first that fits).
+    """A colour for each task, so that tasks that share a person differ (Welsh and Powell: by
+    falling degree, the first that fits).
 
     Args:
         casts: The people of each task.
@@ -153,24 +176,37 @@ def colour(casts: Sequence[Sequence[str]]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Tasks with the documents of each, in the order of drawing; those that are asked come first."""
+    """Tasks with the documents of each, in the order of drawing; those that are asked come
+    first.
+    """
 
     tasks: tuple[Task, ...]
     documents: tuple[tuple[Document, ...], ...]
     asked: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """The documents, by id, and the asked tasks of a part of the tasks; a smaller part lies within a larger."""
+        """The documents, by id, and the asked tasks of a part of the tasks; a smaller part lies
+        within a larger.
+        """
         chosen = []
         for group in (range(self.asked), range(self.asked, len(self.tasks))):
             order = list(group)
             Random(seed).shuffle(order)
             chosen += sorted(order[: ceil(len(order) / one_in)])
-        documents = sorted((document for number in chosen for document in self.documents[number]), key=lambda document: document.id)
+        documents = sorted(
+            (document for number in chosen for document in self.documents[number]),
+            key=lambda document: document.id,
+        )
         place = {document.id: k for k, document in enumerate(documents)}
         tasks = [self.tasks[number] for number in chosen if number < self.asked]
-        gold = [tuple(place[document.id] for document in self.documents[number]) for number in chosen if number < self.asked]
-        return documents, [replace(task, documents=places) for task, places in zip(tasks, gold, strict=True)]
+        gold = [
+            tuple(place[document.id] for document in self.documents[number])
+            for number in chosen
+            if number < self.asked
+        ]
+        return documents, [
+            replace(task, documents=places) for task, places in zip(tasks, gold, strict=True)
+        ]
 
 
 def draw_tasks(options: DatabaseOptions) -> Drawn:
@@ -185,12 +221,16 @@ def draw_tasks(options: DatabaseOptions) -> Drawn:
     people = people[: max(12, total // _TASKS_PER_PERSON)]
     rngs = [Random(seed << 32 | number) for number in range(total)]
     problems = [draw_problem(rng, people, options) for rng in rngs]
-    casts = [list(dict.fromkeys(person for fact in problem.facts.values() for person in fact.owners)) for problem in problems]
+    casts = [
+        list(dict.fromkeys(person for fact in problem.facts.values() for person in fact.owners))
+        for problem in problems
+    ]
     shared = Counter(person for cast in casts for person in cast)
     colours = colour(casts)
     if max(colours) >= 12 * YEARS:
         raise ValueError(
-            f"tasks={total} need {max(colours) + 1} months to keep people apart, but there are {12 * YEARS}; ask for fewer"
+            f"tasks={total} need {max(colours) + 1} months to keep people apart, but there are "
+            f"{12 * YEARS}; ask for fewer"
         )
     months = list(range(12 * YEARS))
     Random(seed + 1).shuffle(months)
@@ -207,16 +247,24 @@ def draw_tasks(options: DatabaseOptions) -> Drawn:
 
 def _write(problem: Problem, stamp: str, anonymised: float, rng: Random) -> tuple[Document, ...]:
     town = rng.choice(TOWNS)
-    return tuple(write_document(facts, stamp, town, rng.random() < anonymised, rng) for facts in problem.premises())
+    return tuple(
+        write_document(facts, stamp, town, rng.random() < anonymised, rng)
+        for facts in problem.premises()
+    )
 
 
-def _with_ids(documents: Sequence[Sequence[Document]], seed: int) -> tuple[tuple[Document, ...], ...]:
+def _with_ids(
+    documents: Sequence[Sequence[Document]], seed: int
+) -> tuple[tuple[Document, ...], ...]:
     """Ids that tell the kind of document, and a number that tells nothing."""
     numbers = list(range(sum(map(len, documents))))
     Random(seed + 2).shuffle(numbers)
     width, left = len(str(len(numbers))), iter(numbers)
     return tuple(
-        tuple(replace(document, id=f"{_TYPE.sub('_', document.type)}_{next(left):0{width}d}") for document in some)
+        tuple(
+            replace(document, id=f"{_TYPE.sub('_', document.type)}_{next(left):0{width}d}")
+            for document in some
+        )
         for some in documents
     )
 
@@ -228,7 +276,8 @@ def _drawn(options: DatabaseOptions) -> Drawn:
 
 @lru_cache(maxsize=8)
 def get_database(options: DatabaseOptions) -> Database:
-    """The database of these options: built once in a process, and shared by its worlds and by processes forked from it.
+    """The database of these options: built once in a process, and shared by its worlds and by
+    processes forked from it.
 
     Raises:
         ValueError: Options or data are not right.
@@ -243,7 +292,10 @@ def _open(folder: Path, search_by: str) -> Database:
     if (folder / "index").is_dir():
         return Database.load(folder, search_by)
     if not folder.is_dir():
-        raise ValueError(f"data {str(folder)!r} is no folder; give one with tasks.jsonl and documents.jsonl, or a saved database")
+        raise ValueError(
+            f"data {str(folder)!r} is no folder; give one with tasks.jsonl and documents.jsonl, or "
+            "a saved database"
+        )
     return Database.of(*load_folder(folder), search_by)
 
 

@@ -1,4 +1,6 @@
-"""Documents and tasks: a premise told in a record of some kind, and what holds a problem together."""
+"""Documents and tasks: a premise told in a record of some kind, and what holds a problem
+together.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Document:
         id: Unique in the database.
         content: The text.
         timestamp: Year and month, such as `1990-05`.
-        name: The people it speaks of, joined by commas; for an anonymised one, the only place where the name stands.
+        name: The people it speaks of, joined by commas; for an anonymised one, the only place where
+            the name stands.
         type: The kind of record.
     """
 
@@ -36,7 +39,9 @@ class Document:
     def show(self) -> str:
         """The document as a result shows it."""
         about = "; ".join(
-            f"{key}: {value}" for key, value in (("date", self.timestamp), ("name", self.name), ("type", self.type)) if value
+            f"{key}: {value}"
+            for key, value in (("date", self.timestamp), ("name", self.name), ("type", self.type))
+            if value
         )
         return f"[{self.id}] {about}\n{self.content}" if about else f"[{self.id}]\n{self.content}"
 
@@ -51,7 +56,8 @@ class Task:
         answer: The number, as text.
         documents: The places in the database of the documents that hold its premises.
         premises: The premises in words, if they are known.
-        static_only: Whether its documents make no sense one by one, so that it can be played in the static setting only.
+        static_only: Whether its documents make no sense one by one, so that it can be played in the
+            static setting only.
     """
 
     id: str
@@ -63,7 +69,8 @@ class Task:
 
 
 class Shelf:
-    """Records in one block of bytes, so that processes share them whatever they read: nothing is written to them.
+    """Records in one block of bytes, so that processes share them whatever they read: nothing is
+    written to them.
 
     Args:
         block: The records as JSON, one after the other; uint8, shape `(bytes,)`.
@@ -90,20 +97,30 @@ class Shelf:
     def task(self, place: int) -> Task:
         """The task at a place."""
         data = self._read(place)
-        return Task(**{**data, "documents": tuple(data["documents"]), "premises": tuple(data["premises"])})
+        return Task(
+            **{**data, "documents": tuple(data["documents"]), "premises": tuple(data["premises"])}
+        )
 
     def _read(self, place: int) -> dict[str, Any]:
-        record: dict[str, Any] = json.loads(self.block[self.ends[place] : self.ends[place + 1]].tobytes())
+        record: dict[str, Any] = json.loads(
+            self.block[self.ends[place] : self.ends[place + 1]].tobytes()
+        )
         return record
 
 
 def month_name(timestamp: str) -> str:
     """`May 1990` for `1990-05`; as it is if it is no such text."""
     year, _, month = timestamp.partition("-")
-    return f"{MONTHS[int(month) - 1]} {year}" if month.isdigit() and 0 < int(month) <= len(MONTHS) else timestamp
+    return (
+        f"{MONTHS[int(month) - 1]} {year}"
+        if month.isdigit() and 0 < int(month) <= len(MONTHS)
+        else timestamp
+    )
 
 
-def write_document(facts: Sequence[Fact], timestamp: str, town: str, anonymous: bool, rng: Random) -> Document:
+def write_document(
+    facts: Sequence[Fact], timestamp: str, town: str, anonymous: bool, rng: Random
+) -> Document:
     """Tell the facts of one premise in a record; the id is given later.
 
     Args:

@@ -1,7 +1,8 @@
 """Facts: what a premise says about quantities, how it is put in words, and how words are read back.
 
-A quantity is a noun phrase with its owner. A numeric fact holds the number of a premise; a structural fact says how a quantity is
-made up of others and holds none. Each kind of fact has several wordings; the same table writes them and reads them.
+A quantity is a noun phrase with its owner. A numeric fact holds the number of a premise; a
+structural fact says how a quantity is made up of others and holds none. Each kind of fact has
+several wordings; the same table writes them and reads them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class Quantity(NamedTuple):
     @property
     def money(self) -> bool:
         """Whether it is in dollars."""
-        return self.phrase.startswith(("bill for", "price of", "payment for", "coupon for", "spending at"))
+        return self.phrase.startswith(
+            ("bill for", "price of", "payment for", "coupon for", "spending at")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,8 @@ class Fact:
 
     Attributes:
         target: The quantity.
-        kind: `is`, `more`, `fewer`, `times`, `part` (numeric; all but `is` refer to one quantity), or `sum`, `minus`, `product`.
+        kind: `is`, `more`, `fewer`, `times`, `part` (numeric; all but `is` refer to one quantity),
+            or `sum`, `minus`, `product`.
         number: The number of a numeric fact, None in a structural one.
         sources: The quantities it refers to.
     """
@@ -45,7 +49,9 @@ class Fact:
     sources: tuple[Quantity, ...] = ()
 
     def value(self, values: Sequence[int]) -> int | None:
-        """The number of the target, given those of the sources; None if it would not be a whole number."""
+        """The number of the target, given those of the sources; None if it would not be a whole
+        number.
+        """
         number = self.number or 0
         if self.kind == "is":
             return number
@@ -53,7 +59,9 @@ class Fact:
         if self.kind == "part":
             return first // number if number and first % number == 0 else None
         results = {"more": first + number, "fewer": first - number, "times": first * number}
-        return {**results, "sum": first + last, "minus": first - last, "product": first * last}[self.kind]
+        return {**results, "sum": first + last, "minus": first - last, "product": first * last}[
+            self.kind
+        ]
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -72,7 +80,8 @@ NUMBER_WORDS = re.compile(
 )
 """Words that tell a number."""
 
-# {w} the owner, {w2} the owner of a source, {p} {a} {b} phrases, {n} a number, {f} a factor in words.
+# {w} the owner, {w2} the owner of a source, {p} {a} {b} phrases, {n} a number, {f} a factor in
+# words.
 _COUNTS = {
     "is": (
         "{w} counted {n} {p}",
@@ -82,11 +91,20 @@ _COUNTS = {
         "It turned out that {w} could point to {n} {p}",
     ),
     "more": ("{w} counted {n} more {p} than {a}", "For {w} there were {n} more {p} than {a}"),
-    "more2": ("{w} counted {n} more {p} than {w2} counted {a}", "Compared with the {a} of {w2}, {w} had {n} more {p}"),
+    "more2": (
+        "{w} counted {n} more {p} than {w2} counted {a}",
+        "Compared with the {a} of {w2}, {w} had {n} more {p}",
+    ),
     "fewer": ("{w} counted {n} fewer {p} than {a}", "For {w} there were {n} fewer {p} than {a}"),
-    "fewer2": ("{w} counted {n} fewer {p} than {w2} counted {a}", "Compared with the {a} of {w2}, {w} had {n} fewer {p}"),
+    "fewer2": (
+        "{w} counted {n} fewer {p} than {w2} counted {a}",
+        "Compared with the {a} of {w2}, {w} had {n} fewer {p}",
+    ),
     "times": ("{w} counted {f} as many {p} as {a}", "For {w} there were {f} as many {p} as {a}"),
-    "times2": ("{w} counted {f} as many {p} as {w2} counted {a}", "Next to the {a} of {w2}, {w} had {f} as many {p}"),
+    "times2": (
+        "{w} counted {f} as many {p} as {w2} counted {a}",
+        "Next to the {a} of {w2}, {w} had {f} as many {p}",
+    ),
     "sum": (
         "The {p} of {w} are made up of the {a} and the {b}",
         "To arrive at the {p} of {w}, put together the {a} and the {b}",
@@ -110,15 +128,30 @@ _MONEY = {
         "For {w}, the {p} was {n} dollars",
         "A figure of {n} dollars was written down for {w} as the {p}",
     ),
-    "more": ("For {w}, the {p} was {n} dollars more than the {a}", "The {p} of {w} lay {n} dollars above the {a}"),
-    "more2": ("For {w}, the {p} was {n} dollars more than the {a} of {w2}", "The {p} of {w} lay {n} dollars above the {a} of {w2}"),
-    "fewer": ("For {w}, the {p} was {n} dollars less than the {a}", "The {p} of {w} lay {n} dollars below the {a}"),
+    "more": (
+        "For {w}, the {p} was {n} dollars more than the {a}",
+        "The {p} of {w} lay {n} dollars above the {a}",
+    ),
+    "more2": (
+        "For {w}, the {p} was {n} dollars more than the {a} of {w2}",
+        "The {p} of {w} lay {n} dollars above the {a} of {w2}",
+    ),
+    "fewer": (
+        "For {w}, the {p} was {n} dollars less than the {a}",
+        "The {p} of {w} lay {n} dollars below the {a}",
+    ),
     "fewer2": (
         "For {w}, the {p} was {n} dollars less than the {a} of {w2}",
         "The {p} of {w} lay {n} dollars below the {a} of {w2}",
     ),
-    "times": ("For {w}, the {p} was {f} as much as the {a}", "The {p} of {w} was {f} as high as the {a}"),
-    "times2": ("For {w}, the {p} was {f} as much as the {a} of {w2}", "The {p} of {w} was {f} as high as the {a} of {w2}"),
+    "times": (
+        "For {w}, the {p} was {f} as much as the {a}",
+        "The {p} of {w} was {f} as high as the {a}",
+    ),
+    "times2": (
+        "For {w}, the {p} was {f} as much as the {a} of {w2}",
+        "The {p} of {w} was {f} as high as the {a} of {w2}",
+    ),
     "sum": (
         "The {p} of {w} consists of the {a} and the {b}",
         "To arrive at the {p} of {w}, add the {a} to the {b}",
@@ -159,7 +192,13 @@ def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) 
     pattern = rng.choice(table[f"{kind}2" if len(called) == 2 else kind])
     phrases = [source.phrase for source in fact.sources] + ["", ""]
     text = pattern.format(
-        w=called[0], w2=called[-1], p=fact.target.phrase, a=phrases[0], b=phrases[1], n=fact.number, f=number_word(fact)
+        w=called[0],
+        w2=called[-1],
+        p=fact.target.phrase,
+        a=phrases[0],
+        b=phrases[1],
+        n=fact.number,
+        f=number_word(fact),
     )
     return f"{text[0].upper()}{text[1:]}."
 
@@ -172,7 +211,9 @@ def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
         text: Its content.
         names: The people its metadata name; a role stands for the first of them.
     """
-    sentences = [sentence for sentence in re.split(r"(?<=\.)\s+|\n", text) if _SOMEBODY.search(sentence)]
+    sentences = [
+        sentence for sentence in re.split(r"(?<=\.)\s+|\n", text) if _SOMEBODY.search(sentence)
+    ]
     return tuple(fact for sentence in sentences if (fact := _read_sentence(sentence, names)))
 
 
@@ -201,16 +242,24 @@ def _owner(text: str, names: Sequence[str]) -> str:
 
 @cache
 def _patterns() -> tuple[tuple[str, bool, re.Pattern[str]], ...]:
-    """The wordings as patterns; those that say more come first, since a shorter one may be a part of a longer."""
-    slots = {key: rf"(?P<{key}>{_SOMEBODY.pattern})" for key in ("w", "w2")} | {key: rf"(?P<{key}>[a-z ]+?)" for key in "pab"}
+    """The wordings as patterns; those that say more come first, since a shorter one may be a part
+    of a longer.
+    """
+    slots = {key: rf"(?P<{key}>{_SOMEBODY.pattern})" for key in ("w", "w2")} | {
+        key: rf"(?P<{key}>[a-z ]+?)" for key in "pab"
+    }
     slots |= {"n": "(?P<n>[0-9]+)", "f": f"(?P<f>{'|'.join(_FACTORS)})"}
     order = ("more2", "fewer2", "times2", "more", "fewer", "times", "sum", "minus", "product", "is")
     found = []
     for money, table in ((True, _MONEY), (False, _COUNTS)):
         for kind in order:
             for wording in table[kind]:
-                begun = wording.replace("The ", "[Tt]he ", 1) if wording.startswith("The ") else wording
-                found.append((kind.removesuffix("2"), money, re.compile(rf"^{begun.format(**slots)}\.$")))
+                begun = (
+                    wording.replace("The ", "[Tt]he ", 1) if wording.startswith("The ") else wording
+                )
+                found.append(
+                    (kind.removesuffix("2"), money, re.compile(rf"^{begun.format(**slots)}\.$"))
+                )
     return tuple(sorted(found, key=lambda item: order.index(item[0]) if item[0] in order else 0))
 
 
@@ -225,16 +274,24 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
             pending.pop()
         elif fact is None:
             values[quantity] = None
-        elif missing := [source for source in fact.sources if source not in values and source not in pending]:
+        elif missing := [
+            source for source in fact.sources if source not in values and source not in pending
+        ]:
             pending.append(missing[0])
         else:
             known = [values.get(source) for source in fact.sources]
-            values[quantity] = None if None in known else fact.value([number for number in known if number is not None])
+            values[quantity] = (
+                None
+                if None in known
+                else fact.value([number for number in known if number is not None])
+            )
     return values[target]
 
 
 def open_quantities(facts: Mapping[Quantity, Fact], targets: Sequence[Quantity]) -> list[Quantity]:
-    """What nothing tells of yet, among all that the targets follow from: in the order in which it is met, depth first."""
+    """What nothing tells of yet, among all that the targets follow from: in the order in which it
+    is met, depth first.
+    """
     seen: dict[Quantity, bool] = {}
     pending = list(reversed(targets))
     while pending:

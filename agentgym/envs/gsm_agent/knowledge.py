@@ -1,4 +1,6 @@
-"""What an agent that has read the shown texts knows, and where it would search next; nothing here is hidden."""
+"""What an agent that has read the shown texts knows, and where it would search next; nothing here
+is hidden.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ PAGES = 20
 DEPTHS = (1, 4, PAGES)
 """How many pages of each query for a quantity are looked at before the next depth is tried."""
 
-_SHOWN = re.compile(r"^\[(?P<id>[^\]\n]+)\] date: (?P<date>[^;\n]*); name: (?P<name>[^;\n]*); type: [^\n]*\n", re.MULTILINE)
+_SHOWN = re.compile(
+    r"^\[(?P<id>[^\]\n]+)\] date: (?P<date>[^;\n]*); name: (?P<name>[^;\n]*); type: [^\n]*\n",
+    re.MULTILINE,
+)
 _KNOWN = re.compile(r"(?P<target>[^=]+) = (?P<terms>.+)")
 _QUANTITY = re.compile(r"\[([^|\]]+) \| ([^\]]+)\]")
 _NUMBER = re.compile(r"[0-9]+")
@@ -31,7 +36,12 @@ _FORMS = {
     "minus": "{a} - {b}",
     "product": "{a} * {b}",
 }
-_SIGNS = {"+": ("more", "sum"), "-": ("fewer", "minus"), "*": ("times", "product"), "/": ("part", "")}
+_SIGNS = {
+    "+": ("more", "sum"),
+    "-": ("fewer", "minus"),
+    "*": ("times", "product"),
+    "/": ("part", ""),
+}
 
 
 @dataclass
@@ -41,9 +51,11 @@ class Knowledge:
     Attributes:
         question: What is asked; None if the question is not one of the procedural ones.
         month: The month it is about; empty while unknown.
-        facts: What documents told of that month, and of people whom the question or a fact names: two tasks of a month have nobody
-            in common, so all this is about the question. In the order of reading.
-        pages: How many pages were shown of the last query, and of each that asked for something that is still missing.
+        facts: What documents told of that month, and of people whom the question or a fact names:
+            two tasks of a month have nobody in common, so all this is about the question. In the
+            order of reading.
+        pages: How many pages were shown of the last query, and of each that asked for something
+            that is still missing.
         last: The query of the last search.
         cursor: How many pages of it were shown since it was made.
     """
@@ -67,7 +79,9 @@ class Knowledge:
         self.pages[query] = max(page, self.pages.get(query, 0))
 
     def learn(self, shown: str) -> None:
-        """Take in documents as a result shows them: what they tell, in the month of the question, of people who matter."""
+        """Take in documents as a result shows them: what they tell, in the month of the question,
+        of people who matter.
+        """
         if self.question is None:
             return
         heads = list(_SHOWN.finditer(shown))
@@ -78,14 +92,22 @@ class Knowledge:
             if not self.month and people & set(names):
                 self.month = month
             if self.month == month:
-                told += read_facts(shown[head.end() : after.start() if after else len(shown)].rstrip(), names)
+                told += read_facts(
+                    shown[head.end() : after.start() if after else len(shown)].rstrip(), names
+                )
         people.update(owner for fact in self.facts.values() for owner in fact.owners)
-        while fresh := [fact for fact in told if fact.target not in self.facts and fact.target.owner in people]:
+        while fresh := [
+            fact for fact in told if fact.target not in self.facts and fact.target.owner in people
+        ]:
             for fact in fresh:
                 self.facts.setdefault(fact.target, fact)
                 people.update(fact.owners)
         open_queries = {query for quantity in self.missing() for query in self.queries(quantity)}
-        self.pages = {query: shown for query, shown in self.pages.items() if query in open_queries or query == self.last}
+        self.pages = {
+            query: shown
+            for query, shown in self.pages.items()
+            if query in open_queries or query == self.last
+        }
 
     def answer(self) -> str | None:
         """The answer, once it follows from what was read."""
@@ -97,24 +119,36 @@ class Knowledge:
         return open_quantities(self.facts, self.question.targets) if self.question else []
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
-        """Ways to ask for a quantity: with the person; without, as a document may leave the name out; the month once.
+        """Ways to ask for a quantity: with the person; without, as a document may leave the name
+        out; the month once.
 
         A month that is told twice weighs as much as a phrase that a document repeats.
         """
         month = f"{self.month} {self.month}".strip()
-        wordings = (quantity.phrase, quantity.owner, month), (quantity.phrase, month), (quantity.phrase, self.month)
+        wordings = (
+            (quantity.phrase, quantity.owner, month),
+            (quantity.phrase, month),
+            (quantity.phrase, self.month),
+        )
         return tuple(dict.fromkeys(" ".join(filter(None, words)) for words in wordings))
 
     def next_call(self, quantity: Quantity) -> ToolCall | None:
-        """The search for a quantity to make next: the first page of each query, then more of each; None once all were shown."""
+        """The search for a quantity to make next: the first page of each query, then more of each;
+        None once all were shown.
+        """
         for depth in DEPTHS:
             for query in self.queries(quantity):
                 shown = self.pages.get(query, 0)
                 if shown == 0:
                     return ToolCall("search", {"query": query})
                 if shown < depth:
-                    # Only the last search can be turned further; another one begins again at its first page.
-                    return ToolCall("next_page", {}) if self.last == query else ToolCall("search", {"query": query})
+                    # Only the last search can be turned further; another one begins again at its
+                    # first page.
+                    return (
+                        ToolCall("next_page", {})
+                        if self.last == query
+                        else ToolCall("search", {"query": query})
+                    )
         return None
 
     def useful(self) -> list[ToolCall]:

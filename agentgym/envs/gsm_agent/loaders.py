@@ -1,7 +1,8 @@
-"""Tasks of the user's own: GSM8K as JSON lines, and folders like those of GSM-Agent (Zhu et al., section 3.2). No network.
+"""Tasks of the user's own: GSM8K as JSON lines, and folders like those of GSM-Agent (Zhu et al.,
+section 3.2). No network.
 
-A folder holds `tasks.jsonl` and `documents.jsonl`, and `fields.json` if its fields have other names; `agentgym.make("SearchWorld",
-data=folder)` plays it. Every violation is told in one error.
+A folder holds `tasks.jsonl` and `documents.jsonl`, and `fields.json` if its fields have other
+names; `agentgym.make("SearchWorld", data=folder)` plays it. Every violation is told in one error.
 """
 
 from __future__ import annotations
@@ -25,7 +26,19 @@ DocumentWriter = Callable[[str, str], str]
 LeakJudge = Callable[[str, str, Sequence[str]], bool]
 """Whether a document tells more than its premise: the document, the premise, the other premises."""
 
-FIELDS = {name: name for name in ("id", "question", "answer", "documents", "premises", "static_only", "content", "metadata")}
+FIELDS = {
+    name: name
+    for name in (
+        "id",
+        "question",
+        "answer",
+        "documents",
+        "premises",
+        "static_only",
+        "content",
+        "metadata",
+    )
+}
 """The names of the fields of a folder; a map renames some of them."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
@@ -42,8 +55,8 @@ class RawProblem:
         question: Its last sentence that ends in a question mark.
         premises: The other sentences.
         answer: The number, as text.
-        needs_decomposition: Whether the question holds a number or a condition, or no question was found: its premises then do
-            not say everything.
+        needs_decomposition: Whether the question holds a number or a condition, or no question was
+            found: its premises then do not say everything.
     """
 
     id: str
@@ -55,7 +68,8 @@ class RawProblem:
 
 
 def load_gsm8k(path: Path) -> list[RawProblem]:
-    """Read GSM8K: a JSON object with `question` and `answer` in each line; the number stands after the last `####`.
+    """Read GSM8K: a JSON object with `question` and `answer` in each line; the number stands after
+    the last `####`.
 
     Raises:
         ValueError: Lines are not of this form; all of them are told.
@@ -84,19 +98,29 @@ def take_apart(name: str, text: str, answer: str) -> RawProblem:
     sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
     asked = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
     question = sentences.pop(asked[-1]) if asked else ""
-    unclear = not question or bool(re.search(r"[0-9]|\bif\b", question, re.IGNORECASE)) or not sentences
+    unclear = (
+        not question or bool(re.search(r"[0-9]|\bif\b", question, re.IGNORECASE)) or not sentences
+    )
     return RawProblem(name, text, question or text, tuple(sentences), answer, unclear)
 
 
-def decompose(problems: Iterable[RawProblem], folder: Path, split: Decomposer, write: DocumentWriter, leaks: LeakJudge) -> None:
-    """Make a folder of tasks and documents with the help of a model; it goes on where it was stopped.
+def decompose(
+    problems: Iterable[RawProblem],
+    folder: Path,
+    split: Decomposer,
+    write: DocumentWriter,
+    leaks: LeakJudge,
+) -> None:
+    """Make a folder of tasks and documents with the help of a model; it goes on where it was
+    stopped.
 
     Args:
         problems: What to turn into tasks.
         folder: Gets `tasks.jsonl` and `documents.jsonl`; tasks that it holds are not made again.
         split: Takes a problem apart.
         write: Writes a document for a premise.
-        leaks: Judges a document; a task with a document that tells too much after three tries is left out.
+        leaks: Judges a document; a task with a document that tells too much after three tries is
+            left out.
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = [json.loads(line) for line in _lines(folder / "tasks.jsonl")]
@@ -109,18 +133,31 @@ def decompose(problems: Iterable[RawProblem], folder: Path, split: Decomposer, w
         if problem.id in done:
             continue
         question, premises = split(problem.text)
-        contents = [_independent(problem.text, premise, premises, write, leaks) for premise in premises]
+        contents = [
+            _independent(problem.text, premise, premises, write, leaks) for premise in premises
+        ]
         if not contents or None in contents:
             continue
         documents: list[dict[str, Any]] = [
-            {"id": f"{problem.id}-{k}", "content": content, "metadata": {}} for k, content in enumerate(contents)
+            {"id": f"{problem.id}-{k}", "content": content, "metadata": {}}
+            for k, content in enumerate(contents)
         ]
-        task = {"id": problem.id, "question": question, "answer": problem.answer, "premises": list(premises)}
+        task = {
+            "id": problem.id,
+            "question": question,
+            "answer": problem.answer,
+            "premises": list(premises),
+        }
         _append(folder / "documents.jsonl", documents)
-        _append(folder / "tasks.jsonl", [{**task, "documents": [document["id"] for document in documents]}])
+        _append(
+            folder / "tasks.jsonl",
+            [{**task, "documents": [document["id"] for document in documents]}],
+        )
 
 
-def _independent(story: str, premise: str, premises: Sequence[str], write: DocumentWriter, leaks: LeakJudge) -> str | None:
+def _independent(
+    story: str, premise: str, premises: Sequence[str], write: DocumentWriter, leaks: LeakJudge
+) -> str | None:
     for _ in range(3):
         content = write(story, premise)
         if not leaks(content, premise, [other for other in premises if other != premise]):
@@ -129,36 +166,53 @@ def _independent(story: str, premise: str, premises: Sequence[str], write: Docum
 
 
 def as_folder(problems: Iterable[RawProblem], folder: Path) -> None:
-    """Write problems as they are, each premise as a document; those that need decomposition are for the static setting only."""
+    """Write problems as they are, each premise as a document; those that need decomposition are for
+    the static setting only.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     tasks: list[dict[str, Any]] = []
     documents: list[dict[str, Any]] = []
     for problem in problems:
         texts = (problem.text,) if problem.needs_decomposition else problem.premises
         names = [f"{problem.id}-{k}" for k in range(len(texts))]
-        documents += [{"id": name, "content": text, "metadata": {}} for name, text in zip(names, texts, strict=True)]
-        record = {"id": problem.id, "question": problem.question, "answer": problem.answer, "documents": names}
+        documents += [
+            {"id": name, "content": text, "metadata": {}}
+            for name, text in zip(names, texts, strict=True)
+        ]
+        record = {
+            "id": problem.id,
+            "question": problem.question,
+            "answer": problem.answer,
+            "documents": names,
+        }
         tasks.append({**record, "static_only": problem.needs_decomposition})
     for name, records in (("tasks", tasks), ("documents", documents)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        (folder / f"{name}.jsonl").write_text(
+            "".join(json.dumps(record) + "\n" for record in records), encoding="utf-8"
+        )
 
 
-def load_folder(folder: Path, fields: Mapping[str, str] | None = None) -> tuple[list[Document], list[Task]]:
+def load_folder(
+    folder: Path, fields: Mapping[str, str] | None = None
+) -> tuple[list[Document], list[Task]]:
     """Read a folder of tasks and documents.
 
     Args:
-        folder: Holds `tasks.jsonl` (id, question, answer, and documents: their ids) and `documents.jsonl` (id, content, and
-            metadata: timestamp, name, type).
-        fields: What the folder calls these fields, where it calls them otherwise, such as `{"documents": "document_ids"}`; None for
-            its `fields.json`, if there is one.
+        folder: Holds `tasks.jsonl` (id, question, answer, and documents: their ids) and
+            `documents.jsonl` (id, content, and metadata: timestamp, name, type).
+        fields: What the folder calls these fields, where it calls them otherwise, such as
+            `{"documents": "document_ids"}`; None for its `fields.json`, if there is one.
 
     Raises:
-        ValueError: Fields are missing, ids are doubled or lead nowhere, or an answer is no number; all of it is told.
+        ValueError: Fields are missing, ids are doubled or lead nowhere, or an answer is no number;
+            all of it is told.
     """
     if fields is None and (folder / "fields.json").exists():
         fields = json.loads((folder / "fields.json").read_text(encoding="utf-8"))
     if unknown := [name for name in fields or {} if name not in FIELDS]:
-        raise ValueError(f"fields has no field {unknown[0]!r} to rename; fields: {', '.join(FIELDS)}")
+        raise ValueError(
+            f"fields has no field {unknown[0]!r} to rename; fields: {', '.join(FIELDS)}"
+        )
     names = {**FIELDS, **(fields or {})}
     wrong: list[str] = []
     documents = sorted(_documents(folder, names, wrong), key=lambda document: document.id)
@@ -170,7 +224,9 @@ def load_folder(folder: Path, fields: Mapping[str, str] | None = None) -> tuple[
 
 def _documents(folder: Path, names: Mapping[str, str], wrong: list[str]) -> list[Document]:
     found: dict[str, Document] = {}
-    for where, record in _records(folder / "documents.jsonl", (names["id"], names["content"]), wrong):
+    for where, record in _records(
+        folder / "documents.jsonl", (names["id"], names["content"]), wrong
+    ):
         about = record.get(names["metadata"]) or {}
         name = str(record[names["id"]])
         if name in found:
@@ -180,7 +236,9 @@ def _documents(folder: Path, names: Mapping[str, str], wrong: list[str]) -> list
     return list(found.values())
 
 
-def _tasks(folder: Path, names: Mapping[str, str], place: Mapping[str, int], wrong: list[str]) -> list[Task]:
+def _tasks(
+    folder: Path, names: Mapping[str, str], place: Mapping[str, int], wrong: list[str]
+) -> list[Task]:
     found: dict[str, Task] = {}
     wanted = tuple(names[key] for key in ("id", "question", "answer", "documents"))
     for where, record in _records(folder / "tasks.jsonl", wanted, wrong):
@@ -192,15 +250,21 @@ def _tasks(folder: Path, names: Mapping[str, str], place: Mapping[str, int], wro
         if not isinstance(ids, list) or not ids:
             wrong.append(f"{where}: {wanted[3]} must be a list of ids, got {ids!r}")
             ids = []
-        wrong += [f"{where}: there is no document {each!r}" for each in ids if str(each) not in place]
+        wrong += [
+            f"{where}: there is no document {each!r}" for each in ids if str(each) not in place
+        ]
         places = tuple(place[str(each)] for each in ids if str(each) in place)
         premises = tuple(map(str, record.get(names["premises"]) or ()))
         static = bool(record.get(names["static_only"], False))
-        found[name] = Task(name, str(record[wanted[1]]), str(record[wanted[2]]), places, premises, static)
+        found[name] = Task(
+            name, str(record[wanted[1]]), str(record[wanted[2]]), places, premises, static
+        )
     return list(found.values())
 
 
-def _records(path: Path, wanted: Sequence[str], wrong: list[str]) -> Iterable[tuple[str, dict[str, Any]]]:
+def _records(
+    path: Path, wanted: Sequence[str], wrong: list[str]
+) -> Iterable[tuple[str, dict[str, Any]]]:
     if not path.exists():
         wrong.append(f"{path.name} is missing")
     for number, line in enumerate(_lines(path), 1):
@@ -219,7 +283,11 @@ def _records(path: Path, wanted: Sequence[str], wrong: list[str]) -> Iterable[tu
 
 
 def _lines(path: Path) -> list[str]:
-    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()] if path.exists() else []
+    return (
+        [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        if path.exists()
+        else []
+    )
 
 
 def _append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
@@ -238,8 +306,10 @@ def decomposer(ask: Ask) -> Decomposer:
 
     def split(problem: str) -> tuple[str, Sequence[str]]:
         reply = ask(
-            "Take this problem apart. Reply with a JSON object only: 'question', the question alone without any number, and "
-            f"'premises', a list of sentences, each of which tells one fact and makes sense by itself.\n\n{problem}"
+            "Take this problem apart. Reply with a JSON object only: 'question', the question "
+            "alone without any number, and "
+            "'premises', a list of sentences, each of which tells one fact and makes sense by "
+            f"itself.\n\n{problem}"
         )
         try:
             found = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
@@ -255,8 +325,10 @@ def document_writer(ask: Ask) -> DocumentWriter:
 
     def write(story: str, premise: str) -> str:
         return ask(
-            "Write a short document of everyday life, such as a receipt or a letter, that tells this fact and no other "
-            f"number: {premise}\nIt belongs to this story, of which it tells nothing else: {story}\nReply with the document only."
+            "Write a short document of everyday life, such as a receipt or a letter, that tells "
+            "this fact and no other "
+            f"number: {premise}\nIt belongs to this story, of which it tells nothing else: "
+            f"{story}\nReply with the document only."
         ).strip()
 
     return write
@@ -268,7 +340,8 @@ def leak_judge(ask: Ask) -> LeakJudge:
     def leaks(document: str, premise: str, others: Sequence[str]) -> bool:
         listed = "\n".join(f"- {other}" for other in others)
         reply = ask(
-            f"Does this document tell any of the facts in the list? Reply with yes or no.\n\nDocument: {document}\n\nIt may tell: "
+            "Does this document tell any of the facts in the list? Reply with yes or "
+            f"no.\n\nDocument: {document}\n\nIt may tell: "
             f"{premise}\n\nFacts that it must not tell:\n{listed}"
         )
         return not reply.strip().lower().startswith("no")

@@ -8,12 +8,14 @@ from decimal import Decimal
 MARK = "####"
 """What stands before the answer in a reply in words."""
 
-_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,400})(?:\.[0-9]{1,400})?|[-+]?\.[0-9]{1,400}")
+_NUMBER = re.compile(
+    r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,400})(?:\.[0-9]{1,400})?|[-+]?\.[0-9]{1,400}"
+)
 
 
 def parse_number(text: str) -> Decimal | None:
-    """The number that an answer tells: the text after the last `####`, if there is one, without `$`, `,`, `%`, a unit and a full
-    stop; None if there is none.
+    """The number that an answer tells: the text after the last `####`, if there is one, without
+    `$`, `,`, `%`, a unit and a full stop; None if there is none.
     """
     told = text.rpartition(MARK)[2].strip().lstrip("$").strip()
     found = _NUMBER.match(told)

@@ -1,7 +1,9 @@
-"""Grade-school problems drawn without a model: what is asked, and the premises it follows from, with exact whole numbers.
+"""Grade-school problems drawn without a model: what is asked, and the premises it follows from,
+with exact whole numbers.
 
-A problem is a tree of quantities. Each premise is a numeric fact; composites are structural facts, which hold no number. Numbers
-are drawn from the leaves up, each so that what follows from it stays a whole number in range, so nothing has to be thrown away.
+A problem is a tree of quantities. Each premise is a numeric fact; composites are structural facts,
+which hold no number. Numbers are drawn from the leaves up, each so that what follows from it stays
+a whole number in range, so nothing has to be thrown away.
 """
 
 from __future__ import annotations
@@ -17,12 +19,20 @@ from pydantic import Field
 
 from agentgym.config import Choice, Config
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, solve
-from agentgym.envs.gsm_agent.vocabulary import CONTAINERS, EVENTS, MODIFIERS, NOUNS, PARTINGS, PLACES
+from agentgym.envs.gsm_agent.vocabulary import (
+    CONTAINERS,
+    EVENTS,
+    MODIFIERS,
+    NOUNS,
+    PARTINGS,
+    PLACES,
+)
 
 OPERATORS = ("more", "fewer", "times", "part", "sum", "minus", "product", "gap", "share")
 MOST_PREMISES = 128
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
-"""The documents of a task as in table 3 of the paper: a rounded log-normal number between 1 and 14."""
+"""The documents of a task as in table 3 of the paper: a rounded log-normal number between 1 and 14.
+"""
 
 _TRIES = 200
 _ROOM = 40  # a quantity is split up only if there is room for so much in each premise, or its parts would have none left
@@ -31,7 +41,9 @@ _CAST = 3
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a problem asks: a quantity, the gap between two, or an even share of one among another."""
+    """What a problem asks: a quantity, the gap between two, or an even share of one among
+    another.
+    """
 
     kind: str
     targets: tuple[Quantity, ...]
@@ -56,7 +68,9 @@ class Problem:
     answer: int
 
     def premises(self) -> list[tuple[Fact, ...]]:
-        """The facts of each document: one with a number, after the structural ones that lead to it."""
+        """The facts of each document: one with a number, after the structural ones that lead to
+        it.
+        """
         order: list[tuple[Fact, ...]] = []
         carried: list[Fact] = []
         pending = list(reversed(self.question.targets))
@@ -130,30 +144,45 @@ class Draft:
         return self.rng.choice(self.cast) if self.rng.random() < 0.5 else owner
 
     def count(self, target: Quantity, budget: int, most: int, item: str = "") -> int:
-        """Draw a number of things from `budget` premises, at most `most`; `item` if it may be split up."""
+        """Draw a number of things from `budget` premises, at most `most`; `item` if it may be split
+        up.
+        """
         if budget == 1:
             return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
-        splits = [kind for kind in ("sum", "minus", "product") if kind in self.operators and item and most >= _ROOM * budget]
+        splits = [
+            kind
+            for kind in ("sum", "minus", "product")
+            if kind in self.operators and item and most >= _ROOM * budget
+        ]
         if not splits or self.rng.random() < 0.55:
             return self.relate(target, budget, most)
         kind = self.rng.choice(splits)
         if kind == "sum":
-            first, last = (Quantity(target.owner, f"{item} {place}") for place in self.rng.sample(PLACES, 2))
+            first, last = (
+                Quantity(target.owner, f"{item} {place}") for place in self.rng.sample(PLACES, 2)
+            )
             part = self.rng.randint(1, budget - 1)
             room = max(20, most * part // budget), max(20, most * (budget - part) // budget)
             values = self.count(first, part, room[0]), self.count(last, budget - part, room[1])
         elif kind == "minus":
-            first, last = (Quantity(target.owner, f"{item} {words}") for words in self.rng.choice(PARTINGS))
+            first, last = (
+                Quantity(target.owner, f"{item} {words}") for words in self.rng.choice(PARTINGS)
+            )
             whole = self.count(first, budget - 1, most)
             values = whole, self.put(Fact(last, "is", self.number(2, whole - 1)))
         else:
             boxes, box = self.rng.choice(CONTAINERS)
-            first, last = Quantity(target.owner, f"{boxes} of {item}"), Quantity(target.owner, f"{item} in each {box}")
+            first, last = (
+                Quantity(target.owner, f"{boxes} of {item}"),
+                Quantity(target.owner, f"{item} in each {box}"),
+            )
             return self.product(target, (first, last), budget, most)
         return self.put(Fact(target, kind, None, (first, last)), values)
 
     def relate(self, target: Quantity, budget: int, most: int) -> int:
-        """Draw a quantity as more, fewer, a multiple or a part of another one, which takes the other premises."""
+        """Draw a quantity as more, fewer, a multiple or a part of another one, which takes the
+        other premises.
+        """
         item = self.item()
         phrase = f"bill for the {item}" if target.money else item
         source = Quantity(self.other(target.owner), phrase)
@@ -162,7 +191,11 @@ class Draft:
         kinds = [kind for kind in ("more", "fewer", "times", "part") if kind in self.operators]
         self.rng.shuffle(kinds)
         for kind in kinds:
-            number = self.factor(kind, value, most) if kind in ("times", "part") else self.step(kind, value, most)
+            number = (
+                self.factor(kind, value, most)
+                if kind in ("times", "part")
+                else self.step(kind, value, most)
+            )
             if number is not None:
                 return self.put(Fact(target, kind, number, (source,)), [value])
         raise _DeadEndError
@@ -170,7 +203,11 @@ class Draft:
     def factor(self, kind: str, value: int, most: int) -> int | None:
         """By how much to multiply or divide a value, if that is possible."""
         factors = [n for n in (2, 3, 4) if n not in self._numbers]
-        factors = [n for n in factors if (n * value <= most if kind == "times" else value % n == 0 and value > n)]
+        factors = [
+            n
+            for n in factors
+            if (n * value <= most if kind == "times" else value % n == 0 and value > n)
+        ]
         number = self.rng.choice(factors) if factors else None
         self._numbers |= {number} if number else set()
         return number
@@ -187,8 +224,17 @@ class Draft:
         except _DeadEndError:
             return None
 
-    def product(self, target: Quantity, sources: tuple[Quantity, Quantity], budget: int, most: int, item: str = "") -> int:
-        """Draw a quantity as so many times a number, which is drawn beforehand as a small one; as a relation if none is left."""
+    def product(
+        self,
+        target: Quantity,
+        sources: tuple[Quantity, Quantity],
+        budget: int,
+        most: int,
+        item: str = "",
+    ) -> int:
+        """Draw a quantity as so many times a number, which is drawn beforehand as a small one; as a
+        relation if none is left.
+        """
         each = self.spare(2, min(60, most // (_ROOM // 4 * budget)))
         if each is None:
             return self.relate(target, budget, most)
@@ -207,7 +253,11 @@ class Draft:
 
     def money(self, owner: str, budget: int, most: int) -> Quantity:
         """Draw dollars to ask for: a bill, a payment after a coupon, or a spending on two bills."""
-        kinds = ["bill", *(["minus"] if "minus" in self.operators else []), *(["sum"] if "sum" in self.operators else [])]
+        kinds = [
+            "bill",
+            *(["minus"] if "minus" in self.operators else []),
+            *(["sum"] if "sum" in self.operators else []),
+        ]
         kind = self.rng.choice(kinds) if budget > 1 else "bill"
         item = self.item()
         bill = Quantity(owner, f"bill for the {item}")
@@ -215,14 +265,22 @@ class Draft:
             self.bill(bill, budget, most, item)
             return bill
         if kind == "minus":
-            target, last = (Quantity(owner, f"{word} for the {item}") for word in ("payment", "coupon"))
+            target, last = (
+                Quantity(owner, f"{word} for the {item}") for word in ("payment", "coupon")
+            )
             whole = self.bill(bill, budget - 1, most, item)
             values = whole, self.put(Fact(last, "is", self.number(2, whole - 1)))
         else:
             second = self.item()
-            target, last = Quantity(owner, f"spending at the {self.rng.choice(EVENTS)}"), Quantity(owner, f"bill for the {second}")
+            target, last = (
+                Quantity(owner, f"spending at the {self.rng.choice(EVENTS)}"),
+                Quantity(owner, f"bill for the {second}"),
+            )
             part = self.rng.randint(1, budget - 1)
-            values = self.bill(bill, part, most // 2, item), self.bill(last, budget - part, most // 2, second)
+            values = (
+                self.bill(bill, part, most // 2, item),
+                self.bill(last, budget - part, most // 2, second),
+            )
         self.put(Fact(target, kind, None, (bill, last)), values)
         return target
 
@@ -245,12 +303,17 @@ class Draft:
         if kind == "gap":
             other = self.cast[-1]
             part = self.rng.randint(1, budget - 1)
-            targets = [self.asked(owner, part, most, dollars), self.asked(other, budget - part, most, dollars)]
+            targets = [
+                self.asked(owner, part, most, dollars),
+                self.asked(other, budget - part, most, dollars),
+            ]
             targets.sort(key=lambda target: -(solve(self.facts, target) or 0))
             return Question(kind, tuple(targets))
         target = self.asked(owner, budget - 1, most, dollars=False)
         value = solve(self.facts, target) or 0
-        shares = [n for n in range(2, 31) if value % n == 0 and value > n and n not in self._numbers]
+        shares = [
+            n for n in range(2, 31) if value % n == 0 and value > n and n not in self._numbers
+        ]
         if not shares:
             raise _DeadEndError
         helpers = Quantity(owner, f"helpers sharing the {target.phrase}")
@@ -283,7 +346,9 @@ class ProblemOptions(Config):
         object.__setattr__(self, "operators", tuple(self.operators))
         super().__post_init__()
         if "more" not in self.operators:
-            raise ValueError(f"operators must hold 'more', which is always possible, got {list(self.operators)}")
+            raise ValueError(
+                f"operators must hold 'more', which is always possible, got {list(self.operators)}"
+            )
 
 
 def draw_problem(rng: Random, people: Sequence[str], options: ProblemOptions) -> Problem:
@@ -297,7 +362,9 @@ def draw_problem(rng: Random, people: Sequence[str], options: ProblemOptions) ->
     Raises:
         ValueError: No numbers were found for problems like that.
     """
-    budget = options.premises or min(max(round(rng.lognormvariate(LOG_MEAN, LOG_SIGMA)), 1), MOST_DRAWN)
+    budget = options.premises or min(
+        max(round(rng.lognormvariate(LOG_MEAN, LOG_SIGMA)), 1), MOST_DRAWN
+    )
     cast = rng.sample(people, min(rng.choice((1, 2, 2, _CAST)), len(people)))
     for _ in range(_TRIES):
         draft = Draft(rng, cast, options.operators)
@@ -308,7 +375,10 @@ def draw_problem(rng: Random, people: Sequence[str], options: ProblemOptions) ->
         answer = question.answer(draft.facts)
         if answer and answer > 0 and draft.largest <= options.max_answer:
             return Problem(question, draft.facts, answer)
-    raise ValueError(f"no problem with {budget} premises was found below max_answer={options.max_answer}; raise max_answer")
+    raise ValueError(
+        f"no problem with {budget} premises was found below max_answer={options.max_answer}; raise "
+        "max_answer"
+    )
 
 
 # What is asked, in words: {w} {w2} owners, {a} {b} phrases, {m} the month.
@@ -318,7 +388,10 @@ _QUESTIONS = {
         "What was the number of {a} that {w} had{m}?",
         "Looking at the records{m}, how many {a} belonged to {w}?",
     ),
-    "total$": ("How many dollars was the {a} of {w}{m}?", "What did the {a} of {w} come to{m}, in dollars?"),
+    "total$": (
+        "How many dollars was the {a} of {w}{m}?",
+        "What did the {a} of {w} come to{m}, in dollars?",
+    ),
     "gap": (
         "How many more {a} did {w} count than {w2} counted {b}{m}?",
         "By how many did the {a} of {w} exceed the {b} of {w2}{m}?",
@@ -327,7 +400,9 @@ _QUESTIONS = {
         "By how many dollars did the {a} of {w} exceed the {b} of {w2}{m}?",
         "How many dollars lie between the {a} of {w} and the lower {b} of {w2}{m}?",
     ),
-    "share": ("If the {a} of {w} are split evenly among the {b}{m}, how many does each of them get?",),
+    "share": (
+        "If the {a} of {w} are split evenly among the {b}{m}, how many does each of them get?",
+    ),
 }
 
 
@@ -355,11 +430,20 @@ def read_question(text: str) -> tuple[Question, str] | None:
 
 @cache
 def _question_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    slots = {key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")} | {key: rf"(?P<{key}>[a-z ]+?)" for key in "ab"}
+    slots = {key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")} | {
+        key: rf"(?P<{key}>[a-z ]+?)" for key in "ab"
+    }
     slots["m"] = "(?P<m> in [A-Z][a-z]+ [0-9]{4})?"
-    wordings = [(kind, wording) for kind, some in sorted(_QUESTIONS.items(), reverse=True) for wording in some]
+    wordings = [
+        (kind, wording)
+        for kind, some in sorted(_QUESTIONS.items(), reverse=True)
+        for wording in some
+    ]
     return tuple(
-        (kind.removesuffix("$"), re.compile(re.escape(w).replace(r"\{", "{").replace(r"\}", "}").format(**slots)))
+        (
+            kind.removesuffix("$"),
+            re.compile(re.escape(w).replace(r"\{", "{").replace(r"\}", "}").format(**slots)),
+        )
         for kind, w in wordings
     )
 

@@ -1,4 +1,6 @@
-"""What the agent is told, and the tools that differ from `search` in what is told of them (Zhu et al., sections 4.1 and 4.3)."""
+"""What the agent is told, and the tools that differ from `search` in what is told of them (Zhu et
+al., sections 4.1 and 4.3).
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,23 @@ TOOL_SETS: Mapping[str, Sequence[str]] = {
 TOOL_NOTES = {
     "think": "Use think to write down what you have found and what is missing before you go on.",
     "explore": "Use explore to try queries that are unlike those you have made.",
-    "revisit": "Use revisit to come back, in other words, to a subject that you have searched for before: it may hold more.",
+    "revisit": "Use revisit to come back, in other words, to a subject that you have searched for "
+    "before: it may hold more.",
 }
 STEP_BY_STEP = (
-    "Think step by step: before each call and before the answer, write down what you know, what follows, and what is missing."
+    "Think step by step: before each call and before the answer, write down what you "
+    "know, what follows, and what is missing."
 )
 EXAMPLE = (
     "An example. Question: How many lemons did Tess Hill have in July 1999?\n"
-    "You search for 'lemons Tess Hill July 1999'. A document says that the lemons of Tess Hill are made up of those in the "
-    "kitchen and those in the garden, and that there were 4 lemons in the kitchen. The garden is missing, so you search for "
-    "'lemons in the garden July 1999'. A note that names nobody, but whose date and name fit, says that there were twice as many "
-    "lemons in the garden as oranges. You search for 'oranges Tess Hill July 1999' and read that there were 3 oranges. So there "
+    "You search for 'lemons Tess Hill July 1999'. A document says that the lemons of Tess Hill are "
+    "made up of those in the "
+    "kitchen and those in the garden, and that there were 4 lemons in the kitchen. The garden is "
+    "missing, so you search for "
+    "'lemons in the garden July 1999'. A note that names nobody, but whose date and name fit, says "
+    "that there were twice as many "
+    "lemons in the garden as oranges. You search for 'oranges Tess Hill July 1999' and read that "
+    "there were 3 oranges. So there "
     "were 6 lemons in the garden, and 4 + 6 = 10 lemons in all. You reply: #### 10"
 )
 
@@ -37,11 +45,15 @@ EXAMPLE = (
 def rules(static: bool) -> str:
     """The instructions that all prompts share."""
     task = (
-        "You answer a question of grade-school arithmetic. The documents that tell what it depends on are given with it."
+        "You answer a question of grade-school arithmetic. The documents that tell what it depends "
+        "on are given with it."
         if static
-        else "You answer a question of grade-school arithmetic. What it depends on is not given with it, but stands in documents "
-        "of a database: find them with search, and look further down the results with next_page. Each document tells little, "
-        "other documents are about other people or other months, and some leave out the name of the person, which then stands "
+        else "You answer a question of grade-school arithmetic. What it depends on is not given "
+        "with it, but stands in documents "
+        "of a database: find them with search, and look further down the results with next_page. "
+        "Each document tells little, "
+        "other documents are about other people or other months, and some leave out the name of "
+        "the person, which then stands "
         "beside the date. What a document refers to may stand in yet another one."
     )
     answer = "give it with the tool answer, or reply with '#### ' and the number as the last line"

@@ -1,6 +1,8 @@
-"""Search over the contents of documents: BM25 by default, or any function that turns texts into vectors.
+"""Search over the contents of documents: BM25 by default, or any function that turns texts into
+vectors.
 
-Results are deterministic: of documents with equal scores, the one with the smaller place comes first, and places go by document id.
+Results are deterministic: of documents with equal scores, the one with the smaller place comes
+first, and places go by document id.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Index(Protocol):
 
 
 class Lexical:
-    """BM25 (the library bm25s; Lucene's variant, k1 = 1.5, b = 0.75) over lower-case words and numbers.
+    """BM25 (the library bm25s; Lucene's variant, k1 = 1.5, b = 0.75) over lower-case words and
+    numbers.
 
     Args:
         model: A `bm25s.BM25` that was given the documents.
@@ -47,7 +50,10 @@ class Lexical:
     def of(cls, texts: Iterable[str]) -> Lexical:
         """Index texts."""
         vocabulary: dict[str, int] = {}
-        ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in _TOKEN.findall(text.lower())] for text in texts]
+        ids = [
+            [vocabulary.setdefault(word, len(vocabulary)) for word in _TOKEN.findall(text.lower())]
+            for text in texts
+        ]
         # Imported here, since it loads scipy and importing agentgym is to stay quick.
         model = import_module("bm25s").BM25()
         model.index((ids, vocabulary), create_empty_token=False, show_progress=False)
@@ -83,7 +89,10 @@ class Dense:
     @classmethod
     def of(cls, texts: Sequence[str], embed: Embed) -> Dense:
         """Embed texts."""
-        parts = [unit(embed(list(texts[start : start + _BATCH]))) for start in range(0, len(texts), _BATCH)]
+        parts = [
+            unit(embed(list(texts[start : start + _BATCH])))
+            for start in range(0, len(texts), _BATCH)
+        ]
         return cls(np.concatenate(parts), embed)
 
     @classmethod
@@ -101,7 +110,9 @@ class Dense:
 
 
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
-    """The places of the `count` highest scores, equal ones in the order of their places; only scores above 0 if `positive`."""
+    """The places of the `count` highest scores, equal ones in the order of their places; only
+    scores above 0 if `positive`.
+    """
     count = min(count, len(scores))
     least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
     places = np.flatnonzero((scores >= least) & (scores > 0) if positive else scores >= least)
@@ -120,8 +131,8 @@ def load_embed(name: str) -> Embed:
     """The function that turns texts into vectors.
 
     Args:
-        name: `wordllama` for the vectors that the package of that name ships (extra `embed`, no download), or
-            `package.module:function` for any other.
+        name: `wordllama` for the vectors that the package of that name ships (extra `embed`, no
+            download), or `package.module:function` for any other.
 
     Raises:
         ValueError: There is no such function, or its package is not installed.
@@ -132,7 +143,10 @@ def load_embed(name: str) -> Embed:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"embed {name!r} cannot be imported ({error}); write 'wordllama' or 'package.module:function'") from error
+        raise ValueError(
+            f"embed {name!r} cannot be imported ({error}); write 'wordllama' or "
+            "'package.module:function'"
+        ) from error
     return cast("Embed", found)
 
 
@@ -140,7 +154,12 @@ def _wordllama() -> Embed:
     try:
         package = import_module("wordllama")
     except ImportError as error:
-        raise ValueError("embed 'wordllama' needs its extra: pip install 'agentgym[embed]'") from error
-    # Its own folder holds weights and tokenizer as a cache would; otherwise it would look for them on the network.
-    model = package.WordLlama.load(cache_dir=Path(str(package.__file__)).parent, disable_download=True)
+        raise ValueError(
+            "embed 'wordllama' needs its extra: pip install 'agentgym[embed]'"
+        ) from error
+    # Its own folder holds weights and tokenizer as a cache would; otherwise it would look for them
+    # on the network.
+    model = package.WordLlama.load(
+        cache_dir=Path(str(package.__file__)).parent, disable_download=True
+    )
     return cast("Embed", model.embed)

@@ -1,4 +1,6 @@
-"""SearchWorld: a grade-school problem whose premises have to be searched for (GSM-Agent, Zhu et al., section 3)."""
+"""SearchWorld: a grade-school problem whose premises have to be searched for (GSM-Agent, Zhu et
+al., section 3).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ from agentgym.config import CallsPerTurn, Choice
 from agentgym.envs.gsm_agent.database import MAX_TASKS, Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.knowledge import PAGES, Knowledge
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
-from agentgym.envs.gsm_agent.prompts import EXAMPLE, STEP_BY_STEP, TOOL_NOTES, TOOL_SETS, Explore, Revisit, Think, rules
+from agentgym.envs.gsm_agent.prompts import (
+    EXAMPLE,
+    STEP_BY_STEP,
+    TOOL_NOTES,
+    TOOL_SETS,
+    Explore,
+    Revisit,
+    Think,
+    rules,
+)
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, tool
@@ -26,13 +37,21 @@ from agentgym.world import World
 PAGE = 5
 """Documents on a page of results."""
 _PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
-"""Turns of the scripted searcher for each premise, and besides, as measured; and the most premises that a horizon asks for."""
-_TASK = re.compile(r"Question: (?P<question>.*?)\n(?P<documents>.*)\n?Turn budget: (?P<turns>[0-9]+)", re.DOTALL)
+"""Turns of the scripted searcher for each premise, and besides, as measured; and the most premises
+that a horizon asks for.
+"""
+_TASK = re.compile(
+    r"Question: (?P<question>.*?)\n(?P<documents>.*)\n?Turn budget: (?P<turns>[0-9]+)", re.DOTALL
+)
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
 _HEAD = re.compile(r'Page ([0-9]+) of [0-9]+ for (".*")$', re.MULTILINE)
 _LEFT = re.compile(r"Turns spent looking: ([0-9]+)\nTurns left: (-?[0-9]+)")
 _ANSWER, _LOST = "Give the answer.", "Nothing is left to search for."
-_OPEN = "Search for something else that the question depends on, or answer it once you know all of that."
+_OPEN = (
+    "Search for something else that the question depends on, or answer it once you know all "
+    "of "
+    "that."
+)
 _SEARCH = 'Search for "{}".'
 _NEXT = "Turn to the next page of the last search."
 
@@ -68,24 +87,29 @@ class SearchConfig(DatabaseOptions, TurnBudget):
         super().__post_init__()
         if self.setting == "static" and (self.min_rounds or self.tools != "base"):
             raise ValueError(
-                f"the static setting has no searches, got min_rounds={self.min_rounds}, tools={self.tools!r}; leave them out"
+                f"the static setting has no searches, got min_rounds={self.min_rounds}, "
+                f"tools={self.tools!r}; leave them out"
             )
 
     @cached_property
     def database_options(self) -> DatabaseOptions:
         """What the database is a function of."""
-        return DatabaseOptions(**{item.name: getattr(self, item.name) for item in fields(DatabaseOptions)})
+        return DatabaseOptions(
+            **{item.name: getattr(self, item.name) for item in fields(DatabaseOptions)}
+        )
 
 
 class SearchWorld(World[SearchConfig]):
     """Answer a grade-school question whose premises have to be searched for in a database.
 
-    Optimal play over free queries cannot be enumerated. `optimal_calls` are those of a searcher that knows only what was shown: for
-    each quantity that is missing, the next query or page for it; then the answer. `label_calls` says what a search turned out to be.
+    Optimal play over free queries cannot be enumerated. `optimal_calls` are those of a searcher
+    that knows only what was shown: for each quantity that is missing, the next query or page for
+    it; then the answer. `label_calls` says what a search turned out to be.
 
     Attributes:
         known: What was found out so far.
-        log: The searches that were carried out: turn, tool, query, page, ids, how many missing documents it found, and its label.
+        log: The searches that were carried out: turn, tool, query, page, ids, how many missing
+            documents it found, and its label.
     """
 
     Config = SearchConfig
@@ -121,7 +145,10 @@ class SearchWorld(World[SearchConfig]):
         drawn = int(self.rng.integers(len(playable)))
         number = drawn if self.config.task is None else self.config.task
         if number >= len(playable):
-            raise ValueError(f"task must be below {len(playable)}, the number of tasks of this database, got {number}")
+            raise ValueError(
+                f"task must be below {len(playable)}, the number of tasks of this database, got "
+                f"{number}"
+            )
         self.problem = database.tasks.task(playable[number])
         self.max_turns = self.config.budget(self.config.max_rounds)
         self.known = Knowledge.of(self.problem.question)
@@ -130,7 +157,9 @@ class SearchWorld(World[SearchConfig]):
             self.known.learn(self._told())
 
     def _told(self) -> str:
-        return "\n\n".join(self.database.documents.document(place).show() for place in self.problem.documents)
+        return "\n\n".join(
+            self.database.documents.document(place).show() for place in self.problem.documents
+        )
 
     def rules(self) -> str:
         """The system message."""
@@ -141,15 +170,27 @@ class SearchWorld(World[SearchConfig]):
     def task(self) -> str:
         """The question, the documents in the static setting, and the budget."""
         told = f"Documents:\n\n{self._told()}\n" if self.static else ""
-        rounds = f"Search for at least {self.min_rounds} turns before you answer.\n" if self.min_rounds else ""
+        rounds = (
+            f"Search for at least {self.min_rounds} turns before you answer.\n"
+            if self.min_rounds
+            else ""
+        )
         return f"Question: {self.problem.question}\n{told}{rounds}Turn budget: {self.max_turns}"
 
     def toolsets(self) -> Sequence[object]:
         """The tools of the set that was asked for."""
         if self.static:
             return (Answering(self),)
-        extras: dict[str, Callable[[SearchWorld], object]] = {"think": lambda _: Think(), "explore": Explore, "revisit": Revisit}
-        return (self, Answering(self), *(extras[name](self) for name in TOOL_SETS[self.config.tools]))
+        extras: dict[str, Callable[[SearchWorld], object]] = {
+            "think": lambda _: Think(),
+            "explore": Explore,
+            "revisit": Revisit,
+        }
+        return (
+            self,
+            Answering(self),
+            *(extras[name](self) for name in TOOL_SETS[self.config.tools]),
+        )
 
     @tool
     def search(self, query: str) -> str:
@@ -164,9 +205,13 @@ class SearchWorld(World[SearchConfig]):
     def next_page(self) -> str:
         """Show the next five documents of your last search; up to 19 times for each search."""
         if not self.known.last:
-            raise ToolError("there is no search yet whose next page could be shown; call search first")
+            raise ToolError(
+                "there is no search yet whose next page could be shown; call search first"
+            )
         if self.known.cursor >= PAGES:
-            raise ToolError(f"all {PAGES} pages of this search were shown; search for something else")
+            raise ToolError(
+                f"all {PAGES} pages of this search were shown; search for something else"
+            )
         self.known.paged(self.known.last, self.known.cursor + 1)
         return self._page("next_page")
 
@@ -189,10 +234,22 @@ class SearchWorld(World[SearchConfig]):
         self.rounds += self._searched_in != self.turn
         self._searched_in = self.turn
         ids = [document.id for document in documents]
-        entry = {"turn": self.turn, "tool": name, "query": query, "page": page, "ids": ids, "found": len(found), "label": label}
+        entry = {
+            "turn": self.turn,
+            "tool": name,
+            "query": query,
+            "page": page,
+            "ids": ids,
+            "found": len(found),
+            "label": label,
+        }
         self.log = [*self.log, entry]
         head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
-        shown = "\n\n".join([head, *(document.show() for document in documents)] if documents else [head, "No document fits."])
+        shown = "\n\n".join(
+            [head, *(document.show() for document in documents)]
+            if documents
+            else [head, "No document fits."]
+        )
         self.known.learn(shown)
         return shown
 
@@ -205,7 +262,9 @@ class SearchWorld(World[SearchConfig]):
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """A reply without a call that holds `####`; any reply without a call if searching is asked for and not done yet."""
+        """A reply without a call that holds `####`; any reply without a call if searching is asked
+        for and not done yet.
+        """
         if MARK not in text and (not text.strip() or self.static or self.rounds >= self.min_rounds):
             return None
         told = MARK + text.rpartition(MARK)[2] if MARK in text else text
@@ -218,8 +277,9 @@ class SearchWorld(World[SearchConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """As many premises as take the scripted searcher so many turns in the mean (a page often shows several), up to 12 premises;
-        longer episodes have these and as many turns with a search as are asked for.
+        """As many premises as take the scripted searcher so many turns in the mean (a page often
+        shows several), up to 12 premises; longer episodes have these and as many turns with a
+        search as are asked for.
         """
         check_int("horizon", steps, 2, 10_000)
         premises = min(max(1, round((steps - _ENDS) / _PER_PREMISE)), _LONGEST)
@@ -229,8 +289,8 @@ class SearchWorld(World[SearchConfig]):
     # What can be known.
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """The answer if it follows from what was read, else the next search for each missing quantity; None if the question is not
-        a drawn one, which alone can be read without a model.
+        """The answer if it follows from what was read, else the next search for each missing
+        quantity; None if the question is not a drawn one, which alone can be read without a model.
         """
         if self.known.question is None:
             return None
@@ -246,21 +306,37 @@ class SearchWorld(World[SearchConfig]):
     def _more(self) -> ToolCall:
         """A search in place of an answer that would come too early."""
         turned = 0 < self.known.cursor < PAGES
-        return ToolCall("next_page", {}) if turned else ToolCall("search", {"query": self.known.last or "documents"})
+        return (
+            ToolCall("next_page", {})
+            if turned
+            else ToolCall("search", {"query": self.known.last or "documents"})
+        )
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """The next page, the first search for each missing quantity, the last search again, an answer (0 if it is not known)."""
+        """The next page, the first search for each missing quantity, the last search again, an
+        answer (0 if it is not known).
+        """
         calls = [ToolCall("answer", {"value": self.known.answer() or "0"})]
         if not self.static:
             calls += [ToolCall("next_page", {})] if 0 < self.known.cursor < PAGES else []
-            queries = [query for quantity in self.known.missing() for query in self.known.queries(quantity)[:2]]
+            queries = [
+                query
+                for quantity in self.known.missing()
+                for query in self.known.queries(quantity)[:2]
+            ]
             queries = list(dict.fromkeys([*queries, self.known.last or "what was counted"]))
             calls += [ToolCall("search", {"query": query}) for query in queries]
         return calls
 
     def state(self) -> str:
         """What was read, what is missing, and what was searched for."""
-        return "\n".join([*self.known.lines(), f"Turns spent looking: {self.rounds}", f"Turns left: {self.turns_left}"])
+        return "\n".join(
+            [
+                *self.known.lines(),
+                f"Turns spent looking: {self.rounds}",
+                f"Turns left: {self.turns_left}",
+            ]
+        )
 
     def subtask(self, with_state: bool) -> str:
         """Search for the first missing quantity, turn a page, or answer."""
@@ -268,12 +344,15 @@ class SearchWorld(World[SearchConfig]):
         if not calls:
             return _OPEN if calls is None else _LOST
         call = calls[0]
-        return {"answer": _ANSWER, "next_page": _NEXT}.get(call.name) or _SEARCH.format(call.arguments["query"])
+        return {"answer": _ANSWER, "next_page": _NEXT}.get(call.name) or _SEARCH.format(
+            call.arguments["query"]
+        )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Labels for the calls of the next reply: a search is `productive` if it showed a document of the task that no result had
-        shown before, `repeat` if the same page had been shown before, else `barren`; an answer is `right`, `wrong` or `early`;
-        other tools are `neutral`. They do not decide whether a step is optimal: that is, whether it is one of `optimal_calls`.
+        """Labels for the calls of the next reply: a search is `productive` if it showed a document
+        of the task that no result had shown before, `repeat` if the same page had been shown
+        before, else `barren`; an answer is `right`, `wrong` or `early`; other tools are `neutral`.
+        They do not decide whether a step is optimal: that is, whether it is one of `optimal_calls`.
         """
         start = len(self.log)
 
@@ -312,7 +391,8 @@ class SearchWorld(World[SearchConfig]):
         head = _HEAD.match(result)
         if head is None:
             raise ValueError(f"this is no page of results: {result[:100]!r}")
-        # The page says where it stands, so that nothing has to be counted that a context strategy may have removed.
+        # The page says where it stands, so that nothing has to be counted that a context strategy
+        # may have removed.
         self.known.paged(json.loads(head[2]), int(head[1]))
         self.rounds += self._searched_in != self.turn
         self._searched_in = self.turn
@@ -337,12 +417,18 @@ class SearchWorld(World[SearchConfig]):
         if subtask == _NEXT:
             return ToolCall("next_page", {})
         start, end = _SEARCH.split("{}")
-        return ToolCall("search", {"query": subtask[len(start) : -len(end)]}) if subtask.startswith(start) else None
+        return (
+            ToolCall("search", {"query": subtask[len(start) : -len(end)]})
+            if subtask.startswith(start)
+            else None
+        )
 
     # What the researcher is told.
 
     def report(self) -> Mapping[str, Any]:
-        """The documents of the task and whether all were shown, the searches (`log`), and how the answer came about."""
+        """The documents of the task and whether all were shown, the searches (`log`), and how the
+        answer came about.
+        """
         documents = self.database.documents
         return {
             "task": self.problem.id,

@@ -56,7 +56,16 @@ PARTINGS = (
     ("unpacked that month", "sent back"),
     ("made that month", "handed to neighbours"),
 )
-ROLES = ("organiser", "collector", "shopkeeper", "stallholder", "caretaker", "host", "member in charge", "person responsible")
+ROLES = (
+    "organiser",
+    "collector",
+    "shopkeeper",
+    "stallholder",
+    "caretaker",
+    "host",
+    "member in charge",
+    "person responsible",
+)
 TOWNS = _list("""
     Alderwick, Brackenford, Coldharbour, Dunmere, Eastvale, Fernhollow, Glenrock, Hartwell, Ivybridge, Kestrelton, Larkspur,
     Millbrook, Northgate, Oakhurst, Pinecrest, Quarrytown, Ravensworth, Stonebridge, Thistledown, Underhill, Westbourne,
@@ -131,7 +140,10 @@ DOCUMENT_TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "meeting minutes": (
-        ("Minutes of the committee, {town}, {month}", "{town} committee, {month}: summary of the discussion"),
+        (
+            "Minutes of the committee, {town}, {month}",
+            "{town} committee, {month}: summary of the discussion",
+        ),
         (
             "The chair opened the meeting and the previous minutes were approved.",
             "A short discussion followed, and nobody raised an objection.",

@@ -1,1 +1,3 @@
-"""LOCA-bench: office work with real services, at a chosen length of the description of the environment."""
+"""LOCA-bench: office work with real services, at a chosen length of the description of the
+environment.
+"""

@@ -14,7 +14,10 @@ from agentgym.envs.loca.servers.files.pdfs import write_pdf
 from agentgym.envs.loca.servers.files.workspace import Workspace
 
 FLAT = "Application_Materials_flat"
-ROOT, LETTER = "Application_Materials_<Name>_<Student_ID>", "Recommendation_Letter_<Last_Name>-<n>.pdf"
+ROOT, LETTER = (
+    "Application_Materials_<Name>_<Student_ID>",
+    "Recommendation_Letter_<Last_Name>-<n>.pdf",
+)
 LETTERS, OLDEST, NEWEST = "letters", "awards, oldest first", "awards, newest first"
 PAPERS = {
     "CV.pdf": (("your CV", "your curriculum vitae"), ("Resume.pdf", "CV.pdf", "Curriculum_Vitae.pdf")),
@@ -32,7 +35,9 @@ PAPERS = {
     OLDEST: (("all award certificates in one file, oldest first",), ("All_Awards_Certificates.pdf", "Awards.pdf")),
     NEWEST: (("all award certificates in one file, newest first",), ("All_Awards_Certificates.pdf", "Awards.pdf")),
 }  # fmt: skip
-"""What can be asked for: a file or what is made of several; how a mail says so; what it wants it to be called."""
+"""What can be asked for: a file or what is made of several; how a mail says so; what it wants
+it to be called.
+"""
 WHAT = {phrase: paper for paper, (phrases, _) in PAPERS.items() for phrase in phrases}
 THEMES = (
     (("Personal", "Personal_Information", "Basics"), ("CV.pdf", "ID_Card.pdf", "Photo.png")),
@@ -48,10 +53,17 @@ Layout: TypeAlias = dict[str, str]
 def draw_papers(
     rng: np.random.Generator, files: Workspace, name: str, student: str, others: Sequence[str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Write the papers; the letters with their authors, and the awards, each in the order of their dates."""
+    """Write the papers; the letters with their authors, and the awards, each in the order of
+    their dates.
+    """
     for paper in (*PAPERS, "old_CV.pdf", "draft_Portfolio.pdf"):
         if paper.endswith(".pdf"):
-            lines = [paper.replace("_", " "), name, f"Student ID {student}", f"Number {int(rng.integers(10**9))}"]
+            lines = [
+                paper.replace("_", " "),
+                name,
+                f"Student ID {student}",
+                f"Number {int(rng.integers(10**9))}",
+            ]
             files.write(f"{FLAT}/{paper}", write_pdf([lines]))
     files.write(f"{FLAT}/Photo.png", _picture(rng))
     made: dict[str, list[tuple[datetime, str, str]]] = {}
@@ -61,19 +73,36 @@ def draw_papers(
         for day, number, author in zip(days, numbers, [*others, ""], strict=False):
             when = datetime(2021, 1, 5) + timedelta(days=int(day))
             paper = f"{kind}_{int(number)}.pdf"
-            files.write(f"{FLAT}/{paper}", write_pdf(_pages(rng, kind, name, when, [author, *others])))
+            files.write(
+                f"{FLAT}/{paper}", write_pdf(_pages(rng, kind, name, when, [author, *others]))
+            )
             made.setdefault(kind, []).append((when, paper, author))
-    return [(paper, author) for _, paper, author in sorted(made["letter"])], [paper for _, paper, _ in sorted(made["award"])]
+    return [(paper, author) for _, paper, author in sorted(made["letter"])], [
+        paper for _, paper, _ in sorted(made["award"])
+    ]
 
 
-def _pages(rng: np.random.Generator, kind: str, name: str, when: datetime, people: Sequence[str]) -> list[list[str]]:
+def _pages(
+    rng: np.random.Generator, kind: str, name: str, when: datetime, people: Sequence[str]
+) -> list[list[str]]:
     """The pages of a letter by the first of some people, or of an award."""
     later = when + timedelta(days=int(rng.integers(1, 400)))
-    dates = [f"Date: {when.day} {when:%B %Y}", f"Registered by the office on {later.day} {later:%B %Y}"]
+    dates = [
+        f"Date: {when.day} {when:%B %Y}",
+        f"Registered by the office on {later.day} {later:%B %Y}",
+    ]
     number = int(rng.integers(10**6))
     if kind == "letter":
         about = f"{name} has worked with {people[1]}, {people[2]} and me for {int(rng.integers(3, 30))} months."
-        return [["Letter of recommendation", about, f"Number {number}", *dates, f"Author: Prof. {people[0]}"]]
+        return [
+            [
+                "Letter of recommendation",
+                about,
+                f"Number {number}",
+                *dates,
+                f"Author: Prof. {people[0]}",
+            ]
+        ]
     about = f"{name} has won prize {int(rng.integers(1, 9))} of contest {number}."
     report = [[f"Report of the jury of contest {number}"]] if rng.random() < 0.4 else []
     return [["Certificate of an award", about, *dates], *report]
@@ -82,24 +111,48 @@ def _pages(rng: np.random.Generator, kind: str, name: str, when: datetime, peopl
 def _picture(rng: np.random.Generator) -> bytes:
     """A PNG file of 16 times 16 points, with 8 bits of grey each."""
     rows = b"".join(b"\0" + row.tobytes() for row in rng.integers(0, 256, (16, 16), np.uint8))
-    parts = ((b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    chunks = (struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts)
+    parts = (
+        (b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows)),
+        (b"IEND", b""),
+    )
+    chunks = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    )
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
-    """Folders and files to ask for: some themes, each in a folder, in a folder of the theme before, or together with it."""
-    themes = [THEMES[int(k)] for k in rng.permutation(len(THEMES))[: int(rng.integers(3, len(THEMES) + 1))]]
+    """Folders and files to ask for: some themes, each in a folder, in a folder of the theme
+    before, or together with it.
+    """
+    themes = [
+        THEMES[int(k)]
+        for k in rng.permutation(len(THEMES))[: int(rng.integers(3, len(THEMES) + 1))]
+    ]
     style, numbered, folder = int(rng.integers(3)), bool(rng.random() < 0.5), ""
     layout: Layout = {}
     for k, (names, papers) in enumerate(themes, 1):
         own = f"{k:02}_{names[style]}" if numbered else names[style]
         kind = rng.random() if folder else 1.0
-        folder = f"{folder}/{own}" if kind < 0.2 and "/" not in folder else folder if kind < 0.35 else own
-        chosen = [papers[int(rng.integers(2))]] if OLDEST in papers else [p for p in papers if rng.random() < 0.8] or [papers[0]]
+        folder = (
+            f"{folder}/{own}"
+            if kind < 0.2 and "/" not in folder
+            else folder
+            if kind < 0.35
+            else own
+        )
+        chosen = (
+            [papers[int(rng.integers(2))]]
+            if OLDEST in papers
+            else [p for p in papers if rng.random() < 0.8] or [papers[0]]
+        )
         for paper in chosen:
             phrases, called = PAPERS[paper]
-            layout[f"{folder}/{called[int(rng.integers(len(called)))]}"] = phrases[int(rng.integers(len(phrases)))]
+            layout[f"{folder}/{called[int(rng.integers(len(called)))]}"] = phrases[
+                int(rng.integers(len(phrases)))
+            ]
     return layout
 
 
@@ -111,7 +164,9 @@ def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) ->
             members[f"{root}/{path}"] = WHAT[what]
             continue
         for n, (paper, author) in enumerate(letters, 1):
-            name = LETTER.replace("<Last_Name>", author.rsplit(maxsplit=1)[-1]).replace("<n>", str(n))
+            name = LETTER.replace("<Last_Name>", author.rsplit(maxsplit=1)[-1]).replace(
+                "<n>", str(n)
+            )
             members[f"{root}/{path.rpartition('/')[0]}/{name}"] = paper
     return members
 

@@ -1,4 +1,6 @@
-"""Zip archives that anybody may have made, read in memory: nothing is unpacked to a disk, and no file may be too large."""
+"""Zip archives that anybody may have made, read in memory: nothing is unpacked to a disk, and no
+file may be too large.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,30 @@ MAX_UNPACKED = 4 * 2**20
 
 MAX_ENTRIES = 500
 
-_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, ValueError, LookupError, RuntimeError, EOFError, OSError)
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    ValueError,
+    LookupError,
+    RuntimeError,
+    EOFError,
+    OSError,
+)
 
 
 def read_archive(data: bytes) -> Mapping[str, bytes]:
     """The files of an archive by path; a folder has a path that ends with a slash, and no bytes.
 
     Raises:
-        ToolError: It is no zip archive, encrypted or too large, or a path leads out of it, is there twice or is a link.
+        ToolError: It is no zip archive, encrypted or too large, or a path leads out of it, is there
+            twice or is a link.
     """
     if len(data) > MAX_BYTES:
-        raise ToolError(f"limit exceeded: an archive has at most {MAX_BYTES} bytes here, got {len(data)}")
+        raise ToolError(
+            f"limit exceeded: an archive has at most {MAX_BYTES} bytes here, got {len(data)}"
+        )
     return _read(data)
 
 
@@ -43,24 +58,36 @@ def _read(data: bytes) -> Mapping[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
             if len(entries) > MAX_ENTRIES:
-                raise ToolError(f"limit exceeded: an archive has at most {MAX_ENTRIES} entries here, got {len(entries)}")
+                raise ToolError(
+                    f"limit exceeded: an archive has at most {MAX_ENTRIES} entries here, got "
+                    f"{len(entries)}"
+                )
             for entry in entries:
                 _check(entry, found)
                 with archive.open(entry) as stream:
                     found[entry.filename] = stream.read(left + 1)
                 left -= len(found[entry.filename])
                 if left < 0:
-                    raise ToolError(f"limit exceeded: the files of an archive have at most {MAX_UNPACKED} bytes here")
+                    raise ToolError(
+                        f"limit exceeded: the files of an archive have at most {MAX_UNPACKED} "
+                        "bytes here"
+                    )
     except _BROKEN as error:
-        raise ToolError(f"invalid argument: it is no zip archive that can be read: {type(error).__name__}") from None
+        raise ToolError(
+            f"invalid argument: it is no zip archive that can be read: {type(error).__name__}"
+        ) from None
     return found
 
 
 def _check(entry: zipfile.ZipInfo, found: Mapping[str, bytes]) -> None:
     parts = entry.filename.removesuffix("/").split("/")
     if "\\" in entry.filename or any(part in ("", ".", "..") for part in parts):
-        raise ToolError(f"invalid argument: the path {echo(entry.filename)} in the archive is no path below it")
+        raise ToolError(
+            f"invalid argument: the path {echo(entry.filename)} in the archive is no path below it"
+        )
     if entry.filename in found:
-        raise ToolError(f"invalid argument: the path {echo(entry.filename)} is in the archive twice")
+        raise ToolError(
+            f"invalid argument: the path {echo(entry.filename)} is in the archive twice"
+        )
     if stat.S_ISLNK(entry.external_attr >> 16):
         raise ToolError(f"invalid argument: {echo(entry.filename)} in the archive is a link")

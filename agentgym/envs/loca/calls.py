@@ -1,4 +1,6 @@
-"""Calls that differ in writing only, such as in a path with or without /workspace or in an argument that has its default anyway."""
+"""Calls that differ in writing only, such as in a path with or without /workspace or in an argument
+that has its default anyway.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def _plain_value(value: Any) -> Any:
 def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
     """The defaults of the arguments of each tool."""
     return {
-        name: {each.name: each.default for each in inspect.signature(bound.method).parameters.values()}
+        name: {
+            each.name: each.default for each in inspect.signature(bound.method).parameters.values()
+        }
         for server in Office(servers).toolsets()
         for name, bound in tools_of(server).items()
     }

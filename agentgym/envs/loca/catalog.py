@@ -1,4 +1,6 @@
-"""Goods for the shops of office tasks; many names are the beginning of another, so that a search by name finds several."""
+"""Goods for the shops of office tasks; many names are the beginning of another, so that a
+search by name finds several.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ _PRAISE = (
 
 
 def goods(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
-    """Products with `name`, `sku`, `short_description` and the department; names and SKUs differ, neither tells the order.
+    """Products with `name`, `sku`, `short_description` and the department; names and SKUs differ,
+    neither tells the order.
 
     Args:
         rng: What they are drawn from.
@@ -41,9 +44,14 @@ def goods(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
         name = f"{base}{_VARIANTS[int(rng.integers(len(_VARIANTS)))]}{_COLOURS[int(rng.integers(len(_COLOURS)))]}"
         seen[name] = seen.get(name, 0) + 1
         name = name if seen[name] == 1 else f"{name} No. {seen[name]}"
-        praise = " ".join(_PRAISE[int(k)] for k in rng.choice(len(_PRAISE), int(rng.integers(1, 4)), replace=False))
+        praise = " ".join(
+            _PRAISE[int(k)]
+            for k in rng.choice(len(_PRAISE), int(rng.integers(1, 4)), replace=False)
+        )
         sku = f"{department[:3].upper()}-{number}"
-        found.append({"name": name, "sku": sku, "short_description": praise, "department": department})
+        found.append(
+            {"name": name, "sku": sku, "short_description": praise, "department": department}
+        )
     return found
 
 

@@ -18,7 +18,8 @@ SUPPLIERS = {
 }  # fmt: skip
 GOODS = ("Steel bolts|Copper wire|Toner|Copy paper|Safety gloves|Drill bits|Cable ducts|LED panels|Coffee beans|Pallets|Labels|"
          "Adhesive tape|Bearings|Filters|Batteries|Monitors").split("|")  # fmt: skip
-# Signs at the beginning of a line: `#` a title, `|` a table of goods, `=` goods in lines, `!` what was paid, `/` a new page.
+# Signs at the beginning of a line: `#` a title, `|` a table of goods, `=` goods in lines, `!` what
+# was paid, `/` a new page.
 LAYOUTS = (
     ("#INVOICE", "Invoice number: {id}", "Supplier: {supplier}", "Invoice date: {iso}", "Payable until: {due:%Y-%m-%d}",
      "Purchaser: {name}, {mail}", "|", "Subtotal: ${net}", "Tax: ${tax}", "Invoice total: ${total}", "!"),
@@ -37,7 +38,11 @@ LAYOUTS = (
 
 
 def draw_invoice(
-    rng: np.random.Generator, key: str, buyer: tuple[str, str], other: str, rates: Mapping[str, float]
+    rng: np.random.Generator,
+    key: str,
+    buyer: tuple[str, str],
+    other: str,
+    rates: Mapping[str, float],
 ) -> tuple[dict[str, Any], bytes]:
     """Draw an invoice.
 
@@ -46,7 +51,8 @@ def draw_invoice(
         key: Its number, which begins with the letters of its supplier.
         buyer: Address and name of the purchaser.
         other: Another address that may be on it.
-        rates: How often it is paid in full (`paid`), something is paid of it otherwise (`partial`), and a box tells so (`box`).
+        rates: How often it is paid in full (`paid`), something is paid of it otherwise (`partial`),
+            and a box tells so (`box`).
 
     Returns:
         Its facts, amounts in cents, and its file.
@@ -61,41 +67,88 @@ def draw_invoice(
     paid, told = _payment(rng, net + tax, day, rates)
     supplier = SUPPLIERS[key.partition("-")[0]]
     host = re.sub(r"[^a-z]+", "-", supplier.lower()).strip("-")
-    facts = {"id": key, "supplier": supplier, "mail": buyer[0], "name": buyer[1], "other": other, "host": host, "year": day.year}
-    facts |= {"due": day + timedelta(days=30), "order": int(rng.integers(100, 9999)), "iso": f"{day}", "us": f"{day:%B %d, %Y}"}
+    facts = {
+        "id": key,
+        "supplier": supplier,
+        "mail": buyer[0],
+        "name": buyer[1],
+        "other": other,
+        "host": host,
+        "year": day.year,
+    }
+    facts |= {
+        "due": day + timedelta(days=30),
+        "order": int(rng.integers(100, 9999)),
+        "iso": f"{day}",
+        "us": f"{day:%B %d, %Y}",
+    }
     facts |= {"net": _money(net), "tax": _money(tax), "total": _money(net + tax)}
     facts |= {"long": f"{day.day} {day:%B %Y}", "short": f"{day:%d-%b-%Y}"}
-    table = [["Item", "Quantity", "Price", "Sum"], *([n, f"{q}", _money(p), _money(q * p)] for n, q, p in goods)]
+    table = [
+        ["Item", "Quantity", "Price", "Sum"],
+        *([n, f"{q}", _money(p), _money(q * p)] for n, q, p in goods),
+    ]
     lines = [f"{q} x {n} at {_money(p)}: {_money(q * p)}" for n, q, p in goods]
     layout = LAYOUTS[int(rng.integers(len(LAYOUTS)))]
     pdf = write_pdf(_pages(layout, facts, {"|": [Table(table)], "=": lines, "!": told}), title=host)
-    return {"id": key, "mail": buyer[0], "day": day.isoformat(), "cents": net + tax, "paid": paid}, pdf
+    return {
+        "id": key,
+        "mail": buyer[0],
+        "day": day.isoformat(),
+        "cents": net + tax,
+        "paid": paid,
+    }, pdf
 
 
-def _payment(rng: np.random.Generator, total: int, day: date, rates: Mapping[str, float]) -> tuple[int, list[Block]]:
+def _payment(
+    rng: np.random.Generator, total: int, day: date, rates: Mapping[str, float]
+) -> tuple[int, list[Block]]:
     """How many cents of an invoice were paid, and what its file says of that."""
     box = rng.random() < rates["box"]
     if rng.random() < rates["paid"]:
         paid = total
-        whole: Block = Box("PAID IN FULL") if box else f"We received your payment of ${_money(total)}. Thank you!"
+        whole: Block = (
+            Box("PAID IN FULL")
+            if box
+            else f"We received your payment of ${_money(total)}. Thank you!"
+        )
         told = [whole]
     elif rng.random() < rates["partial"]:
         # As often as not little is missing, down to a cent.
         share = total * int(rng.integers(10, 81)) // 100
         paid = int(rng.choice([share, share, total - 1, total - 100]))
-        soft = str(rng.choice(["Payment in progress: ${paid} received.", "We received your payment of ${paid}. Thank you!"]))
+        soft = str(
+            rng.choice(
+                [
+                    "Payment in progress: ${paid} received.",
+                    "We received your payment of ${paid}. Thank you!",
+                ]
+            )
+        )
         told = [Box(f"PARTIALLY PAID: ${_money(paid)}") if box else soft.format(paid=_money(paid))]
     else:
-        sentence = str(rng.choice(["Payment under review: nothing received so far.", "Your payment has not reached us yet."]))
+        sentence = str(
+            rng.choice(
+                [
+                    "Payment under review: nothing received so far.",
+                    "Your payment has not reached us yet.",
+                ]
+            )
+        )
         return 0, [Box("UNPAID") if box else sentence]
     if not box and rng.random() < 0.5:
         first = paid * int(rng.integers(2, 8)) // 10
         days = [day + timedelta(days=k) for k in (5, 9)]
-        told = [f"Received on {d}: ${_money(part)}" for d, part in zip(days, (first, paid - first), strict=True)]
+        told = [
+            f"Received on {d}: ${_money(part)}"
+            for d, part in zip(days, (first, paid - first), strict=True)
+        ]
     return paid, told
 
 
-def _pages(layout: Sequence[str], facts: Mapping[str, Any], parts: Mapping[str, Sequence[Block]]) -> list[list[Block]]:
+def _pages(
+    layout: Sequence[str], facts: Mapping[str, Any], parts: Mapping[str, Sequence[Block]]
+) -> list[list[Block]]:
     pages: list[list[Block]] = [[]]
     for line in layout:
         if line == "/":

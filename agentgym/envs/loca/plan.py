@@ -1,8 +1,9 @@
 """The reference plan of an office task, and how far an agent has come with it.
 
-A plan is written as a script that yields the calls it wants made and is sent what they tell. It knows the office only through
-these results, so it shows that the task can be solved through the tools; the same script says what is to be done next, which
-facts were gathered and which outputs are missing.
+A plan is written as a script that yields the calls it wants made and is sent what they tell. It
+knows the office only through these results, so it shows that the task can be solved through the
+tools; the same script says what is to be done next, which facts were gathered and which outputs are
+missing.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ class Step:
     """One call of a plan.
 
     Attributes:
-        label: What it does, as an order: `Read the announcements of course 12.` No two steps of a plan have the same.
+        label: What it does, as an order: `Read the announcements of course 12.` No two steps of a
+            plan have the same.
         call: The call.
-        learn: What is to be kept of its result, as JSON-able data; a change may have nothing to tell.
+        learn: What is to be kept of its result, as JSON-able data; a change may have nothing to
+            tell.
         output: The output that a change helps to make; empty for a step that reads.
-        same: The arguments that another call has to share to count as this step; all of them if empty.
+        same: The arguments that another call has to share to count as this step; all of them if
+            empty.
         about: A text that has to be somewhere in its arguments besides.
     """
 
@@ -44,7 +48,9 @@ class Step:
         return bool(self.output)
 
     def counts(self, call: ToolCall, plain: Plain) -> bool:
-        """Whether a call does what this step asks for; `plain` brings calls that do the same into the same form."""
+        """Whether a call does what this step asks for; `plain` brings calls that do the same into
+        the same form.
+        """
         mine, other = plain(self.call), plain(call)
         names = self.same or (*mine.arguments, *other.arguments)
         alike = all(other.arguments.get(name) == mine.arguments.get(name) for name in names)
@@ -52,8 +58,8 @@ class Step:
 
 
 Plan: TypeAlias = Generator[Step | Sequence[Step], Any, None]
-"""It is sent the fact of a step that it yields alone, a list of facts for a sequence, whose steps may be taken in any order; the
-fact of a change with nothing to tell is None."""
+"""It is sent the fact of a step that it yields alone, a list of facts for a sequence, whose steps
+may be taken in any order; the fact of a change with nothing to tell is None."""
 
 MAX_EARLY = 1_000
 """Results of calls, beyond the plan so far, that are kept for steps that may ask for them."""
@@ -96,14 +102,16 @@ def _as_it_is(call: ToolCall) -> ToolCall:
 
 
 class Progress:
-    """How far an agent has come with a plan, as far as the results that it was shown tell. It pickles.
+    """How far an agent has come with a plan, as far as the results that it was shown tell. It
+    pickles.
 
     Args:
         plan: Starts the script.
         plain: See `Step.counts`; calls are compared as they are by default.
 
     Attributes:
-        facts: What was learnt, by the label of the step; None for a change that had nothing to tell.
+        facts: What was learnt, by the label of the step; None for a change that had nothing to
+            tell.
         strays: Lasting calls that no step has asked for so far.
     """
 
@@ -121,7 +129,9 @@ class Progress:
         self._early: dict[str, str] = {}
 
     def pending(self) -> list[Step]:
-        """The steps that may be taken now, in the order of the plan; only `CLAIM` at its end, and nothing after that."""
+        """The steps that may be taken now, in the order of the plan; only `CLAIM` at its end, and
+        nothing after that.
+        """
         self._go_on()
         return list(self._open.values())
 
@@ -140,7 +150,8 @@ class Progress:
         Args:
             call: The call.
             result: What it told.
-            lasting: Whether its effect cannot be undone, so that it matters even if no step asks for it.
+            lasting: Whether its effect cannot be undone, so that it matters even if no step asks
+                for it.
         """
         self._go_on()
         for step in self._open.values():
@@ -193,7 +204,9 @@ class Progress:
 
     def _learn(self, label: str, fact: Any, change: bool) -> None:
         self.facts[label] = fact
-        self._lines[label] = f"done: {label}" if change else f"{label} => {_dump(fact).replace('=>', _ARROW)}"
+        self._lines[label] = (
+            f"done: {label}" if change else f"{label} => {_dump(fact).replace('=>', _ARROW)}"
+        )
 
     def _go_on(self) -> None:
         """Advance the script past all that is known."""
@@ -255,7 +268,9 @@ def _dump(value: Any) -> str:
 
 
 def steps_of(plan: Callable[[], Plan], play: Callable[[Step], str]) -> Iterator[tuple[Step, str]]:
-    """All steps of a plan in order, with what each told; `play` makes the call of a step, and `CLAIM` is not among them."""
+    """All steps of a plan in order, with what each told; `play` makes the call of a step, and
+    `CLAIM` is not among them.
+    """
     progress = Progress(plan)
     while steps := progress.pending():
         for step in steps:
@@ -264,5 +279,7 @@ def steps_of(plan: Callable[[], Plan], play: Callable[[Step], str]) -> Iterator[
             result = play(step)
             progress.take(step.call, result, lasting=False)
             if step.label not in progress.facts:
-                raise ValueError(f"the step {step.label!r} cannot make sense of its result: {result[:500]}")
+                raise ValueError(
+                    f"the step {step.label!r} cannot make sense of its result: {result[:500]}"
+                )
             yield step, result

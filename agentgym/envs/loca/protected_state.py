@@ -14,7 +14,9 @@ _READING = {
     "email.mails", "email.messages", "email.attachments", "canvas.participants", "google_cloud.bigquery_jobs",
     "google_cloud.operations",
 }  # fmt: skip
-"""Tables that reading and sending change; what else may not be changed in them is told apart below."""
+"""Tables that reading and sending change; what else may not be changed in them is told apart
+below.
+"""
 
 _MOMENTS = {"spreadsheets": ("modified",), "users": ("last_login",)}
 """Columns that tell when something was done, not what."""
@@ -25,7 +27,8 @@ def untouched(office: Office, mutable_tables: Collection[str]) -> dict[str, str]
 
     Args:
         office: The office.
-        worked_on: The tables that the work changes, as `server.table`; the task itself looks at what is in them.
+        mutable_tables: The tables that the work changes, as `server.table`; the task itself looks at
+            what is in them.
     """
     free = _READING | set(mutable_tables)
     found: dict[str, str] = {}
@@ -43,12 +46,17 @@ def untouched(office: Office, mutable_tables: Collection[str]) -> dict[str, str]
 def _more(server: Server) -> Mapping[str, str]:
     """What the tables of a server do not tell, or tell among what may change."""
     if isinstance(server, Email):
-        # A mail that was really sent is the task's to judge. Any other has to be where it was, read or not; drafts are left-overs.
+        # A mail that was really sent is the task's to judge. Any other has to be where it was, read
+        # or not; drafts are left-overs.
         columns = "mails.id, user, folder, message, is_important"
         sql = f"SELECT {columns} FROM mails JOIN messages ON messages.id = message WHERE origin <> 'sent'"
         return {"email.mails": _hash(server.store.rows(f"{sql} ORDER BY mails.id"))}
     if isinstance(server, GoogleCloud):
-        return {"google_cloud.tables": _hash(sorted(map(str, (*server.engine.schemas, *server.engine.tables))))}
+        return {
+            "google_cloud.tables": _hash(
+                sorted(map(str, (*server.engine.schemas, *server.engine.tables)))
+            )
+        }
     return {}
 
 
@@ -56,7 +64,13 @@ def _hash(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
-def changes(office: Office, mutable_tables: Collection[str], before: Mapping[str, str]) -> Iterator[str]:
+def changes(
+    office: Office, mutable_tables: Collection[str], before: Mapping[str, str]
+) -> Iterator[str]:
     """The parts that are no longer as they were, each in a sentence."""
     now = untouched(office, mutable_tables)
-    yield from (f"{name}: something was added, changed or removed" for name in before if now[name] != before[name])
+    yield from (
+        f"{name}: something was added, changed or removed"
+        for name in before
+        if now[name] != before[name]
+    )

@@ -1,4 +1,6 @@
-"""Growing bottom-up: children tell where their parent is, so reading starts at the leaves (TaskWeaver, section 3)."""
+"""Growing bottom-up: children tell where their parent is, so reading starts at the leaves
+(TaskWeaver, section 3).
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,28 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from agentgym.envs.lore.graph import Graph, Grower, Node, Operator, Rule, Shape, Value, among, check_order, ensure, shuffled
+from agentgym.envs.lore.graph import (
+    Graph,
+    Grower,
+    Node,
+    Operator,
+    Rule,
+    Shape,
+    Value,
+    among,
+    check_order,
+    ensure,
+    shuffled,
+)
 
 LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
-"""Without i, l and o, whose upper or lower case looks like another letter or a digit, and without x, since X stands for what has to
-be computed; a change of case stays among them.
-"""
+"""Without i, l and o, whose upper or lower case looks like another letter or a digit, and without
+x, since X stands for what has to be computed; a change of case stays among them. """
 
 MOST_IRRELEVANT = 8
-"""So many irrelevant documents at most are listed by one index, and so many irrelevant variables told by one document."""
+"""So many irrelevant documents at most are listed by one index, and so many irrelevant variables
+told by one document.
+"""
 
 _PAIRS = [first + second for first in LETTERS for second in LETTERS]
 _PREFIX = re.compile(r"v([0-9]+)%")
@@ -49,7 +64,10 @@ class Births:
 
 
 class _BottomUp(Grower):
-    """Children tell where their parent is. One counter numbers variables and prefixes, so no number is used twice."""
+    """Children tell where their parent is.
+
+    One counter numbers variables and prefixes, so no number is used twice.
+    """
 
     def __init__(self, *given: Any, births: Births) -> None:
         super().__init__(*given)
@@ -91,7 +109,10 @@ class _BottomUp(Grower):
         return hub
 
     def _values(self, born: list[tuple[Value, Any]], depth: int, needed: bool = True) -> list[Node]:
-        """New documents of values. Where there are irrelevant variables, the order of the numbers does not give them away."""
+        """New documents of values.
+
+        Where there are irrelevant variables, the order of the numbers does not give them away.
+        """
         rng = self.rng
         extra = self._counts(self.births.field_rate, len(born))
         irrelevant = sum(extra)
@@ -129,12 +150,17 @@ class _BottomUp(Grower):
 
 
 def grow_bottom_up(
-    rng: Random, shape: Shape, operators: Sequence[Operator], births: Births, weights: Mapping[str, float] | None = None
+    rng: Random,
+    shape: Shape,
+    operators: Sequence[Operator],
+    births: Births,
+    weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """A graph whose documents are found from what others tell: the start documents are the leaves, the answer is at the root.
+    """A graph whose documents are found from what others tell: the start documents are the leaves,
+    the answer is at the root.
 
-    Each expansion makes a document of each operand and one of the rule; any of them may be expanded in turn. The root's variable is
-    v0 and its value eight letters.
+    Each expansion makes a document of each operand and one of the rule; any of them may be expanded
+    in turn. The root's variable is v0 and its value eight letters.
 
     Args:
         rng: The only source of randomness.
@@ -147,11 +173,16 @@ def grow_bottom_up(
 
 
 def _check(graph: Graph, numbers: int) -> None:
-    """Ids differ and are well-formed, no number is used twice, and by induction from the leaves all can be found."""
+    """Ids differ and are well-formed, no number is used twice, and by induction from the leaves all
+    can be found.
+    """
     told = [node.number for node in graph.nodes if node.kind == "value"]
     told += [number for node in graph.nodes for number, _ in node.fields]
     files = "".join([f"{file}\n" for file in graph.uids])
     told += map(int, _PREFIX.findall(files))
-    ensure(len(told) == len(set(told)) == numbers == max(told) + 1, "each number is one variable or one prefix")
+    ensure(
+        len(told) == len(set(told)) == numbers == max(told) + 1,
+        "each number is one variable or one prefix",
+    )
     ensure(_FILES.fullmatch(files) is not None, "ids have the form of the grammar")
     check_order(graph, set(graph.start))

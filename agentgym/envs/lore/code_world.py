@@ -1,4 +1,6 @@
-"""CodeWorld: find what a program returns by reading its files (TaskWeaver, section 3 and appendix B.3)."""
+"""CodeWorld: find what a program returns by reading its files (TaskWeaver, section 3 and appendix
+B.3).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' retu
 _MOST_PLAIN = 1_000
 _TRIES = 100
 _PER_OPERATION = 2.3
-"""Files that are needed for each operation in the mean, by default: 2.5 in small tasks, 2.1 in large ones."""
+"""Files that are needed for each operation in the mean, by default: 2.5 in small tasks, 2.1 in
+large ones.
+"""
 _NAMES_PER_LETTER = 50_000
 
 
@@ -38,11 +42,12 @@ class CodeConfig(LoreConfig):
     """Options of CodeWorld.
 
     Attributes:
-        names: Whether files have random names (`opaque`), or v0.py, v1.py and so on as in the paper (`sequential`), so that a name
-            can be guessed before anything tells it.
-        consolidation: What a module returns that is gathered with others before one: the remainder by 100 of that one's value
-            times a number plus another (`wrap`), or its value as in the paper (`plain`). Plain values often cancel, so tasks whose
-            answer is 0 are drawn again, up to 100 times; and they grow long, so there are at most 1,000 operations.
+        names: Whether files have random names (`opaque`), or v0.py, v1.py and so on as in the paper
+            (`sequential`), so that a name can be guessed before anything tells it.
+        consolidation: What a module returns that is gathered with others before one: the remainder
+            by 100 of that one's value times a number plus another (`wrap`), or its value as in the
+            paper (`plain`). Plain values often cancel, so tasks whose answer is 0 are drawn again,
+            up to 100 times; and they grow long, so there are at most 1,000 operations.
     """
 
     names: Literal["opaque", "sequential"] = "opaque"
@@ -68,9 +73,10 @@ class CodeConfig(LoreConfig):
 class CodeWorld(LoreWorld[CodeConfig]):
     """Find what a program returns by reading its files, without running it.
 
-    A file is needed if running the program asks for it: of a conditional what it compares, and of its branches the one that is
-    taken. An optimal policy reads those that are certainly needed, and waits with a branch until both values that are compared are
-    known; what could be told from the bounds of a value counts as open.
+    A file is needed if running the program asks for it: of a conditional what it compares, and of
+    its branches the one that is taken. An optimal policy reads those that are certainly needed, and
+    waits with a branch until both values that are compared are known; what could be told from the
+    bounds of a value counts as open.
     """
 
     Config = CodeConfig
@@ -79,7 +85,9 @@ class CodeWorld(LoreWorld[CodeConfig]):
     def grow(self, rng: Random) -> Graph:
         """Draw the graph top-down."""
         config = self.config
-        weights = config.weights or {operator.name: WEIGHTS[operator.name] for operator in config.operators}
+        weights = config.weights or {
+            operator.name: WEIGHTS[operator.name] for operator in config.operators
+        }
         for _ in range(_TRIES):
             naming = _opaque() if config.names == "opaque" else _sequential
             modules = Modules(naming, number, REDIRECTS[config.consolidation])
@@ -91,19 +99,30 @@ class CodeWorld(LoreWorld[CodeConfig]):
     def rules(self) -> str:
         """The system message."""
         return (
-            "You look for what a program in Python 3.11 returns. It is spread over files, each of which is a module with a "
-            "function main without arguments; a line such as 'import m_abcd' imports the file m_abcd.py. You cannot run the "
-            "program. Read the files that you need with read_document, beginning with main.py, and work out what its main() "
-            "returns. Not every file that is imported is needed: of a conditional only the branch that is taken.\n"
+            "You look for what a program in Python 3.11 returns. It is spread over files, each of "
+            "which is a module with a "
+            "function main without arguments; a line such as 'import m_abcd' imports the file "
+            "m_abcd.py. You cannot run the "
+            "program. Read the files that you need with read_document, beginning with main.py, and "
+            "work out what its main() "
+            "returns. Not every file that is imported is needed: of a conditional only the branch "
+            "that is taken.\n"
             f"{_COROUTINES if self.config.difficulty == 'hard' else ''}"
-            "When you know the value, an integer, give it with submit, or reply with a last line 'Final answer: ' and the value. "
+            "When you know the value, an integer, give it with submit, or reply with a last line "
+            "'Final answer: ' and the value. "
             "This ends the task: you succeed if the value is exactly right."
         )
 
     def task(self) -> str:
-        """What to find, and the budget. The name of the program is of no use, but tells the tasks apart."""
+        """What to find, and the budget.
+
+        The name of the program is of no use, but tells the tasks apart.
+        """
         name = letters(Random(self._salt), 8).lower()
-        return f"Find what main() in {ROOT} of the program '{name}' returns.\nTurn budget: {self.max_turns}"
+        return (
+            f"Find what main() in {ROOT} of the program '{name}' returns.\nTurn budget: "
+            f"{self.max_turns}"
+        )
 
     def begin(self, start: Sequence[str]) -> Codebase:
         """What a reader of the task knows: that there is a first file."""
@@ -131,7 +150,11 @@ class CodeWorld(LoreWorld[CodeConfig]):
     def _program(self, node: Node) -> Program:
         rule = node.content
         if isinstance(rule, Rule):
-            return Program(rule.operator, rule.drawn, tuple(self.graph.nodes[uid].file for uid in rule.operands))
+            return Program(
+                rule.operator,
+                rule.drawn,
+                tuple(self.graph.nodes[uid].file for uid in rule.operands),
+            )
         return Program("constant", rule)
 
     def files(self) -> Mapping[str, str]:
@@ -143,11 +166,14 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return [node.file for node in self.graph.nodes if node.needed]
 
     def shortest_rounds(self) -> int:
-        """The fewest turns of reading, any number of files in one turn, of an agent that reads only what is certainly needed."""
+        """The fewest turns of reading, any number of files in one turn, of an agent that reads only
+        what is certainly needed.
+        """
         return count_rounds(self.graph, (), ())
 
     def rounds_left(self) -> int:
-        """How many more turns of reading the target takes, if all that is certainly needed is read in each.
+        """How many more turns of reading the target takes, if all that is certainly needed is read
+        in each.
 
         It uses what is hidden. 0 once the target is known.
         """
@@ -161,7 +187,8 @@ class CodeWorld(LoreWorld[CodeConfig]):
 
 
 _COROUTINES = (
-    "Some modules run coroutines that share a global variable. Nothing takes time in them but asyncio.sleep, and between two "
+    "Some modules run coroutines that share a global variable. Nothing takes time in them but "
+    "asyncio.sleep, and between two "
     "sleeps a coroutine is not interrupted.\n"
 )
 

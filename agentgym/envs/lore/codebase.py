@@ -1,4 +1,6 @@
-"""What can be known from reading modules: their programs, the values that follow, and which modules running them asks for."""
+"""What can be known from reading modules: their programs, the values that follow, and which modules
+running them asks for.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,26 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from agentgym.envs.lore.knowledge import Knowledge
-from agentgym.envs.lore.programs import REDIRECTS, Program, module, read_expression, write_expression
+from agentgym.envs.lore.programs import (
+    REDIRECTS,
+    Program,
+    module,
+    read_expression,
+    write_expression,
+)
 from agentgym.envs.lore.sources import ROOT, read_source
 
 _STATE = re.compile(
     r"What main\.py returns (?:is not known yet|follows from the values below|is -?[0-9]+)\.\n"
     r"(?P<programs>(?:\w+ = .*\n)*)Known values: (?P<values>.*)\nUnread documents: (?P<unread>.*)"
-    r"(?:\nCertainly needed: .*)?(?:\nBehind redirects, and perhaps imported again: (?P<shared>.*))?"
+    r"(?:\nCertainly needed: .*)?(?:\nBehind redirects, and perhaps imported again: "
+    r"(?P<shared>.*))?"
     r"(?:\nRead before their imports: (?P<ahead>.*))?\nRead last: (?P<recent>.*)"
 )
-_STEP = re.compile(r"Read document '([^']+)'\.|Work out which branch '([^']+)' takes, then read the document of that branch\.")
+_STEP = re.compile(
+    r"Read document '([^']+)'\.|Work out which branch '([^']+)' takes, then read the document of "
+    r"that branch\."
+)
 
 
 def _by_name(files: Iterable[str]) -> list[str]:
@@ -32,7 +44,8 @@ class Codebase(Knowledge):
         programs: The programs of modules, by file.
         values: What modules return, by file, as far as it follows.
         imported: The files that are imported and were not read.
-        shared: The files that a redirect imports; others may import them too, while any other file has one importer.
+        shared: The files that a redirect imports; others may import them too, while any other file
+            has one importer.
         ahead: The files that were read before anything imported them.
     """
 
@@ -71,7 +84,9 @@ class Codebase(Knowledge):
         return leads
 
     def _add(self, file: str, program: Program) -> None:
-        """Note a program; compute its value and those that waited for it. Each waits for one value at a time."""
+        """Note a program; compute its value and those that waited for it. Each waits for one value
+        at a time.
+        """
         self.programs[file] = program
         ripe = [file]
         while ripe:
@@ -86,7 +101,11 @@ class Codebase(Knowledge):
 
     def _missing(self, file: str) -> list[str]:
         """The files whose values running a module asks for, and which are not known."""
-        return [operand for operand in self.programs[file].asked(self.values) if operand not in self.values]
+        return [
+            operand
+            for operand in self.programs[file].asked(self.values)
+            if operand not in self.values
+        ]
 
     def unread(self) -> Sequence[str]:
         """All files that are imported."""
@@ -112,11 +131,14 @@ class Codebase(Knowledge):
     def _decided(self, file: str) -> str | None:
         """The branch that a conditional takes, if that follows."""
         asked = self.programs[file].asked(self.values)
-        return asked[2] if self.programs[file].operator == "conditional" and len(asked) > 2 else None
+        return (
+            asked[2] if self.programs[file].operator == "conditional" and len(asked) > 2 else None
+        )
 
     def _in_use(self) -> tuple[list[str], list[str]]:
-        """The files whose programs, and those whose values, may still be asked for: what hangs on the first one, or on one that
-        may be imported yet. The first one is always among the programs.
+        """The files whose programs, and those whose values, may still be asked for: what hangs on
+        the first one, or on one that may be imported yet. The first one is always among the
+        programs.
         """
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:
@@ -139,11 +161,23 @@ class Codebase(Knowledge):
         lines = [f"What main.py returns {head if self.answer else 'is not known yet'}."]
         lines += [f"{module(file)} = {write_expression(self.programs[file])}" for file in programs]
         told = [f"{module(file)} = {self.values[file]}" for file in values]
-        rows = [("Known values", told, True), ("Unread documents", self.unread(), True), ("Certainly needed", self.useful(), full)]
-        rows.append(("Behind redirects, and perhaps imported again", _by_name(self.shared), bool(self.shared)))
+        rows = [
+            ("Known values", told, True),
+            ("Unread documents", self.unread(), True),
+            ("Certainly needed", self.useful(), full),
+        ]
+        rows.append(
+            (
+                "Behind redirects, and perhaps imported again",
+                _by_name(self.shared),
+                bool(self.shared),
+            )
+        )
         rows.append(("Read before their imports", _by_name(self.ahead), bool(self.ahead)))
         rows.append(("Read last", self.recent(), True))
-        return lines + [f"{title}: {', '.join(files) or 'none'}" for title, files, shown in rows if shown]
+        return lines + [
+            f"{title}: {', '.join(files) or 'none'}" for title, files, shown in rows if shown
+        ]
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
@@ -170,7 +204,9 @@ class Codebase(Knowledge):
 
     def describe(self, file: str, full: bool) -> str:
         """Read a file, or work out first which one a conditional asks for."""
-        askers = [] if full else [asker for asker in self._in_use()[0] if self._decided(asker) == file]
+        askers = (
+            [] if full else [asker for asker in self._in_use()[0] if self._decided(asker) == file]
+        )
         return (
             f"Work out which branch '{askers[0]}' takes, then read the document of that branch."
             if askers

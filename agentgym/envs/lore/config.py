@@ -17,7 +17,9 @@ DIFFICULTIES = ("standard", "hard")
 MAX_OPERATIONS = 100_000  # thousands of times the paper's tasks are beyond any context
 _MAX_ARITY = 10  # longer expressions are hard to read before they are hard to solve
 GRID = (1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 250, 350)
-"""Operation counts over the range of the paper (1 to 350, section 4.1), which does not list its own."""
+"""Operation counts over the range of the paper (1 to 350, section 4.1), which does not list its
+own.
+"""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "easy": {"operations": 1},
@@ -46,8 +48,10 @@ class LoreConfig(TurnBudget):
         max_calls_per_turn: The most calls in one reply.
         strict_ids: Whether an id that no result has shown yet is answered like one that does not
             exist.
-        budget_by: Whether an optimal policy, for the turn budget, makes one call in a turn (`reads`) or all at once (`rounds`).
-        hints: Whether plan and state leave computing to the agent (`plain`) or spell it out (`full`).
+        budget_by: Whether an optimal policy, for the turn budget, makes one call in a turn
+            (`reads`) or all at once (`rounds`).
+        hints: Whether plan and state leave computing to the agent (`plain`) or spell it out
+            (`full`).
     """
 
     operations: Annotated[int, Field(ge=0, le=MAX_OPERATIONS)] = 3
@@ -75,7 +79,10 @@ class LoreConfig(TurnBudget):
         for name in self.weights:
             check_choice("weights", name, names)
         if not sum(self.weights.values()):
-            raise ValueError(f"weights must not all be 0, got {dict(self.weights)!r}; operators: {', '.join(names)}")
+            raise ValueError(
+                f"weights must not all be 0, got {dict(self.weights)!r}; operators: "
+                f"{', '.join(names)}"
+            )
 
     @property
     def shape(self) -> Shape:

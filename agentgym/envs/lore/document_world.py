@@ -1,4 +1,6 @@
-"""DocumentWorld: find a value in documents whose ids have to be computed (TaskWeaver, section 3 and appendix B.1)."""
+"""DocumentWorld: find a value in documents whose ids have to be computed (TaskWeaver, section 3 and
+appendix B.1).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class DocumentConfig(LoreConfig):
     @property
     def most_documents(self) -> int:
         """More documents than this no task has."""
-        return super().most_documents + (MOST_IRRELEVANT * self.operations if self.distractor_documents else 0)
+        return super().most_documents + (
+            MOST_IRRELEVANT * self.operations if self.distractor_documents else 0
+        )
 
 
 class DocumentWorld(LoreWorld[DocumentConfig]):
@@ -70,14 +74,20 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
     def rules(self) -> str:
         """The system message."""
         return (
-            "You look for the value of a variable in a collection of documents, each of which has an id such as v12%aB or v7%-30. "
-            "A document gives values of variables, or lists other documents, or says how to compute the id of another one from "
-            "variables that are given elsewhere. No list of all documents exists: read those that the task names with "
-            "read_document, and follow what they say, whether it is an id or has to be computed, until you find the variable of "
-            "the task. Its value stands in a document as it is, and is a text of letters. Ids and texts are case-sensitive; a full "
+            "You look for the value of a variable in a collection of documents, each of which has "
+            "an id such as v12%aB or v7%-30. "
+            "A document gives values of variables, or lists other documents, or says how to "
+            "compute the id of another one from "
+            "variables that are given elsewhere. No list of all documents exists: read those that "
+            "the task names with "
+            "read_document, and follow what they say, whether it is an id or has to be computed, "
+            "until you find the variable of "
+            "the task. Its value stands in a document as it is, and is a text of letters. Ids and "
+            "texts are case-sensitive; a full "
             "stop at the end of a sentence is no part of a value. Some variables are irrelevant.\n"
             f"{_FUNCTIONS if self.config.difficulty == 'hard' else ''}"
-            "When you know the value, give it with submit, or reply with a last line 'Final answer: ' and the value. This ends the "
+            "When you know the value, give it with submit, or reply with a last line 'Final "
+            "answer: ' and the value. This ends the "
             "task: you succeed if the value is exactly right."
         )
 
@@ -85,7 +95,10 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         """The target, where to start, and the budget."""
         start = ", ".join(self.graph.nodes[uid].file for uid in self.graph.start)
         doubt = f"\n{_DOUBTING}" if self.config.distractor_documents else ""
-        return f"Find the value of v0. Start with these documents: {start}.{doubt}\nTurn budget: {self.max_turns}"
+        return (
+            f"Find the value of v0. Start with these documents: {start}.{doubt}\nTurn budget: "
+            f"{self.max_turns}"
+        )
 
     def begin(self, start: Sequence[str]) -> Records:
         """What a reader of the task knows."""
@@ -110,8 +123,10 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
 
 
 _FUNCTIONS = (
-    "In expressions, (a + b) mod m is the remainder of the sum after division by m; max, min and abs are the largest, the smallest "
-    "and the absolute value; reverse(a) is the text a read backwards, upper, lower and swapcase change the case of its letters, "
+    "In expressions, (a + b) mod m is the remainder of the sum after division by m; max, min and "
+    "abs are the largest, the smallest "
+    "and the absolute value; reverse(a) is the text a read backwards, upper, lower and swapcase "
+    "change the case of its letters, "
     "first and last take one letter of it, and twice repeats it.\n"
 )
 

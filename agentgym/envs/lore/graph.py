@@ -1,10 +1,13 @@
-"""Dependency graphs, grown from the target outward in either direction (TaskWeaver, section 3 and algorithm 1).
+"""Dependency graphs, grown from the target outward in either direction (TaskWeaver, section 3 and
+algorithm 1).
 
-A node is a document. A leaf is expanded by an operator, whose operands become its children; now and then many leaves are gathered
-behind a new one, which makes the graph deep. Growing `bottom_up`, children tell where their parent is: the operator computes the
-parent's id. Growing `top_down`, children tell what their parent is worth: the operator computes its value.
+A node is a document. A leaf is expanded by an operator, whose operands become its children; now and
+then many leaves are gathered behind a new one, which makes the graph deep. Growing `bottom_up`,
+children tell where their parent is: the operator computes the parent's id. Growing `top_down`,
+children tell what their parent is worth: the operator computes its value.
 
-What is shared here knows no wording: a domain brings operators, and draws its texts from the finished graph.
+What is shared here knows no wording: a domain brings operators, and draws its texts from the
+finished graph.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ Item = TypeVar("Item")
 
 
 def below(rng: Random, limit: int) -> int:
-    """A number in [0, limit), in a fifth of the time that `Random.randrange` takes; for limits far below 2**53."""
+    """A number in [0, limit), in a fifth of the time that `Random.randrange` takes; for limits far
+    below 2**53.
+    """
     return int(rng.random() * limit)
 
 
@@ -56,8 +61,10 @@ class Operator:
         child: Draws the value of an operand (bottom-up).
         draw: Draws whatever else the rule needs for so many operands: signs, constants, a program.
         execute: The result, from what `draw` gave and the values of the operands in order.
-        write: The rule in the form that a document shows, from what `draw` gave and the names of the operands in order.
-        needs: Which operands (by place) a lazy evaluation asks for, from what `draw` gave and the values; all if there is none.
+        write: The rule in the form that a document shows, from what `draw` gave and the names of
+            the operands in order.
+        needs: Which operands (by place) a lazy evaluation asks for, from what `draw` gave and the
+            values; all if there is none.
     """
 
     name: str
@@ -73,7 +80,9 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of one document: the operator by its name, what was drawn for it, and the uids of its operands in order."""
+    """A rule of one document: the operator by its name, what was drawn for it, and the uids of its
+    operands in order.
+    """
 
     operator: str
     drawn: Any
@@ -88,7 +97,8 @@ class Node:
         uid: Its place in the order of creation. A parent is older than its children.
         kind: `value`, `rule`, `index` (bottom-up) or `module` (top-down).
         depth: The edges of the longest chain that leads from it to the root.
-        number: Of a value, the number of its variable; of a rule, that of the prefix of the id it computes.
+        number: Of a value, the number of its variable; of a rule, that of the prefix of the id it
+            computes.
         content: A value, a `Rule`, or the uids that an index lists.
         fields: Irrelevant variables that the document tells too, with their values.
         file: The id of the document.
@@ -171,14 +181,25 @@ class Shape:
 class Grower:
     """The loop of algorithm 1; a direction says what expanding, gathering and finishing are."""
 
-    def __init__(self, rng: Random, shape: Shape, operators: Sequence[Operator], weights: Mapping[str, float] | None) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        shape: Shape,
+        operators: Sequence[Operator],
+        weights: Mapping[str, float] | None,
+    ) -> None:
         self.rng = rng
         self.shape = shape
         self.nodes: list[Node] = []
         self.consolidations = 0
         self.operators = operators
         self._arities = [self._arity(operator) for operator in operators]
-        self._weights = list(accumulate((weights or {}).get(operator.name, 0.0 if weights else 1.0) for operator in operators))
+        self._weights = list(
+            accumulate(
+                (weights or {}).get(operator.name, 0.0 if weights else 1.0)
+                for operator in operators
+            )
+        )
 
     def _arity(self, operator: Operator) -> tuple[int, int]:
         most = max(operator.least, min(operator.most, self.shape.most))
@@ -198,7 +219,9 @@ class Grower:
         for _ in range(shape.operations):
             parent = leaves.pop(below(rng, len(leaves)))
             chosen = bisect(weights, rng.random() * weights[-1])
-            leaves += self.expand(parent, self.operators[chosen], among(rng, *self._arities[chosen]))
+            leaves += self.expand(
+                parent, self.operators[chosen], among(rng, *self._arities[chosen])
+            )
             if len(leaves) > shape.theta and rng.random() < shape.p:
                 count = among(rng, 2, len(leaves))
                 deal(rng, leaves, count)
@@ -206,7 +229,9 @@ class Grower:
                 self.consolidations += 1
         return leaves
 
-    def add(self, kind: str, depth: int, number: int = 0, content: Any = None, file: str = "") -> Node:
+    def add(
+        self, kind: str, depth: int, number: int = 0, content: Any = None, file: str = ""
+    ) -> Node:
         """A new node."""
         node = Node(len(self.nodes), kind, depth, number, content, (), file)
         self.nodes.append(node)
@@ -228,7 +253,8 @@ class Grower:
 
 
 def check_order(graph: Graph, leaves: set[int]) -> None:
-    """Ids differ, and each document is a leaf or hangs on younger ones: so all follow, by induction from the leaves.
+    """Ids differ, and each document is a leaf or hangs on younger ones: so all follow, by induction
+    from the leaves.
 
     Args:
         graph: What was grown.
@@ -238,11 +264,20 @@ def check_order(graph: Graph, leaves: set[int]) -> None:
         AssertionError: It is not so, which is an error of the generator or of an operator.
     """
     ensure(len(graph.uids) == len(graph.nodes), "ids differ")
-    ensure(leaves == {node.uid for node in graph.nodes if not node.children}, "leaves have no children, others have some")
-    ensure(all(node.uid < min(node.children) for node in graph.nodes if node.children), "parents are older")
+    ensure(
+        leaves == {node.uid for node in graph.nodes if not node.children},
+        "leaves have no children, others have some",
+    )
+    ensure(
+        all(node.uid < min(node.children) for node in graph.nodes if node.children),
+        "parents are older",
+    )
 
 
 def ensure(holds: bool, what: str) -> None:
     """Raise `AssertionError` unless a guarantee of the generator holds."""
     if not holds:
-        raise AssertionError(f"a grown graph broke a guarantee: {what}; this is an error of the generator or of an operator")
+        raise AssertionError(
+            f"a grown graph broke a guarantee: {what}; this is an error of the generator or of an "
+            "operator"
+        )

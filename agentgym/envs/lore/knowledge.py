@@ -1,4 +1,6 @@
-"""What an agent knows that has read certain documents: the part that does not depend on the domain."""
+"""What an agent knows that has read certain documents: the part that does not depend on the
+domain.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,18 @@ from itertools import islice
 from typing import Self
 
 RECENT = 3
-"""How many of the documents that were read the state names: those that may be read again by mistake."""
+"""How many of the documents that were read the state names: those that may be read again by
+mistake.
+"""
 
 
 @dataclass
 class Knowledge:
-    """What has been read, and what that leads to. Filled from texts alone, so it holds nothing hidden.
+    """What has been read, and what that leads to. Filled from texts alone, so it holds nothing
+    hidden.
 
-    A domain fills the hooks below. Each world has one, and so has each scripted policy, which reads the chat.
+    A domain fills the hooks below. Each world has one, and so has each scripted policy, which reads
+    the chat.
 
     Attributes:
         order: The ids that were found out or read, in the order in which they were.
@@ -34,7 +40,8 @@ class Knowledge:
             The ids that can be found out now, and could not before.
 
         Raises:
-            ValueError: The text is not that of a document (it may have been cut); nothing has changed.
+            ValueError: The text is not that of a document (it may have been cut); nothing has
+                changed.
         """
         raise NotImplementedError
 
@@ -47,14 +54,17 @@ class Knowledge:
         return file in self.unread()
 
     def useful(self) -> Sequence[str]:
-        """Those among them that are best read next, in an order that depends on nothing but the ids; the plan takes the first.
+        """Those among them that are best read next, in an order that depends on nothing but the
+        ids; the plan takes the first.
 
         These are the ones the target certainly depends on, as far as what was read tells.
         """
         raise NotImplementedError
 
     def lines(self, full: bool) -> list[str]:
-        """What was found out, in words; enough for optimal play from here. `full` spells out what could be computed."""
+        """What was found out, in words; enough for optimal play from here. `full` spells out what
+        could be computed.
+        """
         raise NotImplementedError
 
     @classmethod
@@ -67,7 +77,9 @@ class Knowledge:
         raise NotImplementedError
 
     def describe(self, file: str, full: bool) -> str:
-        """The step of reading a document, in words that tell no more than what was read, unless `full`."""
+        """The step of reading a document, in words that tell no more than what was read, unless
+        `full`.
+        """
         raise NotImplementedError
 
     def resolve(self, step: str) -> str | None:
@@ -75,7 +87,9 @@ class Knowledge:
         raise NotImplementedError
 
     def recent(self) -> list[str]:
-        """The documents that were read last, in order; the state tells them, so that they are known without the history."""
+        """The documents that were read last, in order; the state tells them, so that they are known
+        without the history.
+        """
         return list(islice(reversed(self.read), RECENT))[::-1]
 
     def found(self, file: str, *, read: bool = False) -> None:

@@ -1,7 +1,9 @@
-"""The operators of the domains that grow bottom-up: numbers and texts, and the form in which documents write them.
+"""The operators of the domains that grow bottom-up: numbers and texts, and the form in which
+documents write them.
 
-What an operator writes is read back by `evaluate`, which knows the functions below, so a new operator is one more `Operator` in
-`STANDARD` or `HARD`, and a new function one more entry in its table.
+What an operator writes is read back by `evaluate`, which knows the functions below, so a new
+operator is one more `Operator` in `STANDARD` or `HARD`, and a new function one more entry in its
+table.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ def _signs(rng: Random, operands: int) -> tuple[int, ...]:
 
 
 def _signed(signs: Sequence[int], names: Sequence[str]) -> str:
-    return "".join((" - " if sign < 0 else " + ") + name for sign, name in zip(signs, names, strict=True))[3:]
+    return "".join(
+        (" - " if sign < 0 else " + ") + name for sign, name in zip(signs, names, strict=True)
+    )[3:]
 
 
 def _edits(rng: Random, operands: int) -> tuple[str, ...]:
@@ -79,22 +83,42 @@ def _edits(rng: Random, operands: int) -> tuple[str, ...]:
 
 
 def _edited(edits: Sequence[str], values: Sequence[str]) -> str:
-    return "".join(EDITS[edit](value) if edit else value for edit, value in zip(edits, values, strict=True))
+    return "".join(
+        EDITS[edit](value) if edit else value for edit, value in zip(edits, values, strict=True)
+    )
 
 
 def _calls(edits: Sequence[str], names: Sequence[str]) -> str:
-    return " + ".join(f"{edit}({name})" if edit else name for edit, name in zip(edits, names, strict=True))
+    return " + ".join(
+        f"{edit}({name})" if edit else name for edit, name in zip(edits, names, strict=True)
+    )
 
 
 def _function(name: str, function: Callable[..., int]) -> Operator:
     """An operator that is a call of a function of all its operands."""
     return Operator(
-        name, "number", 2, 10, number, _nothing, lambda _, values: function(*values), lambda _, names: f"{name}({', '.join(names)})"
+        name,
+        "number",
+        2,
+        10,
+        number,
+        _nothing,
+        lambda _, values: function(*values),
+        lambda _, names: f"{name}({', '.join(names)})",
     )
 
 
 STANDARD = (
-    Operator("add", "number", 2, 10, number, _nothing, lambda _, values: sum(values), lambda _, names: " + ".join(names)),
+    Operator(
+        "add",
+        "number",
+        2,
+        10,
+        number,
+        _nothing,
+        lambda _, values: sum(values),
+        lambda _, names: " + ".join(names),
+    ),
     Operator(
         "subtract",
         "number",
@@ -105,13 +129,32 @@ STANDARD = (
         lambda signs, values: sum(sign * value for sign, value in zip(signs, values, strict=True)),
         _signed,
     ),
-    Operator("join", "text", 2, 10, text, _nothing, lambda _, values: "".join(values), lambda _, names: " + ".join(names)),
+    Operator(
+        "join",
+        "text",
+        2,
+        10,
+        text,
+        _nothing,
+        lambda _, values: "".join(values),
+        lambda _, names: " + ".join(names),
+    ),
 )
-"""The operators of the paper's document domain (section 3): addition, subtraction, concatenation."""
+"""The operators of the paper's document domain (section 3): addition, subtraction, concatenation.
+"""
 
 HARD = (
     *STANDARD,
-    Operator("multiply", "number", 2, 3, factor, _nothing, lambda _, values: prod(values), lambda _, names: " * ".join(names)),
+    Operator(
+        "multiply",
+        "number",
+        2,
+        3,
+        factor,
+        _nothing,
+        lambda _, values: prod(values),
+        lambda _, names: " * ".join(names),
+    ),
     Operator(
         "remainder",
         "number",
@@ -155,9 +198,13 @@ def evaluate(expression: str, values: Mapping[str, Value]) -> Value:
     try:
         if len(expression) > _MOST_CHARS:
             raise ValueError
-        result: Value = _value(ast.parse(expression.replace(" mod ", " % "), mode="eval").body, values)
+        result: Value = _value(
+            ast.parse(expression.replace(" mod ", " % "), mode="eval").body, values
+        )
     except (ValueError, SyntaxError, TypeError, KeyError, AttributeError, ZeroDivisionError):
-        raise ValueError(f"this is no expression over the values that are known: {expression[:100]!r}") from None
+        raise ValueError(
+            f"this is no expression over the values that are known: {expression[:100]!r}"
+        ) from None
     return result
 
 

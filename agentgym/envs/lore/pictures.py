@@ -1,7 +1,8 @@
-"""Pictures of things to count and of expressions to read, and what can be done to them (TaskWeaver, section 3 and appendix B.2).
+"""Pictures of things to count and of expressions to read, and what can be done to them (TaskWeaver,
+section 3 and appendix B.2).
 
-They are drawn with Pillow, which is an extra and so is imported when the first one is drawn. The same arguments give the same
-bytes.
+They are drawn with Pillow, which is an extra and so is imported when the first one is drawn. The
+same arguments give the same bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ SHAPES = ("circle", "square", "triangle", "diamond")
 RADII = (11, 17)
 """The smallest and the largest radius of a thing, in pixels."""
 GAP = 5
-"""So many white pixels at least are between the bounding squares of two things, and between them and the border."""
+"""So many white pixels at least are between the bounding squares of two things, and between them
+and the border.
+"""
 
 SMALLEST, LARGEST = 16, 2048
 """The sides that a changed picture may have, in pixels."""
@@ -51,8 +54,9 @@ class Step(NamedTuple):
     """One change of a picture.
 
     Attributes:
-        kind: `rotate` counter-clockwise by x degrees, `stretch` by x in width and y in height, `shear` the upper part to the right
-            (to the left where x < 0) by x of the height, or mirror it: `horizontal` (left to right) or `vertical`.
+        kind: `rotate` counter-clockwise by x degrees, `stretch` by x in width and y in height,
+            `shear` the upper part to the right (to the left where x < 0) by x of the height, or
+            mirror it: `horizontal` (left to right) or `vertical`.
         x: A number.
         y: Another.
     """
@@ -77,20 +81,27 @@ class Thing:
 
 
 def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[Thing]:
-    """Put things of these colours and shapes into a scene so that no two touch and none is cut by the border."""
+    """Put things of these colours and shapes into a scene so that no two touch and none is cut by
+    the border.
+    """
     things: list[Thing] = []
     for colour, shape in kinds:
         while True:
             radius = among(rng, *RADII)
             x, y = (among(rng, radius + GAP, SIZE - 1 - radius - GAP) for _ in "xy")
-            if all(max(abs(x - other.x), abs(y - other.y)) > radius + other.radius + GAP for other in things):
+            if all(
+                max(abs(x - other.x), abs(y - other.y)) > radius + other.radius + GAP
+                for other in things
+            ):
                 break
         things.append(Thing(colour, shape, x, y, radius))
     return things
 
 
 def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, str]]:
-    """Kinds that are not the target: half of them share its colour or its shape, the rest neither."""
+    """Kinds that are not the target: half of them share its colour or its shape, the rest
+    neither.
+    """
     colours = [colour for colour in COLOURS if colour != target[0]]
     shapes = [shape for shape in SHAPES if shape != target[1]]
     kinds = []
@@ -108,7 +119,10 @@ def draw_scene(things: Sequence[Thing]) -> bytes:
 
     picture = Image.new("P", (SIZE, SIZE), 0)
     picture.putpalette([255, 255, 255, *(part for colour in COLOURS.values() for part in colour)])
-    draw, fills = ImageDraw.Draw(picture), {colour: place for place, colour in enumerate(COLOURS, 1)}
+    draw, fills = (
+        ImageDraw.Draw(picture),
+        {colour: place for place, colour in enumerate(COLOURS, 1)},
+    )
     for thing in things:
         x, y, r, fill = thing.x, thing.y, thing.radius, fills[thing.colour]
         if thing.shape == "circle":
@@ -125,8 +139,9 @@ def draw_scene(things: Sequence[Thing]) -> bytes:
 def draw_expression(expression: str, distortion: Sequence[Step] = ()) -> bytes:
     """An expression of sums and differences as PNG, black on white, up to four operands in a line.
 
-    It is distorted at twice its size and then halved, so that a distorted one is as sharp as another. Characters are placed one by
-    one: so the picture does not depend on how the font library sets a text.
+    It is distorted at twice its size and then halved, so that a distorted one is as sharp as
+    another. Characters are placed one by one: so the picture does not depend on how the font
+    library sets a text.
     """
     from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415 - an extra
 
@@ -135,7 +150,11 @@ def draw_expression(expression: str, distortion: Sequence[Step] = ()) -> bytes:
     per_line = 2 * _OPERANDS
     lines = [" ".join(words[k : k + per_line]) for k in range(0, len(words), per_line)]
     places = [
-        (char, _MARGIN + sum(font.getlength(before) + _SPACING for before in line[:k]), _MARGIN + row * _LINE)
+        (
+            char,
+            _MARGIN + sum(font.getlength(before) + _SPACING for before in line[:k]),
+            _MARGIN + row * _LINE,
+        )
         for row, line in enumerate(lines)
         for k, char in enumerate(line)
     ]
@@ -150,7 +169,9 @@ def draw_expression(expression: str, distortion: Sequence[Step] = ()) -> bytes:
 
 
 def draw_distortion(rng: Random) -> Step:
-    """A change that makes an expression harder to read; the three tools can undo each, a shear by turning, stretching, turning."""
+    """A change that makes an expression harder to read; the three tools can undo each, a shear by
+    turning, stretching, turning.
+    """
     kind = below(rng, 5)
     if kind == 0:
         return Step("rotate", 90.0 * among(rng, 1, 3))
@@ -190,7 +211,10 @@ def change(png: bytes, step: Step) -> bytes:
     picture = Image.open(BytesIO(png))
     width, height = _size_after(picture.size, step)
     if min(width, height) < SMALLEST or max(width, height) > LARGEST:
-        raise ValueError(f"the picture would get {width} x {height} pixels; both must be in [{SMALLEST}, {LARGEST}]")
+        raise ValueError(
+            f"the picture would get {width} x {height} pixels; both must be in [{SMALLEST}, "
+            f"{LARGEST}]"
+        )
     return _png(_apply(picture.convert("L" if picture.mode == "L" else "RGB"), step))
 
 
@@ -219,7 +243,9 @@ def _apply(picture: Picture, step: Step) -> Picture:
     width, height = picture.size
     wider = ceil(abs(step.x) * height)
     rows = (1, step.x, -wider if step.x > 0 else 0, 0, 1, 0)
-    return picture.transform((width + wider, height), Transform.AFFINE, rows, Resampling.BICUBIC, fillcolor=white)
+    return picture.transform(
+        (width + wider, height), Transform.AFFINE, rows, Resampling.BICUBIC, fillcolor=white
+    )
 
 
 def _png(picture: Picture) -> bytes:

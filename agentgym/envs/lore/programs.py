@@ -1,6 +1,8 @@
-"""The programs of the code domain: what a module computes from others (TaskWeaver, section 3), and the expression that says so.
+"""The programs of the code domain: what a module computes from others (TaskWeaver, section 3), and
+the expression that says so.
 
-An expression is the form in which the state tells a program; `sources` writes it as Python. Each is written and read here.
+An expression is the form in which the state tells a program; `sources` writes it as Python. Each is
+written and read here.
 """
 
 from __future__ import annotations
@@ -17,10 +19,15 @@ from agentgym.envs.lore.graph import Operator, among, below, shuffled
 from agentgym.envs.lore.operators import BY_NAME, number
 
 Worker = tuple[tuple[int, str], ...]
-"""A coroutine: before each statement it sleeps for so many ticks of 0.1 s. Integers, since sums of floats might change an order."""
+"""A coroutine: before each statement it sleeps for so many ticks of 0.1 s.
+
+Integers, since sums of floats might change an order.
+"""
 
 WORKERS = ("first", "second", "third")
-"""The names of coroutines; each takes one operand, and the last operand of the module is what the shared variable starts with."""
+"""The names of coroutines; each takes one operand, and the last operand of the module is what the
+shared variable starts with.
+"""
 
 _LOAD = "seen = shared"
 _STORE = ("shared = seen + amount", "shared = seen - amount")
@@ -32,7 +39,12 @@ _PATTERNS: Sequence[Sequence[Sequence[str]]] = (
     (_UPDATE, (_LOAD,), _STORE),
     ((_LOAD,), _UPDATE, _STORE),
 )
-_COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {"<": python.lt, "<=": python.le, ">": python.gt, ">=": python.ge}
+_COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "<": python.lt,
+    "<=": python.le,
+    ">": python.gt,
+    ">=": python.ge,
+}
 _OPERAND = r"\w+\(\)"
 _CALL = re.compile(r"(\w+)\(\)")
 _SIGN = re.compile(r" ([+-]) ")
@@ -53,30 +65,42 @@ class Program:
     operands: tuple[str, ...] = ()
 
     def asked(self, values: Mapping[str, int]) -> tuple[str, ...]:
-        """The operands that running it asks for, as far as the values that are known tell: of a conditional what it compares, and
-        the branch it takes once that is known.
+        """The operands that running it asks for, as far as the values that are known tell: of a
+        conditional what it compares, and the branch it takes once that is known.
         """
         if self.operator != "conditional":
             return self.operands
         left, right = compared = self.operands[:2]
         if left not in values or right not in values:
             return compared
-        return (*compared, self.operands[2 if _COMPARISONS[self.drawn](values[left], values[right]) else 3])
+        return (
+            *compared,
+            self.operands[2 if _COMPARISONS[self.drawn](values[left], values[right]) else 3],
+        )
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """What it returns, if the values that it asks for are known."""
         if self.operator == "constant":
             return int(self.drawn)
-        return int(PROGRAMS[self.operator].execute(self.drawn, [values.get(file, 0) for file in self.operands]))
+        return int(
+            PROGRAMS[self.operator].execute(
+                self.drawn, [values.get(file, 0) for file in self.operands]
+            )
+        )
 
 
 def wakeups(workers: Sequence[Worker]) -> list[tuple[int, int, str]]:
-    """The statements of coroutines that run at once, in the order in which they run: the tick, the worker, and the statement.
+    """The statements of coroutines that run at once, in the order in which they run: the tick, the
+    worker, and the statement.
 
     Nothing but sleep takes time, and no two wake up in the same tick, so the order is certain.
     """
     ticks = [list(accumulate(duration for duration, _ in worker)) for worker in workers]
-    return sorted((ticks[w][k], w, worker[k][1]) for w, worker in enumerate(workers) for k in range(len(worker)))
+    return sorted(
+        (ticks[w][k], w, worker[k][1])
+        for w, worker in enumerate(workers)
+        for k in range(len(worker))
+    )
 
 
 def seconds(ticks: int) -> str:
@@ -85,11 +109,17 @@ def seconds(ticks: int) -> str:
 
 
 def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
-    """Workers that wake up in different ticks, drawn until each operand makes a difference: what is overwritten may make none."""
+    """Workers that wake up in different ticks, drawn until each operand makes a difference: what is
+    overwritten may make none.
+    """
     while True:
         workers = _try_workers(rng, operands)
-        # The result is linear in the operands, so what one of them makes of it is seen with 1 in its place and 0 elsewhere.
-        if all(_run_workers(workers, [int(place == k) for k in range(operands)]) for place in range(operands)):
+        # The result is linear in the operands, so what one of them makes of it is seen with 1 in
+        # its place and 0 elsewhere.
+        if all(
+            _run_workers(workers, [int(place == k) for k in range(operands)])
+            for place in range(operands)
+        ):
             return workers
 
 
@@ -100,8 +130,16 @@ def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
     ticks = iter(shuffled(rng, range(1, 2 * count + 1)))
     workers = []
     for pattern in patterns:
-        durations = [later - earlier for earlier, later in pairwise([0, *sorted(next(ticks) for _ in pattern)])]
-        workers.append(tuple((t, choices[below(rng, len(choices))]) for t, choices in zip(durations, pattern, strict=True)))
+        durations = [
+            later - earlier
+            for earlier, later in pairwise([0, *sorted(next(ticks) for _ in pattern)])
+        ]
+        workers.append(
+            tuple(
+                (t, choices[below(rng, len(choices))])
+                for t, choices in zip(durations, pattern, strict=True)
+            )
+        )
     return tuple(workers)
 
 
@@ -119,7 +157,8 @@ def _run_workers(workers: Sequence[Worker], values: Sequence[int]) -> int:
 
 def _write_workers(workers: Sequence[Worker], names: Sequence[str]) -> str:
     told = [
-        f"{name}({amount}) does " + ", ".join(f"sleep {seconds(ticks)}, {statement}" for ticks, statement in worker)
+        f"{name}({amount}) does "
+        + ", ".join(f"sleep {seconds(ticks)}, {statement}" for ticks, statement in worker)
         for name, amount, worker in zip(WORKERS, names[:-1], workers, strict=False)
     ]
     return f"{'; '.join(told)}; all at once on shared = {names[-1]}"
@@ -128,11 +167,17 @@ def _write_workers(workers: Sequence[Worker], names: Sequence[str]) -> str:
 def read_workers(bodies: Sequence[str]) -> tuple[Worker, ...]:
     """The workers from texts that hold their durations and statements in turn."""
     return tuple(
-        tuple((int(whole) * 10 + int(tenth), statement) for whole, tenth, statement in _STATEMENT.findall(body)) for body in bodies
+        tuple(
+            (int(whole) * 10 + int(tenth), statement)
+            for whole, tenth, statement in _STATEMENT.findall(body)
+        )
+        for body in bodies
     )
 
 
-_STATEMENT = re.compile(rf"([0-9]+)\.([0-9])\W+({_LOAD}|shared = seen [+-] amount|shared [+-]= amount)")
+_STATEMENT = re.compile(
+    rf"([0-9]+)\.([0-9])\W+({_LOAD}|shared = seen [+-] amount|shared [+-]= amount)"
+)
 
 
 def _conditional(comparison: str, values: Sequence[int]) -> int:
@@ -166,7 +211,9 @@ _CONDITIONAL = Operator(
     number,
     lambda rng, _: tuple(_COMPARISONS)[below(rng, len(_COMPARISONS))],
     _conditional,
-    lambda comparison, names: f"if {names[0]} {comparison} {names[1]} then {names[2]} else {names[3]}",
+    lambda comparison, names: (
+        f"if {names[0]} {comparison} {names[1]} then {names[2]} else {names[3]}"
+    ),
     _taken,
 )
 _ASYNC = Operator("async", "number", 3, 4, number, _draw_workers, _run_workers, _write_workers)
@@ -190,10 +237,24 @@ WRAP = Operator(
     lambda drawn, values: (values[0] * drawn[0] + drawn[1]) % 100,
     lambda drawn, names: f"({names[0]} * {drawn[0]} + {drawn[1]}) % 100",
 )
-"""What a gathered module returns of the one behind it; the factor has no divisor in common with 100, so remainders stay apart."""
+"""What a gathered module returns of the one behind it; the factor has no divisor in common with
+100, so remainders stay apart.
+"""
 
-PLAIN = Operator("plain", "number", 1, 1, number, lambda rng, _: None, lambda _, values: values[0], lambda _, names: names[0])
-"""As in the paper: the value of the one behind it. Equal values then cancel, so that about half of all answers would be 0."""
+PLAIN = Operator(
+    "plain",
+    "number",
+    1,
+    1,
+    number,
+    lambda rng, _: None,
+    lambda _, values: values[0],
+    lambda _, names: names[0],
+)
+"""As in the paper: the value of the one behind it.
+
+Equal values then cancel, so that about half of all answers would be 0.
+"""
 
 REDIRECTS = {"wrap": WRAP, "plain": PLAIN}
 PROGRAMS: Mapping[str, Operator] = {operator.name: operator for operator in (*HARD, WRAP, PLAIN)}
@@ -208,7 +269,9 @@ def write_expression(program: Program, call: str = "{}()") -> str:
     """A program in one line; `call` is how the value of a module is written."""
     if program.operator == "constant":
         return str(program.drawn)
-    return PROGRAMS[program.operator].write(program.drawn, [call.format(module(file)) for file in program.operands])
+    return PROGRAMS[program.operator].write(
+        program.drawn, [call.format(module(file)) for file in program.operands]
+    )
 
 
 def read_expression(text: str) -> Program:
@@ -230,9 +293,13 @@ def _guesses(text: str) -> Iterator[tuple[str, Any]]:
     signs = (1, *(1 if sign == "+" else -1 for sign in _SIGN.findall(text)))
     if re.fullmatch("-?[0-9]{1,4000}", text):
         yield "constant", int(text)
-    elif found := re.fullmatch(f"if {_OPERAND} ([<>]=?) {_OPERAND} then {_OPERAND} else {_OPERAND}", text):
+    elif found := re.fullmatch(
+        f"if {_OPERAND} ([<>]=?) {_OPERAND} then {_OPERAND} else {_OPERAND}", text
+    ):
         yield "conditional", found[1]
-    elif re.fullmatch(rf"(?:\w+\({_OPERAND}\) does [^;]*; ){{2,3}}all at once on shared = {_OPERAND}", text):
+    elif re.fullmatch(
+        rf"(?:\w+\({_OPERAND}\) does [^;]*; ){{2,3}}all at once on shared = {_OPERAND}", text
+    ):
         yield "async", read_workers(text.split("; ")[:-1])
     elif found := re.fullmatch(rf"\({_OPERAND} \* ([0-9]) \+ ([0-9]{{1,2}})\) % 100", text):
         yield "wrap", (int(found[1]), int(found[2]))

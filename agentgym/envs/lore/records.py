@@ -1,6 +1,8 @@
-"""The documents of the domains that grow bottom-up, as texts: how they are written, and what can be known from reading them.
+"""The documents of the domains that grow bottom-up, as texts: how they are written, and what can be
+known from reading them.
 
-The wording is ours, the forms are those of the paper's examples (TaskWeaver, appendix B.1). Each sentence is written and read here.
+The wording is ours, the forms are those of the paper's examples (TaskWeaver, appendix B.1). Each
+sentence is written and read here.
 """
 
 from __future__ import annotations
@@ -27,13 +29,19 @@ FORMS = (
 """How a document tells the value of a variable."""
 
 _TEXT = "(-?[0-9]+|[A-Za-z]+)"
-_VALUE = re.compile(rf"(?:The value recorded for |Setting |Entry )?(v[0-9]+)(?: =|:| holds| is| was fixed at| reads) {_TEXT}")
-_NUMBER_RULE = "the value of {}. Put a minus sign in front when X is below zero and no sign otherwise."
+_VALUE = re.compile(
+    r"(?:The value recorded for |Setting |Entry )?(v[0-9]+)(?: =|:| holds| is| was fixed at| "
+    rf"reads) {_TEXT}"
+)
+_NUMBER_RULE = (
+    "the value of {}. Put a minus sign in front when X is below zero and no sign otherwise."
+)
 _TEXT_RULE = "the text given by {}. All variables here are text, and + joins pieces end to end."
 _OPEN = "Open the document called 'v{}%X' next, where X is "
 _RULE = re.compile(
     r"Open the document called '(v[0-9]+)%X' next, where X is "
-    r"(?:the value of (.+)\. Put a minus sign .* otherwise|the text given by (.+)\. All variables .* end to end)\."
+    r"(?:the value of (.+)\. Put a minus sign .* otherwise|the text given by (.+)\. All variables "
+    r".* end to end)\."
 )
 _INDEX = "This record only points onward. Related documents: {}."
 _LISTED = re.compile(r"'([^']+)'")
@@ -43,18 +51,26 @@ _FILE = rf"v[0-9]+%{_TEXT[1:-1]}"
 _STATE = re.compile(
     r"(?:v[0-9]+ is (?P<answer>[A-Za-z]+)|The value of v[0-9]+ is not known yet)\.\n"
     r"Known values: (?P<values>.*)\nRules: (?P<rules>.*)\nUnread documents: (?P<ready>.*)"
-    r"(?:\nPossibly irrelevant: (?P<doubtful>.*))?(?:\nRead ahead of their rules: (?P<ahead>.*))?\nRead last: (?P<recent>.*)"
+    r"(?:\nPossibly irrelevant: (?P<doubtful>.*))?(?:\nRead ahead of their rules: "
+    r"(?P<ahead>.*))?\nRead last: (?P<recent>.*)"
 )
 
 
 def write_values(style: Random, told: Iterable[tuple[int, Value]]) -> str:
     """A document that tells the values of variables, in some order and some words."""
-    return " ".join(FORMS[below(style, len(FORMS))].format(f"v{number}", value) for number, value in shuffled(style, told))
+    return " ".join(
+        FORMS[below(style, len(FORMS))].format(f"v{number}", value)
+        for number, value in shuffled(style, told)
+    )
 
 
 def write_rule(prefix: int, expression: str, operand: str) -> str:
-    """A document that tells how to compute an id; `operand` is the type of the variables: `number` or `text`."""
-    return _OPEN.format(prefix) + (_NUMBER_RULE if operand == "number" else _TEXT_RULE).format(expression)
+    """A document that tells how to compute an id; `operand` is the type of the variables: `number`
+    or `text`.
+    """
+    return _OPEN.format(prefix) + (_NUMBER_RULE if operand == "number" else _TEXT_RULE).format(
+        expression
+    )
 
 
 def write_index(files: Iterable[str]) -> str:
@@ -64,7 +80,9 @@ def write_index(files: Iterable[str]) -> str:
 
 @dataclass
 class Facts:
-    """What a document tells: values by variable, the prefix and the expression of a rule, and ids."""
+    """What a document tells: values by variable, the prefix and the expression of a rule, and
+    ids.
+    """
 
     values: dict[str, Value] = field(default_factory=dict)
     rule: tuple[str, str] | None = None
@@ -96,8 +114,8 @@ def _prefix(file: str) -> str:
 
 
 def _late_first(files: Iterable[str]) -> list[str]:
-    """By the number of the prefix, the largest first: what a document hangs on has larger ones, so this order is a way to read
-    everything.
+    """By the number of the prefix, the largest first: what a document hangs on has larger ones, so
+    this order is a way to read everything.
     """
     return sorted(files, key=lambda file: -int(_prefix(file)[1:]))
 
@@ -200,7 +218,9 @@ class Records(Knowledge):
         return file in self.ready or file in self.doubtful
 
     def useful(self) -> Sequence[str]:
-        """What is certainly needed; only where nothing is, the ids of which some may be irrelevant."""
+        """What is certainly needed; only where nothing is, the ids of which some may be
+        irrelevant.
+        """
         return _late_first(self.ready or self.doubtful)
 
     def _computed(self) -> dict[str, str]:
@@ -212,15 +232,32 @@ class Records(Knowledge):
         computed = {} if full else self._computed()
         ready = [file for file in _late_first(self.ready) if file not in computed]
         values = sorted(self.values.items(), key=lambda item: int(item[0][1:]))
-        head = f"{self.target} is {self.answer}." if self.answer else f"The value of {self.target} is not known yet."
+        head = (
+            f"{self.target} is {self.answer}."
+            if self.answer
+            else f"The value of {self.target} is not known yet."
+        )
         lines = [
             head,
-            "Known values: " + (", ".join(f"{variable} = {value}" for variable, value in values) or "none"),
-            "Rules: " + ("; ".join(f"{p}%X with X = {self.rules[p]}" for p in _late_first(self.rules)) or "none"),
+            "Known values: "
+            + (", ".join(f"{variable} = {value}" for variable, value in values) or "none"),
+            "Rules: "
+            + (
+                "; ".join(f"{p}%X with X = {self.rules[p]}" for p in _late_first(self.rules))
+                or "none"
+            ),
             "Unread documents: " + (", ".join(ready) or "none"),
         ]
-        lines += [f"Possibly irrelevant: {', '.join(_late_first(self.doubtful))}"] if self.doubtful else []
-        lines += [f"Read ahead of their rules: {', '.join(_late_first(self.ahead))}"] if self.ahead else []
+        lines += (
+            [f"Possibly irrelevant: {', '.join(_late_first(self.doubtful))}"]
+            if self.doubtful
+            else []
+        )
+        lines += (
+            [f"Read ahead of their rules: {', '.join(_late_first(self.ahead))}"]
+            if self.ahead
+            else []
+        )
         return [*lines, f"Read last: {', '.join(self.recent()) or 'none'}"]
 
     @classmethod

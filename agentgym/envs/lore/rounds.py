@@ -1,4 +1,6 @@
-"""How many rounds of reading a program takes, where each round reads all that is certainly needed by then."""
+"""How many rounds of reading a program takes, where each round reads all that is certainly needed
+by then.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from agentgym.envs.lore.graph import Graph, Node, Rule
 
 
 def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) -> int:
-    """The rounds until the value of the root is known. A conditional takes more than its place in the chain tells, since its
-    branch is asked for only after the values that it compares are known.
+    """The rounds until the value of the root is known. A conditional takes more than its place in
+    the chain tells, since its branch is asked for only after the values that it compares are known.
 
     Args:
         graph: A task that was grown top-down.
@@ -43,7 +45,10 @@ def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) ->
 
 
 def _asked(nodes: Sequence[Node], uid: int, settled: Collection[int]) -> Sequence[int]:
-    """The operands that a needed module asks for by now. Of two branches only the one taken is needed: no other imports them."""
+    """The operands that a needed module asks for by now.
+
+    Of two branches only the one taken is needed: no other imports them.
+    """
     rule = nodes[uid].content
     if not isinstance(rule, Rule):
         return ()

@@ -8,7 +8,16 @@ from __future__ import annotations
 import functools
 import re
 
-from agentgym.envs.lore.programs import WORKERS, Program, Worker, module, read_expression, read_workers, seconds, write_expression
+from agentgym.envs.lore.programs import (
+    WORKERS,
+    Program,
+    Worker,
+    module,
+    read_expression,
+    read_workers,
+    seconds,
+    write_expression,
+)
 
 ROOT = "main.py"
 
@@ -37,23 +46,35 @@ def _body(program: Program) -> str:
     calls = [_CALL.format(module(file)) for file in program.operands]
     if program.operator == "conditional":
         left, right, then, other = calls
-        return f"    if {left} {program.drawn} {right}:\n        return {then}\n    return {other}\n"
+        return (
+            f"    if {left} {program.drawn} {right}:\n        return {then}\n    return {other}\n"
+        )
     if program.operator == "async":
-        # The arguments are computed before the loop runs: an operand may run a loop of its own, and loops do not nest.
+        # The arguments are computed before the loop runs: an operand may run a loop of its own, and
+        # loops do not nest.
         return f"    return asyncio.run(run({', '.join(calls)}))\n"
     return f"    return {write_expression(program, _CALL)}\n"
 
 
 def _write_coroutines(workers: tuple[Worker, ...]) -> str:
-    """The shared variable, a coroutine for each worker, and one that runs them all. It sets the variable, so each call is alike."""
+    """The shared variable, a coroutine for each worker, and one that runs them all.
+
+    It sets the variable, so each call is alike.
+    """
     text = "shared = 0\n\n"
     for name, worker in zip(WORKERS, workers, strict=False):
-        lines = "".join(f"    await asyncio.sleep({seconds(ticks)})\n    {statement}\n" for ticks, statement in worker)
+        lines = "".join(
+            f"    await asyncio.sleep({seconds(ticks)})\n    {statement}\n"
+            for ticks, statement in worker
+        )
         text += f"async def {name}(amount):\n    global shared\n{lines}\n"
     amounts = "abc"[: len(workers)]
-    gathered = ", ".join(f"{name}({amount})" for name, amount in zip(WORKERS, amounts, strict=False))
+    gathered = ", ".join(
+        f"{name}({amount})" for name, amount in zip(WORKERS, amounts, strict=False)
+    )
     return (
-        f"{text}async def run({', '.join(amounts)}, start):\n    global shared\n    shared = start\n"
+        f"{text}async def run({', '.join(amounts)}, start):\n    global shared\n    shared = "
+        "start\n"
         f"    await asyncio.gather({gathered})\n    return shared\n\n"
     )
 
@@ -79,7 +100,11 @@ def _guess(text: str) -> Program | None:
     if called := _RUN.fullmatch(body):
         operands = tuple(f"{call.removesuffix('()')}.py" for call in called[1].split(", "))
         workers = read_workers(_WORKER.findall(head))
-        return Program("async", workers, operands) if 1 < len(operands) == len(workers) + 1 <= len(WORKERS) + 1 else None
+        return (
+            Program("async", workers, operands)
+            if 1 < len(operands) == len(workers) + 1 <= len(WORKERS) + 1
+            else None
+        )
     if branches := _BRANCHES.fullmatch(body):
         return _expression(f"{branches[1]} then {branches[2]} else {branches[3]}")
     returned = _RETURN.fullmatch(body)

@@ -1,4 +1,6 @@
-"""Growing top-down: children tell what their parent is worth, so reading starts at the root (TaskWeaver, section 3)."""
+"""Growing top-down: children tell what their parent is worth, so reading starts at the root
+(TaskWeaver, section 3).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from agentgym.envs.lore.graph import Graph, Grower, Node, Operator, Rule, Shape, check_order, shuffled
+from agentgym.envs.lore.graph import (
+    Graph,
+    Grower,
+    Node,
+    Operator,
+    Rule,
+    Shape,
+    check_order,
+    shuffled,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +26,8 @@ class Modules:
     """What a top-down domain decides about new documents.
 
     Attributes:
-        name: The id of a document, from how many there were before it; 0 is the root. Ids must differ.
+        name: The id of a document, from how many there were before it; 0 is the root. Ids must
+            differ.
         constant: Draws the value of a leaf.
         redirect: The rule of one operand that gathered leaves get, over what is gathered behind.
     """
@@ -26,7 +38,10 @@ class Modules:
 
 
 class _TopDown(Grower):
-    """Children tell what their parent is worth. No evaluation calls a shared document twice: that would take exponential time."""
+    """Children tell what their parent is worth.
+
+    No evaluation calls a shared document twice: that would take exponential time.
+    """
 
     def __init__(self, *given: Any, modules: Modules) -> None:
         super().__init__(*given)
@@ -35,7 +50,9 @@ class _TopDown(Grower):
     def grow(self) -> Graph:
         for leaf in self.run(self._module(0)):
             leaf.content = self.modules.constant(self.rng)
-        operators = {operator.name: operator for operator in (*self.operators, self.modules.redirect)}
+        operators = {
+            operator.name: operator for operator in (*self.operators, self.modules.redirect)
+        }
         values = _evaluate(self.nodes, operators)
         _mark_needed(self.nodes, operators, values)
         graph = self.finished(self.nodes[:1], values[0], top_down=True)
@@ -45,7 +62,9 @@ class _TopDown(Grower):
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
         children = [self._module(parent.depth + 1) for _ in range(operands)]
         order = shuffled(self.rng, children)
-        parent.content = Rule(operator.name, operator.draw(self.rng, operands), tuple(node.uid for node in order))
+        parent.content = Rule(
+            operator.name, operator.draw(self.rng, operands), tuple(node.uid for node in order)
+        )
         parent.children = tuple(node.uid for node in children)
         return children
 
@@ -61,9 +80,14 @@ class _TopDown(Grower):
 
 
 def grow_top_down(
-    rng: Random, shape: Shape, operators: Sequence[Operator], modules: Modules, weights: Mapping[str, float] | None = None
+    rng: Random,
+    shape: Shape,
+    operators: Sequence[Operator],
+    modules: Modules,
+    weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """A graph whose documents are worth what their rules make of others: reading starts at the root, constants are at the leaves.
+    """A graph whose documents are worth what their rules make of others: reading starts at the
+    root, constants are at the leaves.
 
     `Node.needed` and `Graph.needed` are what a lazy evaluation asks for.
 
@@ -82,13 +106,17 @@ def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[
     values: list[Any] = [None] * len(nodes)
     for node in reversed(nodes):
         if isinstance(rule := node.content, Rule):
-            values[node.uid] = operators[rule.operator].execute(rule.drawn, [values[uid] for uid in rule.operands])
+            values[node.uid] = operators[rule.operator].execute(
+                rule.drawn, [values[uid] for uid in rule.operands]
+            )
         else:
             values[node.uid] = rule
     return values
 
 
-def _mark_needed(nodes: Sequence[Node], operators: Mapping[str, Operator], values: Sequence[Any]) -> None:
+def _mark_needed(
+    nodes: Sequence[Node], operators: Mapping[str, Operator], values: Sequence[Any]
+) -> None:
     """Mark what a lazy evaluation of the root asks for; parents are older, so one pass will do."""
     for node in nodes:
         node.needed = node.uid == 0
@@ -96,7 +124,9 @@ def _mark_needed(nodes: Sequence[Node], operators: Mapping[str, Operator], value
         if node.needed and isinstance(rule := node.content, Rule):
             needs = operators[rule.operator].needs
             everything = range(len(rule.operands))
-            for place in needs(rule.drawn, [values[uid] for uid in rule.operands]) if needs else everything:
+            for place in (
+                needs(rule.drawn, [values[uid] for uid in rule.operands]) if needs else everything
+            ):
                 nodes[rule.operands[place]].needed = True
 
 

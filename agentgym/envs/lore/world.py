@@ -1,6 +1,8 @@
-"""What the worlds of LORE share: reading documents until the target is known, and answering (TaskWeaver, sections 3 and 4).
+"""What the worlds of LORE share: reading documents until the target is known, and answering
+(TaskWeaver, sections 3 and 4).
 
-A domain brings a way to grow its graph, the texts of its documents, and what can be known from reading them.
+A domain brings a way to grow its graph, the texts of its documents, and what can be known from
+reading them.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ LOST_AFTER = 20
 """A lead that was open for more turns than this, and was never followed, counts as lost."""
 
 _PER_OPERATION = 4.25
-"""Documents an operation makes in the mean, by default: three operands, a rule, and a share in what gathers leaves."""
+"""Documents an operation makes in the mean, by default: three operands, a rule, and a share in what
+gathers leaves.
+"""
 _TURNS = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)$")
 _FINAL = re.compile(r"final answer\s*:\s*(\S.*)", re.IGNORECASE)
 _SUBMIT = "Submit the answer."
@@ -39,9 +43,10 @@ LoreT = TypeVar("LoreT", bound=LoreConfig)
 class LoreWorld(World[LoreT], Generic[LoreT]):
     """Read documents, each of which helps to find others, until the target is known.
 
-    Optimal are the reads of documents that the target certainly depends on, as far as what was read tells: each of them has to be
-    read exactly once, in whatever order, so any of them is on a shortest way of reading one document after the other. Once the
-    target is known, the only optimal call is the right answer.
+    Optimal are the reads of documents that the target certainly depends on, as far as what was read
+    tells: each of them has to be read exactly once, in whatever order, so any of them is on a
+    shortest way of reading one document after the other. Once the target is known, the only optimal
+    call is the right answer.
 
     Attributes:
         known: What was found out so far.
@@ -58,7 +63,12 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         super().__init__(config, seed)
         self.max_calls = config.max_calls_per_turn
         self._submitted: str | None = None
-        self._counts = {"reads": 0, "redundant_reads": 0, "guessed_reads": 0, "round_optimal_turns": 0}
+        self._counts = {
+            "reads": 0,
+            "redundant_reads": 0,
+            "guessed_reads": 0,
+            "round_optimal_turns": 0,
+        }
         self._since: dict[str, int] = {}
         self._round: tuple[int, int] = (0, 0)
 
@@ -77,17 +87,25 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         raise NotImplementedError
 
     def told(self, node: Node, shown: str | Content) -> str:
-        """What the document tells, as `Knowledge.learn` takes it: the text, and the description of each picture in a line of its
-        own. Scripted policies are given the same.
+        """What the document tells, as `Knowledge.learn` takes it: the text, and the description of
+        each picture in a line of its own. Scripted policies are given the same.
         """
-        return "\n".join([shown.text, *(image.alt for image in shown.images)]) if isinstance(shown, Content) else shown
+        return (
+            "\n".join([shown.text, *(image.alt for image in shown.images)])
+            if isinstance(shown, Content)
+            else shown
+        )
 
     def style(self, node: Node) -> Random:
-        """A generator for the wording of a document: always the same for the same document of the same task."""
+        """A generator for the wording of a document: always the same for the same document of the
+        same task.
+        """
         return Random(self._salt << 32 | node.uid)
 
     def shortest_rounds(self) -> int:
-        """The fewest turns in which all needed documents can be read, any number of them in one turn."""
+        """The fewest turns in which all needed documents can be read, any number of them in one
+        turn.
+        """
         return self.graph.height + 1
 
     # The episode.
@@ -142,7 +160,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": found[1]}) if found else None
 
     def right(self, value: str) -> bool:
-        """Whether a value is the answer: the same text but for a pair of quotes and a full stop; numbers as numbers."""
+        """Whether a value is the answer: the same text but for a pair of quotes and a full stop;
+        numbers as numbers.
+        """
         text = value.strip().removesuffix(".")
         if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
             text = text[1:-1].strip()
@@ -164,16 +184,21 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     # What can be known.
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """The right answer if it is known, else the useful reads; on the last turn only an answer can succeed."""
+        """The right answer if it is known, else the useful reads; on the last turn only an answer
+        can succeed.
+        """
         if self.done or self.turns_left < 1:
             return ()
         if self.known.answer is not None:
             return (ToolCall("submit", {"value": self.known.answer}),)
-        return CallSet("read_document", "file_id", self.known.useful() if self.turns_left > 1 else ())
+        return CallSet(
+            "read_document", "file_id", self.known.useful() if self.turns_left > 1 else ()
+        )
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """A read of each document that is known and was not read, another of those that were read last, and an answer (`unknown`
-        if it is not known). Older documents could be read again too, but the state does not tell them.
+        """A read of each document that is known and was not read, another of those that were read
+        last, and an answer (`unknown` if it is not known). Older documents could be read again too,
+        but the state does not tell them.
         """
         files = [*self.known.unread(), *self.known.recent()]
         return (*CallSet("read_document", "file_id", files), self._answer())
@@ -182,8 +207,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": self.known.answer or "unknown"})
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """A read of each document in the order in which their ids were found out, and an answer: `most_documents + 1` calls. A
-        document that was not found out has an empty id, and so has one whose reading is past.
+        """A read of each document in the order in which their ids were found out, and an answer:
+        `most_documents + 1` calls. A document that was not found out has an empty id, and so has
+        one whose reading is past.
         """
         legal = {*self.known.unread(), *self.known.recent()}
         files = [file if file in legal else "" for file in self.known.order]
@@ -194,9 +220,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """What is known of each document, in the order of the menu, and the turns left.
 
         Returns:
-            float32, shape `(2 * most_documents + 2,)`, in [0, 1]. Two rows over the documents: whether the id is known, whether
-            reading it is useful (1, else 0). Then whether the answer is known, and the turns left as a share of the most that are
-            of use.
+            float32, shape `(2 * most_documents + 2,)`, in [0, 1]. Two rows over the documents:
+            whether the id is known, whether reading it is useful (1, else 0). Then whether the
+            answer is known, and the turns left as a share of the most that are of use.
         """
         most = self.config.most_documents
         useful = set(self.known.useful())
@@ -207,12 +233,21 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return np.concatenate((rows.ravel(), ends), dtype=np.float32)
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Labels for the calls of the next reply that are carried out: `optimal`; `redundant`, a document that was read before;
-        `speculative`, one that is not certainly needed; `lucky`, one that nothing has told of, or the right answer before it
-        could be known; `wrong`, another answer; `neutral`, any other tool.
+        """Labels for the calls of the next reply that are carried out: `optimal`; `redundant`, a
+        document that was read before; `speculative`, one that is not certainly needed; `lucky`, one
+        that nothing has told of, or the right answer before it could be known; `wrong`, another
+        answer; `neutral`, any other tool.
         """
-        useful = frozenset(call.arguments["file_id"] for call in self.optimal_calls() if call.name == "read_document")
-        known, derivable, reads = self.known.answer is not None, frozenset(self.known.unread()), len(self.known.read)
+        useful = frozenset(
+            call.arguments["file_id"]
+            for call in self.optimal_calls()
+            if call.name == "read_document"
+        )
+        known, derivable, reads = (
+            self.known.answer is not None,
+            frozenset(self.known.unread()),
+            len(self.known.read),
+        )
 
         def label(call: ToolCall, seen: set[str]) -> str:
             if call.name == "submit":
@@ -238,7 +273,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def state(self) -> str:
         """What was found out and is still of use, and the turns left."""
-        return "\n".join([*self.known.lines(self.config.hints == "full"), f"Turns left: {self.turns_left}"])
+        return "\n".join(
+            [*self.known.lines(self.config.hints == "full"), f"Turns left: {self.turns_left}"]
+        )
 
     def subtask(self, with_state: bool) -> str:
         """Read the first useful document, or answer."""
@@ -287,7 +324,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     # What the researcher is told.
 
     def rounds_left(self) -> int:
-        """How many more turns of reading the target takes, if all that is known is read in each: the longest chain that is open.
+        """How many more turns of reading the target takes, if all that is known is read in each:
+        the longest chain that is open.
 
         It uses what is hidden. 0 once the target was read.
         """
@@ -296,7 +334,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return 0 if self.known.answer is not None else max(chains, default=0)
 
     def _close_round(self) -> None:
-        """On the first read of a turn: whether the reads of the last such turn brought the target a round nearer."""
+        """On the first read of a turn: whether the reads of the last such turn brought the target a
+        round nearer.
+        """
         turn, before = self._round
         if turn == self.turn:
             return
@@ -305,15 +345,19 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         self._round = (self.turn, left)
 
     def report(self) -> Mapping[str, Any]:
-        """The size of the task, what was read, and how the episode failed if it did (TaskWeaver, section 4.4).
+        """The size of the task, what was read, and how the episode failed if it did (TaskWeaver,
+        section 4.4).
 
-        `premature_halt`: it ended without the right answer while there were useful documents to read. `lost_leads`: how many of
-        these had been known for more than 20 turns. `synthesis_error`: all that was needed had been read, and still the right
-        answer was not given. `furthest` is how far along the longest chain the agent got, of `height`; `round_optimal_turns` is in
-        how many turns what was read shortened it.
+        `premature_halt`: it ended without the right answer while there were useful documents to
+        read. `lost_leads`: how many of these had been known for more than 20 turns.
+        `synthesis_error`: all that was needed had been read, and still the right answer was not
+        given. `furthest` is how far along the longest chain the agent got, of `height`;
+        `round_optimal_turns` is in how many turns what was read shortened it.
         """
         read = [node for file in self.known.read if (node := self.graph.node(file))]
-        open_leads = [file for file in self.known.useful() if (node := self.graph.node(file)) and node.needed]
+        open_leads = [
+            file for file in self.known.useful() if (node := self.graph.node(file)) and node.needed
+        ]
         useful, failed = sum(node.needed for node in read), not self.score()
         last_round = self.rounds_left() < self._round[1]
         return {
@@ -327,6 +371,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             "furthest": max(map(self.graph.progress, read), default=0),
             "answered": self._submitted is not None,
             "premature_halt": failed and bool(open_leads),
-            "lost_leads": sum(self.turn - self._since.get(file, self.turn) > LOST_AFTER for file in open_leads),
+            "lost_leads": sum(
+                self.turn - self._since.get(file, self.turn) > LOST_AFTER for file in open_leads
+            ),
             "synthesis_error": failed and useful == self.graph.needed,
         }

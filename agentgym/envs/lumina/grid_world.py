@@ -1,4 +1,6 @@
-"""GridWorld: walk to a goal on a board with holes, within a budget of moves (LUMINA, section 4.1 and appendix A.3)."""
+"""GridWorld: walk to a goal on a board with holes, within a budget of moves (LUMINA, section 4.1
+and appendix A.3).
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ class GridConfig(TurnBudget):
         size: Rows and columns of the board.
         hole_density: The share of cells that are holes; the start is never one.
         hole_penalty: Moves that entering a hole costs on top of the step.
-        distance: Steps between start and goal if there were no holes, at most `2 * (size - 1)`; None
-            draws two cells freely.
+        distance: Steps between start and goal if there were no holes, at most `2 * (size - 1)`;
+            None draws two cells freely.
     """
 
     size: Annotated[int, Field(ge=1, le=_MAX_SIZE)] = 6
@@ -56,8 +58,9 @@ class GridConfig(TurnBudget):
 class GridWorld(World[GridConfig]):
     """Walk from a start to a goal on a board with holes.
 
-    Every turn but `done` uses up one move of the budget, failed ones too, and entering a hole uses up the penalty as well. The
-    turn budget is one above the moves, for `done`, and shrinks with each penalty.
+    Every turn but `done` uses up one move of the budget, failed ones too, and entering a hole uses
+    up the penalty as well. The turn budget is one above the moves, for `done`, and shrinks with
+    each penalty.
 
     Attributes:
         position: Where the agent is, as (row, column).
@@ -66,7 +69,10 @@ class GridWorld(World[GridConfig]):
     """
 
     Config = GridConfig
-    roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"vertical": ("up", "down"), "horizontal": ("left", "right", "done")}
+    roles: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "vertical": ("up", "down"),
+        "horizontal": ("left", "right", "done"),
+    }
     parallel_calls = False
 
     def generate(self) -> None:
@@ -78,10 +84,18 @@ class GridWorld(World[GridConfig]):
         drawn = rng.choice(cells - 1, size=count, replace=False)
         free = start[0] * config.size + start[1]
         numbers = sorted((drawn + (drawn >= free)).tolist())
-        self._start(config.size, start, goal, [divmod(number, config.size) for number in numbers], config.hole_penalty)
+        self._start(
+            config.size,
+            start,
+            goal,
+            [divmod(number, config.size) for number in numbers],
+            config.hole_penalty,
+        )
         self.max_turns = config.budget(self._cost(start)) + 1
 
-    def _start(self, size: int, start: Cell, goal: Cell, holes: Collection[Cell], penalty: int) -> None:
+    def _start(
+        self, size: int, start: Cell, goal: Cell, holes: Collection[Cell], penalty: int
+    ) -> None:
         self.size, self.position, self.goal = size, start, goal
         self.holes = dict.fromkeys(holes)
         self.penalty = penalty
@@ -98,12 +112,17 @@ class GridWorld(World[GridConfig]):
     def rules(self) -> str:
         """The system message."""
         return (
-            "You walk on a square board, one step per turn, from a start to a goal, and want to use as few moves as you can.\n"
-            "Cells are written (row, column); (0, 0) is the top left corner, rows grow downwards and columns to the right. up, "
-            "down, left and right take you to the next cell. A step costs 1 move, and a step into a hole costs more, as the task "
-            "says. A step off the board is an error: you stay where you are and lose 1 move. After each step you are told "
+            "You walk on a square board, one step per turn, from a start to a goal, and want to "
+            "use as few moves as you can.\n"
+            "Cells are written (row, column); (0, 0) is the top left corner, rows grow downwards "
+            "and columns to the right. up, "
+            "down, left and right take you to the next cell. A step costs 1 move, and a step into "
+            "a hole costs more, as the task "
+            "says. A step off the board is an error: you stay where you are and lose 1 move. After "
+            "each step you are told "
             "your position and the moves you have left; if they fall below 0 you have failed.\n"
-            "When you are at the goal, call done, which costs no move. It ends the task: you succeed if you are at the goal then."
+            "When you are at the goal, call done, which costs no move. It ends the task: you "
+            "succeed if you are at the goal then."
         )
 
     def task(self) -> str:
@@ -142,7 +161,10 @@ class GridWorld(World[GridConfig]):
     def _move(self, direction: str) -> str:
         cell = self._next(direction)
         if cell is None:
-            raise ToolError(f"the board ends there; you stay at {self.position}. Remaining moves: {self.moves_left}")
+            raise ToolError(
+                f"the board ends there; you stay at {self.position}. Remaining moves: "
+                f"{self.moves_left}"
+            )
         self.position = cell
         fell = ""
         if cell in self.holes:
@@ -151,7 +173,10 @@ class GridWorld(World[GridConfig]):
         return f"{fell}You are at {self.position}. Remaining moves: {self.moves_left}"
 
     def _next(self, direction: str) -> Cell | None:
-        row, column = self.position[0] + _MOVES[direction][0], self.position[1] + _MOVES[direction][1]
+        row, column = (
+            self.position[0] + _MOVES[direction][0],
+            self.position[1] + _MOVES[direction][1],
+        )
         return (row, column) if 0 <= row < self.size and 0 <= column < self.size else None
 
     def score(self) -> float:
@@ -160,23 +185,31 @@ class GridWorld(World[GridConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Start and goal `steps - 1` apart on a board about twice as wide as that distance needs, at most 2000."""
+        """Start and goal `steps - 1` apart on a board about twice as wide as that distance needs,
+        at most 2000.
+        """
         check_int("horizon", steps, 1, 3_999)
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """The steps that begin a cheapest path, or `done`; none if the moves left do not suffice."""
+        """The steps that begin a cheapest path, or `done`; none if the moves left do not
+        suffice.
+        """
         if self.done or self.moves_left < self._cost(self.position):
             return ()
         if self.position == self.goal:
             return (_DONE,)
-        return tuple(ToolCall(direction, {}) for direction in _MOVES if self._is_cheapest(direction))
+        return tuple(
+            ToolCall(direction, {}) for direction in _MOVES if self._is_cheapest(direction)
+        )
 
     def _is_cheapest(self, direction: str) -> bool:
         cell = self._next(direction)
         if cell is None:
             return False
-        return 1 + self.penalty * (cell in self.holes) + self._cost(cell) == self._cost(self.position)
+        return 1 + self.penalty * (cell in self.holes) + self._cost(cell) == self._cost(
+            self.position
+        )
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """The steps that stay on the board, and `done`."""
@@ -190,9 +223,10 @@ class GridWorld(World[GridConfig]):
         """The board as it lies around the agent, the way to the goal, and the moves left.
 
         Returns:
-            float32, shape `(2 * (2 * size - 1)**2 + 3,)`, in [-1, 1]. Two maps, row-major, with the agent's cell in the middle:
-            holes (1, else 0, and -1 off the board) and the goal (1, else 0). Then the rows and the columns to the goal as shares
-            of `size`, and the turns left as a share of the most that are of use.
+            float32, shape `(2 * (2 * size - 1)**2 + 3,)`, in [-1, 1]. Two maps, row-major, with the
+            agent's cell in the middle: holes (1, else 0, and -1 off the board) and the goal (1,
+            else 0). Then the rows and the columns to the goal as shares of `size`, and the turns
+            left as a share of the most that are of use.
         """
         size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
         board = np.zeros((2, size, size), np.float32)
@@ -201,14 +235,23 @@ class GridWorld(World[GridConfig]):
         board[1][self.goal] = 1
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
         view[0] = -1
-        view[:, size - 1 - row : 2 * size - 1 - row, size - 1 - column : 2 * size - 1 - column] = board
+        view[:, size - 1 - row : 2 * size - 1 - row, size - 1 - column : 2 * size - 1 - column] = (
+            board
+        )
         most = 2 * (size - 1) * (1 + self.penalty) + 1
-        rest = ((goal_row - row) / size, (goal_column - column) / size, min(max(self.turns_left / most, 0), 1))
+        rest = (
+            (goal_row - row) / size,
+            (goal_column - column) / size,
+            min(max(self.turns_left / most, 0), 1),
+        )
         return np.concatenate((view.ravel(), rest), dtype=np.float32)
 
     def state(self) -> str:
         """Position, goal and moves left; the board itself does not change."""
-        return f"You are at {self.position}. The goal is {self.goal}. Remaining moves: {self.moves_left}"
+        return (
+            f"You are at {self.position}. The goal is {self.goal}. Remaining moves: "
+            f"{self.moves_left}"
+        )
 
     def subtask(self, with_state: bool) -> str:
         """The next cell of a cheapest path; which direction that is, is left to the agent."""
@@ -245,14 +288,21 @@ class GridWorld(World[GridConfig]):
         if "finish" in subtask:
             return _DONE
         cells = _read_cells(subtask)
-        return next((ToolCall(direction, {}) for direction in _MOVES if cells and self._next(direction) == cells[0]), None)
+        return next(
+            (
+                ToolCall(direction, {})
+                for direction in _MOVES
+                if cells and self._next(direction) == cells[0]
+            ),
+            None,
+        )
 
 
 def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> list[int]:
     """The cost in moves of a cheapest path from every cell (row-major) to the goal.
 
-    Dijkstra's algorithm backwards from the goal, with a bucket for each cost; what a step costs is decided by the cell it
-    enters. O(size**2).
+    Dijkstra's algorithm backwards from the goal, with a bucket for each cost; what a step costs is
+    decided by the cell it enters. O(size**2).
     """
     costs = [-1] * size**2
     entered = {row * size + column for row, column in holes}

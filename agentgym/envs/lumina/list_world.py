@@ -1,4 +1,6 @@
-"""ListWorld: prune a list to a target with one command, from left to right (LUMINA, section 4.1 and appendix A.1)."""
+"""ListWorld: prune a list to a target with one command, from left to right (LUMINA, section 4.1 and
+appendix A.1).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ class ListConfig(TurnBudget):
         items: The length of the initial list.
         removals: The number of elements to remove, at most `items`; an optimal policy takes
             `removals + 1` turns.
-        duplicates: Whether values may occur more than once; then several removals can be equally good, and one can be fatal.
+        duplicates: Whether values may occur more than once; then several removals can be equally
+            good, and one can be fatal.
     """
 
     items: Annotated[int, Field(ge=1, le=_MAX_ITEMS)] = 10
@@ -50,8 +53,8 @@ class ListConfig(TurnBudget):
 class ListWorld(World[ListConfig]):
     """Turn a list into a target list by popping elements from left to right.
 
-    Once an element is popped, nothing to its left may be popped, so a wrong pop cannot be mended. The agent is never shown the
-    list again: it must keep track of how the indices shift.
+    Once an element is popped, nothing to its left may be popped, so a wrong pop cannot be mended.
+    The agent is never shown the list again: it must keep track of how the indices shift.
 
     Attributes:
         items: The current list.
@@ -63,7 +66,9 @@ class ListWorld(World[ListConfig]):
     parallel_calls = False
 
     def generate(self) -> None:
-        """Draw a list and remove random elements from it to get the target, so every instance is solvable."""
+        """Draw a list and remove random elements from it to get the target, so every instance is
+        solvable.
+        """
         config, rng = self.config, self.rng
         if config.duplicates:
             values = rng.integers(10, _highest_value(config) + 1, size=config.items)
@@ -84,17 +89,23 @@ class ListWorld(World[ListConfig]):
         """The system message."""
         return (
             "You edit a list of integers, one command per turn, until it equals a target list.\n"
-            "The target holds elements of the initial list in their order; the others have to be removed with pop, which takes "
-            "an index into the list as it is now, counted from 0. After a removal every later element moves down by one index. "
+            "The target holds elements of the initial list in their order; the others have to be "
+            "removed with pop, which takes "
+            "an index into the list as it is now, counted from 0. After a removal every later "
+            "element moves down by one index. "
             "The list is not shown again.\n"
-            "You may only work from left to right: after a removal, the elements to the left of the removed one can never be "
+            "You may only work from left to right: after a removal, the elements to the left of "
+            "the removed one can never be "
             "removed, and trying to is an error that costs the turn.\n"
-            "When the list equals the target, call done. It ends the task: you succeed if the lists are equal then."
+            "When the list equals the target, call done. It ends the task: you succeed if the "
+            "lists are equal then."
         )
 
     def task(self) -> str:
         """The two lists and the budget."""
-        return f"Initial list: {self.items}\nTarget list: {self.target}\nTurn budget: {self.max_turns}"
+        return (
+            f"Initial list: {self.items}\nTarget list: {self.target}\nTurn budget: {self.max_turns}"
+        )
 
     @tool
     def pop(self, id: int) -> str:
@@ -106,7 +117,10 @@ class ListWorld(World[ListConfig]):
         if not 0 <= id < len(self.items):
             raise ToolError(f"the list has no index {echo(id)}")
         if id < self.locked:
-            raise ToolError(f"index {id} lies to the left of an element removed before, so it can no longer be removed")
+            raise ToolError(
+                f"index {id} lies to the left of an element removed before, so it can no longer be "
+                "removed"
+            )
         del self.items[id], self._origins[id]
         self.locked = id
         return "The element has been removed."
@@ -127,8 +141,9 @@ class ListWorld(World[ListConfig]):
         return {"items": 2 * steps, "removals": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """The pops after which the target can still be reached, or `done` (spec: a pop at i keeps the instance alive if the
-        list agrees with the target before i and the rest of the target is a subsequence of what follows i).
+        """The pops after which the target can still be reached, or `done` (spec: a pop at i keeps
+        the instance alive if the list agrees with the target before i and the rest of the target is
+        a subsequence of what follows i).
         """
         turns = len(self.items) - len(self.target) + 1
         if self.done or self.turns_left < turns:
@@ -139,8 +154,11 @@ class ListWorld(World[ListConfig]):
 
     def _optimal_pops(self) -> range:
         items, target = self.items, self.target
-        last = next((k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target))
-        # Embed the target from the right end: `missing` elements of it still have no place in items[position:].
+        last = next(
+            (k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target)
+        )
+        # Embed the target from the right end: `missing` elements of it still have no place in
+        # items[position:].
         missing, first = len(target), last + 1
         for position in range(len(items) - 1, self.locked - 1, -1):
             if position <= last and missing <= position:
@@ -161,10 +179,11 @@ class ListWorld(World[ListConfig]):
         """The two lists side by side, and the turns left.
 
         Returns:
-            float32, shape `(5 * items + 1,)`, in [-1, 1]. Five rows over the indices of the initial list: values of the current
-            list and of the target as shares of the largest that there is (-1 behind their ends), whether they are equal (1, else
-            0), whether the index is locked (1, else 0), whether it is in the current list (1, else 0). Then the turns left as a
-            share of `removals + 1`, the most that are of use.
+            float32, shape `(5 * items + 1,)`, in [-1, 1]. Five rows over the indices of the initial
+            list: values of the current list and of the target as shares of the largest that there
+            is (-1 behind their ends), whether they are equal (1, else 0), whether the index is
+            locked (1, else 0), whether it is in the current list (1, else 0). Then the turns left
+            as a share of `removals + 1`, the most that are of use.
         """
         length, most = self.config.items, self.config.removals + 1
         rows = np.zeros((5, length), np.float32)
@@ -185,8 +204,9 @@ class ListWorld(World[ListConfig]):
         )
 
     def subtask(self, with_state: bool) -> str:
-        """The first element that does not fit the target; told by its place in the current list if the state is shown, else by
-        its place in the initial one, which is unique even among duplicates.
+        """The first element that does not fit the target; told by its place in the current list if
+        the state is shown, else by its place in the initial one, which is unique even among
+        duplicates.
         """
         calls = self.optimal_calls()
         if not calls:
@@ -194,19 +214,30 @@ class ListWorld(World[ListConfig]):
         if calls[-1] == _DONE:
             return "The list equals the target: finish."
         index = calls[-1].arguments["id"]
-        place = f"has index {index} in the current list" if with_state else f"had index {self._origins[index]} in the initial list"
+        place = (
+            f"has index {index} in the current list"
+            if with_state
+            else f"had index {self._origins[index]} in the initial list"
+        )
         return f"Remove the element that {place} (value {self.items[index]})."
 
     def reasoning(self, call: ToolCall) -> str:
-        """Go through the list from the lock on, and say of each element that it stays, up to the one that is popped."""
+        """Go through the list from the lock on, and say of each element that it stays, up to the
+        one that is popped.
+        """
         end = call.arguments["id"] if call.name == "pop" else len(self.items)
-        stay = [f"{k}: {value} keep" for k, value in enumerate(self.items[self.locked : end], self.locked)]
+        stay = [
+            f"{k}: {value} keep"
+            for k, value in enumerate(self.items[self.locked : end], self.locked)
+        ]
         return "\n".join([*stay, *(f"{end}: {value} pop" for value in self.items[end : end + 1])])
 
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the two lists and the budget."""
-        initial, target, budget = (list(map(int, _NUMBERS.findall(line))) for line in task.split("\n")[:3])
+        initial, target, budget = (
+            list(map(int, _NUMBERS.findall(line))) for line in task.split("\n")[:3]
+        )
         world = cls(ListConfig(), 0)
         world._start(initial, target)
         world.max_turns = budget[0]
@@ -222,7 +253,10 @@ class ListWorld(World[ListConfig]):
         found = _STATE.search(state)
         if found is None:
             raise ValueError(f"this is not a state of ListWorld: {state[:100]!r}")
-        self._start(list(map(int, _NUMBERS.findall(found["items"])))[1::2], list(map(int, _NUMBERS.findall(found["target"]))))
+        self._start(
+            list(map(int, _NUMBERS.findall(found["items"])))[1::2],
+            list(map(int, _NUMBERS.findall(found["target"]))),
+        )
         self.locked = int(found["locked"])
         self.turn = (self.max_turns or 0) - int(found["left"])
 
@@ -236,7 +270,11 @@ class ListWorld(World[ListConfig]):
         if "current list" in subtask:
             return ToolCall("pop", {"id": int(index[0])})
         origin = int(index[0])
-        return ToolCall("pop", {"id": self._origins.index(origin)}) if origin in self._origins else None
+        return (
+            ToolCall("pop", {"id": self._origins.index(origin)})
+            if origin in self._origins
+            else None
+        )
 
 
 def _highest_value(config: ListConfig) -> int:

@@ -1,4 +1,6 @@
-"""TreeWorld: find the node with a given value in a tree that has to be explored (LUMINA, section 4.1 and appendix A.2)."""
+"""TreeWorld: find the node with a given value in a tree that has to be explored (LUMINA, section
+4.1 and appendix A.2).
+"""
 
 from __future__ import annotations
 
@@ -58,16 +60,19 @@ class TreeConfig(TurnBudget):
 class TreeWorld(World[TreeConfig]):
     """Search a hidden tree for the node with a given value.
 
-    Values are unrelated to the tree's shape, ids cannot be guessed, and an id that has not been shown is answered like one that
-    does not exist. The tree is uniform among those of its size in which each node has `arity` places for children. Subtrees of
-    unexplored nodes are then exchangeable given what was shown, so each unexplored node is an equally good next choice
-    (LUMINA's optimal set). The budget, which the task tells, is proportional to the number of nodes a search can need; an agent
-    that infers the size of the tree from it could give up earlier, and the optimal set takes no account of such inference.
+    Values are unrelated to the tree's shape, ids cannot be guessed, and an id that has not been
+    shown is answered like one that does not exist. The tree is uniform among those of its size in
+    which each node has `arity` places for children. Subtrees of unexplored nodes are then
+    exchangeable given what was shown, so each unexplored node is an equally good next choice
+    (LUMINA's optimal set). The budget, which the task tells, is proportional to the number of nodes
+    a search can need; an agent that infers the size of the tree from it could give up earlier, and
+    the optimal set takes no account of such inference.
 
     Attributes:
         target: The value to find.
         known: Value by id of the nodes shown so far, in the order in which they were shown.
-        children: Ids of the children by id; for a world read from a chat, of the explored nodes only.
+        children: Ids of the children by id; for a world read from a chat, of the explored nodes
+            only.
     """
 
     Config = TreeConfig
@@ -79,7 +84,9 @@ class TreeWorld(World[TreeConfig]):
         shape = uniform_tree(config.nodes, config.arity, rng)
         ids = _draw_ids(config.nodes, rng)
         values = rng.choice(_VALUES, size=config.nodes + 1, replace=False).tolist()
-        self.children: dict[str, list[str]] = {ids[k]: [ids[c] for c in shape[k]] for k in range(config.nodes)}
+        self.children: dict[str, list[str]] = {
+            ids[k]: [ids[c] for c in shape[k]] for k in range(config.nodes)
+        }
         self._values = dict(zip(ids, values, strict=False))
         candidates = [k for k in range(config.nodes) if config.target == "any" or not shape[k]]
         chosen = int(candidates[rng.integers(len(candidates))])
@@ -111,12 +118,14 @@ class TreeWorld(World[TreeConfig]):
                 self._show(child, self._values[child])
 
     def _worst_case(self, target: str | None) -> int:
-        """The turns of the slowest search that asks for nothing twice: every unexplored node except those that can only be seen
-        after the target, and one for the answer.
+        """The turns of the slowest search that asks for nothing twice: every unexplored node except
+        those that can only be seen after the target, and one for the answer.
         """
         if self.target in self._by_value:
             return 1
-        unexplored = [node for node in self.children if node not in self.known or node in self._frontier]
+        unexplored = [
+            node for node in self.children if node not in self.known or node in self._frontier
+        ]
         if target is None:
             return len(unexplored) + 1
         parent = next(node for node, children in self.children.items() if target in children)
@@ -131,21 +140,33 @@ class TreeWorld(World[TreeConfig]):
     def rules(self) -> str:
         """The system message."""
         return (
-            "You search a tree for the node that holds a target value. Every node has an id (a text) and a value (an integer), "
-            "both unique. You are told a part of the tree, one node per line: (id=..., value=...) -> [ids of its children]; the "
-            "brackets are empty for a leaf, and UNKNOWN stands in their place if the children have not been looked up.\n"
-            "get_children tells the children of a node whose id you have been shown. When you know the node with the target "
-            "value, report it with found. If the whole tree holds no such node, call unreachable. Either ends the task: you "
+            "You search a tree for the node that holds a target value. Every node has an id (a "
+            "text) and a value (an integer), "
+            "both unique. You are told a part of the tree, one node per line: (id=..., value=...) "
+            "-> [ids of its children]; the "
+            "brackets are empty for a leaf, and UNKNOWN stands in their place if the children have "
+            "not been looked up.\n"
+            "get_children tells the children of a node whose id you have been shown. When you know "
+            "the node with the target "
+            "value, report it with found. If the whole tree holds no such node, call unreachable. "
+            "Either ends the task: you "
             "succeed if the report is right. Do not ask for anything twice."
         )
 
     def task(self) -> str:
         """The target, what is known of the tree, and the budget."""
         hope = _MAY_BE_ABSENT if self._may_be_absent else _IS_THERE
-        return f"Find the node with value {self.target}. {hope}\n{self._knowledge()}\nTurn budget: {self.max_turns}"
+        return (
+            f"Find the node with value {self.target}. {hope}\n{self._knowledge()}\nTurn "
+            "budget: "
+            f"{self.max_turns}"
+        )
 
     def _knowledge(self) -> str:
-        return "\n".join(f"(id={node}, value={value}) -> {self._shown_children(node)}" for node, value in self.known.items())
+        return "\n".join(
+            f"(id={node}, value={value}) -> {self._shown_children(node)}"
+            for node, value in self.known.items()
+        )
 
     def _shown_children(self, node: str) -> str:
         return "UNKNOWN" if node in self._frontier else f"[{', '.join(self.children[node])}]"
@@ -193,7 +214,10 @@ class TreeWorld(World[TreeConfig]):
         return {"nodes": steps}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """The right report if it is known, else every unexplored node. On the last turn only a report can succeed."""
+        """The right report if it is known, else every unexplored node.
+
+        On the last turn only a report can succeed.
+        """
         if self.done or self.turns_left < 1:
             return ()
         if self.target in self._by_value:
@@ -203,25 +227,32 @@ class TreeWorld(World[TreeConfig]):
         return (_UNREACHABLE,) if self._may_be_absent else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Every question about, and every report of, a node that has been shown, and `unreachable`."""
-        return (*CallSet("get_children", "id", self.known), *CallSet("found", "id", self.known), _UNREACHABLE)
+        """Every question about, and every report of, a node that has been shown, and
+        `unreachable`.
+        """
+        return (
+            *CallSet("get_children", "id", self.known),
+            *CallSet("found", "id", self.known),
+            _UNREACHABLE,
+        )
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """A question about each node in the order in which they were shown, a report of each, and `unreachable`: `2 * nodes + 1`
-        calls. A node that has not been shown has an empty id.
+        """A question about each node in the order in which they were shown, a report of each, and
+        `unreachable`: `2 * nodes + 1` calls. A node that has not been shown has an empty id.
         """
         ids = [*self.known, *[""] * (self.config.nodes - len(self.known))]
         calls = [ToolCall(name, {"id": node}) for name in ("get_children", "found") for node in ids]
         return (*calls, _UNREACHABLE)
 
     def features(self) -> NDArray[np.float32]:
-        """What is known of each node, in the order of the menu, and the turns left. Which node hangs on which is left out: it tells
-        nothing about where the target is.
+        """What is known of each node, in the order of the menu, and the turns left. Which node
+        hangs on which is left out: it tells nothing about where the target is.
 
         Returns:
-            float32, shape `(3 * nodes + 2,)`, in [0, 1]. Three rows over the nodes in the order in which they were shown: whether
-            the node is known, whether its children have not been looked up, whether it has the target value (1, else 0). Then
-            whether the target may be missing, and the turns left as a share of `nodes + 1`, the most that are of use.
+            float32, shape `(3 * nodes + 2,)`, in [0, 1]. Three rows over the nodes in the order in
+            which they were shown: whether the node is known, whether its children have not been
+            looked up, whether it has the target value (1, else 0). Then whether the target may be
+            missing, and the turns left as a share of `nodes + 1`, the most that are of use.
         """
         nodes = self.config.nodes
         rows = np.zeros((3, nodes), np.float32)
@@ -231,8 +262,12 @@ class TreeWorld(World[TreeConfig]):
         return np.concatenate((rows.ravel(), (self._may_be_absent, turns)), dtype=np.float32)
 
     def state(self) -> str:
-        """Every node shown so far with its children, in the form of the task, and the turns left."""
-        return f"Looking for value {self.target}.\n{self._knowledge()}\nTurns left: {self.turns_left}"
+        """Every node shown so far with its children, in the form of the task, and the turns
+        left.
+        """
+        return (
+            f"Looking for value {self.target}.\n{self._knowledge()}\nTurns left: {self.turns_left}"
+        )
 
     def subtask(self, with_state: bool) -> str:
         """Look at the newest unexplored node (depth first), or report."""
@@ -255,7 +290,11 @@ class TreeWorld(World[TreeConfig]):
 
     def _read_nodes(self, text: str) -> None:
         nodes = _NODE.findall(text)
-        self.children = {node: inside.split(", ") if inside else [] for node, _, kind, inside in nodes if kind != "UNKNOWN"}
+        self.children = {
+            node: inside.split(", ") if inside else []
+            for node, _, kind, inside in nodes
+            if kind != "UNKNOWN"
+        }
         self._values = {node: int(value) for node, value, _, _ in nodes}
         for node, value in self._values.items():
             self._show(node, value)
@@ -287,16 +326,19 @@ class TreeWorld(World[TreeConfig]):
 
 
 def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[int]]:
-    """A uniformly drawn tree in which each node has `arity` places for children, as the list of children of each node.
+    """A uniformly drawn tree in which each node has `arity` places for children, as the list of
+    children of each node.
 
-    The places that hold a child are a uniform choice of `nodes - 1` among all; the cycle lemma says that exactly one rotation of
-    the resulting child counts is the depth-first sequence of a tree (Dershowitz and Zaks 1980), so each tree comes up
-    equally often. Node 0 is the root. O(arity * nodes).
+    The places that hold a child are a uniform choice of `nodes - 1` among all; the cycle lemma says
+    that exactly one rotation of the resulting child counts is the depth-first sequence of a tree
+    (Dershowitz and Zaks 1980), so each tree comes up equally often. Node 0 is the root. O(arity *
+    nodes).
     """
     places = rng.choice(arity * nodes, size=nodes - 1, replace=False)
     counts = np.bincount(places // arity, minlength=nodes)
     sums = np.cumsum(counts - 1)
-    # The walk of partial sums ends at -1; rotated to start after its first minimum, it stays above -1 until its last step.
+    # The walk of partial sums ends at -1; rotated to start after its first minimum, it stays above
+    # -1 until its last step.
     counts = np.roll(counts, -(int(np.argmin(sums)) + 1))
     children: list[list[int]] = [[] for _ in range(nodes)]
     waiting: list[int] = []

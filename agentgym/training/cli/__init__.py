@@ -1,4 +1,7 @@
-"""The command line: list, play, rollout, ablate, train, score, export, longbench, gsm, serve. Needs the extra `cli`."""
+"""The command line: list, play, rollout, ablate, train, score, export, longbench, gsm, serve.
+
+Needs the extra `cli`.
+"""
 
 from __future__ import annotations
 

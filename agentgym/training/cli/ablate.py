@@ -1,4 +1,6 @@
-"""The commands `ablate` and `score`: ablations of oracles and context strategies, and their reports."""
+"""The commands `ablate` and `score`: ablations of oracles and context strategies, and their
+reports.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +51,13 @@ _SIZES = f"Sizes, by commas: {'; '.join(paper.sizes for paper in papers() if pap
 
 
 def ablate(
-    preset: Annotated[str, typer.Option("--preset", "--suite", help=_PRESET)] = next(iter(presets())),
+    preset: Annotated[str, typer.Option("--preset", "--suite", help=_PRESET)] = next(
+        iter(presets())
+    ),
     world: Annotated[str | None, typer.Option(help="Worlds, separated by commas.")] = None,
-    arms: Annotated[str | None, typer.Option(help=f"Oracle arms, separated by commas; all: {_ARMS}.")] = None,
+    arms: Annotated[
+        str | None, typer.Option(help=f"Oracle arms, separated by commas; all: {_ARMS}.")
+    ] = None,
     horizons: Annotated[str | None, typer.Option("--horizons", "--lengths", help=_SIZES)] = None,
     seeds: Annotated[int | None, typer.Option(help="Instances per world and horizon.")] = None,
     policy: PolicyName = "control",
@@ -62,18 +68,29 @@ def ablate(
     hint_scope: Annotated[str, typer.Option(help="persistent or ephemeral.")] = "persistent",
     shots: Annotated[int, typer.Option(help="In-context examples.")] = 0,
     context: Annotated[
-        str, typer.Option(help=f"Context strategies to compare, by commas: none, {STRATEGY_NAMES}; or a+b.")
+        str,
+        typer.Option(
+            help=f"Context strategies to compare, by commas: none, {STRATEGY_NAMES}; or a+b."
+        ),
     ] = "none",
     window: Window = None,
-    options: Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")] = [],  # noqa: B006
-    out: Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")] = Path("runs/ablation"),
+    options: Annotated[
+        list[str], typer.Option("--set", help=f"{OPTION_HELP}, or World.name=value for one world.")
+    ] = [],  # noqa: B006
+    out: Annotated[Path, typer.Option(help="Folder for trajectories, results and figures.")] = Path(
+        "runs/ablation"
+    ),
     workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = os.cpu_count() or 1,
 ) -> None:
-    """Run the ablation of oracles and context strategies; started again, it goes on where it was stopped."""
+    """Run the ablation of oracles and context strategies; started again, it goes on where it was
+    stopped.
+    """
     with exit_on_user_error():
         ablation = Ablation(
             **_from_preset(preset, world, arms, horizons, seeds, window, options),
-            policy=PolicyConfig(policy, noise=noise, deficits=Deficits(planning, tracking, distraction)),
+            policy=PolicyConfig(
+                policy, noise=noise, deficits=Deficits(planning, tracking, distraction)
+            ),
             hint_scope=hint_scope,
             shots=shots,
             contexts=split(context),
@@ -81,14 +98,24 @@ def ablate(
         prepare_ablation(ablation, out)
     with progress_bar() as progress, resume_hint():
         task = progress.add_task("episodes", total=len(ablation.cells()))
-        results = run_ablation(ablation, out, workers, lambda episodes: progress.advance(task, episodes))
+        results = run_ablation(
+            ablation, out, workers, lambda episodes: progress.advance(task, episodes)
+        )
     _report(results, out)
 
 
 def _from_preset(
-    preset: str, world: str | None, arms: str | None, sizes: str | None, seeds: int | None, window: int | None, options: list[str]
+    preset: str,
+    world: str | None,
+    arms: str | None,
+    sizes: str | None,
+    seeds: int | None,
+    window: int | None,
+    options: list[str],
 ) -> dict[str, Any]:
-    """Return the settings of a preset, with those that the user gives in their place or, for options, besides."""
+    """Return the settings of a preset, with those that the user gives in their place or, for
+    options, besides.
+    """
     check_choice("preset", preset, list(presets()))
     settings = dict(presets()[preset])
     if world is not None:
@@ -97,7 +124,9 @@ def _from_preset(
         settings["arms"] = parse_arms(arms)
     if sizes is not None:
         names = {name: size for paper in papers() for name, size in paper.size_names.items()}
-        settings["horizons"] = [names.get(text.lower()) or parse_integer("horizons", text) for text in split(sizes)]
+        settings["horizons"] = [
+            names.get(text.lower()) or parse_integer("horizons", text) for text in split(sizes)
+        ]
     if seeds is not None:
         settings["seeds"] = seeds
     if window is not None:
@@ -109,7 +138,9 @@ def _from_preset(
     return {**settings, "options": by_world}
 
 
-def score(folder: Annotated[Path, typer.Argument(help="A folder that `agentgym ablate` wrote.")]) -> None:
+def score(
+    folder: Annotated[Path, typer.Argument(help="A folder that `agentgym ablate` wrote.")],
+) -> None:
     """Score the trajectories of an ablation again, and make its tables and figures anew."""
     with exit_on_user_error():
         with console.status("scoring trajectories"):

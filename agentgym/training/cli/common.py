@@ -1,4 +1,6 @@
-"""Helpers of the commands: errors and interrupts as messages, options as values, progress and tables on the terminal."""
+"""Helpers of the commands: errors and interrupts as messages, options as values, progress and
+tables on the terminal.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,22 @@ STRATEGY_NAMES = ", ".join(strategies())
 OPTION_HELP = "an option of the world as name=value, e.g. items=20"
 
 Options = Annotated[list[str], typer.Option("--set", help=f"{OPTION_HELP}; may be repeated.")]
-Window = Annotated[int | None, typer.Option(help="Tokens of the context window; what does not fit is trimmed.")]
+Window = Annotated[
+    int | None, typer.Option(help="Tokens of the context window; what does not fit is trimmed.")
+]
 PolicyName = Annotated[
-    str, typer.Option(help="control, oracle, noisy, random, the folder of a trained model, or package.module:factory.")
+    str,
+    typer.Option(
+        help="control, oracle, noisy, random, the folder of a trained model, or "
+        "package.module:factory."
+    ),
 ]
 Noise = Annotated[float, typer.Option(help="Error rate of the noisy policy.")]
 Planning = Annotated[float, typer.Option(help="Planning deficit of the control agent, in [0, 1].")]
 Tracking = Annotated[float, typer.Option(help="Tracking deficit of the control agent, in [0, 1].")]
-Distraction = Annotated[float, typer.Option(help="Distraction deficit of the control agent, in [0, 1].")]
+Distraction = Annotated[
+    float, typer.Option(help="Distraction deficit of the control agent, in [0, 1].")
+]
 
 
 @contextmanager
@@ -49,7 +59,9 @@ def exit_on_user_error() -> Iterator[None]:
 
 @contextmanager
 def resume_hint() -> Iterator[None]:
-    """Say that a run which was interrupted, or whose endpoint or workers broke down, can be resumed."""
+    """Say that a run which was interrupted, or whose endpoint or workers broke down, can be
+    resumed.
+    """
     try:
         yield
     except (PolicyError, CollectionError) as error:
@@ -65,7 +77,12 @@ def resume_hint() -> Iterator[None]:
 
 def progress_bar() -> Progress:
     """Return a bar with the number of finished parts and the remaining time."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     return Progress(*columns, console=console)
 
 

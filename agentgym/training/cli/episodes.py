@@ -27,7 +27,9 @@ from agentgym.training.cli.common import (
 )
 from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
 
-Oracles = Annotated[str, typer.Option(help="Which oracles help: letters of P (plan), S (state), H (history).")]
+Oracles = Annotated[
+    str, typer.Option(help="Which oracles help: letters of P (plan), S (state), H (history).")
+]
 Seed = Annotated[int, typer.Option(help="Seed of the first instance.")]
 
 
@@ -59,12 +61,17 @@ def play(
             return
         shown[chat.messages[0].text] = len(chat.messages)
         # A bare call gets the fence that the env expects.
-        chat, reward, terminated, truncated, info = env.step(line if parse(line).calls else f"```python\n{line}\n```")
+        chat, reward, terminated, truncated, info = env.step(
+            line if parse(line).calls else f"```python\n{line}\n```"
+        )
         over = terminated or truncated
-        # The reply that was just typed is left out; where the history is pruned, the last message is new.
+        # The reply that was just typed is left out; where the history is pruned, the last message
+        # is new.
         begin = shown.get(chat.messages[0].text, -1) + 1
         typer.echo("\n" + Chat(tuple(chat.messages[begin:]) or tuple(chat.messages[-1:])).to_text())
-    typer.echo(f"\n{'solved' if info['success'] else 'not solved'} in {info['turn']} turns, score {reward}")
+    typer.echo(
+        f"\n{'solved' if info['success'] else 'not solved'} in {info['turn']} turns, score {reward}"
+    )
     for failure in (info["detail"].report or {}).get("faults", ()):
         typer.echo(f"- {failure}")
 
@@ -75,7 +82,9 @@ def rollout(
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")] = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
-    context: Annotated[str, typer.Option(help=f"Context strategies, joined by +: {STRATEGY_NAMES}.")] = "none",
+    context: Annotated[
+        str, typer.Option(help=f"Context strategies, joined by +: {STRATEGY_NAMES}.")
+    ] = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
     noise: Noise = 0.1,
@@ -83,20 +92,38 @@ def rollout(
     tracking: Tracking = 0.0,
     distraction: Distraction = 0.0,
     num_envs: Annotated[int, typer.Option(help="The most episodes that are played at once.")] = 1,
-    engine: Annotated[str, typer.Option(help=f"What plays them: {', '.join(ENGINES)}.")] = "lockstep",
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which a step is given up, with its episode.")] = None,
+    engine: Annotated[
+        str, typer.Option(help=f"What plays them: {', '.join(ENGINES)}.")
+    ] = "lockstep",
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which a step is given up, with its episode.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the trajectories to this JSONL file; what it holds is not played again.")
+        Path | None,
+        typer.Option(
+            help="Write the trajectories to this JSONL file; what it holds is not played again."
+        ),
     ] = None,
     show: Annotated[bool, typer.Option(help="Print the last chat of each episode.")] = False,
 ) -> None:
     """Let a policy play a world. With --out, the same command goes on where it was stopped."""
     with exit_on_user_error():
-        config = PolicyConfig(policy, noise=noise, deficits=Deficits(planning, tracking, distraction))
+        config = PolicyConfig(
+            policy, noise=noise, deficits=Deficits(planning, tracking, distraction)
+        )
         player = config.make(resolve(env_id))
-        env_spec = spec(env_id, oracles=oracles, labels=True, context=context, window=window, **parse_options(options))
+        env_spec = spec(
+            env_id,
+            oracles=oracles,
+            labels=True,
+            context=context,
+            window=window,
+            **parse_options(options),
+        )
         collector = Collector(env_spec, num_envs, engine=engine, timeout=timeout)
-        trajectories = collector.collect(player, range(seed, seed + episodes), out, {"policy": policy})
+        trajectories = collector.collect(
+            player, range(seed, seed + episodes), out, {"policy": policy}
+        )
         if out is not None:
             TrajectoryLog(out).prepare()
     solved = broken = 0
@@ -107,10 +134,16 @@ def rollout(
             progress.console.print(_summary(trajectory), highlight=False)
             if show:
                 progress.console.print(trajectory.last.to_text(), markup=False, highlight=False)
-    typer.echo(f"solved {solved} of {episodes - broken}" + (f"; {broken} broke and are not counted" if broken else ""))
+    typer.echo(
+        f"solved {solved} of {episodes - broken}"
+        + (f"; {broken} broke and are not counted" if broken else "")
+    )
 
 
 def _summary(trajectory: Trajectory) -> str:
     if trajectory.failure:
         return f"seed {trajectory.seed}: {trajectory.failure}"
-    return f"seed {trajectory.seed}: score {trajectory.reward}, {trajectory.steps[-1].info['turn']} turns"
+    return (
+        f"seed {trajectory.seed}: score {trajectory.reward}, "
+        f"{trajectory.steps[-1].info['turn']} turns"
+    )

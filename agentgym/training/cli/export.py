@@ -46,7 +46,10 @@ def export(
     env_id: str,
     folder: Annotated[Path, typer.Argument(help="A new or empty folder for the files.")],
     seed: Annotated[int, typer.Option(help="Seed of the instance.")] = 0,
-    options: Annotated[list[str], typer.Option("--set", help="an option of the world as name=value; may be repeated.")] = [],  # noqa: B006
+    options: Annotated[
+        list[str],
+        typer.Option("--set", help="an option of the world as name=value; may be repeated."),
+    ] = [],  # noqa: B006
 ) -> None:
     """Write the program of a CodeWorld as files that run."""
     with exit_on_user_error():
@@ -56,7 +59,8 @@ def export(
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """Return the files of a task, and one more that main.py imports first, so that each main is run once.
+    """Return the files of a task, and one more that main.py imports first, so that each main is run
+    once.
 
     Raises:
         ValueError: The world has no program.
@@ -66,7 +70,9 @@ def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
     if not isinstance(world, CodeWorld):
         raise ValueError(f"{env_id} has no program to export; the world that has one is CodeWorld")
     files = dict(world.files())
-    helper = _HELPER.format(modules=_list_modules(list(files)), needed=_list_modules(world.needed()))
+    helper = _HELPER.format(
+        modules=_list_modules(list(files)), needed=_list_modules(world.needed())
+    )
     return {**files, ROOT: _LAUNCH + files[ROOT], HELPER: helper}
 
 
@@ -84,5 +90,9 @@ def write(files: Mapping[str, str], folder: Path) -> None:
 
 
 def _list_modules(files: Sequence[str]) -> str:
-    """Return the modules of files but the first one, each after those that it imports, as lines of a list."""
-    return "".join(f'    "{file.removesuffix(".py")}",\n' for file in reversed(files) if file != ROOT)
+    """Return the modules of files but the first one, each after those that it imports, as lines of
+    a list.
+    """
+    return "".join(
+        f'    "{file.removesuffix(".py")}",\n' for file in reversed(files) if file != ROOT
+    )

@@ -25,7 +25,9 @@ def add_paper_commands(app: typer.Typer) -> None:
 
 
 def _as_function(command: Command) -> Callable[..., None]:
-    """Return the function of a command as Typer wants it: with its help in options and arguments, and printing its results."""
+    """Return the function of a command as Typer wants it: with its help in options and arguments,
+    and printing its results.
+    """
 
     @wraps(command.run)
     def function(**options: Any) -> None:
@@ -40,9 +42,13 @@ def _as_function(command: Command) -> Callable[..., None]:
     parameters = []
     for parameter in inspect.signature(command.run).parameters.values():
         kind, help_text = hints[parameter.name].__origin__, hints[parameter.name].__metadata__[0]
-        required = parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
+        required = (
+            parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
+        )
         info = typer.Argument(help=help_text) if required else typer.Option(help=help_text)
-        parameters.append(parameter.replace(annotation=Annotated[kind, info], kind=parameter.KEYWORD_ONLY))
+        parameters.append(
+            parameter.replace(annotation=Annotated[kind, info], kind=parameter.KEYWORD_ONLY)
+        )
     vars(function)["__signature__"] = inspect.Signature(parameters)
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return function

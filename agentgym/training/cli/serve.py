@@ -11,12 +11,25 @@ from agentgym.training.extras import needs_extra
 
 
 def serve(
-    target: Annotated[str, typer.Argument(help="A world, or servers of the office joined by +, such as canvas+email.")],
-    stdio: Annotated[bool, typer.Option("--stdio", help="Serve one episode on stdin and stdout.")] = False,
-    http: Annotated[str, typer.Option(help="Serve on an address of this host, such as 127.0.0.1:8000.")] = "",
-    episodes: Annotated[int, typer.Option(min=1, max=1_000, help="How many episodes --http serves; their seeds follow.")] = 1,
+    target: Annotated[
+        str,
+        typer.Argument(help="A world, or servers of the office joined by +, such as canvas+email."),
+    ],
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Serve one episode on stdin and stdout.")
+    ] = False,
+    http: Annotated[
+        str, typer.Option(help="Serve on an address of this host, such as 127.0.0.1:8000.")
+    ] = "",
+    episodes: Annotated[
+        int,
+        typer.Option(min=1, max=1_000, help="How many episodes --http serves; their seeds follow."),
+    ] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the first instance of a world.")] = 0,
-    options: Annotated[list[str], typer.Option("--set", help="an option of the world as name=value; may be repeated.")] = [],  # noqa: B006
+    options: Annotated[
+        list[str],
+        typer.Option("--set", help="an option of the world as name=value; may be repeated."),
+    ] = [],  # noqa: B006
 ) -> None:
     """Serve a world or servers of the office over MCP."""
     with exit_on_user_error():
@@ -25,7 +38,10 @@ def serve(
         host, port = _address(http) if http else ("", 0)
         with needs_extra("serving over MCP", "mcp"):
             from agentgym.training.integrations import mcp  # noqa: PLC0415 - slow to import, and an extra
-        opened = [mcp.open_episode(target, seed + k, **parse_options(options)) for k in range(episodes if http else 1)]
+        opened = [
+            mcp.open_episode(target, seed + k, **parse_options(options))
+            for k in range(episodes if http else 1)
+        ]
         if http:
             mcp.serve_http(opened, host, port)
         else:

@@ -31,22 +31,39 @@ FIGURE = "learning_curve.png"
 
 def train(
     world: Annotated[str, typer.Option(help="The world to learn.")] = "ListWorld",
-    horizons: Annotated[str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")] = "3",
-    arms: Annotated[str, typer.Option(help="Oracle arms in training, by commas; the first is the one of the curve.")] = "none",
+    horizons: Annotated[
+        str, typer.Option(help="Turns of an optimal policy in training, separated by commas.")
+    ] = "3",
+    arms: Annotated[
+        str,
+        typer.Option(help="Oracle arms in training, by commas; the first is the one of the curve."),
+    ] = "none",
     context: Annotated[
-        str, typer.Option(help=f"Context strategies in training, by commas: none, {STRATEGY_NAMES}; or a+b.")
+        str,
+        typer.Option(
+            help=f"Context strategies in training, by commas: none, {STRATEGY_NAMES}; or a+b."
+        ),
     ] = "none",
     window: Window = None,
     options: Options = [],  # noqa: B006
     noise: Annotated[float, typer.Option(help="Error rate of the teacher, in each step.")] = 0.2,
-    cloning: Annotated[int, typer.Option(help="Steps of cloning in the first arm and context.")] = 600,
-    hints: Annotated[int, typer.Option(help="Steps of cloning in all arms and contexts after it.")] = 300,
+    cloning: Annotated[
+        int, typer.Option(help="Steps of cloning in the first arm and context.")
+    ] = 600,
+    hints: Annotated[
+        int, typer.Option(help="Steps of cloning in all arms and contexts after it.")
+    ] = 300,
     rl: Annotated[int, typer.Option(help="Steps of reinforcement learning (GRPO) after it.")] = 120,
     episodes: Annotated[int, typer.Option(help="Held-out episodes of each evaluation.")] = 100,
     seed: Annotated[int, typer.Option(help="Seeds the weights and all that is drawn.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")] = Path("runs/train"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")
+    ] = Path("runs/train"),
 ) -> None:
-    """Train a small transformer from nothing: cloning, then GRPO. Started again, it goes on where it was stopped."""
+    """Train a small transformer from nothing: cloning, then GRPO.
+
+    Started again, it goes on where it was stopped.
+    """
     with exit_on_user_error():
         with needs_extra("training", "train"):
             from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import

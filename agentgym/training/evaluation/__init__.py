@@ -1,13 +1,20 @@
-"""Scoring trajectories: ablations over worlds, arms and contexts, confidence intervals, tables, figures and the report.
+"""Scoring trajectories: ablations over worlds, arms and contexts, confidence intervals, tables,
+figures and the report.
 
-No paper is known here by name: papers register what they add (`register_paper`). Figures need the extra `cli`.
+No paper is known here by name: papers register what they add (`register_paper`). Figures need the
+extra `cli`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentgym.training.evaluation.ablation import Ablation, load_results, prepare_ablation, run_ablation
+from agentgym.training.evaluation.ablation import (
+    Ablation,
+    load_results,
+    prepare_ablation,
+    run_ablation,
+)
 from agentgym.training.evaluation.intervals import Interval, differences, effects, summarize, wilson
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report

@@ -1,6 +1,8 @@
-"""The ablation: worlds x oracle arms x context strategies x horizons x seeds, recorded as trajectories.
+"""The ablation: worlds x oracle arms x context strategies x horizons x seeds, recorded as
+trajectories.
 
-After LUMINA (section 4.3) for the oracles, LOCA-bench (section 4.2) for the context strategies and TaskWeaver (section 4) for LORE.
+After LUMINA (section 4.3) for the oracles, LOCA-bench (section 4.2) for the context strategies and
+TaskWeaver (section 4) for LORE.
 """
 
 from __future__ import annotations
@@ -49,13 +51,16 @@ class Ablation(Config):
         hint_scope: `persistent` or `ephemeral`.
         shots: Number of in-context examples.
         options: Keyword arguments of the worlds, by world; `""` for all.
-        contexts: Context strategies to compare, each several joined by `+`; `none` is the bare window, which trims.
-        window: The tokens of the context window; None for no limit, or that of the paper if a strategy is asked for.
-        axis: The meaning of the sizes: `horizon` for turns that an optimal policy needs, as `World.config_for_horizon` reads them, or the name
-            of an option of the worlds.
+        contexts: Context strategies to compare, each several joined by `+`; `none` is the bare
+            window, which trims.
+        window: The tokens of the context window; None for no limit, or that of the paper if a
+            strategy is asked for.
+        axis: The meaning of the sizes: `horizon` for turns that an optimal policy needs, as
+            `World.config_for_horizon` reads them, or the name of an option of the worlds.
 
     Raises:
-        ValueError: An id, arm, horizon or option is not right; every combination is checked before anything runs.
+        ValueError: An id, arm, horizon or option is not right; every combination is checked before
+            anything runs.
     """
 
     worlds: Sequence[str] = ("ListWorld", "TreeWorld", "GridWorld")
@@ -77,12 +82,20 @@ class Ablation(Config):
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} must be given, each once, got {list(values)}")
         if unknown := [name for name in self.options if name and name not in self.worlds]:
-            raise ValueError(f"options are given for {unknown[0]!r}, which is not among the worlds {list(self.worlds)}")
+            raise ValueError(
+                f"options are given for {unknown[0]!r}, which is not among the worlds "
+                f"{list(self.worlds)}"
+            )
         if any(self.axis in options for options in self.options.values()):
-            raise ValueError(f"{self.axis} is what sets the sizes of this ablation; give its values as horizons, not as an option")
+            raise ValueError(
+                f"{self.axis} is what sets the sizes of this ablation; give its values as "
+                "horizons, not as an option"
+            )
         for world in self.worlds:
             self.policy.make(resolve(world))
-        for world, arm, context, horizon in product(self.worlds, self.arms, self.contexts, self.horizons):
+        for world, arm, context, horizon in product(
+            self.worlds, self.arms, self.contexts, self.horizons
+        ):
             check_arm(arm)
             self.spec(world, arm, context, horizon)
 
@@ -90,11 +103,27 @@ class Ablation(Config):
         """Return the spec of the env of a cell."""
         env_id = resolve(world)
         world_class = load_world(gymnasium.spec(env_id).kwargs["world"])
-        sizes = world_class.config_for_horizon(horizon) if self.axis == HORIZON else {self.axis: horizon}
+        sizes = (
+            world_class.config_for_horizon(horizon)
+            if self.axis == HORIZON
+            else {self.axis: horizon}
+        )
         options = {**sizes, **self.options.get("", {}), **self.options.get(world, {})}
-        window = WINDOW if self.window is None and any(map(check_context, self.contexts)) else self.window
+        window = (
+            WINDOW
+            if self.window is None and any(map(check_context, self.contexts))
+            else self.window
+        )
         managed: dict[str, Any] = {"context": context, "window": window}
-        return spec(env_id, oracles=arm, hint_scope=self.hint_scope, shots=self.shots, labels=True, **managed, **options)
+        return spec(
+            env_id,
+            oracles=arm,
+            hint_scope=self.hint_scope,
+            shots=self.shots,
+            labels=True,
+            **managed,
+            **options,
+        )
 
     def cells(self) -> list[Cell]:
         """Return all episodes; those that are alike but for the arm stand together."""
@@ -105,7 +134,14 @@ class Ablation(Config):
         """Play one episode and return the JSON line of its trajectory."""
         world, arm, context, horizon, seed = cell
         env = gymnasium.make(self.spec(world, arm, context, horizon), disable_env_checker=True)
-        labels = {"world": world, "arm": arm, "context": context, "horizon": horizon, "axis": self.axis, "policy": self.policy.name}
+        labels = {
+            "world": world,
+            "arm": arm,
+            "context": context,
+            "horizon": horizon,
+            "axis": self.axis,
+            "policy": self.policy.name,
+        }
         return rollout(env, self.policy.make(world), seed, labels).to_json()
 
     def settings(self) -> dict[str, Any]:
@@ -114,7 +150,10 @@ class Ablation(Config):
 
 
 def run_ablation(
-    ablation: Ablation, out: Path, workers: int, on_progress: Callable[[int], None] = lambda episodes: None
+    ablation: Ablation,
+    out: Path,
+    workers: int,
+    on_progress: Callable[[int], None] = lambda episodes: None,
 ) -> list[Result]:
     """Play the episodes that a folder does not hold yet, and score all of them.
 
@@ -142,7 +181,9 @@ def run_ablation(
 
 def load_results(out: Path) -> list[Result]:
     """Return the scores of all trajectories in a folder, in the order of their cells."""
-    trajectories = (trajectory for trajectory in TrajectoryLog(out / TRAJECTORIES) if not trajectory.failure)
+    trajectories = (
+        trajectory for trajectory in TrajectoryLog(out / TRAJECTORIES) if not trajectory.failure
+    )
     return sorted(map(score, trajectories), key=_cell)
 
 
@@ -160,7 +201,10 @@ def prepare_ablation(ablation: Ablation, out: Path) -> TrajectoryLog:
     settings = out / SETTINGS
     expected = ablation.settings()
     if settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != expected:
-        raise ValueError(f"{out} holds an ablation with other settings (see {settings.name}); choose another folder or delete it")
+        raise ValueError(
+            f"{out} holds an ablation with other settings (see {settings.name}); choose another "
+            "folder or delete it"
+        )
     out.mkdir(parents=True, exist_ok=True)
     if not settings.exists():
         settings.write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
@@ -177,7 +221,9 @@ def _play_all(ablation: Ablation, cells: Sequence[Cell], workers: int) -> Iterat
         yield from (_play(ablation, batch) for batch in batches)
         return
     with ProcessPoolExecutor(workers, get_context("spawn"), initializer=follow_the_parent) as pool:
-        futures: list[Future[list[str]]] = [pool.submit(_play, ablation, batch) for batch in batches]
+        futures: list[Future[list[str]]] = [
+            pool.submit(_play, ablation, batch) for batch in batches
+        ]
         try:
             yield from (future.result() for future in as_completed(futures))
         finally:

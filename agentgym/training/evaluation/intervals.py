@@ -1,7 +1,9 @@
-"""Intervals for rates, paired differences and effects of oracles: a bootstrap clustered by seed, and Wilson's.
+"""Intervals for rates, paired differences and effects of oracles: a bootstrap clustered by seed,
+and Wilson's.
 
-Episodes of one seed share their instance in every arm, so they are not independent: the bootstrap draws seeds, and a seed brings
-all its episodes along. Both sides of a difference are drawn with the same seeds, so differences are paired.
+Episodes of one seed share their instance in every arm, so they are not independent: the bootstrap
+draws seeds, and a seed brings all its episodes along. Both sides of a difference are drawn with the
+same seeds, so differences are paired.
 """
 
 from __future__ import annotations
@@ -60,19 +62,24 @@ def summarize(
     Args:
         results: The episodes.
         by: The fields of `Result` that make a group; none for one group of all.
-        metric: `success` (mean over episodes), `step_accuracy` (optimal among all steps of the group), `alive_step_accuracy`
-            (optimal among the steps before which success was possible; nan if there are none), or one of `TOKENS` (mean over the
-            episodes whose tokens were counted; nan if there are none).
+        metric: `success` (mean over episodes), `step_accuracy` (optimal among all steps of the
+            group), `alive_step_accuracy` (optimal among the steps before which success was
+            possible; nan if there are none), or one of `TOKENS` (mean over the episodes whose
+            tokens were counted; nan if there are none).
         samples: Number of bootstrap samples.
         seed: Seeds the bootstrap.
 
     Returns:
-        By the values of the fields: a share in [0, 1], or a number of tokens, with its percentile interval.
+        By the values of the fields: a share in [0, 1], or a number of tokens, with its percentile
+        interval.
 
     Raises:
         ValueError: There are no results, or no such metric.
     """
-    return {key: _bootstrap([(1.0, rows)], metric, samples, seed) for key, rows in _groups(results, by, metric).items()}
+    return {
+        key: _bootstrap([(1.0, rows)], metric, samples, seed)
+        for key, rows in _groups(results, by, metric).items()
+    }
 
 
 def differences(
@@ -96,8 +103,8 @@ def differences(
         seed: Seeds the bootstrap.
 
     Returns:
-        By the values of the fields and the arm: a difference in [-1, 1]. Arms without an instance in common with the baseline are
-        left out.
+        By the values of the fields and the arm: a difference in [-1, 1]. Arms without an instance
+        in common with the baseline are left out.
 
     Raises:
         ValueError: There are no results, no such metric, or a group without the baseline.
@@ -106,15 +113,21 @@ def differences(
     for key, rows in _groups(results, by, metric).items():
         arms = _groups(rows, (factor,), metric)
         if (baseline,) not in arms:
-            raise ValueError(f"the group {key} has no episodes of the baseline arm {baseline!r}; run it or choose another")
+            raise ValueError(
+                f"the group {key} has no episodes of the baseline arm {baseline!r}; run it or "
+                "choose another"
+            )
         for (arm,) in arms:
             if arm != baseline and (terms := _paired(arms, baseline, str(arm), factor)):
                 intervals[*key, arm] = _bootstrap(terms, metric, samples, seed)
     return intervals
 
 
-def effects(results: Sequence[Result], by: Sequence[str], metric: str, samples: int = 2_000, seed: int = 0) -> dict[Key, Interval]:
-    """Return the effect of plan (P), state (S) and history (H): the mean difference of the pairs of arms that differ in it alone.
+def effects(
+    results: Sequence[Result], by: Sequence[str], metric: str, samples: int = 2_000, seed: int = 0
+) -> dict[Key, Interval]:
+    """Return the effect of plan (P), state (S) and history (H): the mean difference of the pairs of
+    arms that differ in it alone.
 
     Args:
         results: The episodes.
@@ -124,8 +137,8 @@ def effects(results: Sequence[Result], by: Sequence[str], metric: str, samples: 
         seed: Seeds the bootstrap.
 
     Returns:
-        By the values of the fields and the letter of the intervention: a difference in [-1, 1]. Interventions for which no pair of
-        arms was run are left out.
+        By the values of the fields and the letter of the intervention: a difference in [-1, 1].
+        Interventions for which no pair of arms was run are left out.
 
     Raises:
         ValueError: There are no results, or no such metric.
@@ -134,7 +147,9 @@ def effects(results: Sequence[Result], by: Sequence[str], metric: str, samples: 
     for key, rows in _groups(results, by, metric).items():
         arms = _groups(rows, ("arm",), metric)
         for letter, pairs in _PAIRS.items():
-            present = [terms for without, having in pairs if (terms := _paired(arms, without, having))]
+            present = [
+                terms for without, having in pairs if (terms := _paired(arms, without, having))
+            ]
             terms = [(weight / len(present), part) for pair in present for weight, part in pair]
             if terms:
                 intervals[*key, letter] = _bootstrap(terms, metric, samples, seed)
@@ -152,14 +167,20 @@ def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
     return groups
 
 
-def _paired(arms: Mapping[Key, Sequence[Result]], without: str, having: str, factor: str = "arm") -> Terms:
-    """The difference of two arms over the instances that both have played, as terms; empty if there are none."""
+def _paired(
+    arms: Mapping[Key, Sequence[Result]], without: str, having: str, factor: str = "arm"
+) -> Terms:
+    """The difference of two arms over the instances that both have played, as terms; empty if there
+    are none.
+    """
     before, after = arms.get((without,), ()), arms.get((having,), ())
     shared = {_instance(row, factor) for row in before} & {_instance(row, factor) for row in after}
     if not shared:
         return ()
     sides = ((1.0, after), (-1.0, before))
-    return [(sign, [row for row in side if _instance(row, factor) in shared]) for sign, side in sides]
+    return [
+        (sign, [row for row in side if _instance(row, factor) in shared]) for sign, side in sides
+    ]
 
 
 def _instance(row: Result, factor: str) -> Key:
@@ -171,7 +192,9 @@ def _bootstrap(terms: Terms, metric: str, samples: int, seed: int) -> Interval:
     """A weighted sum of rates with its percentile interval over samples of seeds."""
     seeds = sorted({row.seed for _, rows in terms for row in rows})
     place = {number: k for k, number in enumerate(seeds)}
-    drawn = np.random.default_rng(seed).multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), size=samples)
+    drawn = np.random.default_rng(seed).multinomial(
+        len(seeds), np.full(len(seeds), 1 / len(seeds)), size=samples
+    )
     times = np.vstack([np.ones(len(seeds)), drawn])  # the first row is the data as it is
     total = np.zeros(samples + 1)
     for weight, rows in terms:

@@ -1,4 +1,5 @@
-"""Figures of an ablation, in the manner of LUMINA's figures 3, 4 and 6, and the pieces that papers draw theirs with.
+"""Figures of an ablation, in the manner of LUMINA's figures 3, 4 and 6, and the pieces that papers
+draw theirs with.
 
 Matplotlib is imported here, so this module is imported where a figure is drawn.
 """
@@ -22,7 +23,9 @@ from agentgym.training.evaluation.intervals import Interval, effects, summarize
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
 
 # The palette of Okabe and Ito, which readers with any colour vision can tell apart.
-_COLOURS = dict(zip(ARMS, ("#555555", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7"), strict=True))
+_COLOURS = dict(
+    zip(ARMS, ("#555555", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7"), strict=True)
+)
 _MARKERS = dict(zip(ARMS, "osD^vP", strict=True))
 _INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 _METRICS = {"success": ("success rate", "#0072B2"), "step_accuracy": ("step accuracy", "#E69F00")}
@@ -36,29 +39,52 @@ _DPI = 150
 
 
 def line_style(place: int, name: str) -> dict[str, Any]:
-    """Return the colour, marker and dashes of a line: those of the arm that it is named after, else of its place."""
+    """Return the colour, marker and dashes of a line: those of the arm that it is named after, else
+    of its place.
+    """
     arm = "" if name == "none" else name
     arm = arm if arm in _COLOURS else ARMS[place % len(ARMS)]
-    return {"color": _COLOURS[arm], "marker": _MARKERS[arm], "linestyle": "--" if place >= len(ARMS) else "-"}
+    return {
+        "color": _COLOURS[arm],
+        "marker": _MARKERS[arm],
+        "linestyle": "--" if place >= len(ARMS) else "-",
+    }
 
 
 def contexts_figure(results: Sequence[Result]) -> Figure:
-    """Draw success rate and trajectory length of each context strategy, a column of panels per world (LOCA-bench, table 2)."""
+    """Draw success rate and trajectory length of each context strategy, a column of panels per
+    world (LOCA-bench, table 2).
+    """
     worlds = _worlds(results)
     contexts = ordered_contexts(results)
     places = np.arange(len(contexts))[::-1]
-    figure = Figure(figsize=(3.2 * len(worlds) + 1.4, 1.6 + 0.5 * len(contexts)), layout="constrained")
+    figure = Figure(
+        figsize=(3.2 * len(worlds) + 1.4, 1.6 + 0.5 * len(contexts)), layout="constrained"
+    )
     axes = figure.subplots(2, len(worlds), sharex="row", sharey=True, squeeze=False)
     for column, world in enumerate(worlds):
         rows = [row for row in results if row.world == world]
         for line, (metric, name, scale, colour) in enumerate(_CONTEXT_PANELS):
             panel = axes[line, column]
             rates = summarize(rows, ("context",), metric)
-            missing = Interval(np.nan, np.nan, np.nan)  # a world need not have been played in each context
+            missing = Interval(
+                np.nan, np.nan, np.nan
+            )  # a world need not have been played in each context
             intervals = [rates.get((context,), missing) for context in contexts]
-            value, low, high = (scale * np.array([getattr(i, part) for i in intervals]) for part in ("value", "low", "high"))
+            value, low, high = (
+                scale * np.array([getattr(i, part) for i in intervals])
+                for part in ("value", "low", "high")
+            )
             panel.barh(places, value, 0.7, color=colour, zorder=2)
-            panel.errorbar(value, places, xerr=[value - low, high - value], fmt="none", ecolor="#444444", capsize=3, zorder=3)
+            panel.errorbar(
+                value,
+                places,
+                xerr=[value - low, high - value],
+                fmt="none",
+                ecolor="#444444",
+                capsize=3,
+                zorder=3,
+            )
             panel.set_yticks(places, contexts)
             panel.set_xlabel(name)
             panel.grid(axis="x", alpha=0.3, zorder=0)
@@ -67,7 +93,9 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
 
 
 def horizons_figure(results: Sequence[Result]) -> Figure:
-    """Draw success rate and step accuracy against the horizon, a panel per world and metric, a line per arm (figure 3)."""
+    """Draw success rate and step accuracy against the horizon, a panel per world and metric, a line
+    per arm (figure 3).
+    """
     worlds = _worlds(results)
     figure = Figure(figsize=(3.6 * len(worlds) + 1.4, 6.4), layout="constrained")
     axes = figure.subplots(2, len(worlds), sharex="col", sharey=True, squeeze=False)
@@ -96,14 +124,22 @@ def arms_figure(results: Sequence[Result]) -> Figure:
         panel.set(title=world, xlabel="oracles", ylim=(0, 112))
         for place, interval in zip(places, intervals, strict=True):
             above = (place, 100 * interval.high)
-            panel.annotate(f"{100 * interval.value:.0f}", above, (0, 4), textcoords="offset points", ha="center")
+            panel.annotate(
+                f"{100 * interval.value:.0f}",
+                above,
+                (0, 4),
+                textcoords="offset points",
+                ha="center",
+            )
     axes[0].set_ylabel("success rate (%)")
     axes[0].set_yticks(range(0, 101, 20))
     return figure
 
 
 def interventions_figure(results: Sequence[Result]) -> Figure:
-    """Draw the change of success rate and step accuracy by each intervention, a group of bars per world (figure 6)."""
+    """Draw the change of success rate and step accuracy by each intervention, a group of bars per
+    world (figure 6).
+    """
     worlds = _worlds(results)
     figure, axes = _panels(len(worlds))
     for panel, world in zip(axes, worlds, strict=True):
@@ -112,7 +148,9 @@ def interventions_figure(results: Sequence[Result]) -> Figure:
             changes = effects(rows, (), metric)
             letters = [letter for letter in _INTERVENTIONS if (letter,) in changes]
             intervals = [changes[letter,] for letter in letters]
-            _draw_bars(panel, np.arange(len(letters)) + side, intervals, 0.38, [colour] * len(letters))
+            _draw_bars(
+                panel, np.arange(len(letters)) + side, intervals, 0.38, [colour] * len(letters)
+            )
             panel.set_xticks(range(len(letters)), [_INTERVENTIONS[letter] for letter in letters])
         panel.axhline(0, color="black", linewidth=0.8)
         panel.set(title=world, xlabel="intervention")
@@ -132,7 +170,10 @@ def _arm_handles(results: Sequence[Result]) -> list[Line2D]:
     """Return legend entries for the arms of any world: a world need not have played them all."""
     present = {row.arm for row in results}
     arms = [arm for arm in ARMS if arm in present]
-    return [Line2D([], [], color=_COLOURS[arm], marker=_MARKERS[arm], markersize=5, label=arm or "none") for arm in arms]
+    return [
+        Line2D([], [], color=_COLOURS[arm], marker=_MARKERS[arm], markersize=5, label=arm or "none")
+        for arm in arms
+    ]
 
 
 def _draw_lines(panel: Axes, rows: Sequence[Result], metric: str) -> None:
@@ -144,8 +185,19 @@ def _draw_lines(panel: Axes, rows: Sequence[Result], metric: str) -> None:
         if own:
             # Arms at a single horizon stand side by side, or they would hide one another.
             shift = 2 ** (0.1 * number - 0.25) if len(horizons) == 1 else 1
-            style = {"color": _COLOURS[arm], "marker": _MARKERS[arm], "linestyle": dashes, "markersize": 5, "label": arm or "none"}
-            draw_line(panel, [shift * horizon for horizon in own], [rates[arm, horizon] for horizon in own], style)
+            style = {
+                "color": _COLOURS[arm],
+                "marker": _MARKERS[arm],
+                "linestyle": dashes,
+                "markersize": 5,
+                "label": arm or "none",
+            }
+            draw_line(
+                panel,
+                [shift * horizon for horizon in own],
+                [rates[arm, horizon] for horizon in own],
+                style,
+            )
     panel.set_xscale("log", base=2)
     panel.set_xticks(horizons, [str(horizon) for horizon in horizons])
     panel.xaxis.set_minor_locator(NullLocator())
@@ -154,10 +206,16 @@ def _draw_lines(panel: Axes, rows: Sequence[Result], metric: str) -> None:
 
 
 def draw_line(
-    panel: Axes, places: Sequence[float], intervals: Sequence[Interval], style: Mapping[str, Any], alpha: float = 0.1
+    panel: Axes,
+    places: Sequence[float],
+    intervals: Sequence[Interval],
+    style: Mapping[str, Any],
+    alpha: float = 0.1,
 ) -> None:
     """Draw a line through shares, in %, in a band of their intervals."""
-    value, low, high = ([100 * getattr(each, part) for each in intervals] for part in ("value", "low", "high"))
+    value, low, high = (
+        [100 * getattr(each, part) for each in intervals] for part in ("value", "low", "high")
+    )
     panel.plot(places, value, **style)
     if len(places) == 1:  # a band would have no width
         panel.vlines(places, low, high, color=style["color"])
@@ -165,11 +223,22 @@ def draw_line(
         panel.fill_between(places, low, high, color=style["color"], alpha=alpha, linewidth=0)
 
 
-def _draw_bars(panel: Axes, places: np.ndarray, intervals: Sequence[Interval], width: float, colours: Sequence[str]) -> None:
+def _draw_bars(
+    panel: Axes,
+    places: np.ndarray,
+    intervals: Sequence[Interval],
+    width: float,
+    colours: Sequence[str],
+) -> None:
     values = [100 * interval.value for interval in intervals]
-    errors = [[100 * (i.value - i.low) for i in intervals], [100 * (i.high - i.value) for i in intervals]]
+    errors = [
+        [100 * (i.value - i.low) for i in intervals],
+        [100 * (i.high - i.value) for i in intervals],
+    ]
     panel.bar(places, values, width, color=list(colours), zorder=2)
-    panel.errorbar(places, values, np.maximum(errors, 0), fmt="none", ecolor="#444444", capsize=3, zorder=3)
+    panel.errorbar(
+        places, values, np.maximum(errors, 0), fmt="none", ecolor="#444444", capsize=3, zorder=3
+    )
     panel.grid(axis="y", alpha=0.3, zorder=0)
 
 

@@ -1,4 +1,6 @@
-"""The registry of papers: what the benchmark of a paper adds to presets, reports and the command line."""
+"""The registry of papers: what the benchmark of a paper adds to presets, reports and the command
+line.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,14 @@ class Command:
     """A command of `agentgym`.
 
     Attributes:
-        run: Does the work and yields what is shown: lines and tables. A parameter is `Annotated` with its help text; one that is
-            keyword-only or has a default is an option, any other an argument. The docstring is the help of the command.
+        run: Does the work and yields what is shown: lines and tables. A parameter is `Annotated`
+            with its help text; one that is keyword-only or has a default is an option, any other an
+            argument. The docstring is the help of the command.
         name: Its name.
         group: The command of which this is a sub-command, if any.
         group_help: The help of that.
-        resumable: True if the same command goes on where it was stopped; a user who stops it is reminded of that.
+        resumable: True if the same command goes on where it was stopped; a user who stops it is
+            reminded of that.
     """
 
     run: Callable[..., Iterable[str | Table]]
@@ -40,11 +44,13 @@ class Paper:
 
     Attributes:
         title: Its short name.
-        place: Where its presets are listed; the first preset of all is the default of `agentgym ablate`.
+        place: Where its presets are listed; the first preset of all is the default of `agentgym
+            ablate`.
         presets: Arguments of `Ablation`, by the name of the preset.
         sizes: The meaning of the horizons of its presets, for the help of `--horizons`.
         size_names: Sizes that have a name, such as `8k`; the command line reads them in lower case.
-        applies: Says of an episode if it belongs to the benchmark. Tables, files and figures are made of such episodes only.
+        applies: Says of an episode if it belongs to the benchmark. Tables, files and figures are
+            made of such episodes only.
         tables: Makes its tables of the results of an ablation.
         headline: Put its tables before those of arms and contexts.
         files: Functions that write its files, by their names.
@@ -82,7 +88,9 @@ def register_paper(paper: Paper) -> None:
 
 
 def papers() -> list[Paper]:
-    """Return the papers by their places; those of one place in the order in which they were registered."""
+    """Return the papers by their places; those of one place in the order in which they were
+    registered.
+    """
     return sorted(_PAPERS.values(), key=lambda paper: paper.place)
 
 

@@ -15,7 +15,11 @@ from agentgym.training.evaluation.tables import Table, percent, to_markdown
 from agentgym.training.extras import needs_extra
 
 METRICS = ("success", "step_accuracy", "alive_step_accuracy")
-_NAMES = {"success": "success rate", "step_accuracy": "step accuracy", "alive_step_accuracy": "step accuracy while alive"}
+_NAMES = {
+    "success": "success rate",
+    "step_accuracy": "step accuracy",
+    "alive_step_accuracy": "step accuracy while alive",
+}
 _TOKENS = {
     "trajectory_tokens": "trajectory length",
     "prompt_tokens": "prompts",
@@ -28,7 +32,9 @@ _INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 
 
 def ablation_tables(results: Sequence[Result]) -> list[Table]:
-    """Return the tables of arms and contexts for each world and of the effects of interventions, amid those of the papers."""
+    """Return the tables of arms and contexts for each world and of the effects of interventions,
+    amid those of the papers.
+    """
     worlds = list(dict.fromkeys(row.world for row in results))
     headlines: list[Table] = []
     others: list[Table] = []
@@ -41,7 +47,8 @@ def ablation_tables(results: Sequence[Result]) -> list[Table]:
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
-    """Write `results.jsonl`, `summary.md` and the figures into a folder, and the files and figures of the papers that apply.
+    """Write `results.jsonl`, `summary.md` and the figures into a folder, and the files and figures
+    of the papers that apply.
 
     Returns:
         The files, figures last.
@@ -53,7 +60,9 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
         from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
     lines = "".join(json.dumps(asdict(row)) + "\n" for row in results)
     (out / "results.jsonl").write_text(lines, encoding="utf-8")
-    (out / "summary.md").write_text("\n\n".join(map(to_markdown, ablation_tables(results))) + "\n", encoding="utf-8")
+    (out / "summary.md").write_text(
+        "\n\n".join(map(to_markdown, ablation_tables(results))) + "\n", encoding="utf-8"
+    )
     files = ["results.jsonl", "summary.md"]
     figures = {
         "horizons.png": plots.horizons_figure(results),
@@ -91,7 +100,9 @@ def _arms_table(world: str, results: Sequence[Result]) -> Table:
         if compared and metric != "alive_step_accuracy":
             gains = differences(rows, (), metric)
             header.append("vs none")
-            columns.append([percent(gains[arm,], signed=True) if (arm,) in gains else "" for arm in arms])
+            columns.append(
+                [percent(gains[arm,], signed=True) if (arm,) in gains else "" for arm in arms]
+            )
     title = f"{world}: {len(rows)} episodes, % with 95 % intervals"
     return title, header, [list(line) for line in zip(*columns, strict=True)]
 
@@ -108,12 +119,17 @@ def _contexts_table(world: str, results: Sequence[Result]) -> Table:
     columns = {"context": contexts, "success rate": [percent(success[name,]) for name in contexts]}
     if "none" in contexts and len(contexts) > 1:
         gains = differences(rows, (), "success", "none", "context")
-        columns["vs none"] = [percent(gains[name,], signed=True) if (name,) in gains else "" for name in contexts]
+        columns["vs none"] = [
+            percent(gains[name,], signed=True) if (name,) in gains else "" for name in contexts
+        ]
     for metric, title in _TOKENS.items():
         means = summarize(rows, ("context",), metric)
         columns[title] = [f"{means[name,].value:,.0f}" for name in contexts]
     counter = next((row.usage.counter for row in rows if row.usage), "")
-    title = f"{world}, context strategies: {len(rows)} episodes, % with 95 % intervals, mean tokens ({counter}) an episode"
+    title = (
+        f"{world}, context strategies: {len(rows)} episodes, % with 95 % intervals, mean "
+        f"tokens ({counter}) an episode"
+    )
     return title, list(columns), [list(line) for line in zip(*columns.values(), strict=True)]
 
 
@@ -125,4 +141,8 @@ def _effects_table(results: Sequence[Result]) -> list[Table]:
         cells = [percent(changes[metric][world, letter], signed=True) for metric in metrics]
         rows.append([str(world), _INTERVENTIONS[str(letter)], *cells])
     header = ["world", "intervention", *(_NAMES[metric] for metric in metrics)]
-    return [("Effect of each intervention, percentage points with 95 % intervals", header, rows)] if rows else []
+    return (
+        [("Effect of each intervention, percentage points with 95 % intervals", header, rows)]
+        if rows
+        else []
+    )

@@ -1,4 +1,6 @@
-"""Scores of episodes: success and step accuracy (LUMINA, section 4.2), from their trajectories alone."""
+"""Scores of episodes: success and step accuracy (LUMINA, section 4.2), from their trajectories
+alone.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ class Result:
     Attributes:
         world: The short name of the world.
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
-        horizon: The size that was asked for: turns of an optimal policy, or the value of the option `axis`.
+        horizon: The size that was asked for: turns of an optimal policy, or the value of the option
+            `axis`.
         seed: The seed of the instance; one seed is one cluster in the statistics.
         success: 1.0 if the task was solved, else 0.0.
         steps: Steps with a label.
@@ -50,16 +53,24 @@ class Result:
 
 
 def score(trajectory: Trajectory) -> Result:
-    """Return the figures of an episode that an ablation recorded, with `StepOptimality` in its stack.
+    """Return the figures of an episode that an ablation recorded, with `StepOptimality` in its
+    stack.
 
     Raises:
-        ValueError: The trajectory says nothing about its world, arm and horizon, or has no steps, or is not the policy's doing.
+        ValueError: The trajectory says nothing about its world, arm and horizon, or has no steps,
+            or is not the policy's doing.
     """
     labels = trajectory.labels
     if trajectory.failure:
-        raise ValueError(f"the episode of seed {trajectory.seed} broke ({trajectory.failure}); it has no score, so leave it out")
+        raise ValueError(
+            f"the episode of seed {trajectory.seed} broke ({trajectory.failure}); it has no score, "
+            "so leave it out"
+        )
     if missing := [name for name in ("world", "arm", "horizon") if name not in labels]:
-        raise ValueError(f"the trajectory of seed {trajectory.seed} has no label {missing[0]!r}: record it with an ablation")
+        raise ValueError(
+            f"the trajectory of seed {trajectory.seed} has no label {missing[0]!r}: record it with "
+            "an ablation"
+        )
     if not trajectory.steps:
         raise ValueError(f"the trajectory of seed {trajectory.seed} has no steps")
     labelled = [step.info for step in trajectory.steps if step.info.get("optimal") is not None]
@@ -78,12 +89,17 @@ def score(trajectory: Trajectory) -> Result:
         usage=usage(trajectory),
         report=trajectory.steps[-1].info["detail"].get("report"),
         axis=labels.get("axis", "horizon"),
-        calls=sum(detail["calls"] + len(detail.get("nested", ())) for detail in (step.info["detail"] for step in trajectory.steps)),
+        calls=sum(
+            detail["calls"] + len(detail.get("nested", ()))
+            for detail in (step.info["detail"] for step in trajectory.steps)
+        ),
     )
 
 
 def ordered_contexts(results: Iterable[Result]) -> list[str]:
-    """Return the context strategies that were played, as the paper's table has them: none, single ones, then stacks."""
+    """Return the context strategies that were played, as the paper's table has them: none, single
+    ones, then stacks.
+    """
 
     def place(context: str) -> tuple[int, list[int]]:
         names = check_context(context)
@@ -93,7 +109,8 @@ def ordered_contexts(results: Iterable[Result]) -> list[str]:
 
 
 def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    """Return the episodes that were played to their end. The others say nothing about the policy and must not count as lost.
+    """Return the episodes that were played to their end. The others say nothing about the policy
+    and must not count as lost.
 
     Raises:
         RuntimeError: There is none.
@@ -103,7 +120,8 @@ def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
     if not complete:
         cause = f": {trajectories[0].failure}" if trajectories else ""
         raise RuntimeError(
-            f"none of {len(trajectories)} episodes was played to its end{cause}; mend the workers or the endpoint first"
+            f"none of {len(trajectories)} episodes was played to its end{cause}; mend the workers "
+            "or the endpoint first"
         )
     return complete
 
@@ -114,7 +132,8 @@ def success_rate(trajectories: Iterable[Trajectory]) -> float:
 
 
 def evaluate(policy: Policy, env: EnvLike, episodes: int, num_envs: int = 64) -> float:
-    """Return the share of episodes that a policy solves, on the seeds from 0 on, which training does not use.
+    """Return the share of episodes that a policy solves, on the seeds from 0 on, which training
+    does not use.
 
     Failures do not count.
 

@@ -1,4 +1,5 @@
-"""Bridges to other trainers and tools: TRL, verifiers, verl, SkyRL, MCP, and data sets of training rows.
+"""Bridges to other trainers and tools: TRL, verifiers, verl, SkyRL, MCP, and data sets of training
+rows.
 
 Each bridge is a module of its own, which needs its extra and is loaded when it is used.
 """
@@ -42,4 +43,6 @@ __all__ = [
     "write_rows",
 ]
 
-__getattr__ = lazy_exports(__name__, {name: (name, name) for name in ("mcp", "skyrl", "trl", "verifiers", "verl")})
+__getattr__ = lazy_exports(
+    __name__, {name: (name, name) for name in ("mcp", "skyrl", "trl", "verifiers", "verl")}
+)

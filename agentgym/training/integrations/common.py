@@ -1,4 +1,6 @@
-"""Helpers of the bridges to other trainers: envs whose chat only grows, and replies made of sampled tokens."""
+"""Helpers of the bridges to other trainers: envs whose chat only grows, and replies made of sampled
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
     edits += ["window"] if options.get("window") is not None else []
     edits += ["hint_scope=ephemeral"] if options.get("hint_scope") == "ephemeral" else []
     if edits:
-        raise ValueError(f"{trainer} keeps the history, so {edits[0]} cannot edit it; leave it out, or {otherwise}")
+        raise ValueError(
+            f"{trainer} keeps the history, so {edits[0]} cannot edit it; leave it out, or "
+            f"{otherwise}"
+        )
     return registry.spec(env_id, **options)
 
 
@@ -49,7 +54,11 @@ def seed_of(row: Mapping[str, Any]) -> int:
     try:
         return operator.index(row.get("seed"))  # type: ignore[arg-type]  # None is refused as any other value
     except TypeError:
-        message = f"a row needs an integer 'seed', got {row.get('seed')!r}; make the data set with `prompts`"
+        message = (
+            f"a row needs an integer 'seed', got {row.get('seed')!r}; make the data set "
+            "with "
+            "`prompts`"
+        )
         raise ValueError(message) from None
 
 
@@ -60,7 +69,11 @@ def added(before: Chat, after: Chat) -> Sequence[Message]:
         ValueError: The chat after the reply does not go on from the one before it.
     """
     length = len(before.messages)
-    if after.shared_prefix(before) < length or len(after.messages) <= length or after.messages[length].role != "assistant":
+    if (
+        after.shared_prefix(before) < length
+        or len(after.messages) <= length
+        or after.messages[length].role != "assistant"
+    ):
         raise ValueError(
             "a wrapper of this env edits what was shown before, but the trainer keeps the history; "
             "leave the wrapper out, or train on the chat of the env"
@@ -68,7 +81,13 @@ def added(before: Chat, after: Chat) -> Sequence[Message]:
     return after.messages[length + 1 :]
 
 
-def sampled_reply(renderer: Renderer, chat: Chat, prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float]) -> Reply:
+def sampled_reply(
+    renderer: Renderer,
+    chat: Chat,
+    prompt: Sequence[int],
+    ids: Sequence[int],
+    logprobs: Sequence[float],
+) -> Reply:
     """Return sampled ids as the reply to a chat; the prompts after it will begin with them.
 
     Args:
@@ -80,6 +99,11 @@ def sampled_reply(renderer: Renderer, chat: Chat, prompt: Sequence[int], ids: Se
     """
     tokenizer = renderer.tokenizer
     text_ids = ids[:-1] if ids and ids[-1] == tokenizer.eos_token_id else ids
-    reply = Reply(str(tokenizer.decode(list(text_ids), skip_special_tokens=False)), tuple(prompt), tuple(ids), tuple(logprobs))
+    reply = Reply(
+        str(tokenizer.decode(list(text_ids), skip_special_tokens=False)),
+        tuple(prompt),
+        tuple(ids),
+        tuple(logprobs),
+    )
     renderer.remember(chat, reply)
     return reply

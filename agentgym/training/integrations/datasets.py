@@ -1,4 +1,6 @@
-"""Trajectories as training data: chat rows for fine-tuning, and token rows that hold exactly the ids that were sampled."""
+"""Trajectories as training data: chat rows for fine-tuning, and token rows that hold exactly the
+ids that were sampled.
+"""
 
 from __future__ import annotations
 
@@ -124,12 +126,16 @@ class TrainingDict(TypedDict):
 
 
 def group_id(trajectory: Trajectory) -> str:
-    """Return the id that all episodes of one spec and seed share; other arms and other worlds have other ids."""
+    """Return the id that all episodes of one spec and seed share; other arms and other worlds have
+    other ids.
+    """
     return group_of(trajectory.spec, trajectory.seed)
 
 
 def group_of(spec: str, seed: int) -> str:
-    """The `group_id` of the episodes that are going to be played with this spec (JSON text, in any order of keys) and seed."""
+    """The `group_id` of the episodes that are going to be played with this spec (JSON text, in any
+    order of keys) and seed.
+    """
     ordered = json.dumps(json.loads(spec), sort_keys=True)
     return f"{hashlib.sha256(ordered.encode()).hexdigest()[:12]}-{seed}"
 
@@ -174,21 +180,29 @@ def to_chat_rows(trajectory: Trajectory, episode: int = 0) -> list[ChatRow]:
 def _after(trajectory: Trajectory, step: int) -> Chat:
     """Return the chat that the agent of a step was shown next, or the last of the episode."""
     agent = trajectory.steps[step].info.get("agent")
-    return next((later.chat for later in trajectory.steps[step + 1 :] if later.info.get("agent") == agent), trajectory.last)
+    return next(
+        (later.chat for later in trajectory.steps[step + 1 :] if later.info.get("agent") == agent),
+        trajectory.last,
+    )
 
 
 def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
-    """The last reply of a segment: as the env took it, if the next chat still shows it untouched, else as it reads."""
+    """The last reply of a segment: as the env took it, if the next chat still shows it untouched,
+    else as it reads.
+    """
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
-    # Of a team, the turns of the world do not number the replies of an agent, but the length of its chat is its own.
+    # Of a team, the turns of the world do not number the replies of an agent, but the length of its
+    # chat is its own.
     number = len(step.chat.messages) if "agent" in step.info else int(step.info.get("turn", 0))
     return parse(step.reply.text, dialect, step.chat.tools, number)
 
 
 def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) -> list[int]:
-    """Where the messages at the positions `replied` of a chat are in its dicts: pictures of tools come as messages of their own."""
+    """Where the messages at the positions `replied` of a chat are in its dicts: pictures of tools
+    come as messages of their own.
+    """
     written = [k for k, message in enumerate(messages) if message["role"] == "assistant"]
     replies = [k for k, message in enumerate(chat.messages) if message.role == "assistant"]
     return [there for there, here in zip(written, replies, strict=True) if here in replied]
@@ -197,20 +211,29 @@ def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) ->
 def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     """The episode as the token ids that were recorded; nothing is tokenised again.
 
-    A row ends where a segment does, and where a prompt does not begin with the ids of the prompt before and its reply, as when a
-    chat template writes a reply differently from how it was sampled. So every sampled id is in the mask of exactly one row, after
-    the ids it was sampled after. Replies without ids are left out.
+    A row ends where a segment does, and where a prompt does not begin with the ids of the prompt
+    before and its reply, as when a chat template writes a reply differently from how it was
+    sampled. So every sampled id is in the mask of exactly one row, after the ids it was sampled
+    after. Replies without ids are left out.
 
     Args:
         trajectory: The episode.
         episode: Its number.
 
     Raises:
-        ValueError: No reply has ids, though nothing failed, or a reply has ids and log-probabilities of different number.
+        ValueError: No reply has ids, though nothing failed, or a reply has ids and
+            log-probabilities of different number.
     """
-    rows = [_token_row(row, k) for k, segment in enumerate(trajectory.segments()) for row in _joined(trajectory, segment)]
+    rows = [
+        _token_row(row, k)
+        for k, segment in enumerate(trajectory.segments())
+        for row in _joined(trajectory, segment)
+    ]
     if not rows and not trajectory.failure:
-        raise ValueError("no reply of this trajectory has token ids: play it with a policy that records them, or use to_chat_rows")
+        raise ValueError(
+            "no reply of this trajectory has token ids: play it with a policy that records them, "
+            "or use to_chat_rows"
+        )
     for row in rows[-1:]:
         row["is_last"] = True
     return TrainingDict(
@@ -226,7 +249,9 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     )
 
 
-def training_dicts(trajectories: Iterable[Trajectory], *, failures: bool = False) -> Iterator[TrainingDict]:
+def training_dicts(
+    trajectories: Iterable[Trajectory], *, failures: bool = False
+) -> Iterator[TrainingDict]:
     """Yield `to_training_dict` of each episode, numbered as they come.
 
     Args:
@@ -259,7 +284,8 @@ def _token_row(row: Row, segment: int) -> TokenRow:
 
 
 def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterator[ChatRow]:
-    """Rows of the episodes that the oracle policy plays through the text interface, one episode for each seed.
+    """Rows of the episodes that the oracle policy plays through the text interface, one episode for
+    each seed.
 
     Args:
         env_id: The id of a world.
@@ -275,7 +301,13 @@ def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterato
         yield from to_chat_rows(rollout(env, policy, seed, {"policy": "oracle"}), episode)
 
 
-def export(trajectories: Iterable[Trajectory], path: Path, format: Format = "jsonl", *, failures: bool = False) -> int:
+def export(
+    trajectories: Iterable[Trajectory],
+    path: Path,
+    format: Format = "jsonl",
+    *,
+    failures: bool = False,
+) -> int:
     """Write the chat rows of trajectories, such as those of a `TrajectoryLog`; see `write_rows`.
 
     Args:
@@ -285,7 +317,9 @@ def export(trajectories: Iterable[Trajectory], path: Path, format: Format = "jso
         failures: Keep episodes in which something else than the policy failed.
     """
     numbered = ((k, each) for k, each in enumerate(trajectories) if failures or not each.failure)
-    return write_rows((row for episode, each in numbered for row in to_chat_rows(each, episode)), path, format)
+    return write_rows(
+        (row for episode, each in numbered for row in to_chat_rows(each, episode)), path, format
+    )
 
 
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:
@@ -346,7 +380,10 @@ def _write_tables(rows: Iterable[ChatRow], schema: Any, file: Any) -> int:
     while batch := list(islice(left, _BATCH)):
         for row in batch:
             if any(not isinstance(message["content"], str) for message in row["messages"]):
-                raise ValueError(f"episode {row['episode']} has pictures, which only the format 'jsonl' can hold; use that")
+                raise ValueError(
+                    f"episode {row['episode']} has pictures, which only the format 'jsonl' can "
+                    "hold; use that"
+                )
         file.write_table(pa.Table.from_pylist(batch, schema))
         count += len(batch)
     return count

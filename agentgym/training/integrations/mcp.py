@@ -1,6 +1,8 @@
-"""Serving an office server or a world over MCP, the Model Context Protocol: each episode is a server with a state of its own.
+"""Serving an office server or a world over MCP, the Model Context Protocol: each episode is a
+server with a state of its own.
 
-The package `mcp` is imported here, so this module is imported where it is used; `agentgym serve` is its command.
+The package `mcp` is imported here, so this module is imported where it is used; `agentgym serve` is
+its command.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from agentgym.env import tool_env
 from agentgym.envs.loca.servers.office import SERVERS, Office
 from agentgym.messages import Content
 from agentgym.registry import make
-from agentgym.tools import Tool, ToolError, check_jsonable, echo, tools_of
+from agentgym.tools import Tool, ToolError, check_jsonable, echo, first_paragraph, tools_of
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """The only hosts to serve on, since there is no authentication."""
@@ -64,8 +66,10 @@ class OfficeEpisode:
         self._office = office
         servers = office.toolsets()
         self.name = "+".join(server.name for server in servers)
-        self.instructions = "\n".join((type(server).__doc__ or "").split("\n")[0] for server in servers)
-        self._tools = {name: bound for server in servers for name, bound in tools_of(server).items()}
+        self.instructions = "\n".join(first_paragraph(type(server).__doc__) for server in servers)
+        self._tools = {
+            name: bound for server in servers for name, bound in tools_of(server).items()
+        }
         self.tools: Sequence[Tool] = [bound.schema for bound in self._tools.values()]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
@@ -76,7 +80,9 @@ class OfficeEpisode:
         result = self._tools[name](arguments)
         if isinstance(result, Content):
             return result
-        return Content(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+        return Content(
+            result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        )
 
     def close(self) -> None:
         """Close the servers."""
@@ -84,7 +90,8 @@ class OfficeEpisode:
 
 
 class WorldEpisode:
-    """An episode of a world; its rules and its task are the instructions, and its score goes to stderr when it has ended.
+    """An episode of a world; its rules and its task are the instructions, and its score goes to
+    stderr when it has ended.
 
     There are no replies over MCP, only calls, so a world's limit on turns does not hold.
 
@@ -110,7 +117,10 @@ class WorldEpisode:
         over = self._env.world.done
         result = self._env.call(name, arguments)
         if self._env.world.done and not over:
-            print(f"{self.name}: the episode has ended with score {self._env.world.score():g}", file=sys.stderr)
+            print(
+                f"{self.name}: the episode has ended with score {self._env.world.score():g}",
+                file=sys.stderr,
+            )
         return result
 
     def close(self) -> None:
@@ -133,29 +143,50 @@ def open_episode(target: str, seed: int, **options: Any) -> Episode:
 
 
 def build_server(episode: Episode) -> Server[Any]:
-    """An MCP server of an episode. Calls run one after the other, in threads, in the order in which they come."""
+    """An MCP server of an episode.
+
+    Calls run one after the other, in threads, in the order in which they come.
+    """
     lock = anyio.Lock()
 
     async def on_list_tools(context: Any, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_describe(tool) for tool in episode.tools])
 
-    async def on_call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def on_call_tool(
+        context: Any, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
         async with lock:
-            return await anyio.to_thread.run_sync(partial(_answer, episode.call, params.name, params.arguments or {}))
+            return await anyio.to_thread.run_sync(
+                partial(_answer, episode.call, params.name, params.arguments or {})
+            )
 
-    return Server(episode.name, instructions=episode.instructions, on_list_tools=on_list_tools, on_call_tool=on_call_tool)
+    return Server(
+        episode.name,
+        instructions=episode.instructions,
+        on_list_tools=on_list_tools,
+        on_call_tool=on_call_tool,
+    )
 
 
 def _describe(tool: Tool) -> types.Tool:
-    return types.Tool(name=tool.name, description=tool.description, input_schema=dict(tool.parameters))
+    return types.Tool(
+        name=tool.name, description=tool.description, input_schema=dict(tool.parameters)
+    )
 
 
-def _answer(call: Callable[[str, Mapping[str, Any]], Content], name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+def _answer(
+    call: Callable[[str, Mapping[str, Any]], Content], name: str, arguments: Mapping[str, Any]
+) -> types.CallToolResult:
     try:
         result = call(name, arguments)
     except ToolError as error:
-        return types.CallToolResult(content=[types.TextContent(text=f"error: {error}")], is_error=True)
-    pictures = [types.ImageContent(data=base64.b64encode(image.png).decode(), mime_type="image/png") for image in result.images]
+        return types.CallToolResult(
+            content=[types.TextContent(text=f"error: {error}")], is_error=True
+        )
+    pictures = [
+        types.ImageContent(data=base64.b64encode(image.png).decode(), mime_type="image/png")
+        for image in result.images
+    ]
     return types.CallToolResult(content=[types.TextContent(text=result.text), *pictures])
 
 
@@ -174,7 +205,10 @@ def serve_stdio(episode: Episode) -> None:
 
 
 def http_app(episodes: Sequence[Episode]) -> Starlette:
-    """A web app with one MCP server an episode: the k-th, from 0 on, at `/episodes/<k>/mcp`. It answers the local host only."""
+    """A web app with one MCP server an episode: the k-th, from 0 on, at `/episodes/<k>/mcp`.
+
+    It answers the local host only.
+    """
     apps = [build_server(episode).streamable_http_app(json_response=True) for episode in episodes]
 
     @asynccontextmanager
@@ -186,7 +220,9 @@ def http_app(episodes: Sequence[Episode]) -> Starlette:
         for episode in episodes:
             episode.close()
 
-    return Starlette(routes=[Mount(f"/episodes/{k}", app=each) for k, each in enumerate(apps)], lifespan=lifespan)
+    return Starlette(
+        routes=[Mount(f"/episodes/{k}", app=each) for k, each in enumerate(apps)], lifespan=lifespan
+    )
 
 
 def serve_http(episodes: Sequence[Episode], host: str, port: int) -> None:

@@ -1,7 +1,8 @@
 """The worlds in SkyRL: as text environments of SkyRL-Gym, which its generator plays.
 
-SkyRL keeps the history, as text: the model sees the chat of the env with results as user messages, and the rules say how to call
-tools. Strategies that edit the context cannot be played so; for them a generator of one's own gives the rows of
+SkyRL keeps the history, as text: the model sees the chat of the env with results as user messages,
+and the rules say how to call tools. Strategies that edit the context cannot be played so; for them
+a generator of one's own gives the rows of
 `agentgym.training.integrations.datasets.to_training_dict`, with `step_wise_trajectories`.
 
 Example:
@@ -32,13 +33,15 @@ _OTHERWISE = "train on the rows of training.export with a generator of your own"
 class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
     """An episode of a world.
 
-    The reward is that of the world, given with the last step. SkyRL knows no truncation: `metadata` and the metrics tell it apart.
-    Pictures are left out; MultimodalWorld can describe them in words with `render="scene"`.
+    The reward is that of the world, given with the last step. SkyRL knows no truncation: `metadata`
+    and the metrics tell it apart. Pictures are left out; MultimodalWorld can describe them in words
+    with `render="scene"`.
 
     Args:
         env_config: Not used: the options of the env are given to `register`.
-        extras: The other columns of the row. `seed` says which instance is played. `max_turns`, which SkyRL sets to that of its
-            generator (1 unless it is configured), truncates the episode after so many replies, with the score as it is.
+        extras: The other columns of the row. `seed` says which instance is played. `max_turns`,
+            which SkyRL sets to that of its generator (1 unless it is configured), truncates the
+            episode after so many replies, with the score as it is.
         env_id: The id of a world.
         options: Keyword arguments of `agentgym.make`.
 
@@ -47,7 +50,12 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
     """
 
     def __init__(
-        self, env_config: object = None, extras: Mapping[str, Any] | None = None, *, env_id: str, options: dict[str, Any]
+        self,
+        env_config: object = None,
+        extras: Mapping[str, Any] | None = None,
+        *,
+        env_id: str,
+        options: dict[str, Any],
     ) -> None:
         super().__init__()
         row = extras or {}
@@ -60,7 +68,9 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self._outcome: dict[str, Any] = {}
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
-        """Start the episode; what is shown first takes the place of the row's prompt, which is the same."""
+        """Start the episode; what is shown first takes the place of the row's prompt, which is the
+        same.
+        """
         self._chat, _ = self._env.reset(seed=self._seed)
         self.turns, self._outcome = 0, {}
         return plain_messages(self._chat.messages), {}
@@ -72,7 +82,11 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self._chat, reward, terminated, truncated, info = self._env.step(action)
         if self.turns == self.max_turns and not (terminated or truncated):
             _, reward, terminated, truncated, info = tool_env(self._env).truncate("max_turns")
-        self._outcome = {"terminated": terminated, "truncated": truncated, "success": info["success"]}
+        self._outcome = {
+            "terminated": terminated,
+            "truncated": truncated,
+            "success": info["success"],
+        }
         return BaseTextEnvStepOutput(
             observations=plain_messages(added(before, self._chat)),
             reward=float(reward),
@@ -81,8 +95,13 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         )
 
     def get_metrics(self) -> dict[str, float]:
-        """Return whether the task was solved and how the episode ended, as 0 or 1, and the replies it took."""
-        return {"turns": float(self.turns), **{name: float(value) for name, value in self._outcome.items()}}
+        """Return whether the task was solved and how the episode ended, as 0 or 1, and the replies
+        it took.
+        """
+        return {
+            "turns": float(self.turns),
+            **{name: float(value) for name, value in self._outcome.items()},
+        }
 
     def close(self) -> None:
         """Close the env."""
@@ -102,11 +121,14 @@ def register(name: str, env_id: str, **options: Any) -> None:
         skyrl_gym.error.RegistrationError: The name is taken.
     """
     growing_spec("SkyRL", _OTHERWISE, env_id, options)
-    skyrl_gym.register(name, f"{__name__}:{SkyRLEnv.__name__}", {"env_id": env_id, "options": options})
+    skyrl_gym.register(
+        name, f"{__name__}:{SkyRLEnv.__name__}", {"env_id": env_id, "options": options}
+    )
 
 
 def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:
-    """Return the data set for a registered world: prompt, `env_class` and seed of each instance. Rows of one prompt are a group.
+    """Return the data set for a registered world: prompt, `env_class` and seed of each instance.
+    Rows of one prompt are a group.
 
     Args:
         name: The name under which the world was registered.
@@ -117,5 +139,12 @@ def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:
     """
     kwargs = skyrl_gym.spec(name).kwargs
     env = make(kwargs["env_id"], **kwargs["options"])
-    rows = [{"prompt": plain_messages(env.reset(seed=seed)[0].messages), "env_class": name, "seed": seed} for seed in seeds]
+    rows = [
+        {
+            "prompt": plain_messages(env.reset(seed=seed)[0].messages),
+            "env_class": name,
+            "seed": seed,
+        }
+        for seed in seeds
+    ]
     return datasets.Dataset.from_list(rows)

@@ -1,8 +1,9 @@
-"""The worlds in TRL: as environments whose tools the GRPO trainer calls, and as a rollout function that plays whole stacks.
+"""The worlds in TRL: as environments whose tools the GRPO trainer calls, and as a rollout function
+that plays whole stacks.
 
-With `environment_factory` the trainer keeps the history, reads the calls out of the replies in the form of the model's own chat
-template, and shows the schemas of the tools. That is the usual way. Strategies that edit the context need `rollout_func`: there the
-model sees the chat of the env.
+With `environment_factory` the trainer keeps the history, reads the calls out of the replies in the
+form of the model's own chat template, and shows the schemas of the tools. That is the usual way.
+Strategies that edit the context need `rollout_func`: there the model sees the chat of the env.
 
 Example:
     >>> options = {"items": 6, "removals": 2}
@@ -50,13 +51,15 @@ _ENDED = "error: the episode has ended; this call was not run"
 
 
 class ToolEnvironment:
-    """Environment for TRL: `reset`, `get_reward` and one method for each tool, which `environment_factory` adds; no other public name.
+    """Environment for TRL: `reset`, `get_reward` and one method for each tool, which
+    `environment_factory` adds; no other public name.
 
-    A call is played as a reply of its own (`env.step`), since TRL says neither which calls were in one reply nor what else it held.
-    So each call takes a turn, failed calls count, hints and notes of wrappers come with the result, and the episode ends as it does
-    in any other run; from then on calls are answered with an error. Errors are answers too, in the words that a model reads
-    elsewhere, so TRL's `tools/failure_frequency` stays 0. Pictures are left out; MultimodalWorld can describe them in words with
-    `render="scene"`.
+    A call is played as a reply of its own (`env.step`), since TRL says neither which calls were in
+    one reply nor what else it held. So each call takes a turn, failed calls count, hints and notes
+    of wrappers come with the result, and the episode ends as it does in any other run; from then on
+    calls are answered with an error. Errors are answers too, in the words that a model reads
+    elsewhere, so TRL's `tools/failure_frequency` stays 0. Pictures are left out; MultimodalWorld
+    can describe them in words with `render="scene"`.
     """
 
     _spec: ClassVar[EnvSpec]
@@ -84,7 +87,10 @@ class ToolEnvironment:
         return str(self._chat.messages[-1].text)
 
     def get_reward(self) -> float:
-        """The reward of the episode. One that goes on ends now, with the score as it is: the policy has stopped calling."""
+        """The reward of the episode.
+
+        One that goes on ends now, with the score as it is: the policy has stopped calling.
+        """
         if not self._over:
             _, self._reward, *_ = tool_env(self._env).truncate("stopped")
             self._over = True
@@ -104,33 +110,45 @@ class ToolEnvironment:
 def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     """The `environment_factory` of `trl.GRPOTrainer` for a world.
 
-    The class is named after the world, and TRL logs its rewards under that name. It owns the reward, so `reward_funcs` may be left
-    out. TRL lists the tools by name, not in the order of the world.
+    The class is named after the world, and TRL logs its rewards under that name. It owns the
+    reward, so `reward_funcs` may be left out. TRL lists the tools by name, not in the order of the
+    world.
 
-    For a run over several worlds give TRL a dict of such classes, and the rows of `prompts` a column `environment` with its keys.
+    For a run over several worlds give TRL a dict of such classes, and the rows of `prompts` a
+    column `environment` with its keys.
 
     Args:
         env_id: The id of a world.
         **options: Keyword arguments of `agentgym.make`, without strategies that edit the context.
 
     Raises:
-        ValueError: The id or an option is not right, an option edits the context, or a tool has a name that TRL keeps for itself.
+        ValueError: The id or an option is not right, an option edits the context, or a tool has a
+            name that TRL keeps for itself.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     tools = tool_env(gymnasium.make(spec)).tools
-    if bad := [tool.name for tool in tools if tool.name in ("reset", "get_reward") or tool.name.startswith("_")]:
-        raise ValueError(f"TRL cannot call a tool named {bad[0]!r}: give it another name with @tool(name=...)")
+    if bad := [
+        tool.name
+        for tool in tools
+        if tool.name in ("reset", "get_reward") or tool.name.startswith("_")
+    ]:
+        raise ValueError(
+            f"TRL cannot call a tool named {bad[0]!r}: give it another name with @tool(name=...)"
+        )
     name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
     methods = {tool.name: _method(tool) for tool in tools}
-    return type(name, (ToolEnvironment,), {"__doc__": ToolEnvironment.__doc__, "_spec": spec, **methods})
+    return type(
+        name, (ToolEnvironment,), {"__doc__": ToolEnvironment.__doc__, "_spec": spec, **methods}
+    )
 
 
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
     """Return the data set for either way of training: a prompt and a seed for each instance.
 
-    A prompt is what comes before the task: the rules, the examples if there are any, and an empty user message, to which
-    `ToolEnvironment.reset` adds the task. The rules do not say how to call tools, because chat templates do. `rollout_func` reads
-    nothing but the seed, which the last message carries too, since TRL gives it no other column.
+    A prompt is what comes before the task: the rules, the examples if there are any, and an empty
+    user message, to which `ToolEnvironment.reset` adds the task. The rules do not say how to call
+    tools, because chat templates do. `rollout_func` reads nothing but the seed, which the last
+    message carries too, since TRL gives it no other column.
 
     Args:
         env_id: The id of a world.
@@ -150,21 +168,29 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
         for message, original in zip(messages, chat.messages, strict=False):
             if original.id == SYSTEM_ID:
                 message["content"] = message["content"].replace(f"\n\n{documentation}", "")
-        rows.append({"prompt": [*messages, {"role": "user", "content": "", "seed": seed}], "seed": seed})
+        rows.append(
+            {"prompt": [*messages, {"role": "user", "content": "", "seed": seed}], "seed": seed}
+        )
     # As structs, the arguments of all calls would be given the names of each other.
-    features = datasets.Features({"prompt": datasets.List(datasets.Json()), "seed": datasets.Value("int64")})
+    features = datasets.Features(
+        {"prompt": datasets.List(datasets.Json()), "seed": datasets.Value("int64")}
+    )
     return datasets.Dataset.from_list(rows, features=features)
 
 
 def rollout_func(spec: EnvSpec, seed: int = 0) -> Callable[[list[Any], Any], dict[str, Any]]:
-    """The `rollout_func` of `trl.GRPOTrainer` that plays a whole stack, in which the chat of the env is all that the model sees.
+    """The `rollout_func` of `trl.GRPOTrainer` that plays a whole stack, in which the chat of the
+    env is all that the model sees.
 
-    TRL takes one prompt and one completion for each episode. An episode whose context was edited has several token rows
-    (`to_training_dict`); one of them is drawn, each with the same probability, so that in the long run all turns are learnt from.
-    What the env said within the completion is masked. The reward comes as `env_reward`: train with `reward_funcs=env_reward`.
-    Sampling goes through the trainer's own engine. Without vLLM TRL gives no log-probabilities, and `logprobs` is None.
+    TRL takes one prompt and one completion for each episode. An episode whose context was edited
+    has several token rows (`to_training_dict`); one of them is drawn, each with the same
+    probability, so that in the long run all turns are learnt from. What the env said within the
+    completion is masked. The reward comes as `env_reward`: train with `reward_funcs=env_reward`.
+    Sampling goes through the trainer's own engine. Without vLLM TRL gives no log-probabilities, and
+    `logprobs` is None.
 
-    `max_completion_length` of the trainer holds for each reply, not for the episode; the window of the spec bounds that.
+    `max_completion_length` of the trainer holds for each reply, not for the episode; the window of
+    the spec bounds that.
 
     Args:
         spec: The spec of the env, as `agentgym.registry.spec` makes it.
@@ -179,7 +205,9 @@ def rollout_func(spec: EnvSpec, seed: int = 0) -> Callable[[list[Any], Any], dic
         episodes = [Episode(env, seed) for env, seed in zip(envs, seeds, strict=False)]
         policy = _TrainerPolicy(trainer)
         while going := [episode for episode in episodes if not episode.over]:
-            for episode, reply in zip(going, policy([episode.chat for episode in going]), strict=True):
+            for episode, reply in zip(
+                going, policy([episode.chat for episode in going]), strict=True
+            ):
                 episode.play(reply)
         played = [to_training_dict(episode.trajectory()) for episode in episodes]
         output = _as_output([draw.choice(each["rows"]) for each in played])
@@ -194,21 +222,35 @@ def env_reward(*, env_reward: Sequence[float], **_: Any) -> list[float]:
 
 
 def _method(tool: Tool) -> Callable[..., str]:
-    """A method for a tool, which transformers' `get_json_schema` turns into the schema of the tool."""
+    """A method for a tool, which transformers' `get_json_schema` turns into the schema of the
+    tool.
+    """
     names = {name: name + "_" * keyword.iskeyword(name) for name in tool.parameters["properties"]}
-    given = {shown: name for name, shown in names.items()}  # what is a word of Python is shown with an underscore
+    given = {
+        shown: name for name, shown in names.items()
+    }  # what is a word of Python is shown with an underscore
 
     def method(self: ToolEnvironment, /, **arguments: Any) -> str:
-        return self._call(tool.name, {given.get(shown, shown): value for shown, value in arguments.items()})
+        return self._call(
+            tool.name, {given.get(shown, shown): value for shown, value in arguments.items()}
+        )
 
     required = tool.parameters.get("required", ())
-    hints, texts, parameters = {}, [], [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
+    hints, texts, parameters = (
+        {},
+        [],
+        [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)],
+    )
     for name, schema in tool.parameters["properties"].items():
         shown = names[name]
         hints[shown], text = _annotation(name, schema, tool.parameters.get("$defs", {}))
         texts.append(f"    {shown}: {text}")
         default = inspect.Parameter.empty if name in required else ...
-        parameters.append(inspect.Parameter(shown, inspect.Parameter.KEYWORD_ONLY, annotation=hints[shown], default=default))
+        parameters.append(
+            inspect.Parameter(
+                shown, inspect.Parameter.KEYWORD_ONLY, annotation=hints[shown], default=default
+            )
+        )
     method.__name__ = method.__qualname__ = tool.name
     method.__doc__ = "\n".join([tool.description, *(["", "Args:", *texts] if texts else [])])
     method.__annotations__ = hints  # a return annotation would add to the schema
@@ -216,20 +258,29 @@ def _method(tool: Tool) -> Callable[..., str]:
     return method
 
 
-def _annotation(name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> tuple[Any, str]:
-    """The type and the description of an argument; the description holds the schema if no type says the same."""
+def _annotation(
+    name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any]
+) -> tuple[Any, str]:
+    """The type and the description of an argument; the description holds the schema if no type says
+    the same.
+    """
     plain = {key: value for key, value in schema.items() if key != "description"}
-    # Transformers reads the lines of a description that look like `name: text` as arguments, and needs one for every argument.
+    # Transformers reads the lines of a description that look like `name: text` as arguments, and
+    # needs one for every argument.
     text = " ".join(schema.get("description", f"The argument {name}.").split())
     try:
         return _hint(plain), text
     except KeyError:
         whole = {**plain, "$defs": definitions} if "$ref" in json.dumps(plain) else plain
-        return _TYPES.get(plain.get("type"), Any), f"{text} JSON Schema: {json.dumps(whole, ensure_ascii=False)}"
+        return _TYPES.get(
+            plain.get("type"), Any
+        ), f"{text} JSON Schema: {json.dumps(whole, ensure_ascii=False)}"
 
 
 def _hint(schema: Mapping[str, Any]) -> Any:
-    """The type whose JSON schema this is; `KeyError` if there is none that transformers reads so."""
+    """The type whose JSON schema this is; `KeyError` if there is none that transformers reads
+    so.
+    """
     keys = schema.keys() - {"type"}
     if keys in ({"enum"}, {"const"}):
         return Literal[tuple(schema.get("enum", [schema.get("const")]))]
@@ -253,8 +304,11 @@ class _TrainerPolicy:
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         prompts = [self.renderer.ids(chat) for chat in chats]
-        # The only way into all of TRL's engines (transformers, vLLM, sharded models) that takes token ids is not public.
-        sampled, logprobs = self.trainer._generate_single_turn([list(ids) for ids in prompts], None, {}, 1)
+        # The only way into all of TRL's engines (transformers, vLLM, sharded models) that takes
+        # token ids is not public.
+        sampled, logprobs = self.trainer._generate_single_turn(
+            [list(ids) for ids in prompts], None, {}, 1
+        )
         return [
             sampled_reply(self.renderer, chat, prompt, ids, logprobs[k] if logprobs else ())
             for k, (chat, prompt, ids) in enumerate(zip(chats, prompts, sampled, strict=True))
@@ -262,10 +316,15 @@ class _TrainerPolicy:
 
 
 def _seed_of(prompt: Any) -> int:
-    seed = prompt[-1].get("seed") if isinstance(prompt, list) and prompt and isinstance(prompt[-1], dict) else None
+    seed = (
+        prompt[-1].get("seed")
+        if isinstance(prompt, list) and prompt and isinstance(prompt[-1], dict)
+        else None
+    )
     if not isinstance(seed, int):
         raise ValueError(
-            f"the last message of a prompt must carry its seed, got {seed!r}; make the data set with training.trl.prompts"
+            f"the last message of a prompt must carry its seed, got {seed!r}; make the data set "
+            "with training.trl.prompts"
         )
     return seed
 

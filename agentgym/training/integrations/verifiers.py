@@ -1,12 +1,14 @@
 """The worlds in verifiers, and so in prime-rl, which trains on verifiers' environments.
 
-A task is an instance of a world, and a group is the episodes of one task. The harness plays the whole stack in this process: what
-the model is asked is the chat of the env, edited contexts included, and verifiers records each as a branch of the trace. The rules
-say how to call tools; `tools="native"` sends their schemas as well. A call that comes back structured goes on standing so.
+A task is an instance of a world, and a group is the episodes of one task. The harness plays the
+whole stack in this process: what the model is asked is the chat of the env, edited contexts
+included, and verifiers records each as a branch of the trace. The rules say how to call tools;
+`tools="native"` sends their schemas as well. A call that comes back structured goes on standing so.
 
 Verifiers finds plugins by the name of a top-level module, which is `agentgym_verifiers`:
 
-    vf-eval agentgym_verifiers --env.taskset.world ListWorld --env.taskset.options '{"items": 6, "removals": 2}'
+    vf-eval agentgym_verifiers --env.taskset.world ListWorld --env.taskset.options '{"items": 6,
+    "removals": 2}'
 
 Example:
     >>> env = load_environment("ListWorld", range(1_000), context="compaction", window=8_000)
@@ -40,7 +42,10 @@ _KEPT = ("role", "content", "reasoning_content", "reasoning", "reasoning_details
 
 
 class WorldData(vf.TaskData):  # type: ignore[misc]
-    """An instance of a world. `id` is the `group_id` of its episodes, `prompt` what is shown first."""
+    """An instance of a world.
+
+    `id` is the `group_id` of its episodes, `prompt` what is shown first.
+    """
 
     world: str
     options: dict[str, Any]
@@ -48,7 +53,9 @@ class WorldData(vf.TaskData):  # type: ignore[misc]
 
 
 class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[misc]
-    """Scores the episode that the harness has played; what happened is in `trace.info["agentgym"]`."""
+    """Scores the episode that the harness has played; what happened is in
+    `trace.info["agentgym"]`.
+    """
 
     @property
     def key(self) -> str:
@@ -62,8 +69,13 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @vf.metric  # type: ignore[untyped-decorator]
     async def outcome(self, trace: vf.Trace) -> dict[str, float]:
-        """Return whether the task was solved and how the episode ended, as 0 or 1, and the replies it took."""
-        return {name: float(_played(trace)[name]) for name in ("success", "terminated", "truncated", "turns")}
+        """Return whether the task was solved and how the episode ended, as 0 or 1, and the replies
+        it took.
+        """
+        return {
+            name: float(_played(trace)[name])
+            for name in ("success", "terminated", "truncated", "turns")
+        }
 
 
 class WorldTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
@@ -96,15 +108,23 @@ class WorldTaskset(vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[m
         spec = env.spec.to_json() if env.spec else ""
         for seed in range(config.start, config.stop):
             chat, _ = env.reset(seed=seed)
-            shown = {"prompt": as_text(chat.messages).to_openai(), "world": world, "options": config.options, "seed": seed}
-            yield WorldTask(WorldData(id=group_of(spec, seed), name=f"{world}#{seed}", **shown), config.task)
+            shown = {
+                "prompt": as_text(chat.messages).to_openai(),
+                "world": world,
+                "options": config.options,
+                "seed": seed,
+            }
+            yield WorldTask(
+                WorldData(id=group_of(spec, seed), name=f"{world}#{seed}", **shown), config.task
+            )
 
 
 class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
     """Options of `WorldHarness`.
 
     Attributes:
-        tools: `text` sends messages alone; `native` sends the schemas of the tools too, for servers that read calls only then.
+        tools: `text` sends messages alone; `native` sends the schemas of the tools too, for servers
+            that read calls only then.
     """
 
     id: str = PLUGIN
@@ -114,8 +134,9 @@ class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
 class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
     """Plays an episode in this process, every model call through verifiers' endpoint.
 
-    A limit of verifiers truncates the episode, with the score as it is, as the turn budget of the world does. What fails without
-    being the policy's doing is an error of the trace, which has no reward then.
+    A limit of verifiers truncates the episode, with the score as it is, as the turn budget of the
+    world does. What fails without being the policy's doing is an error of the trace, which has no
+    reward then.
     """
 
     EXECUTES_CODE = False
@@ -128,7 +149,10 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
             ValueError: One is.
         """
         if runtime.config.type != "subprocess":
-            raise ValueError(f"worlds are played in this process, not in {runtime.config.type!r}; set runtime.type to 'subprocess'")
+            raise ValueError(
+                f"worlds are played in this process, not in {runtime.config.type!r}; set "
+                "runtime.type to 'subprocess'"
+            )
 
     async def launch(
         self,
@@ -146,19 +170,29 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
             ValueError: The task is not of a world, or brings rules of its own.
         """
         if not isinstance(data, WorldData):
-            raise ValueError(f"the harness {PLUGIN!r} plays worlds, not a {type(data).__name__}; set taskset.id to {PLUGIN!r}")
+            raise ValueError(
+                f"the harness {PLUGIN!r} plays worlds, not a {type(data).__name__}; set taskset.id "
+                f"to {PLUGIN!r}"
+            )
         if data.system_prompt is not None:
-            raise ValueError("a world has its own rules, so system_prompt cannot be set; change the rules of the world")
+            raise ValueError(
+                "a world has its own rules, so system_prompt cannot be set; change the rules of "
+                "the world"
+            )
         env = await asyncio.to_thread(registry.make, data.world, **data.options)
         try:
             episode = await run_shielded(asyncio.to_thread(Episode, env, data.seed))
-            async with openai.AsyncOpenAI(base_url=endpoint, api_key=secret, timeout=None) as client:
+            async with openai.AsyncOpenAI(
+                base_url=endpoint, api_key=secret, timeout=None
+            ) as client:
                 await self._play(episode, client, ctx.model, trace)
         finally:
             env.close()
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
-    async def _play(self, episode: Episode, client: openai.AsyncOpenAI, model: str, trace: vf.Trace) -> None:
+    async def _play(
+        self, episode: Episode, client: openai.AsyncOpenAI, model: str, trace: vf.Trace
+    ) -> None:
         history = _History()
         try:
             while not episode.over and trace.stop_condition is None:
@@ -167,14 +201,19 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
                     request["tools"] = [tool.to_openai() for tool in episode.chat.tools]
                 said = (await client.chat.completions.create(**request)).model_dump()
                 reply = to_reply(said, tool_env(episode.env).dialect)
-                # A step that has begun is finished, though the rollout be cancelled: nothing else may touch the env meanwhile.
+                # A step that has begun is finished, though the rollout be cancelled: nothing else
+                # may touch the env meanwhile.
                 await run_shielded(asyncio.to_thread(episode.play, reply))
                 history.remember(episode.chat, reply.text, said["choices"][0]["message"])
         except openai.APIStatusError:
-            if trace.stop_condition is None:  # it was not verifiers that refused the call, for one of its limits
+            if (
+                trace.stop_condition is None
+            ):  # it was not verifiers that refused the call, for one of its limits
                 raise
         except asyncio.CancelledError:
-            trace.info["agentgym"] = _outcome(episode, "timeout")  # verifiers scores what was played before it
+            trace.info["agentgym"] = _outcome(
+                episode, "timeout"
+            )  # verifiers scores what was played before it
             raise
         outcome = trace.info["agentgym"] = _outcome(episode, trace.stop_condition or "")
         if outcome["truncated"]:
@@ -184,7 +223,8 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
 class _History:
     """The chat as chat-completions messages, in which each reply stands as the server gave it.
 
-    So verifiers finds the reply that it has recorded, and a trainer its tokens; written anew, each would begin another branch.
+    So verifiers finds the reply that it has recorded, and a trainer its tokens; written anew, each
+    would begin another branch.
     """
 
     def __init__(self) -> None:
@@ -192,12 +232,23 @@ class _History:
 
     def remember(self, chat: Chat, text: str, said: dict[str, Any]) -> None:
         """Keep what the server said for the newest reply of the chat, which has this text."""
-        newest = next((message for message in reversed(chat.messages) if message.role == "assistant"), None)
+        newest = next(
+            (message for message in reversed(chat.messages) if message.role == "assistant"), None
+        )
         if newest is not None and newest.raw == text:
-            self._said[newest.id] = text, {"content": "", **{name: said[name] for name in _KEPT if said.get(name) is not None}}
+            self._said[newest.id] = (
+                text,
+                {
+                    "content": "",
+                    **{name: said[name] for name in _KEPT if said.get(name) is not None},
+                },
+            )
 
     def messages(self, chat: Chat) -> list[dict[str, Any]]:
-        """The request for a chat. Structured calls are answered by tool messages; all other results are the user's."""
+        """The request for a chat.
+
+        Structured calls are answered by tool messages; all other results are the user's.
+        """
         shown: list[Message] = []
         forms: list[dict[str, Any]] = []
         waiting: list[str] = []
@@ -212,23 +263,38 @@ class _History:
                 shown += [Message("tool", message.text, call_id=each) for each in waiting]
                 waiting = []
             else:
-                said = Message("user" if message.role == "tool" else message.role, message.text, images=message.images)
-                shown.append(join_messages(shown.pop(), said) if shown and shown[-1].role == said.role == "user" else said)
+                said = Message(
+                    "user" if message.role == "tool" else message.role,
+                    message.text,
+                    images=message.images,
+                )
+                shown.append(
+                    join_messages(shown.pop(), said)
+                    if shown and shown[-1].role == said.role == "user"
+                    else said
+                )
         left = iter(forms)
-        return [next(left) if each["role"] == "assistant" else each for each in Chat(tuple(shown)).to_openai()]
+        return [
+            next(left) if each["role"] == "assistant" else each
+            for each in Chat(tuple(shown)).to_openai()
+        ]
 
     def _form(self, message: Message) -> dict[str, Any]:
         text, said = self._said.get(message.id, ("", {}))
         if said and text == message.raw:
             return said
-        if message.calls and "tool_calls" in said:  # edited, and still answered by the ids of its calls
+        if (
+            message.calls and "tool_calls" in said
+        ):  # edited, and still answered by the ids of its calls
             return {**Chat((message,)).to_openai()[0], "tool_calls": said["tool_calls"]}
         return as_text([message]).to_openai()[0]
 
 
 def _played(trace: vf.Trace) -> dict[str, Any]:
     if "agentgym" not in trace.info:
-        raise ValueError(f"a world is played by the harness {PLUGIN!r}; leave harness.id out, or set it to that")
+        raise ValueError(
+            f"a world is played by the harness {PLUGIN!r}; leave harness.id out, or set it to that"
+        )
     return dict(trace.info["agentgym"])
 
 
@@ -257,7 +323,9 @@ class WorldEnv(vf.Env[WorldEnvConfig]):  # type: ignore[misc]
         await agents.agent.run(task)
 
 
-def load_environment(env_id: str, seeds: range, *, tools: Literal["text", "native"] = "text", **options: Any) -> vf.Env:
+def load_environment(
+    env_id: str, seeds: range, *, tools: Literal["text", "native"] = "text", **options: Any
+) -> vf.Env:
     """A world as a verifiers environment.
 
     Args:
@@ -272,6 +340,12 @@ def load_environment(env_id: str, seeds: range, *, tools: Literal["text", "nativ
     registry.spec(env_id, **options)
     if seeds.step != 1:
         raise ValueError(f"seeds must be a range without gaps, got {seeds!r}")
-    taskset = {"id": PLUGIN, "world": env_id, "options": options, "start": seeds.start, "stop": seeds.stop}
+    taskset = {
+        "id": PLUGIN,
+        "world": env_id,
+        "options": options,
+        "start": seeds.start,
+        "stop": seeds.stop,
+    }
     agent = {"harness": {"id": PLUGIN, "tools": tools}}
     return vf.load_environment(vf.resolve_env_config({"taskset": taskset, "agent": agent}))

@@ -1,8 +1,10 @@
 """The worlds in verl: as an agent loop, which plays an episode with the engine of the trainer.
 
-The model sees the chat of the env, edited contexts included, through the plain chat template; what it samples is kept as tokens. An
-episode whose context is edited has several rows (`agentgym.training.integrations.datasets.to_training_dict`): verl's trainer takes them all and
-gives each the advantage of the episode. Its workers of old (`trainer.use_v1=false`) take one, so such stacks fail there.
+The model sees the chat of the env, edited contexts included, through the plain chat template; what
+it samples is kept as tokens. An episode whose context is edited has several rows
+(`agentgym.training.integrations.datasets.to_training_dict`): verl's trainer takes them all and
+gives each the advantage of the episode. Its workers of old (`trainer.use_v1=false`) take one, so
+such stacks fail there.
 
 Agent loops are named in the file at `actor_rollout_ref.rollout.agent.agent_loop_config_path`:
 
@@ -38,9 +40,10 @@ from agentgym.training.rollout.plain_chat import plain_messages
 class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
     """Plays one episode of a world for a row of the data set.
 
-    An episode that no longer fits is truncated, with the score as it is: when a prompt is longer than `rollout.prompt_length`, or
-    the rest of a row longer than `rollout.response_length`. verl knows no other truncation: `reward_extra_info` tells it apart.
-    Pictures are left out; MultimodalWorld can describe them in words with `render="scene"`.
+    An episode that no longer fits is truncated, with the score as it is: when a prompt is longer
+    than `rollout.prompt_length`, or the rest of a row longer than `rollout.response_length`. verl
+    knows no other truncation: `reward_extra_info` tells it apart. Pictures are left out;
+    MultimodalWorld can describe them in words with `render="scene"`.
 
     Args:
         *args: The arguments that verl gives to all agent loops.
@@ -52,18 +55,31 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         ValueError: The config of verl asks for a chat template with arguments.
     """
 
-    def __init__(self, *args: Any, env_id: str, options: Mapping[str, Any] | DictConfig | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        env_id: str,
+        options: Mapping[str, Any] | DictConfig | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         if self.apply_chat_template_kwargs:
             raise ValueError(
-                f"chats are rendered without arguments of the template, so data.apply_chat_template_kwargs must be empty, "
+                "chats are rendered without arguments of the template, so "
+                "data.apply_chat_template_kwargs must be empty, "
                 f"got {dict(self.apply_chat_template_kwargs)}"
             )
         self.env_id = env_id
-        self.options: Any = OmegaConf.to_container(options) if isinstance(options, DictConfig) else dict(options or {})
+        self.options: Any = (
+            OmegaConf.to_container(options)
+            if isinstance(options, DictConfig)
+            else dict(options or {})
+        )
         self.renderer = Renderer(self.tokenizer)
 
-    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
+    async def run(
+        self, sampling_params: dict[str, Any], **row: Any
+    ) -> AgentLoopOutput | list[AgentLoopOutput]:
         """Play the episode of a row.
 
         Args:
@@ -88,16 +104,27 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 _, reward, _, truncated, _ = tool_env(env).truncate("length")
         finally:
             env.close()
-        ends = {"success": float(reward >= 1.0), "truncated": float(truncated), "turns": float(len(played.steps))}
+        ends = {
+            "success": float(reward >= 1.0),
+            "truncated": float(truncated),
+            "turns": float(len(played.steps)),
+        }
         outputs = [
-            self._output(each, reward, metrics, {**extra, "reward_extra_info": ends}) for each in to_training_dict(played)["rows"]
+            self._output(each, reward, metrics, {**extra, "reward_extra_info": ends})
+            for each in to_training_dict(played)["rows"]
         ]
         return outputs if len(outputs) > 1 else outputs[0]
 
     async def _play(
-        self, episode: Episode, sampling_params: dict[str, Any], request_id: str, metrics: dict[str, Any]
+        self,
+        episode: Episode,
+        sampling_params: dict[str, Any],
+        request_id: str,
+        metrics: dict[str, Any],
     ) -> dict[str, Any]:
-        """Play until the episode ends or does not fit any more; what the engine said about the versions of the weights."""
+        """Play until the episode ends or does not fit any more; what the engine said about the
+        versions of the weights.
+        """
         extra: dict[str, Any] = {}
         row: tuple[int, ...] = ()
         start, limits = 0, self.rollout_config
@@ -106,25 +133,43 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             start = start if row and prompt[: len(row)] == row else len(prompt)
             if start > limits.prompt_length and not row:
                 what = f"the first prompt of seed {episode.seed} has {start} tokens"
-                raise ValueError(f"{what}, more than rollout.prompt_length={limits.prompt_length}; raise that")
+                raise ValueError(
+                    f"{what}, more than rollout.prompt_length={limits.prompt_length}; raise that"
+                )
             if start > limits.prompt_length or len(prompt) - start >= limits.response_length:
                 break
             with simple_timer("generate_sequences", metrics):
                 sampled = await self.server_manager.generate(
-                    request_id=request_id, prompt_ids=list(prompt), sampling_params=dict(sampling_params)
+                    request_id=request_id,
+                    prompt_ids=list(prompt),
+                    sampling_params=dict(sampling_params),
                 )
-            reply = sampled_reply(self.renderer, episode.chat, prompt, sampled.token_ids, sampled.log_probs or ())
+            reply = sampled_reply(
+                self.renderer, episode.chat, prompt, sampled.token_ids, sampled.log_probs or ()
+            )
             with simple_timer("tool_calls", metrics):
                 await asyncio.to_thread(episode.play, reply)
             row = reply.prompt_ids + reply.ids
-            extra = sampled.extra_fields | extra  # of the first turn, but the newest version is that of the last
-            extra |= {key: value for key, value in sampled.extra_fields.items() if key == "max_global_steps"}
+            extra = (
+                sampled.extra_fields | extra
+            )  # of the first turn, but the newest version is that of the last
+            extra |= {
+                key: value
+                for key, value in sampled.extra_fields.items()
+                if key == "max_global_steps"
+            }
         return extra
 
     def _request_id(self, row: Mapping[str, Any]) -> str:
-        return f"det-{row.get('priority', 0)}" if self.rollout_config.get("full_determinism") else uuid.uuid4().hex
+        return (
+            f"det-{row.get('priority', 0)}"
+            if self.rollout_config.get("full_determinism")
+            else uuid.uuid4().hex
+        )
 
-    def _output(self, row: TokenRow, reward: float, metrics: dict[str, Any], extra: dict[str, Any]) -> AgentLoopOutput:
+    def _output(
+        self, row: TokenRow, reward: float, metrics: dict[str, Any], extra: dict[str, Any]
+    ) -> AgentLoopOutput:
         start = row["prompt_length"]
         end = start + self.rollout_config.response_length
         return AgentLoopOutput(
@@ -140,7 +185,8 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return the data set for a world: for each instance a prompt, which verl only measures, and a seed. A group is the episodes of a row.
+    """Return the data set for a world: for each instance a prompt, which verl only measures, and a
+    seed. A group is the episodes of a row.
 
     Args:
         agent_name: The name of the agent loop.
@@ -152,9 +198,18 @@ def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) 
         ValueError: The id or an option is not right.
     """
     env = make(env_id, **options)
-    fixed = {"data_source": resolve(env_id), "agent_name": agent_name, "reward_model": {"style": "rule", "ground_truth": ""}}
+    fixed = {
+        "data_source": resolve(env_id),
+        "agent_name": agent_name,
+        "reward_model": {"style": "rule", "ground_truth": ""},
+    }
     rows = [
-        {"prompt": plain_messages(env.reset(seed=seed)[0].messages), "seed": seed, "extra_info": {"index": k}, **fixed}
+        {
+            "prompt": plain_messages(env.reset(seed=seed)[0].messages),
+            "seed": seed,
+            "extra_info": {"index": k},
+            **fixed,
+        }
         for k, seed in enumerate(seeds)
     ]
     return datasets.Dataset.from_list(rows)

@@ -1,4 +1,6 @@
-"""AgentLongBench as files: writing its rows, answering them, scoring the answers, and the tables and figures of the paper."""
+"""AgentLongBench as files: writing its rows, answering them, scoring the answers, and the tables
+and figures of the paper.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from agentgym.envs.agentlongbench.scoring import TASKS, form, last_tag, read, sc
 from agentgym.messages import Chat
 from agentgym.policy import Policy
 from agentgym.tokens import TokenCounter, counter
-from agentgym.training.evaluation import Command, Paper, Table, percent, register_paper, to_markdown, wilson
+from agentgym.training.evaluation import (
+    Command,
+    Paper,
+    Table,
+    percent,
+    register_paper,
+    to_markdown,
+    wilson,
+)
 from agentgym.training.rollout import PolicyConfig, Trajectory, TrajectoryLog
 
 if TYPE_CHECKING:
@@ -30,7 +40,9 @@ ANSWERS = "answers.jsonl"
 RESULTS, SUMMARY, FIGURE = "results.jsonl", "summary.md", "heatmap.png"
 
 _OTHER_LENGTH = 25
-"""Samples of each task at a length that the benchmark does not have: its smallest number at one that it has."""
+"""Samples of each task at a length that the benchmark does not have: its smallest number at one
+that it has.
+"""
 _FORMATS = {"c": "concise", "v": "verbose"}
 _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess": "final guess"}
 
@@ -68,7 +80,8 @@ class Plan(Config):
         settings: Some of the four settings.
         lengths: Some of the lengths of the benchmark, by name, or numbers of tokens.
         tasks: Some of the eight tasks.
-        samples: At most this many samples of each cell; None for the numbers of the paper (25 at other lengths).
+        samples: At most this many samples of each cell; None for the numbers of the paper (25 at
+            other lengths).
         seed: Seeds all draws.
     """
 
@@ -82,7 +95,10 @@ class Plan(Config):
         super().__post_init__()
         for length in self.lengths:
             if length not in LENGTHS and not length.isdigit():
-                raise ValueError(f"lengths must be among {', '.join(LENGTHS)}, or numbers of tokens, got {length!r}")
+                raise ValueError(
+                    f"lengths must be among {', '.join(LENGTHS)}, or numbers of tokens, got "
+                    f"{length!r}"
+                )
 
     def cells(self) -> list[tuple[str, str]]:
         """Return settings and lengths, in the order of the lengths."""
@@ -90,15 +106,23 @@ class Plan(Config):
 
     def counts(self, setting: str, length: str) -> dict[str, int]:
         """Return the samples of each task in a cell."""
-        counts = {task: count(setting, length, task) if length in LENGTHS else _OTHER_LENGTH for task in self.tasks}
-        return {task: most if self.samples is None else min(self.samples, most) for task, most in counts.items()}
+        counts = {
+            task: count(setting, length, task) if length in LENGTHS else _OTHER_LENGTH
+            for task in self.tasks
+        }
+        return {
+            task: most if self.samples is None else min(self.samples, most)
+            for task, most in counts.items()
+        }
 
 
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
-    """Write the rows, log by log, each cell of setting and length into its folder; a cell that is there already stays as it is.
+    """Write the rows, log by log, each cell of setting and length into its folder; a cell that is
+    there already stays as it is.
 
     Yields:
-        Setting, length and how many rows were written, after each log, and with 0 after each cell that was there.
+        Setting, length and how many rows were written, after each log, and with 0 after each cell
+        that was there.
     """
     for setting, length in plan.cells():
         folder, counts = out / setting / length, plan.counts(setting, length)
@@ -111,10 +135,15 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
         parts = {task: path.with_suffix(".part") for task, path in files.items()}
         written: list[str] = []
         with ExitStack() as stack:
-            open_files = {task: stack.enter_context(part.open("w", encoding="utf-8")) for task, part in parts.items()}
+            open_files = {
+                task: stack.enter_context(part.open("w", encoding="utf-8"))
+                for task, part in parts.items()
+            }
             for sample in range(max(counts.values())):
                 tokens = LENGTHS[length] if length in LENGTHS else int(length)
-                lines = _write_log(make_rows(setting, tokens, sample, counts, plan.seed, counter), open_files)
+                lines = _write_log(
+                    make_rows(setting, tokens, sample, counts, plan.seed, counter), open_files
+                )
                 written += lines
                 yield setting, length, len(lines)
         _write_answers(folder / ANSWERS, written, set(counts))
@@ -136,13 +165,18 @@ def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, TextIO]) -
     lines = []
     for row in rows:
         files[row["task"]].write(json.dumps(row, ensure_ascii=False) + "\n")
-        light = {key: value for key, value in row.items() if key not in ("messages", "evidence", "base_stats_info")}
+        light = {
+            key: value
+            for key, value in row.items()
+            if key not in ("messages", "evidence", "base_stats_info")
+        }
         lines.append(json.dumps(light, ensure_ascii=False) + "\n")
     return lines
 
 
 def answer(data: Path, out: Path, policy: Policy) -> Iterator[int]:
-    """Let a policy answer all rows, into files of the same names; rows that were answered already are left out.
+    """Let a policy answer all rows, into files of the same names; rows that were answered already
+    are left out.
 
     Yields:
         1 after each row.
@@ -155,18 +189,24 @@ def answer(data: Path, out: Path, policy: Policy) -> Iterator[int]:
             for row in map(json.loads, rows):
                 if str(row["id"]) not in answered:
                     (reply,) = policy([Chat.from_openai(prompt(row))])
-                    line = {"id": row["id"], "question_type": row["question_type"], "raw_response": reply.text}
+                    line = {
+                        "id": row["id"],
+                        "question_type": row["question_type"],
+                        "raw_response": reply.text,
+                    }
                     file.write(json.dumps(line, ensure_ascii=False) + "\n")
                     file.flush()
                 yield 1
 
 
 def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
-    """Score predictions. Every row counts once: one without a prediction scores 0, and of several the last counts.
+    """Score predictions. Every row counts once: one without a prediction scores 0, and of several
+    the last counts.
 
     Args:
         data: A folder that `write` wrote.
-        predictions: A folder with files of the same names, whose lines have an `id` and a `raw_response` (or a `pred_answer`).
+        predictions: A folder with files of the same names, whose lines have an `id` and a
+            `raw_response` (or a `pred_answer`).
 
     Raises:
         ValueError: There are no rows.
@@ -174,7 +214,11 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
     """
     results, replies = [], dict[Path, dict[str, str]]()
     names = {tokens: name for name, tokens in LENGTHS.items()}
-    lines = [line for path in sorted(data.glob(f"*/*/{ANSWERS}")) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        line
+        for path in sorted(data.glob(f"*/*/{ANSWERS}"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     for row in map(json.loads, lines):
         length = names.get(row["length"], str(row["length"]))
         path = predictions / row["setting"] / length / TARGETS[row["task"]] / f"{row['task']}.jsonl"
@@ -191,8 +235,12 @@ def score_reply(row: Mapping[str, Any], reply: str) -> LongBenchResult:
     kind = form(row["task"], _FORMATS[row["setting"][-1]])
     value = last_tag(reply)
     parsed = None if value is None else read(kind, value)
-    fields = {name: row[name] for name in ("setting", "task", "length", "chance", "acl_scan", "acl_min")}
-    return LongBenchResult(**fields, score=score(kind, row["answer"], parsed), answered=parsed is not None)
+    fields = {
+        name: row[name] for name in ("setting", "task", "length", "chance", "acl_scan", "acl_min")
+    }
+    return LongBenchResult(
+        **fields, score=score(kind, row["answer"], parsed), answered=parsed is not None
+    )
 
 
 def outcome(trajectory: Trajectory) -> LongBenchResult:
@@ -203,8 +251,13 @@ def outcome(trajectory: Trajectory) -> LongBenchResult:
     """
     report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
     if "acl_scan" not in report:
-        raise ValueError(f"the trajectory of seed {trajectory.seed} has no report of LongContextQA at its end")
-    fields = {name: report[name] for name in ("setting", "task", "length", "chance", "acl_scan", "acl_min")}
+        raise ValueError(
+            f"the trajectory of seed {trajectory.seed} has no report of LongContextQA at its end"
+        )
+    fields = {
+        name: report[name]
+        for name in ("setting", "task", "length", "chance", "acl_scan", "acl_min")
+    }
     return LongBenchResult(**fields, score=float(trajectory.reward), answered=trajectory.terminated)
 
 
@@ -215,23 +268,43 @@ def _replies(path: Path) -> dict[str, str]:
     replies = {}
     for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
         raw = row.get("raw_response")
-        replies[str(row["id"])] = raw if isinstance(raw, str) else f"<answer>{row.get('pred_answer', '')}</answer>"
+        replies[str(row["id"])] = (
+            raw if isinstance(raw, str) else f"<answer>{row.get('pred_answer', '')}</answer>"
+        )
     return replies
 
 
 def context_table(results: Sequence[LongBenchResult]) -> Table:
-    """Return scores beside the adequate context lengths, by what is asked about, as in table 2, for each length."""
+    """Return scores beside the adequate context lengths, by what is asked about, as in table 2, for
+    each length.
+    """
     groups: dict[tuple[str, str, int], list[LongBenchResult]] = {}
     for each in results:
-        groups.setdefault((_FORMATS[each.setting[-1]], TARGETS[each.task], each.length), []).append(each)
-    header = ["format", "asked about", "length", "rows", "ACL (scan)", "ACL (least)", "score", "chance", "unanswered"]
+        groups.setdefault((_FORMATS[each.setting[-1]], TARGETS[each.task], each.length), []).append(
+            each
+        )
+    header = [
+        "format",
+        "asked about",
+        "length",
+        "rows",
+        "ACL (scan)",
+        "ACL (least)",
+        "score",
+        "chance",
+        "unanswered",
+    ]
     lines = []
-    for style, part, length in sorted(groups, key=lambda key: (key[2], key[0], list(_PARTS).index(key[1]))):
+    for style, part, length in sorted(
+        groups, key=lambda key: (key[2], key[0], list(_PARTS).index(key[1]))
+    ):
         rows = groups[style, part, length]
         tokens = [f"{mean(rows, name):,.1f}" for name in ("acl_scan", "acl_min")]
         shares = [f"{100 * mean(rows, name):.1f}" for name in ("score", "chance")]
         unanswered = str(sum(not row.answered for row in rows))
-        lines.append([style, _PARTS[part], f"{length:,}", str(len(rows)), *tokens, *shares, unanswered])
+        lines.append(
+            [style, _PARTS[part], f"{length:,}", str(len(rows)), *tokens, *shares, unanswered]
+        )
     return "Adequate context length (tokens) and scores in %", header, lines
 
 
@@ -242,7 +315,16 @@ def score_table(results: Sequence[LongBenchResult]) -> Table:
         share = f"{100 * mean(rows, 'score'):.1f}"
         if all(row.score in (0.0, 1.0) for row in rows):
             share = percent(wilson(round(sum(row.score for row in rows)), len(rows)))
-        lines.append([setting, task, f"{length:,}", str(len(rows)), share, f"{100 * mean(rows, 'chance'):.1f}"])
+        lines.append(
+            [
+                setting,
+                task,
+                f"{length:,}",
+                str(len(rows)),
+                share,
+                f"{100 * mean(rows, 'chance'):.1f}",
+            ]
+        )
     title = "Scores in %, of right and wrong answers with Wilson's 95 % interval"
     return title, ["setting", "task", "length", "rows", "score", "chance"], lines
 
@@ -257,9 +339,18 @@ def cells(results: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], floa
     return {key: mean(rows, "score") for key, rows in _by_cell(results).items()}
 
 
-def _by_cell(results: Sequence[LongBenchResult]) -> dict[tuple[str, str, int], list[LongBenchResult]]:
+def _by_cell(
+    results: Sequence[LongBenchResult],
+) -> dict[tuple[str, str, int], list[LongBenchResult]]:
     groups: dict[tuple[str, str, int], list[LongBenchResult]] = {}
-    for each in sorted(results, key=lambda each: (list(FULL).index(each.setting), list(TASKS).index(each.task), each.length)):
+    for each in sorted(
+        results,
+        key=lambda each: (
+            list(FULL).index(each.setting),
+            list(TASKS).index(each.task),
+            each.length,
+        ),
+    ):
         groups.setdefault((each.setting, TASKS[each.task], each.length), []).append(each)
     return groups
 
@@ -279,7 +370,9 @@ def write_report(results: Sequence[LongBenchResult], out: Path) -> list[Table]:
 
     out.mkdir(parents=True, exist_ok=True)
     tables = [score_table(results), context_table(results)]
-    (out / RESULTS).write_text("".join(json.dumps(asdict(each)) + "\n" for each in results), encoding="utf-8")
+    (out / RESULTS).write_text(
+        "".join(json.dumps(asdict(each)) + "\n" for each in results), encoding="utf-8"
+    )
     (out / SUMMARY).write_text("\n\n".join(map(to_markdown, tables)) + "\n", encoding="utf-8")
     plots.save(heatmap_figure(cells(results)), out / FIGURE)
     return tables
@@ -289,20 +382,31 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
     """Draw mean scores by task and length, a panel for each setting (figures 3 to 6).
 
     Args:
-        cells: The mean score, in [0, 1], by setting, task and length in tokens; tasks are in the order of the mapping.
+        cells: The mean score, in [0, 1], by setting, task and length in tokens; tasks are in the
+            order of the mapping.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
 
-    settings, tasks = list(dict.fromkeys(key[0] for key in cells)), list(dict.fromkeys(key[1] for key in cells))
+    settings, tasks = (
+        list(dict.fromkeys(key[0] for key in cells)),
+        list(dict.fromkeys(key[1] for key in cells)),
+    )
     lengths = sorted({key[2] for key in cells})
-    figure = Figure(figsize=(3.2 + (0.6 * len(lengths) + 0.4) * len(settings), 1.4 + 0.4 * len(tasks)), layout="constrained")
+    figure = Figure(
+        figsize=(3.2 + (0.6 * len(lengths) + 0.4) * len(settings), 1.4 + 0.4 * len(tasks)),
+        layout="constrained",
+    )
     axes = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
     for panel, setting in zip(axes, settings, strict=True):
-        shares = [cells.get((setting, task, length), np.nan) for task in tasks for length in lengths]
+        shares = [
+            cells.get((setting, task, length), np.nan) for task in tasks for length in lengths
+        ]
         values = 100 * np.reshape(shares, (len(tasks), len(lengths)))
         image = panel.imshow(values, vmin=0, vmax=100, cmap="RdYlGn", aspect="auto", alpha=0.75)
         for row, column in np.argwhere(~np.isnan(values)):
-            panel.text(column, row, f"{values[row, column]:.1f}", ha="center", va="center", fontsize=8)
+            panel.text(
+                column, row, f"{values[row, column]:.1f}", ha="center", va="center", fontsize=8
+            )
         panel.set_xticks(range(len(lengths)), [_format_length(length) for length in lengths])
         panel.set_yticks(range(len(tasks)), tasks)
         panel.set(title=setting, xlabel="tokens")
@@ -331,14 +435,18 @@ def _write(
     settings: Annotated[str, "By commas."] = ",".join(FULL),
     lengths: Annotated[str, "By commas; also any number of tokens."] = ",".join(LENGTHS),
     tasks: Annotated[str, "By commas."] = ",".join(TASKS),
-    samples: Annotated[int | None, "At most so many of each cell; all of the paper's if not given."] = None,
+    samples: Annotated[
+        int | None, "At most so many of each cell; all of the paper's if not given."
+    ] = None,
     seed: Annotated[int, "Seeds all that is drawn."] = 0,
     tokens: Annotated[str, "cl100k_base, heuristic or package.module:factory."] = "cl100k_base",
 ) -> Iterator[str]:
     """Write the rows of the benchmark as JSONL. Cells that are there already are kept."""
     total = 0
     for setting, length, rows in write(
-        Plan(_split(settings), _split(lengths), _split(tasks), samples, seed), folder, counter(tokens)
+        Plan(_split(settings), _split(lengths), _split(tasks), samples, seed),
+        folder,
+        counter(tokens),
     ):
         total += rows
         yield f"{setting} {length}: {total:,} rows"
@@ -370,7 +478,9 @@ def _report(
     out: Annotated[Path, "Folder for results, tables and the heat map."] = Path("runs/longbench"),
 ) -> Iterator[str | Table]:
     """The same tables and heat map of episodes of LongContextQA."""
-    yield from _show([outcome(each) for path in logs for each in TrajectoryLog(path) if not each.failure], out)
+    yield from _show(
+        [outcome(each) for path in logs for each in TrajectoryLog(path) if not each.failure], out
+    )
 
 
 def _show(results: Sequence[LongBenchResult], out: Path) -> Iterator[str | Table]:

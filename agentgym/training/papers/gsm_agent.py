@@ -1,7 +1,7 @@
 """GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), from trajectories alone.
 
-The paper's text and its tables differ in places; the definitions here are those that its tables bear out, and the others stand
-beside them (`extra_turns`, `tokens_all`).
+The paper's text and its tables differ in places; the definitions here are those that its tables
+bear out, and the others stand beside them (`extra_turns`, `tokens_all`).
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ class SearchResult:
         rounds: Turns with at least one search that was carried out.
         seconds: Wall time from the reset to the end, if `timed` recorded it.
         complete: The results showed all documents of the task.
-        extra: Searches (pages too) after the one that showed the last missing document; NaN if it is not complete.
+        extra: Searches (pages too) after the one that showed the last missing document; NaN if it
+            is not complete.
         extra_turns: The same in turns.
         followed_format: The episode ended with an answer that holds a number.
-        early_stops: Stops that the env did not take as an end: replies without a call and without a number, and answers before
-            `min_rounds`.
+        early_stops: Stops that the env did not take as an end: replies without a call and without a
+            number, and answers before `min_rounds`.
         tokens: Completion tokens of the turns with a search; 0 if there is none.
         tokens_all: Completion tokens of all turns.
     """
@@ -75,7 +76,8 @@ class Metrics:
         FF: Episodes that end with a number.
         PremT: Early stops of an episode: a count, not a share.
         TotTok: Completion tokens of turns with a search; `TotTok_all` of all turns.
-        TokR: Tokens of a search round: the mean, over episodes that have one, of each episode's own ratio.
+        TokR: Tokens of a search round: the mean, over episodes that have one, of each episode's own
+            ratio.
     """
 
     Acc: float
@@ -91,15 +93,21 @@ class Metrics:
     TokR: float
 
 
-def timed(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None) -> Trajectory:
-    """Play an episode, and label its trajectory with the `seconds` it took; infos hold no times, so that they can be replayed."""
+def timed(
+    env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None
+) -> Trajectory:
+    """Play an episode, and label its trajectory with the `seconds` it took; infos hold no times, so
+    that they can be replayed.
+    """
     start = time.perf_counter()
     trajectory = rollout(env, policy, seed, labels)
     return replace(trajectory, labels={**trajectory.labels, "seconds": time.perf_counter() - start})
 
 
 def asker(policy: Policy) -> Ask:
-    """Wrap a policy, such as one for an endpoint, as the model that the hooks of `agentgym.envs.gsm_agent.loaders` ask."""
+    """Wrap a policy, such as one for an endpoint, as the model that the hooks of
+    `agentgym.envs.gsm_agent.loaders` ask.
+    """
 
     def ask(prompt: str) -> str:
         (reply,) = policy([Chat((), ()).add(Message("user", prompt, id="ask"))])
@@ -130,7 +138,9 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
         seconds=float(trajectory.labels.get("seconds", nan)),
         complete=after is not None,
         extra=nan if after is None else float(len(log) - after),
-        extra_turns=nan if after is None else float(sum(turn > log[after - 1]["turn"] for turn in turns)),
+        extra_turns=nan
+        if after is None
+        else float(sum(turn > log[after - 1]["turn"] for turn in turns)),
         followed_format=report["answer"] is not None and parse_number(report["answer"]) is not None,
         early_stops=report["early_stops"] + stops,
         tokens=float(sum(_tokens(step, count) for step in acts if step.info["turn"] in turns)),
@@ -203,7 +213,9 @@ def _stopped(step: Step) -> bool:
     text = step.reply.text
     if parse(text, "auto", step.chat.tools).calls or MARK in text:
         return False
-    return (explain(text, "auto", step.chat.tools) or NO_CALL).startswith(NO_CALL) and step.info["detail"]["calls"] == 0
+    return (explain(text, "auto", step.chat.tools) or NO_CALL).startswith(NO_CALL) and step.info[
+        "detail"
+    ]["calls"] == 0
 
 
 def _tokens(step: Step, count: Count | None) -> float:
@@ -213,10 +225,16 @@ def _tokens(step: Step, count: Count | None) -> float:
 
 
 def _gsm(
-    settings: Annotated[list[str], "name=FILE for each setting: a file of trajectories of SearchWorld."],
+    settings: Annotated[
+        list[str], "name=FILE for each setting: a file of trajectories of SearchWorld."
+    ],
     out: Annotated[Path, "Folder for the tables and the figure."] = Path("runs/gsm"),
-    nodes: Annotated[int | None, "Clusters of the graph; by the number of documents if not given."] = None,
-    embed: Annotated[str, "wordllama or package.module:function; latent semantic analysis if not given."] = "",
+    nodes: Annotated[
+        int | None, "Clusters of the graph; by the number of documents if not given."
+    ] = None,
+    embed: Annotated[
+        str, "wordllama or package.module:function; latent semantic analysis if not given."
+    ] = "",
     count: Annotated[bool, "Count tokens with cl100k_base where replies carry none."] = False,
 ) -> Iterator[str]:
     """Write the tables of GSM-Agent, and accuracy against the revisit ratio."""
@@ -233,14 +251,20 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _read(name: str, file: str) -> list[Trajectory]:
-    trajectories = [trajectory for trajectory in TrajectoryLog(Path(file)) if not trajectory.failure]
+    trajectories = [
+        trajectory for trajectory in TrajectoryLog(Path(file)) if not trajectory.failure
+    ]
     if not trajectories:
         raise ValueError(f"setting {name!r}: {file} holds no trajectories")
     return trajectories
 
 
 def write_report(
-    settings: Mapping[str, Sequence[Trajectory]], out: Path, nodes: int | None = None, embed: str = "", count: Count | None = None
+    settings: Mapping[str, Sequence[Trajectory]],
+    out: Path,
+    nodes: int | None = None,
+    embed: str = "",
+    count: Count | None = None,
 ) -> list[Path]:
     """Write `summary.md` and `revisits.png`.
 
@@ -256,11 +280,16 @@ def write_report(
     """
     from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    outcomes = {name: [outcome(each, count) for each in episodes] for name, episodes in settings.items()}
+    outcomes = {
+        name: [outcome(each, count) for each in episodes] for name, episodes in settings.items()
+    }
     paths = {name: paths_of(episodes, embed, nodes) for name, episodes in settings.items()}
     out.mkdir(parents=True, exist_ok=True)
     table, figure = out / "summary.md", out / "revisits.png"
-    table.write_text(f"{to_markdown(summary(outcomes))}\n\n{to_markdown(graph_summary(paths))}\n", encoding="utf-8")
+    table.write_text(
+        f"{to_markdown(summary(outcomes))}\n\n{to_markdown(graph_summary(paths))}\n",
+        encoding="utf-8",
+    )
     points = {name: (figures(paths[name]).Rvst, metrics(outcomes[name]).Acc) for name in settings}
     plots.save(revisits_figure(points), figure)
     return [table, figure]
@@ -279,9 +308,16 @@ def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
     known = {name: pair for name, pair in points.items() if not any(map(isnan, pair))}
     for name, (revisit, accuracy) in known.items():
         panel.scatter(100 * revisit, 100 * accuracy, color="#0072B2", zorder=3)
-        panel.annotate(name, (100 * revisit, 100 * accuracy), (4, 4), textcoords="offset points", fontsize=8)
+        panel.annotate(
+            name, (100 * revisit, 100 * accuracy), (4, 4), textcoords="offset points", fontsize=8
+        )
     most = max((100 * revisit for revisit, _ in known.values()), default=0.0)
-    panel.set(xlabel="revisit ratio (%)", ylabel="accuracy (%)", xlim=(-1, 1.15 * most + 5), ylim=(-3, 103))
+    panel.set(
+        xlabel="revisit ratio (%)",
+        ylabel="accuracy (%)",
+        xlim=(-1, 1.15 * most + 5),
+        ylim=(-3, 103),
+    )
     panel.grid(alpha=0.3)
     return figure
 

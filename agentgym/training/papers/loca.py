@@ -1,4 +1,6 @@
-"""The benchmark of LOCA-bench in tables: accuracy, trajectory length, tool calls and tool output by description length."""
+"""The benchmark of LOCA-bench in tables: accuracy, trajectory length, tool calls and tool output by
+description length.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,22 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.oracles import ARMS
 from agentgym.registry import worlds
 from agentgym.stacks import WINDOW
-from agentgym.training.evaluation import Paper, Result, Table, ordered_contexts, percent, register_paper, summarize
+from agentgym.training.evaluation import (
+    Paper,
+    Result,
+    Table,
+    ordered_contexts,
+    percent,
+    register_paper,
+    summarize,
+)
 
 AXIS = "length"
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "loca": {
-        "worlds": tuple(entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)),
+        "worlds": tuple(
+            entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)
+        ),
         "arms": ("",),
         "axis": AXIS,
         "horizons": tuple(LENGTHS.values()),
@@ -33,17 +45,31 @@ def is_loca(result: Result) -> bool:
 
 
 def loca_tables(results: Sequence[Result]) -> list[Table]:
-    """Return tables 1, 4, 5 and 6 of the paper: a row for each arm and strategy, a column for each length, all tasks together.
+    """Return tables 1, 4, 5 and 6 of the paper: a row for each arm and strategy, a column for each
+    length, all tasks together.
 
-    Tokens are those that context wrappers counted; without a window there are none, and their tables are left out.
+    Tokens are those that context wrappers counted; without a window there are none, and their
+    tables are left out.
     """
     rows = [row for row in results if is_loca(row)]
     if not rows:
         return []
     tables = [_accuracy(rows), _means("tool calls", rows, lambda row: float(row.calls))]
     if all(row.usage for row in rows):
-        tables.append(_means("trajectory length, tokens", rows, lambda row: row.usage.trajectory_tokens if row.usage else 0))
-        tables.append(_means("tool output, tokens", rows, lambda row: row.usage.tool_output_tokens if row.usage else 0))
+        tables.append(
+            _means(
+                "trajectory length, tokens",
+                rows,
+                lambda row: row.usage.trajectory_tokens if row.usage else 0,
+            )
+        )
+        tables.append(
+            _means(
+                "tool output, tokens",
+                rows,
+                lambda row: row.usage.tool_output_tokens if row.usage else 0,
+            )
+        )
     return tables
 
 
@@ -56,7 +82,9 @@ def _accuracy(rows: Sequence[Result]) -> Table:
         shares = [cells.get((arm, context, length)) for length in lengths]
         shown = [percent(share) if share else "" for share in shares]
         lines.append([arm or "none", context, *shown, percent(whole[arm, context])])
-    title = f"LOCA-bench: accuracy by description length, {len(rows)} episodes, % with 95 % intervals"
+    title = (
+        f"LOCA-bench: accuracy by description length, {len(rows)} episodes, % with 95 % intervals"
+    )
     return title, ["arm", "context", *map(_short, lengths), "all"], lines
 
 
@@ -66,14 +94,26 @@ def _means(title: str, rows: Sequence[Result], value: Callable[[Result], float])
     for arm, context in _lines(rows):
         alike = [row for row in rows if (row.arm, row.context) == (arm, context)]
         groups = [[value(row) for row in alike if row.horizon == length] for length in lengths]
-        cells = [f"{fmean(group):,.1f}" if group else "" for group in (*groups, [value(row) for row in alike])]
+        cells = [
+            f"{fmean(group):,.1f}" if group else ""
+            for group in (*groups, [value(row) for row in alike])
+        ]
         lines.append([arm or "none", context, *cells])
-    return f"LOCA-bench: mean {title}, by description length", ["arm", "context", *map(_short, lengths), "all"], lines
+    return (
+        f"LOCA-bench: mean {title}, by description length",
+        ["arm", "context", *map(_short, lengths), "all"],
+        lines,
+    )
 
 
 def _lines(rows: Sequence[Result]) -> list[tuple[str, str]]:
     played = {(row.arm, row.context) for row in rows}
-    return [(arm, context) for arm in ARMS for context in ordered_contexts(rows) if (arm, context) in played]
+    return [
+        (arm, context)
+        for arm in ARMS
+        for context in ordered_contexts(rows)
+        if (arm, context) in played
+    ]
 
 
 def _short(length: int) -> str:

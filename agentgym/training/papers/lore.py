@@ -1,4 +1,6 @@
-"""LORE's benchmark (TaskWeaver, section 4): accuracy against operations and height, and how episodes failed."""
+"""LORE's benchmark (TaskWeaver, section 4): accuracy against operations and height, and how
+episodes failed.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,33 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 """The runs of TaskWeaver's figures 3 and 4, as arguments of `Ablation`."""
 
 _LEAST = 10
-"""Episodes that a bin of heights should hold: with ten, Wilson's interval reaches at most 26 points to either side."""
-_COLUMNS = ("world", "oracles", "context", "by", "from", "to", "episodes", "solved", "accuracy", "low", "high")
-_MEANS = {"lost_leads": "leads lost", "reads": "reads", "redundant_reads": "redundant", "guessed_reads": "guessed"}
+"""Episodes that a bin of heights should hold: with ten, Wilson's interval reaches at most 26 points
+to either side.
+"""
+_COLUMNS = (
+    "world",
+    "oracles",
+    "context",
+    "by",
+    "from",
+    "to",
+    "episodes",
+    "solved",
+    "accuracy",
+    "low",
+    "high",
+)
+_MEANS = {
+    "lost_leads": "leads lost",
+    "reads": "reads",
+    "redundant_reads": "redundant",
+    "guessed_reads": "guessed",
+}
 _LABELS = {"operations": "number of operations", "height": "height: longest chain of dependencies"}
 _TICKS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
-"""Ticks of the logarithmic axes; matplotlib's own would leave an axis of one decade with a single one."""
+"""Ticks of the logarithmic axes; matplotlib's own would leave an axis of one decade with a single
+one.
+"""
 
 
 class Played(Protocol):
@@ -105,7 +128,9 @@ def outcome(trajectory: Trajectory) -> LoreResult:
     infos = [step.info for step in trajectory.steps]
     report = (infos[-1]["detail"].get("report") if infos else None) or {}
     if "height" not in report:
-        raise ValueError(f"the trajectory of seed {trajectory.seed} has no report of a world of LORE at its end")
+        raise ValueError(
+            f"the trajectory of seed {trajectory.seed} has no report of a world of LORE at its end"
+        )
     rounds = [0, *(info["detail"]["failed_rounds"] for info in infos)]
     return LoreResult(
         success=bool(infos[-1]["success"]),
@@ -142,13 +167,16 @@ def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
     return by_world
 
 
-def accuracy(episodes: Sequence[Played], by: str = "operations", width: int | None = None) -> list[Bin]:
+def accuracy(
+    episodes: Sequence[Played], by: str = "operations", width: int | None = None
+) -> list[Bin]:
     """Return the share of exact answers for each size, with Wilson's 95 % interval.
 
     Args:
         episodes: Episodes of LORE.
         by: `operations` or `height`.
-        width: The width of a bin; 10 operations or 5 levels if None. The first bin starts at 1; a task of size 0 is in it.
+        width: The width of a bin; 10 operations or 5 levels if None. The first bin starts at 1; a
+            task of size 0 is in it.
 
     Raises:
         ValueError: `by` or `width` is not right.
@@ -159,23 +187,28 @@ def accuracy(episodes: Sequence[Played], by: str = "operations", width: int | No
     sizes = [max(0, (each.report or {})[by] - 1) // step for each in episodes]
     bins = []
     for place in sorted(set(sizes)):
-        inside = [bool(each.success) for each, size in zip(episodes, sizes, strict=True) if size == place]
-        bins.append(Bin(place * step + 1, (place + 1) * step, len(inside), wilson(sum(inside), len(inside))))
+        inside = [
+            bool(each.success) for each, size in zip(episodes, sizes, strict=True) if size == place
+        ]
+        bins.append(
+            Bin(place * step + 1, (place + 1) * step, len(inside), wilson(sum(inside), len(inside)))
+        )
     return bins
 
 
 def curve(episodes: Sequence[Played], by: str) -> list[Bin]:
-    """Return the accuracies that tables and figures show: for each number of operations, or for heights.
+    """Return the accuracies that tables and figures show: for each number of operations, or for
+    heights.
 
-    Of heights, bins of 5 levels are joined with the next until each holds ten episodes, or there is but one.
+    Of heights, bins of 5 levels are joined with the next until each holds ten episodes, or there is
+    but one.
     """
     if by == "operations":
         return accuracy(episodes, by, 1)
     bins: list[Bin] = []
     for each in accuracy(episodes, by):
-        if bins and bins[-1].episodes < _LEAST:
-            each = _join(bins.pop(), each)
-        bins.append(each)
+        too_few = bins and bins[-1].episodes < _LEAST
+        bins.append(_join(bins.pop(), each) if too_few else each)
     if len(bins) > 1 and bins[-1].episodes < _LEAST:
         bins[-2:] = [_join(*bins[-2:])]
     return bins
@@ -188,15 +221,23 @@ def _join(first: Bin, second: Bin) -> Bin:
 
 
 def lore_tables(results: Sequence[Result]) -> list[Table]:
-    """Return, for each world of LORE, accuracy by operations and by height, a column for each arm, and the kinds of failure."""
+    """Return, for each world of LORE, accuracy by operations and by height, a column for each arm,
+    and the kinds of failure.
+    """
     tables = []
     for world, arms in lines(results).items():
-        tables += [_curve_table(world, arms, "operations"), _curve_table(world, arms, "height"), _failure_table(world, arms)]
+        tables += [
+            _curve_table(world, arms, "operations"),
+            _curve_table(world, arms, "height"),
+            _failure_table(world, arms),
+        ]
     return tables
 
 
 def write_curves(results: Sequence[Result], path: Path) -> None:
-    """Write the accuracies as CSV: for each number of operations, and for 5 levels of height each, with 95 % intervals."""
+    """Write the accuracies as CSV: for each number of operations, and for 5 levels of height each,
+    with 95 % intervals.
+    """
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(_COLUMNS)
@@ -206,19 +247,27 @@ def write_curves(results: Sequence[Result], path: Path) -> None:
                 share = each.accuracy
                 sizes = (each.low, each.high, each.episodes, round(share.value * each.episodes))
                 shares = (f"{part:.4f}" for part in (share.value, share.low, share.high))
-                writer.writerow([rows[0].world, rows[0].arm or "none", rows[0].context, by, *sizes, *shares])
+                writer.writerow(
+                    [rows[0].world, rows[0].arm or "none", rows[0].context, by, *sizes, *shares]
+                )
 
 
 def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> Table:
     """Return the table of exact answers and their share, a column for each line."""
-    bins = {name: {(each.low, each.high): each for each in curve(rows, by)} for name, rows in arms.items()}
+    bins = {
+        name: {(each.low, each.high): each for each in curve(rows, by)}
+        for name, rows in arms.items()
+    }
     table = []
     for low, high in sorted({ends for column in bins.values() for ends in column}):
         line = [str(low) if low == high else f"{low} to {high}"]
         for column in bins.values():
             cell = ""
             if each := column.get((low, high)):
-                cell = f"{round(each.accuracy.value * each.episodes)}/{each.episodes}: {percent(each.accuracy)}"
+                cell = (
+                    f"{round(each.accuracy.value * each.episodes)}/{each.episodes}: "
+                    f"{percent(each.accuracy)}"
+                )
             line.append(cell)
         table.append(line)
     return f"{world}: accuracy by {by}, % with Wilson's 95 % intervals", [by, *bins], table
@@ -229,17 +278,35 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
     table = []
     for name, rows in arms.items():
         failed = [row.report or {} for row in rows if not row.success]
-        halted, wrong = (sum(bool(each[kind]) for each in failed) for kind in ("premature_halt", "synthesis_error"))
+        halted, wrong = (
+            sum(bool(each[kind]) for each in failed)
+            for kind in ("premature_halt", "synthesis_error")
+        )
         lost = sum(each["lost_leads"] > 0 for each in failed)
         means = [f"{fmean((row.report or {})[kind] for row in rows):.1f}" for kind in _MEANS]
         counts = (len(rows), len(failed), halted, wrong, len(failed) - halted - wrong, lost)
         table.append([name, *map(str, counts), *means])
-    header = ["", "episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads", *_MEANS.values()]
-    return f"{world}: how episodes failed, in numbers of episodes, and means of an episode", header, table
+    header = [
+        "",
+        "episodes",
+        "failed",
+        "premature halt",
+        "wrong synthesis",
+        "other",
+        "lost leads",
+        *_MEANS.values(),
+    ]
+    return (
+        f"{world}: how episodes failed, in numbers of episodes, and means of an episode",
+        header,
+        table,
+    )
 
 
 def lore_figure(results: Sequence[Result]) -> Figure:
-    """Draw accuracy against operations and height, a column of panels per world, with Wilson's 95 % intervals as bands."""
+    """Draw accuracy against operations and height, a column of panels per world, with Wilson's 95 %
+    intervals as bands.
+    """
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
     from matplotlib.lines import Line2D  # noqa: PLC0415
     from matplotlib.ticker import NullLocator  # noqa: PLC0415
@@ -257,7 +324,9 @@ def lore_figure(results: Sequence[Result]) -> Figure:
                 bins = curve(rows, by)
                 middles = [(each.low + each.high) / 2 for each in bins]
                 intervals = [each.accuracy for each in bins]
-                plots.draw_line(panel, middles, intervals, {**styles[name], "markersize": 4}, alpha=0.12)
+                plots.draw_line(
+                    panel, middles, intervals, {**styles[name], "markersize": 4}, alpha=0.12
+                )
             panel.set(xlabel=label, xscale="log", ylim=(-3, 103))
             low, high = panel.get_xlim()
             shown = [tick for tick in _TICKS if low <= tick <= high]

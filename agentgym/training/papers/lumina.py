@@ -1,4 +1,7 @@
-"""LUMINA's benchmark (section 4.3): the preset of its ablation of oracles. Its figures and tables are those of every ablation."""
+"""LUMINA's benchmark (section 4.3): the preset of its ablation of oracles.
+
+Its figures and tables are those of every ablation.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,12 @@ from agentgym.oracles import ARMS
 from agentgym.training.evaluation import Paper, register_paper
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "lumina": {"worlds": ("ListWorld", "TreeWorld", "GridWorld"), "arms": ARMS, "horizons": (4, 8, 16, 32, 64), "seeds": 30},
+    "lumina": {
+        "worlds": ("ListWorld", "TreeWorld", "GridWorld"),
+        "arms": ARMS,
+        "horizons": (4, 8, 16, 32, 64),
+        "seeds": 30,
+    },
 }
 """The run of figure 3, as arguments of `Ablation`."""
 

@@ -1,7 +1,9 @@
-"""The agentic reasoning graph (Zhu et al., section 4.2): searches as a path over clusters of documents; needs the extra `graph`.
+"""The agentic reasoning graph (Zhu et al., section 4.2): searches as a path over clusters of
+documents; needs the extra `graph`.
 
-A step explores (a node not visited before), exploits (the node of the step before) or revisits (any other node visited before). The
-paper's text counts the first step as an exploration, its tables leave it out; `with_first` and `transitions` are the two.
+A step explores (a node not visited before), exploits (the node of the step before) or revisits (any
+other node visited before). The paper's text counts the first step as an exploration, its tables
+leave it out; `with_first` and `transitions` are the two.
 """
 
 from __future__ import annotations
@@ -25,12 +27,16 @@ from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
-"""Nodes on a database of that many documents (node numbers of the paper reach 235); others have them by the square root."""
+"""Nodes on a database of that many documents (node numbers of the paper reach 235); others have
+them by the square root.
+"""
 
 _ITERATIONS = 25
 """Rounds of k-means. It has mostly settled by then, and a node is a rough notion anyway."""
 _DIMENSIONS = 128
-"""Of latent semantic analysis: enough to part the topics, few enough that distances between texts still differ."""
+"""Of latent semantic analysis: enough to part the topics, few enough that distances between texts
+still differ.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,8 @@ class ReasoningGraph:
 
     Args:
         texts: The contents of the documents.
-        embed: Turns texts into vectors; None for latent semantic analysis of the documents, which needs no weights.
+        embed: Turns texts into vectors; None for latent semantic analysis of the documents, which
+            needs no weights.
         nodes: The number of clusters; None for one that goes by the number of documents.
         seed: Seeds the clustering.
 
@@ -89,22 +96,34 @@ class ReasoningGraph:
         ValueError: scikit-learn is missing, or the number of nodes is not right.
     """
 
-    def __init__(self, texts: Sequence[str], embed: Embed | None = None, nodes: int | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        texts: Sequence[str],
+        embed: Embed | None = None,
+        nodes: int | None = None,
+        seed: int = 0,
+    ) -> None:
         if nodes is None:
             nodes = max(1, round(FULL_NODES * sqrt(len(texts) / FULL_DOCUMENTS)))
         check_int("nodes", nodes, 1, len(texts))
         self._embed = embed or semantic(texts, seed)
         vectors = unit(self._embed(list(texts)))
-        model = _sklearn("cluster").KMeans(nodes, init="k-means++", n_init=1, max_iter=_ITERATIONS, random_state=seed)
+        model = _sklearn("cluster").KMeans(
+            nodes, init="k-means++", n_init=1, max_iter=_ITERATIONS, random_state=seed
+        )
         self.documents: NDArray[np.int64] = np.asarray(model.fit_predict(vectors), np.int64)
         self.centroids: NDArray[np.float32] = np.asarray(model.cluster_centers_, np.float32)
 
     def node(self, query: str) -> int:
         """Return the node whose centroid is nearest to a query."""
-        return int(np.argmin(np.linalg.norm(self.centroids - unit(self._embed([query]))[0], axis=1)))
+        return int(
+            np.argmin(np.linalg.norm(self.centroids - unit(self._embed([query]))[0], axis=1))
+        )
 
     def path(self, log: Sequence[Mapping[str, Any]]) -> Path:
-        """Return the path of the searches that an episode reports: a further page stays at the node of the step before."""
+        """Return the path of the searches that an episode reports: a further page stays at the node
+        of the step before.
+        """
         nodes: list[int] = []
         for entry in log:
             nodes.append(nodes[-1] if entry["tool"] == "next_page" else self.node(entry["query"]))
@@ -113,7 +132,8 @@ class ReasoningGraph:
 
 @dataclass(frozen=True, slots=True)
 class GraphFigures:
-    """Means over episodes with at least one search, under the names of the paper's tables; NaN where there is no such episode.
+    """Means over episodes with at least one search, under the names of the paper's tables; NaN
+    where there is no such episode.
 
     Attributes:
         V: Distinct nodes.
@@ -156,7 +176,9 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
     transitions = [ratio(kind, walked) for kind in KINDS]
     firsts = [ratio(kind, walked, with_first=True) for kind in KINDS]
     parts = [ratio("revisit", two), has(two), ratio("revisit", more), has(more)]
-    return GraphFigures(mean([float(path.visited) for path in walked]), has(walked), *transitions, *firsts, *parts)
+    return GraphFigures(
+        mean([float(path.visited) for path in walked]), has(walked), *transitions, *firsts, *parts
+    )
 
 
 def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
@@ -167,7 +189,9 @@ def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
     """
     report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
     if "oracle_documents" not in report:
-        raise ValueError(f"the trajectory of seed {trajectory.seed} has no report of SearchWorld at its end")
+        raise ValueError(
+            f"the trajectory of seed {trajectory.seed} has no report of SearchWorld at its end"
+        )
     return dict(report)
 
 
@@ -181,7 +205,11 @@ def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) 
     """
     kwargs = json.loads(trajectory.spec)["kwargs"]
     names = {item.name for item in fields(DatabaseOptions)}
-    return _graph(DatabaseOptions(**{name: value for name, value in kwargs.items() if name in names}), embed, nodes)
+    return _graph(
+        DatabaseOptions(**{name: value for name, value in kwargs.items() if name in names}),
+        embed,
+        nodes,
+    )
 
 
 @lru_cache(maxsize=4)
@@ -191,19 +219,37 @@ def _graph(options: DatabaseOptions, embed: str, nodes: int | None) -> Reasoning
     return ReasoningGraph(texts, load_embed(embed) if embed else None, nodes)
 
 
-def paths_of(trajectories: Sequence[Trajectory], embed: str = "", nodes: int | None = None) -> list[Path]:
+def paths_of(
+    trajectories: Sequence[Trajectory], embed: str = "", nodes: int | None = None
+) -> list[Path]:
     """Return the paths of episodes, each over the graph of its database."""
-    return [graph_of(trajectory, embed, nodes).path(search_report(trajectory)["searches"]) for trajectory in trajectories]
+    return [
+        graph_of(trajectory, embed, nodes).path(search_report(trajectory)["searches"])
+        for trajectory in trajectories
+    ]
 
 
 def graph_summary(settings: Mapping[str, Sequence[Path]]) -> Table:
-    """Return the table of the paper (appendix C.1): a row for each setting; what there is no episode for is left empty."""
+    """Return the table of the paper (appendix C.1): a row for each setting; what there is no
+    episode for is left empty.
+    """
     rows = []
     for setting, paths in settings.items():
         means = asdict(figures(paths))
-        rows.append([setting, *(_format(value, share=name != "V") for name, value in means.items())])
-    names = {"Rvst_V3": "Rvst-V3+", "hasRvst_V3": "hasRvst-V3+", "Rvst_V2": "Rvst-V2", "hasRvst_V2": "hasRvst-V2"}
-    return "Agentic reasoning graph", ["setting", *(names.get(name, name) for name in GraphFigures.__slots__)], rows
+        rows.append(
+            [setting, *(_format(value, share=name != "V") for name, value in means.items())]
+        )
+    names = {
+        "Rvst_V3": "Rvst-V3+",
+        "hasRvst_V3": "hasRvst-V3+",
+        "Rvst_V2": "Rvst-V2",
+        "hasRvst_V2": "hasRvst-V2",
+    }
+    return (
+        "Agentic reasoning graph",
+        ["setting", *(names.get(name, name) for name in GraphFigures.__slots__)],
+        rows,
+    )
 
 
 def _format(value: float, *, share: bool) -> str:
@@ -213,7 +259,9 @@ def _format(value: float, *, share: bool) -> str:
 
 
 def semantic(texts: Sequence[str], seed: int = 0) -> Embed:
-    """Return an embedding by latent semantic analysis: TF-IDF of the texts, reduced to at most 128 dimensions; queries are put into the same space."""
+    """Return an embedding by latent semantic analysis: TF-IDF of the texts, reduced to at most 128
+    dimensions; queries are put into the same space.
+    """
     words = _sklearn("feature_extraction.text").TfidfVectorizer(sublinear_tf=True)
     table = words.fit_transform(texts)
     size = min(_DIMENSIONS, len(texts) - 1, table.shape[1] - 1)
@@ -229,4 +277,6 @@ def _sklearn(module: str) -> Any:
     try:
         return import_module(f"sklearn.{module}")
     except ImportError as error:
-        raise ValueError("the reasoning graph needs its extra: pip install 'agentgym[graph]'") from error
+        raise ValueError(
+            "the reasoning graph needs its extra: pip install 'agentgym[graph]'"
+        ) from error

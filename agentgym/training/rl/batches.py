@@ -16,8 +16,9 @@ from agentgym.training.rl.token_rows import Row
 class Batch:
     """Rows padded on the right, as tensors of shape (rows, tokens).
 
-    The sampled tokens of the rows of episodes, read row by row, are those of the steps in their order, into however many rows an
-    edited context has cut them: `tensor[batch.sampled]` is that stream, and `place` is the way back.
+    The sampled tokens of the rows of episodes, read row by row, are those of the steps in their
+    order, into however many rows an edited context has cut them: `tensor[batch.sampled]` is that
+    stream, and `place` is the way back.
 
     Attributes:
         ids: Token ids.
@@ -39,17 +40,29 @@ class Batch:
             device: Where the tensors go; None leaves them where they are.
         """
         longest = int(self.attended[rows].sum(1).max())
-        return replace(self, **{item.name: getattr(self, item.name)[rows, :longest].to(device) for item in fields(self)})
+        return replace(
+            self,
+            **{
+                item.name: getattr(self, item.name)[rows, :longest].to(device)
+                for item in fields(self)
+            },
+        )
 
     def chunks(self, size: int) -> Sequence[torch.Tensor]:
-        """Return the numbers of all rows, those of like length together, `size` at a time; 0 for all at once."""
+        """Return the numbers of all rows, those of like length together, `size` at a time; 0 for
+        all at once.
+        """
         order = self.attended.sum(1).argsort(stable=True)
         return torch.split(order, size or len(order))
 
     def place(self, stream: torch.Tensor | Sequence[float]) -> torch.Tensor:
-        """Return values of the sampled tokens, in order, as a tensor of shape (rows, tokens) with 0 elsewhere."""
+        """Return values of the sampled tokens, in order, as a tensor of shape (rows, tokens) with 0
+        elsewhere.
+        """
         values = torch.as_tensor(stream, dtype=torch.float32, device=self.ids.device)
-        return torch.zeros(self.ids.shape, device=self.ids.device).masked_scatter(self.sampled, values)
+        return torch.zeros(self.ids.shape, device=self.ids.device).masked_scatter(
+            self.sampled, values
+        )
 
 
 def batch(items: Sequence[Row], pad: int) -> Batch:
@@ -64,10 +77,15 @@ def batch(items: Sequence[Row], pad: int) -> Batch:
     """
     longest = max(len(row.ids) for row in items)
     if any(row.logprobs is None for row in items):
-        raise ValueError("a row has no log-probabilities; train on trajectories of a policy that records them with its ids")
+        raise ValueError(
+            "a row has no log-probabilities; train on trajectories of a policy that records them "
+            "with its ids"
+        )
 
     def padded(values: Sequence[Sequence[float]], fill: float, dtype: torch.dtype) -> torch.Tensor:
-        return torch.tensor([[*value, *[fill] * (longest - len(value))] for value in values], dtype=dtype)
+        return torch.tensor(
+            [[*value, *[fill] * (longest - len(value))] for value in values], dtype=dtype
+        )
 
     return Batch(
         padded([row.ids for row in items], pad, torch.long),
@@ -79,12 +97,14 @@ def batch(items: Sequence[Row], pad: int) -> Batch:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Output of a model for a batch, as tensors of shape (rows, tokens): 0 where no token was sampled, or none came before.
+    """Output of a model for a batch, as tensors of shape (rows, tokens): 0 where no token was
+    sampled, or none came before.
 
     Attributes:
         logprobs: The log-probability of each sampled token, given those before it, in nats.
         entropies: Of the distribution that it is from, in nats.
-        states: The last hidden state of the model before each token, of shape (rows, tokens, width), if it was asked for.
+        states: The last hidden state of the model before each token, of shape (rows, tokens,
+            width), if it was asked for.
     """
 
     logprobs: torch.Tensor
@@ -103,7 +123,8 @@ def predict(
 ) -> Prediction:
     """Run a model on a batch.
 
-    The softmax is over the positions of sampled tokens only, and in float32 whatever the precision of the model.
+    The softmax is over the positions of sampled tokens only, and in float32 whatever the precision
+    of the model.
 
     Args:
         model: A causal language model.
@@ -114,7 +135,12 @@ def predict(
         entropy_gradient: Let the entropies carry a gradient, which takes more memory.
     """
     with autocast(rows.ids.device, precision):
-        out: Any = model(input_ids=rows.ids, attention_mask=rows.attended, output_hidden_states=states, use_cache=False)
+        out: Any = model(
+            input_ids=rows.ids,
+            attention_mask=rows.attended,
+            output_hidden_states=states,
+            use_cache=False,
+        )
     chosen = rows.sampled[:, 1:]
     logprobs = (out.logits[:, :-1][chosen].float() / temperature).log_softmax(-1)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
@@ -128,7 +154,9 @@ def predict(
     )
 
 
-def logprobs_of(model: torch.nn.Module, rows: Batch, temperature: float = 1.0, precision: str = "fp32") -> torch.Tensor:
+def logprobs_of(
+    model: torch.nn.Module, rows: Batch, temperature: float = 1.0, precision: str = "fp32"
+) -> torch.Tensor:
     """Return the log-probability of each sampled token, as in `predict`."""
     return predict(model, rows, temperature, precision).logprobs
 

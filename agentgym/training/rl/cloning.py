@@ -28,7 +28,8 @@ class CloningConfig(TrainerConfig):
 
 
 class Cloning(Trainer[CloningConfig]):
-    """Trainer that maximises the likelihood of a teacher's replies, on fresh instances at every step.
+    """Trainer that maximises the likelihood of a teacher's replies, on fresh instances at every
+    step.
 
     Args:
         teacher: The policy to learn from; it needs no tokens.
@@ -43,7 +44,9 @@ class Cloning(Trainer[CloningConfig]):
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Yield one update, on the mean negative log-likelihood of the teacher's tokens."""
         episodes = self.play(self.teacher, self.seeds(self.config.episodes))
-        yield self._losses(batch([row for trajectory in episodes for row in rows(trajectory)], self.pad))
+        yield self._losses(
+            batch([row for trajectory in episodes for row in rows(trajectory)], self.pad)
+        )
 
     def _losses(self, data: Batch) -> Iterator[torch.Tensor]:
         tokens = int(data.sampled.sum())
@@ -65,7 +68,10 @@ class Tokenized:
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         """Reply to each chat."""
-        return [self._with_ids(chat, reply.text) for chat, reply in zip(chats, self.policy(chats), strict=True)]
+        return [
+            self._with_ids(chat, reply.text)
+            for chat, reply in zip(chats, self.policy(chats), strict=True)
+        ]
 
     def _with_ids(self, chat: Chat, text: str) -> Reply:
         ids = self.renderer.encode_reply(text)

@@ -1,4 +1,6 @@
-"""Learning a world from nothing: a small transformer clones a teacher that errs; reinforcement learning fixes what it copied."""
+"""Learning a world from nothing: a small transformer clones a teacher that errs; reinforcement
+learning fixes what it copied.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ from agentgym.world import load_world
 SETTINGS = "train.json"
 CURVE = "curve.jsonl"
 _TEXTS = 300
-"""Demonstrations that the tokenizer is made from. Their seeds end where those of the training begin."""
+"""Demonstrations that the tokenizer is made from.
+
+Their seeds end where those of the training begin.
+"""
 _CLONED, _GROUP = 18, 8
 """Episodes of a step of cloning; of an instance in a step of GRPO."""
 
@@ -49,13 +54,18 @@ class LearnConfig(Config):
     Attributes:
         world: The id of a world.
         options: Keyword arguments of the world.
-        horizons: Turns that an optimal policy needs, as `World.config_for_horizon` reads them; episodes are of all of them in turn.
-        arms: Oracle arms. The model is evaluated in the first. It learns to read the hints of the others once it can do without.
-        contexts: Context strategies, each several joined by `+`. It learns to live with all but the first together with the hints.
-        window: The tokens of the context window; None for no limit, or that of the paper if a strategy is asked for.
+        horizons: Turns that an optimal policy needs, as `World.config_for_horizon` reads them;
+            episodes are of all of them in turn.
+        arms: Oracle arms. The model is evaluated in the first. It learns to read the hints of the
+            others once it can do without.
+        contexts: Context strategies, each several joined by `+`. It learns to live with all but the
+            first together with the hints.
+        window: The tokens of the context window; None for no limit, or that of the paper if a
+            strategy is asked for.
         noise: The probability that a step of the teacher is wrong.
         cloning_steps: Steps of behaviour cloning in the first arm.
-        hint_steps: Steps of behaviour cloning after it, in all arms and contexts in turn; none if there is but one of each.
+        hint_steps: Steps of behaviour cloning after it, in all arms and contexts in turn; none if
+            there is but one of each.
         rl_steps: Steps of GRPO after that, in all arms and contexts in turn.
         groups: Instances of a step of GRPO, each with eight episodes.
         evaluations: Evaluations of the model, each with a checkpoint, in each of the three phases.
@@ -100,17 +110,27 @@ class LearnConfig(Config):
         self.specs(self.cells())
 
     def cells(self) -> list[tuple[str, str]]:
-        """Return arms with context strategies: each arm in the first context, and each context in the first arm."""
+        """Return arms with context strategies: each arm in the first context, and each context in
+        the first arm.
+        """
         arms, contexts = [check_arm(arm) for arm in self.arms], list(self.contexts)
-        return [(arm, contexts[0]) for arm in arms] + [(arms[0], context) for context in contexts[1:]]
+        return [(arm, contexts[0]) for arm in arms] + [
+            (arms[0], context) for context in contexts[1:]
+        ]
 
     def specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
-        """Return the specs of envs, in which a reply that cannot be read ends an episode: it would else fill up with errors."""
+        """Return the specs of envs, in which a reply that cannot be read ends an episode: it would
+        else fill up with errors.
+        """
         env_id = resolve(self.world)
         world = load_world(gymnasium.spec(env_id).kwargs["world"])
         sizes = [{**world.config_for_horizon(horizon), **self.options} for horizon in self.horizons]
         rest: dict[str, Any] = {"window": self.window, "max_failed_rounds": 1}
-        return [spec(env_id, oracles=arm, context=context, **rest, **size) for size in sizes for arm, context in cells]
+        return [
+            spec(env_id, oracles=arm, context=context, **rest, **size)
+            for size in sizes
+            for arm, context in cells
+        ]
 
 
 class Learning:
@@ -118,7 +138,8 @@ class Learning:
 
     Args:
         config: The options.
-        out: The folder: settings, `curve.jsonl`, a folder of metrics and checkpoints for each phase, at last the model.
+        out: The folder: settings, `curve.jsonl`, a folder of metrics and checkpoints for each
+            phase, at last the model.
 
     Raises:
         ValueError: The folder holds another run.
@@ -131,7 +152,10 @@ class Learning:
         expected = json.loads(json.dumps(asdict(config)))
         settings = out / SETTINGS
         if settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != expected:
-            raise ValueError(f"{out} holds a run with other settings (see {SETTINGS}); choose another folder or delete it")
+            raise ValueError(
+                f"{out} holds a run with other settings (see {SETTINGS}); choose another folder or "
+                "delete it"
+            )
         out.mkdir(parents=True, exist_ok=True)
         settings.write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
 
@@ -148,14 +172,32 @@ class Learning:
         cells = config.cells()
         env, alone = mixture(config.specs(cells)), mixture(config.specs(cells[:1]))
         tokenizer = self._tokenizer(env)
-        model = make_model(tokenizer, config.width, config.layers, config.heads, config.context, config.seed)
+        model = make_model(
+            tokenizer, config.width, config.layers, config.heads, config.context, config.seed
+        )
         mimic(model)
-        self._policy = partial(LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed)
-        cloning = Cloning(self._teacher(), model, tokenizer, alone, self._cloning(config.cloning_steps, 0), self.out / "cloning")
+        self._policy = partial(
+            LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed
+        )
+        cloning = Cloning(
+            self._teacher(),
+            model,
+            tokenizer,
+            alone,
+            self._cloning(config.cloning_steps, 0),
+            self.out / "cloning",
+        )
         self._begin()
         self._phase("cloning", cloning, _CLONED, on_progress)
         if len(cells) > 1:
-            hints = Cloning(self._teacher(), model, tokenizer, env, self._cloning(config.hint_steps, 1), self.out / "hints")
+            hints = Cloning(
+                self._teacher(),
+                model,
+                tokenizer,
+                env,
+                self._cloning(config.hint_steps, 1),
+                self.out / "hints",
+            )
             self._phase("hints", hints, _CLONED, on_progress)
         rl = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl")
         self._phase("rl", rl, config.groups * _GROUP, on_progress)
@@ -170,7 +212,10 @@ class Learning:
             saved: PreTrainedTokenizerFast = load_tokenizer(self.out)
             return saved
         episodes = collect(self._teacher(), env, range(TRAIN_SEED - _TEXTS, TRAIN_SEED))
-        tokenizer = make_tokenizer([m.raw or m.text for t in episodes for m in t.last.messages if m.role != "system"], 2_000)
+        tokenizer = make_tokenizer(
+            [m.raw or m.text for t in episodes for m in t.last.messages if m.role != "system"],
+            2_000,
+        )
         tokenizer.save_pretrained(self.out)
         return tokenizer
 
@@ -204,17 +249,24 @@ class Learning:
         )
 
     def _begin(self) -> None:
-        """Evaluate chance, the teacher and the untrained model, unless the curve has them already."""
+        """Evaluate chance, the teacher and the untrained model, unless the curve has them
+        already.
+        """
         if self.curve.last("cloning"):
             return
         self.curve.truncate_after("chance", -1)
-        for name, policy in (("chance", RandomPolicy(self.config.world, self.config.seed)), ("teacher", self._teacher())):
+        for name, policy in (
+            ("chance", RandomPolicy(self.config.world, self.config.seed)),
+            ("teacher", self._teacher()),
+        ):
             share = self._evaluate(policy)
             self.curve.add(Point(name, 0, 0, 0.0, share, share))
         self.curve.add(Point("cloning", 0, 0, 0.0, *self._both()))
 
     def _phase(self, phase: str, trainer: Trainer[Any], each: int, on_progress: OnProgress) -> None:
-        """Train, with a point of the curve wherever there is a checkpoint; `each` is the episodes of a step."""
+        """Train, with a point of the curve wherever there is a checkpoint; `each` is the episodes
+        of a step.
+        """
         steps, every = trainer.config.steps, trainer.config.save_every
         if trainer.step >= steps:
             return
@@ -234,7 +286,9 @@ class Learning:
 
     def _both(self) -> tuple[float, float]:
         """Return the success of the model, greedy and as it samples."""
-        return self._evaluate(self._policy(temperature=0.0)), self._evaluate(self._policy(temperature=1.0))
+        return self._evaluate(self._policy(temperature=0.0)), self._evaluate(
+            self._policy(temperature=1.0)
+        )
 
     def _evaluate(self, policy: Policy) -> float:
         env = mixture(self.config.specs(self.config.cells()[:1]))

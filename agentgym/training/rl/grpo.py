@@ -1,4 +1,6 @@
-"""GRPO: episodes of one instance are compared with each other; with its relatives REINFORCE and RLOO as options."""
+"""GRPO: episodes of one instance are compared with each other; with its relatives REINFORCE and
+RLOO as options.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,20 @@ import torch
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.training.rl.policy_gradient import Experience, PolicyGradient, PolicyGradientConfig, experience, reply_lengths, spread
+from agentgym.training.rl.policy_gradient import (
+    Experience,
+    PolicyGradient,
+    PolicyGradientConfig,
+    experience,
+    reply_lengths,
+    spread,
+)
 from agentgym.training.rl.trainer import EpisodeCount
 from agentgym.training.rollout import Trajectory
 
 _TINY = 1e-6
-"""A deviation below this is rounding: the rewards are equal, and nothing is to be learnt from them."""
+"""A deviation below this is rounding: the rewards are equal, and nothing is to be learnt from them.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +37,9 @@ class GRPOConfig(PolicyGradientConfig):
     Attributes:
         groups: Instances in each step.
         group_size: Episodes of each instance.
-        baseline: The value that a reward is compared with: `grpo`, the mean of its group, over its standard deviation; `rloo`, the mean of
-            the others in its group; `reinforce`, the mean of all.
+        baseline: The value that a reward is compared with: `grpo`, the mean of its group, over its
+            standard deviation; `rloo`, the mean of the others in its group; `reinforce`, the mean
+            of all.
         level: The unit that has an advantage: an `episode`, or each `turn`, as `advantages` says.
         gamma: The discount of rewards, for each turn that they are away; for `turn` only.
     """
@@ -41,7 +52,8 @@ class GRPOConfig(PolicyGradientConfig):
 
 
 class GRPO(PolicyGradient[GRPOConfig, Experience]):
-    """Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1). All tokens of a reply have its advantage.
+    """Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1). All tokens
+    of a reply have its advantage.
 
     Takes what `Trainer` takes.
     """
@@ -49,7 +61,9 @@ class GRPO(PolicyGradient[GRPOConfig, Experience]):
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Play groups of episodes, compare them, learn."""
         config = self.config
-        _, played = self.sample(seed for seed in self.seeds(config.groups) for _ in range(config.group_size))
+        _, played = self.sample(
+            seed for seed in self.seeds(config.groups) for _ in range(config.group_size)
+        )
         by_step = advantages(played, config.baseline, config.level, config.gamma)
         lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
         tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
@@ -61,11 +75,13 @@ def advantages(
 ) -> list[tuple[float, ...]]:
     """Return the advantage of each step of each episode.
 
-    At the level of the episode, what is compared is its reward, and its group are the episodes of its seed. At the level of the
-    turn, what is compared is the return from step k on, `sum(gamma ** (j - k) * reward[j] for j >= k)`, and its group are the
-    returns from step k on of those episodes of its seed that have a step k: one that was over by then had no choice to make there
-    and is not compared. So the first turns are compared among all, and a turn that only one episode has reached gets 0. Steps are
-    counted from the first reply; a summary that an env asked for is a step as any other.
+    At the level of the episode, what is compared is its reward, and its group are the episodes of
+    its seed. At the level of the turn, what is compared is the return from step k on, `sum(gamma **
+    (j - k) * reward[j] for j >= k)`, and its group are the returns from step k on of those episodes
+    of its seed that have a step k: one that was over by then had no choice to make there and is not
+    compared. So the first turns are compared among all, and a turn that only one episode has
+    reached gets 0. Steps are counted from the first reply; a summary that an env asked for is a
+    step as any other.
 
     `reinforce` compares with all seeds instead of one.
 
@@ -78,12 +94,21 @@ def advantages(
     if level == "episode":
         compared = [((t.seed, 0), t.reward) for t in played]
     else:
-        compared = [((t.seed, k), value) for t in played for k, value in enumerate(returns(t, gamma))]
-    keys: list[Hashable] = [turn if baseline == "reinforce" else (seed, turn) for (seed, turn), _ in compared]
+        compared = [
+            ((t.seed, k), value) for t in played for k, value in enumerate(returns(t, gamma))
+        ]
+    keys: list[Hashable] = [
+        turn if baseline == "reinforce" else (seed, turn) for (seed, turn), _ in compared
+    ]
     groups: defaultdict[Hashable, list[float]] = defaultdict(list)
     for key, (_, value) in zip(keys, compared, strict=True):
         groups[key].append(value)
-    values = iter([_advantage(value, groups[key], baseline) for key, (_, value) in zip(keys, compared, strict=True)])
+    values = iter(
+        [
+            _advantage(value, groups[key], baseline)
+            for key, (_, value) in zip(keys, compared, strict=True)
+        ]
+    )
     if level == "episode":
         return [(next(values),) * len(t.steps) for t in played]
     return [tuple(next(values) for _ in t.steps) for t in played]

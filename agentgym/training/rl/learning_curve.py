@@ -13,10 +13,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PHASES = ("chance", "teacher", "cloning", "hints", "rl")
-"""The subjects of a point: random legal play, the teacher, or the model in one of its phases, in the order of a run."""
+"""The subjects of a point: random legal play, the teacher, or the model in one of its phases, in
+the order of a run.
+"""
 
-_BANDS = {"cloning": ("cloning", "#EEEEEE"), "hints": ("with hints", "#DDDDDD"), "rl": ("reinforcement learning", "#FFFFFF")}
-_SAMPLING = {"greedy": ("most probable tokens", "#0072B2", "o"), "sampled": ("sampled, temperature 1", "#D55E00", "s")}
+_BANDS = {
+    "cloning": ("cloning", "#EEEEEE"),
+    "hints": ("with hints", "#DDDDDD"),
+    "rl": ("reinforcement learning", "#FFFFFF"),
+}
+_SAMPLING = {
+    "greedy": ("most probable tokens", "#0072B2", "o"),
+    "sampled": ("sampled, temperature 1", "#D55E00", "s"),
+}
 _LEVELS = {"chance": ("random legal play", "#555555", ":"), "teacher": ("teacher", "#009E73", "--")}
 
 
@@ -63,11 +72,15 @@ class Curve:
             file.write(json.dumps(asdict(point)) + "\n")
 
     def truncate_after(self, phase: str, step: int) -> None:
-        """Drop what lies beyond a step of a phase, and an unfinished line: a run that goes on from there makes it again."""
+        """Drop what lies beyond a step of a phase, and an unfinished line: a run that goes on from
+        there makes it again.
+        """
         place = PHASES.index(phase)
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= (place, step)]
         part = self.path.with_name(f"{self.path.name}.new")
-        part.write_text("".join(json.dumps(asdict(point)) + "\n" for point in self.points), encoding="utf-8")
+        part.write_text(
+            "".join(json.dumps(asdict(point)) + "\n" for point in self.points), encoding="utf-8"
+        )
         os.replace(part, self.path)  # noqa: PTH105 - atomic on every system
 
     def last(self, phase: str) -> Point | None:
@@ -76,7 +89,9 @@ class Curve:
 
 
 def learning_figure(points: Sequence[Point]) -> Figure:
-    """Draw success on held-out episodes against the processor time of the training, with its phases, teacher and chance."""
+    """Draw success on held-out episodes against the processor time of the training, with its
+    phases, teacher and chance.
+    """
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and an extra
 
     figure = Figure(figsize=(7.2, 3.8), layout="constrained")
@@ -85,18 +100,26 @@ def learning_figure(points: Sequence[Point]) -> Figure:
     seconds = [point.seconds for point in model]
     for name, (label, colour, marker) in _SAMPLING.items():
         shares = [100 * getattr(point, name) for point in model]
-        panel.plot(seconds, shares, color=colour, marker=marker, markersize=4, label=label, zorder=3)
+        panel.plot(
+            seconds, shares, color=colour, marker=marker, markersize=4, label=label, zorder=3
+        )
     for point in points:
         if point.phase in _LEVELS:
             label, colour, dashes = _LEVELS[point.phase]
-            panel.axhline(100 * point.sampled, color=colour, linestyle=dashes, label=label, zorder=2)
+            panel.axhline(
+                100 * point.sampled, color=colour, linestyle=dashes, label=label, zorder=2
+            )
     end = 0.0
     for phase, (name, colour) in _BANDS.items():
         start, end = end, max((p.seconds for p in model if p.phase == phase), default=end)
         if end > start:
             panel.axvspan(start, end, color=colour, zorder=0, linewidth=0)
             panel.text((start + end) / 2, 103, name, ha="center", va="bottom")
-    panel.set(xlabel="processor seconds of training", ylabel="success on held-out instances (%)", ylim=(-3, 103))
+    panel.set(
+        xlabel="processor seconds of training",
+        ylabel="success on held-out instances (%)",
+        ylim=(-3, 103),
+    )
     panel.set_xlim(0, max([*seconds, 1e-3]))
     panel.grid(alpha=0.3)
     panel.legend(loc="lower right", framealpha=0.9)

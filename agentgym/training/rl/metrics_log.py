@@ -1,4 +1,6 @@
-"""The log of a training run: figures gathered in each step, written to a file and to TensorBoard."""
+"""The log of a training run: figures gathered in each step, written to a file and to
+TensorBoard.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ TENSORBOARD = "tensorboard"
 
 
 class Recorder:
-    """Gathers the figures of one step: the mean, or the maximum, of all that was recorded under a name.
+    """Gathers the figures of one step: the mean, or the maximum, of all that was recorded under a
+    name.
 
-    A value that is recorded for each token counts for each token, so the figures do not depend on how a batch was divided.
+    A value that is recorded for each token counts for each token, so the figures do not depend on
+    how a batch was divided.
     """
 
     def __init__(self) -> None:
@@ -35,22 +39,36 @@ class Recorder:
 
     def figures(self) -> dict[str, float]:
         """Return the figures of all that was recorded."""
-        means = {name: torch.cat([x.cpu().double() for x in parts]).mean().item() for name, parts in self._mean.items()}
-        return {**means, **{name: max(x.max().item() for x in parts) for name, parts in self._max.items()}}
+        means = {
+            name: torch.cat([x.cpu().double() for x in parts]).mean().item()
+            for name, parts in self._mean.items()
+        }
+        return {
+            **means,
+            **{name: max(x.max().item() for x in parts) for name, parts in self._max.items()},
+        }
 
 
-def _append(lists: Mapping[str, list[torch.Tensor]], values: Mapping[str, torch.Tensor | float]) -> None:
+def _append(
+    lists: Mapping[str, list[torch.Tensor]], values: Mapping[str, torch.Tensor | float]
+) -> None:
     for name, value in values.items():  # a tensor stays on its device, which is not made to wait
-        tensor = value.detach() if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=torch.float64)
+        tensor = (
+            value.detach()
+            if isinstance(value, torch.Tensor)
+            else torch.tensor(value, dtype=torch.float64)
+        )
         lists[name].append(tensor.flatten())
 
 
 class MetricsLog:
-    """Writes the figures of each step to `metrics.jsonl`, one JSON line each, and to TensorBoard. A context manager.
+    """Writes the figures of each step to `metrics.jsonl`, one JSON line each, and to TensorBoard. A
+    context manager.
 
     Args:
         out: The folder; None writes nothing.
-        step: The step to resume from. Lines beyond it, of a run that was killed, are going to be repeated and are cut off.
+        step: The step to resume from. Lines beyond it, of a run that was killed, are going to be
+            repeated and are cut off.
         tensorboard: Write events for TensorBoard too, into the folder `tensorboard`.
 
     Raises:
@@ -96,10 +114,14 @@ def _truncate_after(path: Path, step: int) -> None:
 
 
 def _summary_writer(folder: Path, purge_step: int) -> Any:
-    """Return TensorBoard's writer; events of this step and later ones that are there already are not shown."""
+    """Return TensorBoard's writer; events of this step and later ones that are there already are
+    not shown.
+    """
     try:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:
-        raise ImportError("tensorboard=True needs TensorBoard: pip install 'agentgym[tensorboard]'") from error
+        raise ImportError(
+            "tensorboard=True needs TensorBoard: pip install 'agentgym[tensorboard]'"
+        ) from error
     writer: Any = SummaryWriter
     return writer(log_dir=str(folder), purge_step=purge_step)

@@ -1,4 +1,6 @@
-"""The part common to GRPO and PPO: sampling, epochs over minibatches, and the clipped objective (Schulman et al. 2017, eq. 7)."""
+"""The part common to GRPO and PPO: sampling, epochs over minibatches, and the clipped objective
+(Schulman et al. 2017, eq. 7).
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ class PolicyGradientConfig(TrainerConfig):
     """Options common to GRPO and PPO.
 
     Attributes:
-        clip: The distance that the ratio of probabilities may move from 1 before its gradient is cut off.
+        clip: The distance that the ratio of probabilities may move from 1 before its gradient is
+            cut off.
         epochs: Passes over the same episodes.
-        minibatches: Updates in a pass, at most; each is on as many rows, which are drawn again in each pass.
+        minibatches: Updates in a pass, at most; each is on as many rows, which are drawn again in
+            each pass.
         kl: The weight of the divergence from the model as it was at the start.
         entropy: The weight of the entropy bonus.
-        weight: The unit that weighs the same as any other: `episode`, however many tokens it has; or `token`, of whichever episode.
+        weight: The unit that weighs the same as any other: `episode`, however many tokens it has;
+            or `token`, of whichever episode.
         temperature: Of the sampling.
         max_new_tokens: The most tokens of a reply.
     """
@@ -64,21 +69,32 @@ ExperienceT = TypeVar("ExperienceT", bound=Experience)
 
 
 class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
-    """Trains on what the model itself has sampled. A subclass fills `updates`: `sample`, give advantages, `optimise`.
+    """Trains on what the model itself has sampled. A subclass fills `updates`: `sample`, give
+    advantages, `optimise`.
 
     Takes what `Trainer` takes.
     """
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return a copy of the model as it is at the start, if the divergence from it has a weight."""
+        """Return a copy of the model as it is at the start, if the divergence from it has a
+        weight.
+        """
         if not self.config.kl:
             return {}
         return {"reference": copy.deepcopy(self.model).requires_grad_(requires_grad=False)}
 
     def sample(self, seeds: Iterable[int]) -> tuple[LocalPolicy, list[Trajectory]]:
-        """Play episodes with the model as it is now, in the precision in which it is trained, so that the two agree."""
+        """Play episodes with the model as it is now, in the precision in which it is trained, so
+        that the two agree.
+        """
         config = self.config
-        policy = LocalPolicy(self.model, self.tokenizer, config.temperature, config.max_new_tokens, seed=self.draw_seed())
+        policy = LocalPolicy(
+            self.model,
+            self.tokenizer,
+            config.temperature,
+            config.max_new_tokens,
+            seed=self.draw_seed(),
+        )
         with autocast(self.model.device, config.precision):
             return policy, self.play(policy, seeds)
 
@@ -97,7 +113,8 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
         Args:
             data: A minibatch.
             scale: Makes its loss that of all rows, on average: shares are those of all.
-            fresh: True while the model is still the one that sampled, and should give the same log-probabilities.
+            fresh: True while the model is still the one that sampled, and should give the same
+                log-probabilities.
         """
         for chosen in data.chunks(self.config.micro_batch):
             part = data.take(chosen, self.model.device)
@@ -110,10 +127,18 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
         """Run the model on a batch."""
         config = self.config
         gradient = config.entropy > 0
-        return predict(self.model, data, config.temperature, config.precision, states=states, entropy_gradient=gradient)
+        return predict(
+            self.model,
+            data,
+            config.temperature,
+            config.precision,
+            states=states,
+            entropy_gradient=gradient,
+        )
 
     def loss(self, data: ExperienceT, prediction: Prediction) -> torch.Tensor:
-        """Return the clipped objective with its entropy bonus and the divergence from the reference, each a sum over shares.
+        """Return the clipped objective with its entropy bonus and the divergence from the
+        reference, each a sum over shares.
 
         Args:
             data: Some rows.
@@ -135,15 +160,21 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
         self.records.track_max(ratio_max=moved)
         if "reference" in self.modules:
             with torch.no_grad():
-                reference = logprobs_of(self.modules["reference"], data, config.temperature, config.precision)
+                reference = logprobs_of(
+                    self.modules["reference"], data, config.temperature, config.precision
+                )
             apart = reference - prediction.logprobs
-            divergence = apart.exp() - 1 - apart  # never negative, little variance: k3 of joschu.net/blog/kl-approx.html
+            divergence = (
+                apart.exp() - 1 - apart
+            )  # never negative, little variance: k3 of joschu.net/blog/kl-approx.html
             loss = loss + config.kl * (data.shares * divergence).sum()
             self.records.mean(kl=divergence[data.sampled])
         return loss
 
 
-def experience(played: Sequence[Trajectory], advantages: torch.Tensor, weight: str, pad: int) -> Experience:
+def experience(
+    played: Sequence[Trajectory], advantages: torch.Tensor, weight: str, pad: int
+) -> Experience:
     """Return episodes as rows to learn from.
 
     Args:
@@ -155,7 +186,11 @@ def experience(played: Sequence[Trajectory], advantages: torch.Tensor, weight: s
     data = batch([row for trajectory in played for row in rows(trajectory)], pad)
     lengths = [sum(reply_lengths(trajectory)) for trajectory in played]
     parts: dict[str, Any] = vars(data)
-    return Experience(**parts, shares=data.place(spread(shares(lengths, weight), lengths)), advantages=data.place(advantages))
+    return Experience(
+        **parts,
+        shares=data.place(spread(shares(lengths, weight), lengths)),
+        advantages=data.place(advantages),
+    )
 
 
 def reply_lengths(trajectory: Trajectory) -> list[int]:
@@ -172,7 +207,8 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 
 def shares(lengths: Sequence[int], weight: str) -> list[float]:
-    """Return the share of one of the equal parts of each episode, so that all parts of all episodes sum to 1.
+    """Return the share of one of the equal parts of each episode, so that all parts of all episodes
+    sum to 1.
 
     Args:
         lengths: The number of parts (tokens, say) of each episode.

@@ -1,4 +1,7 @@
-"""PPO with a value head: collect, advantages, loss, log (Schulman et al. 2017; what the actions are is an option)."""
+"""PPO with a value head: collect, advantages, loss, log (Schulman et al.
+
+2017; what the actions are is an option).
+"""
 
 from __future__ import annotations
 
@@ -37,16 +40,20 @@ class PPOConfig(PolicyGradientConfig):
 
     Attributes:
         episodes: Episodes in each step.
-        level: The unit of action. `turn`: a reply, with one value at the last token of its prompt and one advantage for all its
-            tokens. `token`: each sampled token, with the value before it; the reward of a step comes with the last token of its
-            reply, and the next token is the first of the next reply, whatever context lies between.
+        level: The unit of action. `turn`: a reply, with one value at the last token of its prompt
+            and one advantage for all its tokens. `token`: each sampled token, with the value before
+            it; the reward of a step comes with the last token of its reply, and the next token is
+            the first of the next reply, whatever context lies between.
         gamma: The discount of rewards, for each action that they are away.
-        gae_lambda: The distance that advantages look ahead before they trust the value: 0 for one action, 1 for all.
-        bootstrap: Add the value of the next prompt where an episode was truncated. Say no if the limit is
-            a part of the task, stated in it and scored: then it ends the episode like any other end.
+        gae_lambda: The distance that advantages look ahead before they trust the value: 0 for one
+            action, 1 for all.
+        bootstrap: Add the value of the next prompt where an episode was truncated. Say no if the
+            limit is a part of the task, stated in it and scored: then it ends the episode like any
+            other end.
         normalize: Bring the advantages of a step to mean 0 and standard deviation 1.
         value_weight: The weight of the value loss.
-        value_clip: The distance that a value may move from what it was before its gradient is cut off; 0 for no limit.
+        value_clip: The distance that a value may move from what it was before its gradient is cut
+            off; 0 for no limit.
     """
 
     episodes: EpisodeCount = 64
@@ -85,7 +92,8 @@ class ValuedExperience(Experience):
     Attributes:
         values: The value before each sampled token, when it was sampled.
         returns: The targets of the values.
-        value_shares: The share of each value in the value loss: they sum to 1, and are 0 where no action begins.
+        value_shares: The share of each value in the value loss: they sum to 1, and are 0 where no
+            action begins.
     """
 
     values: torch.Tensor
@@ -104,7 +112,9 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
 
     def extras(self) -> dict[str, torch.nn.Module]:
         """Return the value head, and a reference if there is one."""
-        self.value = ValueHead(self.model.config.get_text_config().hidden_size).to(self.model.device)
+        self.value = ValueHead(self.model.config.get_text_config().hidden_size).to(
+            self.model.device
+        )
         return {**super().extras(), "value": self.value}
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
@@ -127,15 +137,21 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
             near = data.values + (values - data.values).clamp(-config.value_clip, config.value_clip)
             error = torch.maximum(error, (near - data.returns) ** 2)
         self.records.mean(value_loss=error[data.value_shares > 0])
-        return super().loss(data, prediction) + config.value_weight * (data.value_shares * error).sum()
+        return (
+            super().loss(data, prediction) + config.value_weight * (data.value_shares * error).sum()
+        )
 
     def predict(self, data: Batch, *, states: bool = True) -> Prediction:
         """Run the model on a batch, and keep the states that the values are read from."""
         return super().predict(data, states=states)
 
     @torch.no_grad()
-    def values_of(self, played: Sequence[Trajectory], renderer: Renderer) -> tuple[torch.Tensor, list[float]]:
-        """Return the values before all sampled tokens, in order, and the value after the last step of each episode."""
+    def values_of(
+        self, played: Sequence[Trajectory], renderer: Renderer
+    ) -> tuple[torch.Tensor, list[float]]:
+        """Return the values before all sampled tokens, in order, and the value after the last step
+        of each episode.
+        """
         prompts = [self._next_prompt(trajectory, renderer) for trajectory in played]
         sampled = [row for trajectory in played for row in rows(trajectory)]
         data = batch([*sampled, *filter(None, prompts)], self.pad)
@@ -149,10 +165,12 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
         return stream[:tokens], [next(ends) if prompt else 0.0 for prompt in prompts]
 
     def _next_prompt(self, trajectory: Trajectory, renderer: Renderer) -> Row | None:
-        """Return the prompt that would have come next, as a row with one more token, before which the value is.
+        """Return the prompt that would have come next, as a row with one more token, before which
+        the value is.
 
-        Truncation is not termination: a limit that the model does not know of is no reason to expect nothing more. None after a
-        termination, and if the model's context has no room for a reply, since the episode could not have gone on.
+        Truncation is not termination: a limit that the model does not know of is no reason to
+        expect nothing more. None after a termination, and if the model's context has no room for a
+        reply, since the episode could not have gone on.
         """
         if trajectory.terminated or not self.config.bootstrap:
             return None
@@ -161,7 +179,9 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
             return None
         return Row((*ids, self.pad), (0,) * len(ids) + (1,), (0.0,) * (len(ids) + 1), ())
 
-    def experience(self, played: Sequence[Trajectory], values: torch.Tensor, ends: Sequence[float]) -> ValuedExperience:
+    def experience(
+        self, played: Sequence[Trajectory], values: torch.Tensor, ends: Sequence[float]
+    ) -> ValuedExperience:
         """Return episodes as rows to learn from, with advantages and returns.
 
         Args:
@@ -171,7 +191,10 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
         """
         config = self.config
         streams = torch.split(values, [sum(reply_lengths(trajectory)) for trajectory in played])
-        episodes = [actions(t, v.tolist(), end, config) for t, v, end in zip(played, streams, ends, strict=True)]
+        episodes = [
+            actions(t, v.tolist(), end, config)
+            for t, v, end in zip(played, streams, ends, strict=True)
+        ]
         stream = [action for episode in episodes for action in episode]
         sizes = [action.tokens for action in stream]
         old = torch.tensor([action.value for action in stream])
@@ -181,14 +204,23 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
         if config.normalize:
             advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + _TINY)
         data = experience(played, spread(advantages, sizes), config.weight, self.pad)
-        weights = spread(shares([len(episode) for episode in episodes], config.weight), [len(episode) for episode in episodes])
-        begins = [weight if k == 0 else 0.0 for weight, size in zip(weights.tolist(), sizes, strict=True) for k in range(size)]
+        weights = spread(
+            shares([len(episode) for episode in episodes], config.weight),
+            [len(episode) for episode in episodes],
+        )
+        begins = [
+            weight if k == 0 else 0.0
+            for weight, size in zip(weights.tolist(), sizes, strict=True)
+            for k in range(size)
+        ]
         placed: dict[str, torch.Tensor | list[float]] = {
             "values": spread(old, sizes),
             "returns": spread(returns, sizes),
             "value_shares": begins,
         }
-        return ValuedExperience(**vars(data), **{name: data.place(stream) for name, stream in placed.items()})
+        return ValuedExperience(
+            **vars(data), **{name: data.place(stream) for name, stream in placed.items()}
+        )
 
 
 class Action(NamedTuple):
@@ -205,7 +237,9 @@ class Action(NamedTuple):
     advantage: float
 
 
-def actions(trajectory: Trajectory, values: Sequence[float], end: float, config: PPOConfig) -> list[Action]:
+def actions(
+    trajectory: Trajectory, values: Sequence[float], end: float, config: PPOConfig
+) -> list[Action]:
     """Return the actions of an episode in the order of its steps, however many rows it is cut into.
 
     Args:
@@ -217,14 +251,20 @@ def actions(trajectory: Trajectory, values: Sequence[float], end: float, config:
     sizes = reply_lengths(trajectory)
     rewards = [step.reward for step in trajectory.steps]
     if config.level == "token":
-        rewards = [x for reward, size in zip(rewards, sizes, strict=True) for x in (*[0.0] * (size - 1), reward)]
+        rewards = [
+            x
+            for reward, size in zip(rewards, sizes, strict=True)
+            for x in (*[0.0] * (size - 1), reward)
+        ]
         sizes = [1] * len(rewards)
     before = [values[start] for start in accumulate(sizes[:-1], initial=0)]
     gains = gae(rewards, before, end, config.gamma, config.gae_lambda)
     return [Action(*action) for action in zip(sizes, before, gains, strict=True)]
 
 
-def gae(rewards: Sequence[float], values: Sequence[float], end: float, gamma: float, gae_lambda: float) -> list[float]:
+def gae(
+    rewards: Sequence[float], values: Sequence[float], end: float, gamma: float, gae_lambda: float
+) -> list[float]:
     """Return the advantages of one episode (Schulman et al. 2016, eq. 16).
 
     Args:
@@ -236,14 +276,17 @@ def gae(rewards: Sequence[float], values: Sequence[float], end: float, gamma: fl
     """
     advantages: list[float] = []
     advantage = 0.0
-    for reward, value, after in zip(reversed(rewards), reversed(values), reversed([*values[1:], end]), strict=True):
+    for reward, value, after in zip(
+        reversed(rewards), reversed(values), reversed([*values[1:], end]), strict=True
+    ):
         advantage = reward + gamma * after - value + gamma * gae_lambda * advantage
         advantages.append(advantage)
     return advantages[::-1]
 
 
 def explained(values: torch.Tensor, returns: torch.Tensor) -> dict[str, float]:
-    """Return the share of the variance of the returns that the values explain: at best 1, 0 for a constant.
+    """Return the share of the variance of the returns that the values explain: at best 1, 0 for a
+    constant.
 
     Without variance there is nothing to explain, and no figure.
     """

@@ -1,4 +1,6 @@
-"""The part common to all trainers: the loop (collect, loss, update, log), checkpoints that go on exactly where they stopped, evaluation."""
+"""The part common to all trainers: the loop (collect, loss, update, log), checkpoints that go on
+exactly where they stopped, evaluation.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,14 @@ class TrainerConfig(Config):
         weight_decay: Of AdamW.
         max_grad_norm: Gradients are clipped to this norm.
         num_envs: Episodes played at once.
-        engine: The engine that plays them; see `agentgym.training.rollout.Collector`. With `lockstep` a run that was stopped goes on as it
-            would have; with the others, episodes end in an order of their own.
+        engine: The engine that plays them; see `agentgym.training.rollout.Collector`. With
+            `lockstep` a run that was stopped goes on as it would have; with the others, episodes
+            end in an order of their own.
         timeout: Seconds until an episode whose env hangs is given up, if the engine can do that.
-        micro_batch: Rows that go through the model at a time; their gradients are added up, so this bounds the memory and changes
-            no update. 0 for all rows at once.
-        precision: `fp32`, or `bf16` for autocast: the model computes in bfloat16, from weights that stay as they are.
+        micro_batch: Rows that go through the model at a time; their gradients are added up, so this
+            bounds the memory and changes no update. 0 for all rows at once.
+        precision: `fp32`, or `bf16` for autocast: the model computes in bfloat16, from weights that
+            stay as they are.
         seed: Seeds all draws.
         save_every: Steps between checkpoints.
         tensorboard: Log for TensorBoard too, which is the extra `tensorboard`.
@@ -71,14 +75,16 @@ class TrainerConfig(Config):
 
 
 class Trainer(Generic[ConfigT]):
-    """Trains a model on episodes. A subclass fills `updates`, and `extras` if it has more than a model.
+    """Trains a model on episodes. A subclass fills `updates`, and `extras` if it has more than a
+    model.
 
     Args:
         model: A causal language model; its device is where it is trained.
         tokenizer: Its tokenizer, with a chat template.
         env: An id, a spec or a function that makes an env with a spec.
         config: The options.
-        out: A folder for metrics and checkpoints; if it holds a checkpoint, training goes on from there.
+        out: A folder for metrics and checkpoints; if it holds a checkpoint, training goes on from
+            there.
 
     Attributes:
         modules: The model, called `model`, and the extras.
@@ -97,26 +103,43 @@ class Trainer(Generic[ConfigT]):
         config: ConfigT,
         out: Path | None = None,
     ) -> None:
-        self.model, self.tokenizer, self.env, self.config, self.out = model, tokenizer, env, config, out
+        self.model, self.tokenizer, self.env, self.config, self.out = (
+            model,
+            tokenizer,
+            env,
+            config,
+            out,
+        )
         self.modules: dict[str, torch.nn.Module] = {"model": model, **self.extras()}
-        self._trained = [p for module in self.modules.values() for p in module.parameters() if p.requires_grad]
+        self._trained = [
+            p for module in self.modules.values() for p in module.parameters() if p.requires_grad
+        ]
         self.optimizer = torch.optim.AdamW(
-            self._trained, lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.95)
+            self._trained,
+            lr=config.learning_rate,
+            weight_decay=config.weight_decay,
+            betas=(0.9, 0.95),
         )  # as language models are usually trained: the default of 0.999 forgets spikes of the gradient too slowly
         self.records = Recorder()
         self._collector: Collector | None = None
         self.step = 0
         self._next_seed = TRAIN_SEED + config.seed * 10**9
         if out is not None and (out / CHECKPOINT).exists():
-            # Read on the CPU: from there each tensor is copied to where it belongs, whatever device it was saved on.
+            # Read on the CPU: from there each tensor is copied to where it belongs, whatever device
+            # it was saved on.
             self.load(torch.load(out / CHECKPOINT, map_location="cpu", weights_only=True))
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Collect, then yield the losses of each update: one for each micro-batch, which add up to the loss of the update."""
+        """Collect, then yield the losses of each update: one for each micro-batch, which add up to
+        the loss of the update.
+        """
         raise NotImplementedError
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return the modules that the run has beside the model, by name. They are saved with it, and trained if they take gradients."""
+        """Return the modules that the run has beside the model, by name.
+
+        They are saved with it, and trained if they take gradients.
+        """
         return {}
 
     @property
@@ -142,7 +165,13 @@ class Trainer(Generic[ConfigT]):
         """
         config = self.config
         if self._collector is None:
-            self._collector = Collector(self.env, config.num_envs, engine=config.engine, replicate=False, timeout=config.timeout)
+            self._collector = Collector(
+                self.env,
+                config.num_envs,
+                engine=config.engine,
+                replicate=False,
+                timeout=config.timeout,
+            )
         episodes = list(self._collector.collect(policy, seeds))
         complete = without_failures(episodes)
         self.records.mean(
@@ -155,13 +184,18 @@ class Trainer(Generic[ConfigT]):
         )
         return complete
 
-    def train(self, on_progress: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None) -> None:
+    def train(
+        self, on_progress: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
+    ) -> None:
         """Train to the end.
 
         Args:
             on_progress: Called with the step and its metrics.
         """
-        with MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard) as log, closing(self):
+        with (
+            MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard) as log,
+            closing(self),
+        ):
             while self.step < self.config.steps:
                 self.records = Recorder()
                 for losses in self.updates():
@@ -182,7 +216,11 @@ class Trainer(Generic[ConfigT]):
     def _update(self, losses: Iterable[torch.Tensor]) -> None:
         config = self.config
         left = 1 - self.step / config.steps
-        rate = config.learning_rate * min(1.0, (self.step + 1) / max(1, config.warmup)) * max(0.1, left)
+        rate = (
+            config.learning_rate
+            * min(1.0, (self.step + 1) / max(1, config.warmup))
+            * max(0.1, left)
+        )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad()
@@ -212,7 +250,8 @@ class Trainer(Generic[ConfigT]):
         saved = sorted(state.keys() - {"optimizer", "step", "next_seed"})
         if saved != sorted(self.modules):
             raise ValueError(
-                f"the checkpoint in {self.out} holds {', '.join(saved)} and this run has {', '.join(sorted(self.modules))}: "
+                f"the checkpoint in {self.out} holds {', '.join(saved)} and this run has "
+                f"{', '.join(sorted(self.modules))}: "
                 "go on with the trainer and the settings that wrote it, or choose another folder"
             )
         for name, module in self.modules.items():

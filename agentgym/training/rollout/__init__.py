@@ -1,4 +1,5 @@
-"""Playing episodes: policies, local models and endpoints, the collector with its engines, trajectories and their log.
+"""Playing episodes: policies, local models and endpoints, the collector with its engines,
+trajectories and their log.
 
 The room stands on the core alone. What needs an extra is loaded when it is used.
 """
@@ -72,8 +73,14 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "models": ("train", "LocalPolicy Renderer load_policy make_model make_tokenizer save_policy"),
-        "openai_policy": ("endpoint", "ContextLengthError EndpointConfig EndpointError EndpointPolicy"),
+        "models": (
+            "train",
+            "LocalPolicy Renderer load_policy make_model make_tokenizer save_policy",
+        ),
+        "openai_policy": (
+            "endpoint",
+            "ContextLengthError EndpointConfig EndpointError EndpointPolicy",
+        ),
         "ray_engine": ("ray", "Ray"),
     },
 )

@@ -1,4 +1,6 @@
-"""Collecting episodes: many at once, wherever an engine plays them, none lost if the run is interrupted."""
+"""Collecting episodes: many at once, wherever an engine plays them, none lost if the run is
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,13 @@ from agentgym.training.rollout.workers import Processes
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 OPENING = 60.0
-"""Seconds that a new worker may take on top of the timeout: a process that imports a deep-learning library needs some."""
+"""Seconds that a new worker may take on top of the timeout: a process that imports a deep-learning
+library needs some.
+"""
 LINGER = 0.1
-"""Share of the time of the last reply for which a batch waits for more chats: a fuller batch is worth that much delay."""
+"""Share of the time of the last reply for which a batch waits for more chats: a fuller batch is
+worth that much delay.
+"""
 
 
 class CollectionError(RuntimeError):
@@ -62,21 +68,24 @@ class _Run:
 class Collector:
     """Plays episodes of one env, many at once, in slots that stay open between calls.
 
-    A failure in a slot (an error in the env or in a policy that plays there, a worker that dies, one that takes longer than the
-    timeout) costs the episode of that slot alone. It is reported as a truncated trajectory that names its `failure`, and is not the
-    agent's: evaluation and training leave it out. The engine `lockstep` has no workers, so with it errors are raised.
+    A failure in a slot (an error in the env or in a policy that plays there, a worker that dies,
+    one that takes longer than the timeout) costs the episode of that slot alone. It is reported as
+    a truncated trajectory that names its `failure`, and is not the agent's: evaluation and training
+    leave it out. The engine `lockstep` has no workers, so with it errors are raised.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
         num_envs: The most episodes that are played at once, each in a slot.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        replicate: Give each slot the policy itself (threads share it, processes and actors have copies of it); if not, it
-            is called here, with all chats that wait. Asyncio and Ray replicate unless told otherwise.
-        timeout: Seconds that a reset or a step may take, with its reply if the policy is at hand; None for no limit. A worker has
-            a minute more to start.
+        replicate: Give each slot the policy itself (threads share it, processes and actors have
+            copies of it); if not, it is called here, with all chats that wait. Asyncio and Ray
+            replicate unless told otherwise.
+        timeout: Seconds that a reset or a step may take, with its reply if the policy is at hand;
+            None for no limit. A worker has a minute more to start.
 
     Raises:
-        ValueError: The env has no spec, or an argument is not right, or the engine is not installed.
+        ValueError: The env has no spec, or an argument is not right, or the engine is not
+            installed.
 
     Example:
         >>> with Collector("ListWorld", 64, engine="processes", timeout=60) as collector:
@@ -99,7 +108,10 @@ class Collector:
         if timeout is not None:
             check_float("timeout", timeout, 0.001, 1e9)
             if not self._engine.isolates:
-                raise ValueError("lockstep cannot give up a slot that hangs, so it takes no timeout; use another engine")
+                raise ValueError(
+                    "lockstep cannot give up a slot that hangs, so it takes no timeout; use "
+                    "another engine"
+                )
         self._replicate = self._engine.replicates if replicate is None else replicate
         self._answers: Answers = queue.Queue()
         self._idle: list[Slot] = []
@@ -137,15 +149,17 @@ class Collector:
         Args:
             policy: Replies to chats.
             seeds: Each is played once. They are read as slots come free, so they may be endless.
-            log: A file to which each trajectory is written before it is yielded. An episode of this env with these labels that it
-                holds already is yielded as it is and not played again, unless it is a failure.
+            log: A file to which each trajectory is written before it is yielded. An episode of this
+                env with these labels that it holds already is yielded as it is and not played
+                again, unless it is a failure.
             labels: The labels of the trajectories.
 
         Yields:
             Trajectories, as they end.
 
         Raises:
-            CollectionError: More than twice as many episodes as there are slots broke, and none between them did not.
+            CollectionError: More than twice as many episodes as there are slots broke, and none
+                between them did not.
             OSError: The log cannot be written.
             ValueError: The engine cannot play this policy.
         """
@@ -155,7 +169,12 @@ class Collector:
         return self._logged(policy, shared, seeds, file, labels)
 
     def _logged(
-        self, policy: Policy, shared: Any, seeds: Iterable[int], file: TrajectoryLog | None, labels: Mapping[str, Any]
+        self,
+        policy: Policy,
+        shared: Any,
+        seeds: Iterable[int],
+        file: TrajectoryLog | None,
+        labels: Mapping[str, Any],
     ) -> Iterator[Trajectory]:
         recorded = self._recorded(file, labels) if file else {}
         replayed: deque[Trajectory] = deque()
@@ -167,17 +186,25 @@ class Collector:
                 yield replayed.popleft()
         yield from replayed
 
-    def _recorded(self, file: TrajectoryLog, labels: Mapping[str, Any]) -> dict[int, list[Trajectory]]:
+    def _recorded(
+        self, file: TrajectoryLog, labels: Mapping[str, Any]
+    ) -> dict[int, list[Trajectory]]:
         """Return the episodes of this env in a log, by seed."""
         file.prepare()
         spec = json.loads(self.spec)
         recorded: dict[int, list[Trajectory]] = {}
         for trajectory in file:
-            if trajectory.labels == labels and json.loads(trajectory.spec) == spec and not trajectory.failure:
+            if (
+                trajectory.labels == labels
+                and json.loads(trajectory.spec) == spec
+                and not trajectory.failure
+            ):
                 recorded.setdefault(trajectory.seed, []).append(trajectory)
         return recorded
 
-    def _play(self, policy: Policy, shared: Any, seeds: Iterator[int], labels: Mapping[str, Any]) -> Iterator[Trajectory]:
+    def _play(
+        self, policy: Policy, shared: Any, seeds: Iterator[int], labels: Mapping[str, Any]
+    ) -> Iterator[Trajectory]:
         for slot in self._idle if self._replicate else ():
             slot.use(shared)
         try:
@@ -190,7 +217,8 @@ class Collector:
                         self._begin_all(seeds, shared)
                     else:
                         waiting.append(slot)
-                # In the order of the seeds, so that a policy that draws does not depend on which slots are open.
+                # In the order of the seeds, so that a policy that draws does not depend on which
+                # slots are open.
                 self._reply(policy, sorted(waiting, key=lambda slot: self._runs[slot].number))
         finally:
             self._give_up_all()
@@ -215,7 +243,11 @@ class Collector:
 
     def _new_answers(self) -> Iterator[tuple[Slot, Answer]]:
         """Yield at least one answer, and those that come while they are read or shortly after."""
-        wait = min(run.deadline for run in self._runs.values()) - time.monotonic() if self.timeout else None
+        wait = (
+            min(run.deadline for run in self._runs.values()) - time.monotonic()
+            if self.timeout
+            else None
+        )
         with suppress(queue.Empty):
             newest = self._answers.get(timeout=None if wait is None else max(0.0, wait))
             until = time.monotonic() + self._linger
@@ -228,7 +260,9 @@ class Collector:
         for slot in [slot for slot, run in self._runs.items() if run.deadline < now]:
             yield slot, Failure(f"it hung: no answer in {self.timeout:g} seconds")
 
-    def _record(self, slot: Slot, run: _Run, answer: Answer, labels: Mapping[str, Any]) -> Trajectory | None:
+    def _record(
+        self, slot: Slot, run: _Run, answer: Answer, labels: Mapping[str, Any]
+    ) -> Trajectory | None:
         """Record an answer; return the trajectory if it is the last of its episode."""
         run.deadline = float("inf")
         self._pending -= 1
@@ -252,7 +286,9 @@ class Collector:
         replies: Sequence[Reply | None] = [None] * len(slots)
         if slots and not self._replicate:
             began = time.monotonic()
-            replies = policy([recording.chat for slot in slots if (recording := self._runs[slot].recording)])
+            replies = policy(
+                [recording.chat for slot in slots if (recording := self._runs[slot].recording)]
+            )
             self._linger = LINGER * (time.monotonic() - began)
         self._pending += len(slots)
         for slot, reply in zip(slots, replies, strict=True):
@@ -266,7 +302,9 @@ class Collector:
         self._broken += 1
         # Twice over, since all slots may fail together for a cause that passes.
         if self._broken > 2 * self.num_envs:
-            raise CollectionError(f"{self._broken} episodes broke one after the other; the last one: {cause}")
+            raise CollectionError(
+                f"{self._broken} episodes broke one after the other; the last one: {cause}"
+            )
 
     def _give_up(self, slot: Slot) -> None:
         del self._runs[slot]
@@ -298,12 +336,21 @@ def _engine(engine: str | Engine) -> Engine:
         with needs_extra("the engine ray", "ray"):
             from agentgym.training.rollout.ray_engine import Ray  # noqa: PLC0415 - slow to import, and an extra
         return Ray()
-    engines: dict[str, type[Engine]] = {"lockstep": Lockstep, "threads": Threads, "asyncio": Asyncio, "processes": Processes}
+    engines: dict[str, type[Engine]] = {
+        "lockstep": Lockstep,
+        "threads": Threads,
+        "asyncio": Asyncio,
+        "processes": Processes,
+    }
     return engines[engine]()
 
 
-def _missing(seeds: Iterable[int], recorded: Mapping[int, list[Trajectory]], replayed: deque[Trajectory]) -> Iterator[int]:
-    """Yield the seeds but for those that are recorded, each as often as it is; put the recorded episodes into `replayed`."""
+def _missing(
+    seeds: Iterable[int], recorded: Mapping[int, list[Trajectory]], replayed: deque[Trajectory]
+) -> Iterator[int]:
+    """Yield the seeds but for those that are recorded, each as often as it is; put the recorded
+    episodes into `replayed`.
+    """
     for seed in seeds:
         if recorded.get(seed):
             replayed.append(recorded[seed].pop())

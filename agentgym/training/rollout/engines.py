@@ -1,7 +1,8 @@
-"""Where episodes are played while they are collected: in this thread, in threads, with an event loop, in processes, on a cluster.
+"""Where episodes are played while they are collected: in this thread, in threads, with an event
+loop, in processes, on a cluster.
 
-An engine opens slots. A slot plays one episode at a time with a `Player` and answers in a queue, so that the collector can wait for
-whichever slot is ready, and give up one without the others.
+An engine opens slots. A slot plays one episode at a time with a `Player` and answers in a queue, so
+that the collector can wait for whichever slot is ready, and give up one without the others.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
 """An id of a world, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec."""
 GRACE = 5.0
-"""Seconds that slots may take to close before they are killed: enough for a tool call that is under way."""
+"""Seconds that slots may take to close before they are killed: enough for a tool call that is under
+way.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ class Playing(Protocol):
 
 
 class Slot:
-    """A place in which episodes are played, one after the other. What is asked is answered in a queue.
+    """A place in which episodes are played, one after the other. What is asked is answered in a
+    queue.
 
     Args:
         number: Which of the slots of a collector it is.
@@ -92,7 +96,9 @@ class Slot:
 
 
 Answers = Queue[tuple[Slot, Answer]]
-"""No `SimpleQueue`: in CPython 3.11 one may wait for ever if a timeout of microseconds runs out before it has begun to wait."""
+"""No `SimpleQueue`: in CPython 3.11 one may wait for ever if a timeout of microseconds runs out
+before it has begun to wait.
+"""
 
 
 class Engine:
@@ -170,8 +176,11 @@ class ThreadSlot(Slot):
         super().__init__(number)
         self._open, self._answers, self._abort = open_player, answers, abort
         self._requests: SimpleQueue[tuple[str, Any] | None] = SimpleQueue()
-        # A daemon, since a thread that hangs cannot be ended and must not keep the interpreter from ending.
-        self._thread = threading.Thread(target=self._run, name=f"agentgym-slot-{number}", daemon=True)
+        # A daemon, since a thread that hangs cannot be ended and must not keep the interpreter from
+        # ending.
+        self._thread = threading.Thread(
+            target=self._run, name=f"agentgym-slot-{number}", daemon=True
+        )
         self._thread.start()
 
     @override
@@ -212,7 +221,9 @@ class ThreadSlot(Slot):
 
 
 class Lockstep(Engine):
-    """All in the thread of the collector, in the same order each time: the choice for quick worlds, and for exact resumption."""
+    """All in the thread of the collector, in the same order each time: the choice for quick worlds,
+    and for exact resumption.
+    """
 
     isolates = False
 
@@ -222,7 +233,10 @@ class Lockstep(Engine):
 
 
 class Threads(Engine):
-    """A thread for each slot: for tools that wait, on a disk, a network or a process. A thread that hangs is abandoned."""
+    """A thread for each slot: for tools that wait, on a disk, a network or a process.
+
+    A thread that hangs is abandoned.
+    """
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
         """Open a slot."""
@@ -231,7 +245,9 @@ class Threads(Engine):
 
 @runtime_checkable
 class AsyncPolicy(Protocol):
-    """A policy that waits for its replies without blocking, such as `agentgym.training.rollout.openai_policy.EndpointPolicy`."""
+    """A policy that waits for its replies without blocking, such as
+    `agentgym.training.rollout.openai_policy.EndpointPolicy`.
+    """
 
     async def areply(self, chat: Chat) -> Reply:
         """Reply to one chat."""
@@ -239,13 +255,18 @@ class AsyncPolicy(Protocol):
 
 
 class Asyncio(Engine):
-    """One event loop for the replies of all slots, a thread for each env: for endpoints. The policy needs `areply(chat)`."""
+    """One event loop for the replies of all slots, a thread for each env: for endpoints.
+
+    The policy needs `areply(chat)`.
+    """
 
     replicates = True
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="agentgym-asyncio", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="agentgym-asyncio", daemon=True
+        )
         self._thread.start()
 
     def share(self, policy: Policy) -> Any:
@@ -256,7 +277,10 @@ class Asyncio(Engine):
         """
         if not isinstance(policy, AsyncPolicy):
             name = type(policy).__name__
-            raise ValueError(f"the asyncio engine needs a policy with `async def areply(chat)`, and {name} has none; use threads")
+            raise ValueError(
+                f"the asyncio engine needs a policy with `async def areply(chat)`, and {name} has "
+                "none; use threads"
+            )
         return _Awaited(policy, self._loop)
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:

@@ -39,7 +39,9 @@ class Recording:
         over: True once the episode has ended.
     """
 
-    def __init__(self, spec: str, seed: int, chat: Chat, labels: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, spec: str, seed: int, chat: Chat, labels: Mapping[str, Any] | None = None
+    ) -> None:
         self.spec, self.seed, self.chat, self.labels = spec, seed, chat, dict(labels or {})
         self._steps: list[Step] = []
         self._terminated = self._truncated = False
@@ -52,7 +54,11 @@ class Recording:
     def add(self, reply: Reply, outcome: StepOutcome) -> None:
         """Record a step."""
         self._steps.append(Step(self.chat, reply, outcome.reward, outcome.info))
-        self.chat, self._terminated, self._truncated = outcome.chat, outcome.terminated, outcome.truncated
+        self.chat, self._terminated, self._truncated = (
+            outcome.chat,
+            outcome.terminated,
+            outcome.truncated,
+        )
 
     def trajectory(self, failure: str = "") -> Trajectory:
         """Return the episode as far as it has been played.
@@ -92,7 +98,9 @@ class Player:
                 raise RuntimeError("this player has no policy of its own: give it a reply")
             (reply,) = self._policy([self._chat])
         self._chat, reward, terminated, truncated, info = self.env.step(reply.text)
-        return reply, StepOutcome(self._chat, float(reward), terminated, truncated, to_jsonable(info))
+        return reply, StepOutcome(
+            self._chat, float(reward), terminated, truncated, to_jsonable(info)
+        )
 
     def close(self) -> None:
         """Close the env."""
@@ -111,7 +119,9 @@ class Episode(Recording):
         ValueError: The env has no spec, so its trajectory could not be replayed.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], seed: int, labels: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], seed: int, labels: Mapping[str, Any] | None = None
+    ) -> None:
         spec = spec_of(env)
         self.env, self._player = env, Player(env)
         super().__init__(spec, seed, self._player.reset(seed), labels)
@@ -128,7 +138,9 @@ def spec_of(env: gymnasium.Env[Any, Any]) -> str:
         ValueError: It has none.
     """
     if env.spec is None:
-        raise ValueError("an episode needs an env with a spec: make it with gymnasium.make or agentgym.make")
+        raise ValueError(
+            "an episode needs an env with a spec: make it with gymnasium.make or agentgym.make"
+        )
     return str(env.spec.to_json())
 
 
@@ -152,5 +164,6 @@ def to_jsonable(value: Any) -> Any:
         items = value.items()
     else:
         return value
-    # Most items are leaves, and this runs at every step, so they are not asked what else they might be.
+    # Most items are leaves, and this runs at every step, so they are not asked what else they might
+    # be.
     return {name: item if type(item) in _LEAVES else to_jsonable(item) for name, item in items}

@@ -1,4 +1,6 @@
-"""An env that is one of several in each episode: a model that is to read hints, say, is trained with and without them."""
+"""An env that is one of several in each episode: a model that is to read hints, say, is trained
+with and without them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from agentgym.messages import Chat
 
 
 class Mixture(gymnasium.Env[Chat, str]):
-    """Plays the env whose turn it is: that of number `seed % len(specs)`, so a seed is always played in the same one.
+    """Plays the env whose turn it is: that of number `seed % len(specs)`, so a seed is always
+    played in the same one.
 
     Args:
         specs: The specs of the envs as JSON text.
@@ -27,14 +30,19 @@ class Mixture(gymnasium.Env[Chat, str]):
         self._specs = [EnvSpec.from_json(text) for text in specs]
         self._envs: dict[int, gymnasium.Env[Chat, str]] = {}
         self._current = self._env(0)
-        self.observation_space, self.action_space = self._current.observation_space, self._current.action_space
+        self.observation_space, self.action_space = (
+            self._current.observation_space,
+            self._current.action_space,
+        )
 
     def _env(self, number: int) -> gymnasium.Env[Chat, str]:
         if number not in self._envs:
             self._envs[number] = gymnasium.make(self._specs[number])
         return self._envs[number]
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Chat, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Chat, dict[str, Any]]:
         """Begin an episode of the env that the seed chooses."""
         super().reset(seed=seed)
         number = int(self.np_random.integers(2**32)) if seed is None else seed
@@ -58,5 +66,9 @@ def mixture(specs: Sequence[EnvSpec]) -> EnvSpec:
         >>> env = gymnasium.make(mixture([agentgym.spec("ListWorld"), agentgym.spec("ListWorld", oracles="SP")]))
     """
     texts = [spec.to_json() for spec in specs]
-    options: dict[str, Any] = {"order_enforce": False, "disable_env_checker": True, "kwargs": {"specs": texts}}
+    options: dict[str, Any] = {
+        "order_enforce": False,
+        "disable_env_checker": True,
+        "kwargs": {"specs": texts},
+    }
     return EnvSpec("agentgym/Mixture-v0", f"{__name__}:Mixture", **options)

@@ -1,7 +1,8 @@
-"""Small language models made on the spot, and the policy that plays with any causal language model of transformers.
+"""Small language models made on the spot, and the policy that plays with any causal language model
+of transformers.
 
-Token ids are sampled once and kept: a prompt that continues an earlier prompt and its reply is built from their ids, and text is
-never tokenised a second time.
+Token ids are sampled once and kept: a prompt that continues an earlier prompt and its reply is
+built from their ids, and text is never tokenised a second time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ from agentgym.policy import PolicyError, Reply
 
 END = "<|end|>"
 PAD = "<|pad|>"
-_ROLES = {"system": "<|system|>", "user": "<|user|>", "assistant": "<|assistant|>", "tool": "<|tool|>"}
+_ROLES = {
+    "system": "<|system|>",
+    "user": "<|user|>",
+    "assistant": "<|assistant|>",
+    "tool": "<|tool|>",
+}
 _REMEMBERED = 4_096
 """Prompts whose ids are kept: those of all episodes that are played at once have to fit."""
 
@@ -42,11 +48,15 @@ TEMPLATE = (
     "{{ '<|' + message.role + '|>' + message.content + '<|end|>' }}"
     "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
-"""The chat template of a model made on the spot. It leaves out the system message, which is the same in all episodes of a world."""
+"""The chat template of a model made on the spot.
+
+It leaves out the system message, which is the same in all episodes of a world.
+"""
 
 
 def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer on texts, in which a number is one token if its digits are among the merges.
+    """Train a byte-level BPE tokenizer on texts, in which a number is one token if its digits are
+    among the merges.
 
     Args:
         texts: The texts to train on.
@@ -55,7 +65,9 @@ def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizer
     check_int("size", size, 300, 1_000_000)
     tokenizer = Tokenizer(models.BPE())
     split = pre_tokenizers.Split(Regex(r"[0-9]{1,3}|[^0-9]+"), "isolated")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
@@ -65,17 +77,26 @@ def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizer
     )
     tokenizer.train_from_iterator(texts, trainer)
     fast: Any = PreTrainedTokenizerFast  # it has no types
-    tokenizer_fast: PreTrainedTokenizerFast = fast(tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, chat_template=TEMPLATE)
+    tokenizer_fast: PreTrainedTokenizerFast = fast(
+        tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, chat_template=TEMPLATE
+    )
     return tokenizer_fast
 
 
 def make_model(
-    tokenizer: PreTrainedTokenizerBase, width: int = 128, layers: int = 3, heads: int = 4, context: int = 1_024, seed: int = 0
+    tokenizer: PreTrainedTokenizerBase,
+    width: int = 128,
+    layers: int = 3,
+    heads: int = 4,
+    context: int = 1_024,
+    seed: int = 0,
 ) -> GPT2LMHeadModel:
-    """Return a randomly initialised transformer for a tokenizer, without touching the global random generator.
+    """Return a randomly initialised transformer for a tokenizer, without touching the global random
+    generator.
 
-    It is of the GPT-2 kind: with learned absolute positions, a small model learns to name places in a list much sooner than with
-    rotary ones, from which it would first have to count. The weights begin at the scale of the width.
+    It is of the GPT-2 kind: with learned absolute positions, a small model learns to name places in
+    a list much sooner than with rotary ones, from which it would first have to count. The weights
+    begin at the scale of the width.
 
     Args:
         tokenizer: Gives the size of the vocabulary.
@@ -106,10 +127,11 @@ def make_model(
 
 
 def mimic(model: GPT2LMHeadModel) -> None:
-    """Let keys begin as queries (Trockman and Kolter 2023, Mimetic Initialization of Self-Attention Layers).
+    """Let keys begin as queries (Trockman and Kolter 2023, Mimetic Initialization of Self-Attention
+    Layers).
 
-    So a token attends first to those that are the same, and a small model learns to copy and to compare in hundreds of steps in
-    place of thousands.
+    So a token attends first to those that are the same, and a small model learns to copy and to
+    compare in hundreds of steps in place of thousands.
     """
     width = model.config.n_embd
     blocks: Any = model.transformer.h
@@ -122,8 +144,9 @@ def mimic(model: GPT2LMHeadModel) -> None:
 class Renderer:
     """Turns chats into token ids, reusing the ids of earlier prompts and replies.
 
-    An assistant message is rendered as the exact text that was written. A template that edits history (one that strips earlier
-    thinking, say) makes a prompt that does not begin with the one before; it is tokenised again, and training cuts there.
+    An assistant message is rendered as the exact text that was written. A template that edits
+    history (one that strips earlier thinking, say) makes a prompt that does not begin with the one
+    before; it is tokenised again, and training cuts there.
 
     Args:
         tokenizer: With a chat template.
@@ -136,7 +159,10 @@ class Renderer:
     def ids(self, chat: Chat) -> tuple[int, ...]:
         """The prompt for the next reply."""
         text = self._text(chat, len(chat.messages))
-        last = max((k for k, message in enumerate(chat.messages) if message.role == "assistant"), default=None)
+        last = max(
+            (k for k, message in enumerate(chat.messages) if message.role == "assistant"),
+            default=None,
+        )
         if last is not None:
             start = self._text(chat, last) + chat.messages[last].raw
             ids = self._cache.get(start)
@@ -164,7 +190,9 @@ class Renderer:
 
     def _text(self, chat: Chat, count: int) -> str:
         messages = [{"role": m.role, "content": m.raw or m.text} for m in chat.messages[:count]]
-        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        text = self.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True
+        )
         return str(text)
 
     def _encode(self, text: str) -> tuple[int, ...]:
@@ -172,7 +200,8 @@ class Renderer:
 
 
 class LocalPolicy:
-    """Plays with a causal language model of transformers. Pictures are left out; `render="scene"` describes them in words.
+    """Plays with a causal language model of transformers. Pictures are left out; `render="scene"`
+    describes them in words.
 
     Args:
         model: The model; its device is where it runs.
@@ -202,7 +231,9 @@ class LocalPolicy:
         self.generator = torch.Generator(device=model.device).manual_seed(seed)
 
     def reseed(self, number: int) -> None:
-        """Seed the sampling by the number of this copy of the policy, so that copies draw differently."""
+        """Seed the sampling by the number of this copy of the policy, so that copies draw
+        differently.
+        """
         mixed = np.random.SeedSequence([self.seed, number]).generate_state(1)
         self.generator.manual_seed(int(mixed[0]))
 
@@ -226,17 +257,24 @@ class LocalPolicy:
         return list(ids[:-1] if ids and ids[-1] == self.renderer.tokenizer.eos_token_id else ids)
 
     @torch.inference_mode()
-    def _generate(self, prompts: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-        """Sampled ids with their log-probabilities under the model as it samples, one row for each prompt."""
+    def _generate(
+        self, prompts: Sequence[tuple[int, ...]]
+    ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+        """Sampled ids with their log-probabilities under the model as it samples, one row for each
+        prompt.
+        """
         tokenizer, device = self.renderer.tokenizer, self.model.device
         longest, context = max(map(len, prompts)), self._context
         if longest >= context:
             raise PolicyError(
-                f"a prompt has {longest} tokens and the model takes {context}; play with a window or a longer context"
+                f"a prompt has {longest} tokens and the model takes {context}; play with a window "
+                "or a longer context"
             )
         pad = int(tokenizer.pad_token_id)
         ids = torch.tensor([[pad] * (longest - len(p)) + list(p) for p in prompts], device=device)
-        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device)
+        mask = torch.tensor(
+            [[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device
+        )
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         going = torch.ones(len(prompts), dtype=torch.bool, device=device)
         tokens: list[torch.Tensor] = []
@@ -244,7 +282,13 @@ class LocalPolicy:
         alive: list[torch.Tensor] = []
         past: Any = None
         for _ in range(self.max_new_tokens):
-            out = self.model(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=past, use_cache=True)
+            out = self.model(
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=past,
+                use_cache=True,
+            )
             past = out.past_key_values
             token, score = self._sample(out.logits[:, -1].float())
             tokens.append(token)
@@ -254,10 +298,15 @@ class LocalPolicy:
             going = going & (token != tokenizer.eos_token_id) & (last[:, 0] < context - 1)
             if not bool(going.any()):
                 break
-            ids, positions = token[:, None], last.clamp(max=context - 1)  # of rows that have ended, too
+            ids, positions = (
+                token[:, None],
+                last.clamp(max=context - 1),
+            )  # of rows that have ended, too
             mask = torch.cat([mask, mask.new_ones(len(prompts), 1)], 1)
         lengths = torch.stack(alive).sum(0).tolist()
-        rows = zip(torch.stack(tokens, 1).tolist(), torch.stack(scores, 1).tolist(), lengths, strict=True)
+        rows = zip(
+            torch.stack(tokens, 1).tolist(), torch.stack(scores, 1).tolist(), lengths, strict=True
+        )
         return [(tuple(row[:length]), tuple(score[:length])) for row, score, length in rows]
 
     def _sample(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -271,7 +320,9 @@ class LocalPolicy:
 
 
 def save_policy(policy: LocalPolicy, folder: Path) -> None:
-    """Write a model, its tokenizer and the most tokens of its replies in the format of transformers."""
+    """Write a model, its tokenizer and the most tokens of its replies in the format of
+    transformers.
+    """
     policy.model.generation_config.max_new_tokens = policy.max_new_tokens
     with _no_bars():
         policy.model.save_pretrained(folder)
@@ -279,7 +330,8 @@ def save_policy(policy: LocalPolicy, folder: Path) -> None:
 
 
 def load_policy(folder: Path, temperature: float = 0.0, seed: int = 0) -> LocalPolicy:
-    """Load the policy that `save_policy` has written, or that of any causal language model of transformers with a chat template.
+    """Load the policy that `save_policy` has written, or that of any causal language model of
+    transformers with a chat template.
 
     Args:
         folder: Where it is; nothing is downloaded.
@@ -291,7 +343,13 @@ def load_policy(folder: Path, temperature: float = 0.0, seed: int = 0) -> LocalP
     """
     with _no_bars():
         model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
-    return LocalPolicy(model, load_tokenizer(folder), temperature, model.generation_config.max_new_tokens or 512, seed)
+    return LocalPolicy(
+        model,
+        load_tokenizer(folder),
+        temperature,
+        model.generation_config.max_new_tokens or 512,
+        seed,
+    )
 
 
 def load_tokenizer(folder: Path) -> Any:

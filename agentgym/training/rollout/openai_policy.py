@@ -1,4 +1,6 @@
-"""A policy behind an OpenAI-compatible chat-completions endpoint: vLLM, SGLang, llama.cpp, `transformers serve`, hosted APIs."""
+"""A policy behind an OpenAI-compatible chat-completions endpoint: vLLM, SGLang, llama.cpp,
+`transformers serve`, hosted APIs.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,13 @@ from agentgym.training.rollout.plain_chat import as_text
 from agentgym.training.rollout.token_usage import EndpointUsage
 
 MAX_WAIT_S = 120.0
-"""The longest wait before a request is sent again; a server that asks for a longer one is not asked again."""
+"""The longest wait before a request is sent again; a server that asks for a longer one is not asked
+again.
+"""
 _CLOSED = "the policy was closed before the reply came; close it when no call is running"
-_JITTER = random.Random()  # its own, lest retries change what a seeded program draws from the shared one
+_JITTER = (
+    random.Random()
+)  # its own, lest retries change what a seeded program draws from the shared one
 
 
 class EndpointError(PolicyError):
@@ -53,17 +59,22 @@ class EndpointConfig(Config):
     Attributes:
         model: The name by which the server knows the model.
         base_url: Where the API is, up to the part before `/chat/completions`.
-        api_key_env: The environment variable that holds the key; if it is not set, a placeholder is sent.
+        api_key_env: The environment variable that holds the key; if it is not set, a placeholder is
+            sent.
         temperature: The sampling temperature.
         top_p: The share of probability that is sampled from.
-        max_tokens: The most tokens of a reply. Models that want another name for it get it through `extra_body`.
+        max_tokens: The most tokens of a reply. Models that want another name for it get it through
+            `extra_body`.
         seed: The seed of the server's sampler, the same in each request.
         concurrency: The most requests in flight, whatever the number of threads and chats.
         timeout: Seconds until a request is given up.
         retries: The most times a request is sent again after a failure that may pass.
-        backoff: Seconds before the first of these; each further one waits twice as long, less a random part.
-        tools: `native` sends tool schemas and structured calls; `text` sends plain user and assistant messages.
-        dialect: The form in which native calls are written for the env; the env's own, if that is not `auto`.
+        backoff: Seconds before the first of these; each further one waits twice as long, less a
+            random part.
+        tools: `native` sends tool schemas and structured calls; `text` sends plain user and
+            assistant messages.
+        dialect: The form in which native calls are written for the env; the env's own, if that is
+            not `auto`.
         logprobs: Ask for log-probabilities.
         extra_body: Further fields of the request.
 
@@ -96,9 +107,10 @@ class EndpointConfig(Config):
 class EndpointPolicy:
     """Asks a chat-completions endpoint for its replies.
 
-    It may be called from any number of threads and, through `areply`, from any event loop: requests run in one loop of its own, in
-    a thread that starts with the first call, so that connections are reused and `concurrency` holds for all callers together. A
-    forked process starts afresh, and so does a pickled copy, with a limit of its own. Dropping the policy closes it.
+    It may be called from any number of threads and, through `areply`, from any event loop: requests
+    run in one loop of its own, in a thread that starts with the first call, so that connections are
+    reused and `concurrency` holds for all callers together. A forked process starts afresh, and so
+    does a pickled copy, with a limit of its own. Dropping the policy closes it.
 
     Args:
         config: The model, and how it is asked.
@@ -110,7 +122,9 @@ class EndpointPolicy:
 
     def __init__(self, config: EndpointConfig) -> None:
         self.config = config
-        self.usage = EndpointUsage()  # like `last` replaced, never changed, and by the thread of the lane only
+        self.usage = (
+            EndpointUsage()
+        )  # like `last` replaced, never changed, and by the thread of the lane only
         self.last: EndpointUsage | None = None
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._lane: _Lane | None = None
@@ -165,7 +179,9 @@ class EndpointPolicy:
             return self._lane
 
     def _follow_fork(self) -> None:
-        """In a forked process the lane has no thread, its sockets are the parent's, and nobody may be there to open the lock."""
+        """In a forked process the lane has no thread, its sockets are the parent's, and nobody may
+        be there to open the lock.
+        """
         if self._pid != os.getpid():
             self._pid, self._lock, self._lane = os.getpid(), threading.Lock(), None
 
@@ -193,7 +209,9 @@ class EndpointPolicy:
                 self.usage += EndpointUsage(requests=sent, retries=sent - 1)
                 raise _explain(failure, sent, self.config) from failure
             await asyncio.sleep(wait)
-        last = replace(_usage(answer), requests=sent, retries=sent - 1, seconds=time.monotonic() - began)
+        last = replace(
+            _usage(answer), requests=sent, retries=sent - 1, seconds=time.monotonic() - began
+        )
         self.last, self.usage = last, self.usage + last
         return to_reply(answer, self.config.dialect)
 
@@ -202,7 +220,9 @@ class EndpointPolicy:
             response = await lane.client.chat.completions.with_raw_response.create(**request)
         answer = json.loads(response.http_response.text)
         if not isinstance(_dig(answer, "choices", 0, "message"), dict):
-            raise EndpointError(response.http_response.text[:500])  # so gateways report that the server behind them failed
+            raise EndpointError(
+                response.http_response.text[:500]
+            )  # so gateways report that the server behind them failed
         return answer
 
 
@@ -211,11 +231,15 @@ _orphans: list[_Lane] = []
 
 
 class _Lane:
-    """An event loop in a thread, with the client and the slots that belong to it; it holds no reference to the policy."""
+    """An event loop in a thread, with the client and the slots that belong to it; it holds no
+    reference to the policy.
+    """
 
     def __init__(self, config: EndpointConfig) -> None:
         key = os.environ.get(config.api_key_env) or "none"
-        self.client = openai.AsyncOpenAI(api_key=key, base_url=config.base_url, max_retries=0, timeout=None)
+        self.client = openai.AsyncOpenAI(
+            api_key=key, base_url=config.base_url, max_retries=0, timeout=None
+        )
         self.slots = asyncio.Semaphore(config.concurrency)
         self.closed, self._lock, self._pid = False, threading.Lock(), os.getpid()
         self._work: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
@@ -225,7 +249,9 @@ class _Lane:
 
     def submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         """Run a coroutine in the loop."""
-        with self._lock:  # work that follows the stop would never be run, nor its future be resolved
+        with (
+            self._lock
+        ):  # work that follows the stop would never be run, nor its future be resolved
             if self.closed:
                 work.close()
                 raise EndpointError(_CLOSED)
@@ -236,7 +262,9 @@ class _Lane:
     def close(self) -> None:
         """Cancel all work and end the thread."""
         if self._pid != os.getpid():
-            _orphans.append(self)  # a forked process that freed a loop would be warned that it had not closed it
+            _orphans.append(
+                self
+            )  # a forked process that freed a loop would be warned that it had not closed it
             return
         with self._lock:
             if not self.closed:
@@ -244,7 +272,8 @@ class _Lane:
                 for future in list(self._work):
                     future.cancel()
                 self._loop.call_soon_threadsafe(self._stop.set)
-        # The garbage collector may call this in the very thread; a name lookup that hangs must not hang the caller.
+        # The garbage collector may call this in the very thread; a name lookup that hangs must not
+        # hang the caller.
         if threading.current_thread() is not self._thread:
             self._thread.join(5.0)
 
@@ -254,18 +283,23 @@ class _Lane:
 
     async def _serve(self) -> None:
         await self._stop.wait()
-        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
+        await asyncio.gather(
+            *(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True
+        )
         await self.client.close()
 
 
 def from_environment(env_id: str) -> EndpointPolicy:
-    """The policy that `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY` describe, for any world.
+    """The policy that `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY` describe, for any
+    world.
 
     Raises:
         ValueError: `OPENAI_MODEL` is not set.
     """
     if not (model := os.environ.get("OPENAI_MODEL")):
-        raise ValueError(f"no model to play {env_id}: set OPENAI_MODEL to the name by which the server knows it")
+        raise ValueError(
+            f"no model to play {env_id}: set OPENAI_MODEL to the name by which the server knows it"
+        )
     url = os.environ.get("OPENAI_BASE_URL")
     return EndpointPolicy(EndpointConfig(model, url) if url else EndpointConfig(model))
 
@@ -273,9 +307,17 @@ def from_environment(env_id: str) -> EndpointPolicy:
 def _request(config: EndpointConfig, chat: Chat) -> dict[str, Any]:
     if native := config.tools == "native":
         # A reply in which no call could be read is shown as it was written, failed markup included.
-        chat = replace(chat, messages=[replace(m, text=m.raw, thinking="") if m.raw and not m.calls else m for m in chat.messages])
+        chat = replace(
+            chat,
+            messages=[
+                replace(m, text=m.raw, thinking="") if m.raw and not m.calls else m
+                for m in chat.messages
+            ],
+        )
     messages = (chat if native else as_text(chat.messages)).to_openai()
-    options = {name: getattr(config, name) for name in ("temperature", "top_p", "max_tokens", "seed")}
+    options = {
+        name: getattr(config, name) for name in ("temperature", "top_p", "max_tokens", "seed")
+    }
     options["tools"] = [tool.to_openai() for tool in chat.tools] or None if native else None
     options["logprobs"] = config.logprobs or None
     request = {"model": config.model, "messages": messages, "extra_body": dict(config.extra_body)}
@@ -298,19 +340,30 @@ def to_reply(answer: Any, dialect: Dialect) -> Reply:
     """
     message = answer["choices"][0]["message"]
     names = ("reasoning_content", "reasoning", "content", "refusal")
-    thinking, reasoning, content, refusal = (said if isinstance(said := message.get(name), str) else "" for name in names)
+    thinking, reasoning, content, refusal = (
+        said if isinstance(said := message.get(name), str) else "" for name in names
+    )
     thought = thinking or reasoning
     parts = [f"<think>\n{thought}\n</think>" if thought else "", content or refusal]
-    parts += [_call_text(_dig(call, "function"), dialect) for call in message.get("tool_calls") or ()]
-    logprobs = [_dig(token, "logprob") for token in _dig(answer, "choices", 0, "logprobs", "content") or ()]
+    parts += [
+        _call_text(_dig(call, "function"), dialect) for call in message.get("tool_calls") or ()
+    ]
+    logprobs = [
+        _dig(token, "logprob") for token in _dig(answer, "choices", 0, "logprobs", "content") or ()
+    ]
     return Reply("\n".join(filter(None, parts)), logprobs=tuple(map(float, logprobs)))
 
 
 def _call_text(function: Any, dialect: Dialect) -> str:
-    """Return a native call as the env reads it. One that it would refuse is left as it came, for the env to say why."""
+    """Return a native call as the env reads it.
+
+    One that it would refuse is left as it came, for the env to say why.
+    """
     name, values = _dig(function, "name"), _dig(function, "arguments")
     arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
-    body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'.replace("</", "<\\/")
+    body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'.replace(
+        "</", "<\\/"
+    )
     text = f"<tool_call>\n{body}\n</tool_call>"
     calls = parse(text, "json").calls
     return render(calls[0], dialect) if calls else text
@@ -318,7 +371,9 @@ def _call_text(function: Any, dialect: Dialect) -> str:
 
 def _usage(answer: Any) -> EndpointUsage:
     cut = int(_dig(answer, "choices", 0, "finish_reason") == "length")
-    prompt, completion = (_dig(answer, "usage", f"{side}_tokens") or 0 for side in ("prompt", "completion"))
+    prompt, completion = (
+        _dig(answer, "usage", f"{side}_tokens") or 0 for side in ("prompt", "completion")
+    )
     cached = _dig(answer, "usage", "prompt_tokens_details", "cached_tokens") or 0
     reasoning = _dig(answer, "usage", "completion_tokens_details", "reasoning_tokens") or 0
     return EndpointUsage(1, cut, 0, 0, prompt, cached, completion, reasoning)
@@ -330,7 +385,9 @@ def _wait(failure: Exception, sent: int, config: EndpointConfig) -> float | None
     if sent > config.retries:
         return None
     if isinstance(failure, openai.APIStatusError):
-        if failure.code == "insufficient_quota" or not (failure.status_code in (408, 409, 429) or failure.status_code >= 500):
+        if failure.code == "insufficient_quota" or not (
+            failure.status_code in (408, 409, 429) or failure.status_code >= 500
+        ):
             return None
         delay = retry_after(failure.response.headers.get("retry-after", ""), time.time())
     backoff = config.backoff * 2.0 ** min(sent - 1, 30) * (1 - _JITTER.random() / 2)
@@ -338,7 +395,9 @@ def _wait(failure: Exception, sent: int, config: EndpointConfig) -> float | None
 
 
 def retry_after(header: str, now: float) -> float:
-    """Return the wait in seconds that a server asks for, as seconds or as a date, at a time in seconds since 1970; 0 if neither."""
+    """Return the wait in seconds that a server asks for, as seconds or as a date, at a time in
+    seconds since 1970; 0 if neither.
+    """
     with suppress(ValueError):
         return float(header)
     with suppress(ValueError):
@@ -349,12 +408,22 @@ def retry_after(header: str, now: float) -> float:
 def _explain(failure: Exception, sent: int, config: EndpointConfig) -> EndpointError:
     where = f"{config.base_url} (model {config.model}, {sent} request{'s' if sent > 1 else ''})"
     if isinstance(failure, openai.APIStatusError):
-        return _refused(failure, f"{where} answered {failure.status_code}: {failure.message[:500]}", config)
+        return _refused(
+            failure, f"{where} answered {failure.status_code}: {failure.message[:500]}", config
+        )
     if isinstance(failure, TimeoutError):
-        return EndpointError(f"{where} took over {config.timeout:g} s; raise timeout, or lower concurrency or max_tokens")
+        return EndpointError(
+            f"{where} took over {config.timeout:g} s; raise timeout, or lower concurrency or "
+            "max_tokens"
+        )
     if isinstance(failure, openai.APIError):
-        return EndpointError(f"{where} cannot be reached: {failure.__cause__ or failure}; start the server or correct base_url")
-    return EndpointError(f"{where} gave no chat completion: {failure}; check that base_url is that of the API")
+        return EndpointError(
+            f"{where} cannot be reached: {failure.__cause__ or failure}; start the server or "
+            "correct base_url"
+        )
+    return EndpointError(
+        f"{where} gave no chat completion: {failure}; check that base_url is that of the API"
+    )
 
 
 def _refused(failure: openai.APIStatusError, message: str, config: EndpointConfig) -> EndpointError:
@@ -365,9 +434,17 @@ def _refused(failure: openai.APIStatusError, message: str, config: EndpointConfi
         404: "check model and base_url, which mostly ends in /v1",
         429: "lower concurrency, raise retries, or see to the quota",
     }
-    remedy = remedies.get(status, "see the log of the server, or raise retries" if status >= 500 else "correct the options")
-    if status == 400 and re.search(r"(?i)context[ _-]?(length|size|window)", f"{failure.code} {failure.message}"):
-        kind, remedy = ContextLengthError, "play with a context strategy and a window, or lower max_tokens"
+    remedy = remedies.get(
+        status,
+        "see the log of the server, or raise retries" if status >= 500 else "correct the options",
+    )
+    if status == 400 and re.search(
+        r"(?i)context[ _-]?(length|size|window)", f"{failure.code} {failure.message}"
+    ):
+        kind, remedy = (
+            ContextLengthError,
+            "play with a context strategy and a window, or lower max_tokens",
+        )
     error = kind(f"{message}; {remedy}")
     error.status = status
     return error

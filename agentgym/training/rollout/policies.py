@@ -24,8 +24,9 @@ class PolicyConfig(Config):
     """Choice of a policy.
 
     Attributes:
-        name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model, which plays its most probable tokens, or
-            `package.module:factory`, where `factory(env_id)` returns a policy.
+        name: `control`, `oracle`, `noisy`, `random`, the folder of a trained model, which plays its
+            most probable tokens, or `package.module:factory`, where `factory(env_id)` returns a
+            policy.
         seed: Seeds the scripted policies.
         noise: The probability of an error of `noisy`.
         deficits: The deficits of `control`.
@@ -41,7 +42,10 @@ class PolicyConfig(Config):
         if self.name in NAMES or ":" in self.name or self._is_model():
             return
         if Path(self.name).is_dir():
-            raise ValueError(f"{self.name} holds no trained model: `agentgym train --out {self.name}` has to run to its end first")
+            raise ValueError(
+                f"{self.name} holds no trained model: `agentgym train --out {self.name}` has to "
+                "run to its end first"
+            )
         choices = f"{', '.join(NAMES)}, package.module:factory, or the folder of a trained model"
         raise ValueError(f"there is no policy {self.name!r}; policies: {choices}")
 
@@ -73,13 +77,17 @@ class PolicyConfig(Config):
         try:
             policy: Policy = getattr(importlib.import_module(module), name)(env_id)
         except (ImportError, AttributeError) as error:
-            raise ValueError(f"policy {self.name!r} cannot be imported ({error}); write package.module:factory") from error
+            raise ValueError(
+                f"policy {self.name!r} cannot be imported ({error}); write package.module:factory"
+            ) from error
         return policy
 
 
 @lru_cache(maxsize=2)
 def _load(folder: str, written: int) -> Policy:
-    """Return the model in a folder, read once: an ablation asks for the policy again in each episode."""
+    """Return the model in a folder, read once: an ablation asks for the policy again in each
+    episode.
+    """
     with needs_extra("a trained model", "train"):
         from agentgym.training.rollout.models import load_policy  # noqa: PLC0415 - slow to import, and an extra
     return load_policy(Path(folder))

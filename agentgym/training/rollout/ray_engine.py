@@ -1,4 +1,6 @@
-"""Collection on a cluster of Ray: an actor for each slot, with its env and, unless told otherwise, its own copy of the policy."""
+"""Collection on a cluster of Ray: an actor for each slot, with its env and, unless told otherwise,
+its own copy of the policy.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,17 @@ from agentgym.training.rollout.workers import PlayerClient, PlayerServer, Worker
 
 
 class Ray(Engine):
-    """Actors of Ray, on one machine or many. Joins the cluster that `RAY_ADDRESS` names, or starts one here.
+    """Actors of Ray, on one machine or many. Joins the cluster that `RAY_ADDRESS` names, or starts
+    one here.
 
-    The policy goes into the object store once, so that actors of one machine share the weights of a model; a policy for an endpoint
-    carries its address. An actor that dies, with its machine or alone, costs the episode that it was playing.
+    The policy goes into the object store once, so that actors of one machine share the weights of a
+    model; a policy for an endpoint carries its address. An actor that dies, with its machine or
+    alone, costs the episode that it was playing.
 
     Args:
-        **resources: The resources of an actor, as `ray.remote` has it, such as `num_cpus=1, num_gpus=0.25`. Without, an actor takes no
-            share of the CPUs that Ray counts, and actors are spread over the machines.
+        **resources: The resources of an actor, as `ray.remote` has it, such as `num_cpus=1,
+            num_gpus=0.25`. Without, an actor takes no share of the CPUs that Ray counts, and actors
+            are spread over the machines.
 
     Example:
         >>> collect(policy, "ListWorld", range(10_000), num_envs=256, engine=Ray(num_cpus=1), timeout=600)

@@ -16,7 +16,9 @@ from agentgym.training.rollout.episode import Episode
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 
 
-def rollout(env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None) -> Trajectory:
+def rollout(
+    env: gymnasium.Env[Any, Any], policy: Policy, seed: int, labels: Mapping[str, Any] | None = None
+) -> Trajectory:
     """Play one episode to its end.
 
     Args:
@@ -52,7 +54,8 @@ def collect(
         env: An id, a spec or a function that makes an env, as in `Collector`.
         seeds: Each is played once.
         num_envs: The most episodes that are played at once.
-        log: A file for the trajectories, from which an interrupted run goes on; as in `Collector.collect`.
+        log: A file for the trajectories, from which an interrupted run goes on; as in
+            `Collector.collect`.
         labels: The labels of the trajectories.
         **options: `engine`, `replicate` and `timeout`, as in `Collector`.
 
@@ -68,21 +71,29 @@ def collect(
 
 
 def replay(trajectory: Trajectory) -> Trajectory:
-    """Play the replies of a trajectory again, in a new env of its spec: chats, rewards and labels are computed again.
+    """Play the replies of a trajectory again, in a new env of its spec: chats, rewards and labels
+    are computed again.
 
     Raises:
-        ValueError: The episode goes on after the last reply, or ends before it; then the trajectory is not of this spec.
+        ValueError: The episode goes on after the last reply, or ends before it; then the trajectory
+            is not of this spec.
     """
     replies = iter([step.reply for step in trajectory.steps])
 
     def recorded_policy(chats: Any) -> list[Any]:
         reply = next(replies, None)
         if reply is None:
-            raise ValueError("the trajectory ends before its episode does: it was recorded with another spec or version")
+            raise ValueError(
+                "the trajectory ends before its episode does: it was recorded with another spec or "
+                "version"
+            )
         return [reply for _ in chats]
 
     env = gymnasium.make(EnvSpec.from_json(trajectory.spec))
     replayed = rollout(env, recorded_policy, trajectory.seed, trajectory.labels)
     if next(replies, None) is not None:
-        raise ValueError("the episode ends before its trajectory does: it was recorded with another spec or version")
+        raise ValueError(
+            "the episode ends before its trajectory does: it was recorded with another spec or "
+            "version"
+        )
     return replayed

@@ -1,4 +1,6 @@
-"""Token usage of episodes and replies: of the context, as its wrappers recorded it (LOCA-bench, section 4.2 and table 2), and of an endpoint."""
+"""Token usage of episodes and replies: of the context, as its wrappers recorded it (LOCA-bench,
+section 4.2 and table 2), and of an endpoint.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ class Usage:
 
     Attributes:
         counter: The token counter.
-        trajectory_tokens: The trajectory length: every text once, what edits have removed added back and what they have put in
-            its place left out.
+        trajectory_tokens: The trajectory length: every text once, what edits have removed added
+            back and what they have put in its place left out.
         prompt_tokens: Of all prompts together.
-        reusable_prompt_tokens: Of these, the tokens that a prompt has in common with the beginning of the one before it.
+        reusable_prompt_tokens: Of these, the tokens that a prompt has in common with the beginning
+            of the one before it.
         peak_tokens: Of the longest prompt.
         policy_tokens: Of the replies, thinking and summaries included.
         summary_tokens: Of the summaries and the requests for them.
@@ -41,7 +44,9 @@ class Usage:
 
 
 def usage(trajectory: Trajectory) -> Usage | None:
-    """Return the tokens of an episode; None if it was played without a context wrapper, or has no steps."""
+    """Return the tokens of an episode; None if it was played without a context wrapper, or has no
+    steps.
+    """
     records = [step.info["context"] for step in trajectory.steps if "context" in step.info]
     if not records:
         return None
@@ -54,7 +59,9 @@ def usage(trajectory: Trajectory) -> Usage | None:
         counter=records[-1]["counter"],
         trajectory_tokens=sum(map(_length, _contexts(trajectory))),
         prompt_tokens=sum(prompts),
-        reusable_prompt_tokens=sum(record["reused"] for context in _contexts(trajectory) for record in context[:-1]),
+        reusable_prompt_tokens=sum(
+            record["reused"] for context in _contexts(trajectory) for record in context[:-1]
+        ),
         peak_tokens=max(prompts),
         policy_tokens=total("reply"),
         summary_tokens=total("summary"),
@@ -68,8 +75,9 @@ def usage(trajectory: Trajectory) -> Usage | None:
 class EndpointUsage:
     """Usage of an endpoint by replies; two can be added.
 
-    Tokens are as the server counts them: cached ones are part of the prompt's, reasoning ones of the completion's. Of the requests,
-    `retries` were sent again; `cut` replies ended at the limit of tokens; `seconds` leave out failed requests and waits for a slot.
+    Tokens are as the server counts them: cached ones are part of the prompt's, reasoning ones of
+    the completion's. Of the requests, `retries` were sent again; `cut` replies ended at the limit
+    of tokens; `seconds` leave out failed requests and waits for a slot.
     """
 
     replies: int = 0
@@ -83,7 +91,9 @@ class EndpointUsage:
     seconds: float = 0.0
 
     def __add__(self, other: EndpointUsage) -> EndpointUsage:
-        return EndpointUsage(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
+        return EndpointUsage(
+            *(getattr(self, item.name) + getattr(other, item.name) for item in fields(self))
+        )
 
 
 def _prompt(record: Mapping[str, Any]) -> int:
@@ -92,15 +102,21 @@ def _prompt(record: Mapping[str, Any]) -> int:
 
 
 def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
-    """The records of each context: one for an agent, and for each sub-task that began with a clean one."""
+    """The records of each context: one for an agent, and for each sub-task that began with a clean
+    one.
+    """
     contexts: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
     for step in trajectory.steps:
         if "context" in step.info:
-            contexts.setdefault((step.info.get("agent"), step.info.get("task")), []).append(step.info["context"])
+            contexts.setdefault((step.info.get("agent"), step.info.get("task")), []).append(
+                step.info["context"]
+            )
     return list(contexts.values())
 
 
 def _length(records: Sequence[Mapping[str, Any]]) -> int:
-    """The first prompt, and all that was appended; what an agent of a team was sent between two replies made its prompt grow."""
+    """The first prompt, and all that was appended; what an agent of a team was sent between two
+    replies made its prompt grow.
+    """
     grown = sum(max(0, _prompt(later) - record["tokens"]) for record, later in pairwise(records))
     return int(_prompt(records[0]) + sum(record["appended"] for record in records) + grown)

@@ -1,4 +1,7 @@
-"""Trajectories: the chats, replies and rewards of an episode, one JSON line each. Evaluation, figures and training read nothing else."""
+"""Trajectories: the chats, replies and rewards of an episode, one JSON line each.
+
+Evaluation, figures and training read nothing else.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +38,21 @@ class Step:
 class Trajectory:
     """One episode.
 
-    Of a team, each step is the reply of one agent to its own chat; `Step.info["agent"]` says of whom.
+    Of a team, each step is the reply of one agent to its own chat; `Step.info["agent"]` says of
+    whom.
 
     Attributes:
-        spec: The spec of the env with its wrappers, as the JSON text of `gymnasium.envs.registration.EnvSpec`.
+        spec: The spec of the env with its wrappers, as the JSON text of
+            `gymnasium.envs.registration.EnvSpec`.
         seed: The seed of the reset. `spec`, `seed` and the replies determine the episode.
         steps: The decisions in order.
         last: The chat after the last one; of a team, to the agent that made it.
         terminated: The episode ended by itself.
         truncated: A limit ended it.
         labels: Labels of the run, such as the policy's name or the arm.
-        failure: The cause, if it was not the policy that ended the episode: a worker that died or hung, an endpoint that did not
-            answer. Such an episode says nothing about the policy: it is neither scored nor trained on.
+        failure: The cause, if it was not the policy that ended the episode: a worker that died or
+            hung, an endpoint that did not answer. Such an episode says nothing about the policy: it
+            is neither scored nor trained on.
     """
 
     spec: str
@@ -64,15 +70,22 @@ class Trajectory:
         return sum(step.reward for step in self.steps)
 
     def segments(self) -> list[Sequence[int]]:
-        """Return the steps, cut where a prompt does not begin with the prompt before and its reply: where the context was edited.
+        """Return the steps, cut where a prompt does not begin with the prompt before and its reply:
+        where the context was edited.
 
-        Each segment is one training row, its last prompt and reply, in which the replies of its steps are what was sampled. Every
-        step is in exactly one segment. The steps of each agent of a team are cut for themselves.
+        Each segment is one training row, its last prompt and reply, in which the replies of its
+        steps are what was sampled. Every step is in exactly one segment. The steps of each agent of
+        a team are cut for themselves.
         """
-        return sorted((part for steps in self.by_agent().values() for part in self._cut(steps)), key=lambda part: part[0])
+        return sorted(
+            (part for steps in self.by_agent().values() for part in self._cut(steps)),
+            key=lambda part: part[0],
+        )
 
     def by_agent(self) -> dict[str, Sequence[int]]:
-        """Return the steps of each agent, in order; those of an episode without a team are all under an empty name."""
+        """Return the steps of each agent, in order; those of an episode without a team are all
+        under an empty name.
+        """
         numbers: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps):
             numbers.setdefault(_agent(step.info), []).append(number)
@@ -80,22 +93,44 @@ class Trajectory:
 
     def _cut(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
         pairs = enumerate(pairwise(numbers), 1)
-        starts = [0, *(k for k, (one, two) in pairs if not _continues(self.steps[one], self.steps[two].chat))]
+        starts = [
+            0,
+            *(
+                k
+                for k, (one, two) in pairs
+                if not _continues(self.steps[one], self.steps[two].chat)
+            ),
+        ]
         return (numbers[start:end] for start, end in pairwise([*starts, len(numbers)]))
 
     def to_json(self) -> str:
-        """Return one line of JSON. Each chat is written as what it adds to the one before of its agent, so it grows with the new text only."""
+        """Return one line of JSON.
+
+        Each chat is written as what it adds to the one before of its agent, so it grows with the
+        new text only.
+        """
         shown: dict[str, Chat] = {}
         before = Chat()
         steps = []
         for step in self.steps:
             added = _added(step.chat, shown.get(_agent(step.info), Chat()))
-            steps.append({**added, "reply": _plain(step.reply), "reward": step.reward, "info": dict(step.info)})
+            steps.append(
+                {
+                    **added,
+                    "reply": _plain(step.reply),
+                    "reward": step.reward,
+                    "info": dict(step.info),
+                }
+            )
             before = shown[_agent(step.info)] = step.chat
         head = {"spec": json.loads(self.spec), "seed": self.seed, "labels": dict(self.labels)}
         if self.failure:
             head["failure"] = self.failure
-        ends = {"last": _added(self.last, before), "terminated": self.terminated, "truncated": self.truncated}
+        ends = {
+            "last": _added(self.last, before),
+            "terminated": self.terminated,
+            "truncated": self.truncated,
+        }
         return json.dumps({**head, **ends, "steps": steps}, default=_plain)
 
     @classmethod
@@ -111,17 +146,22 @@ class Trajectory:
             chat = Chat()
             steps = []
             for item in data["steps"]:
-                chat = shown[_agent(item["info"])] = _continued(shown.get(_agent(item["info"]), Chat()), item)
+                chat = shown[_agent(item["info"])] = _continued(
+                    shown.get(_agent(item["info"]), Chat()), item
+                )
                 steps.append(Step(chat, _reply(item["reply"]), item["reward"], item["info"]))
             last = _continued(chat, data["last"])
             ends = data["terminated"], data["truncated"], data["labels"], data.get("failure", "")
             return cls(json.dumps(data["spec"]), data["seed"], tuple(steps), last, *ends)
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"this is not the JSON line of a trajectory ({error!r}): {line[:80]!r}") from error
+            raise ValueError(
+                f"this is not the JSON line of a trajectory ({error!r}): {line[:80]!r}"
+            ) from error
 
 
 class TrajectoryLog:
-    """A file of trajectories that survives being killed: whole lines are kept, a torn last line is dropped.
+    """A file of trajectories that survives being killed: whole lines are kept, a torn last line is
+    dropped.
 
     Args:
         path: The file; it is made on the first append.
@@ -136,12 +176,15 @@ class TrajectoryLog:
                 yield from (Trajectory.from_json(line) for line in file if line.endswith("\n"))
 
     def append(self, *lines: str) -> None:
-        """Write the lines of trajectories (`Trajectory.to_json`) at the end of the file, and flush them."""
+        """Write the lines of trajectories (`Trajectory.to_json`) at the end of the file, and flush
+        them.
+        """
         with self.path.open("ab") as file:
             file.write("".join(line + "\n" for line in lines).encode("utf-8"))
 
     def prepare(self) -> None:
-        """Make the file and its folder if they are missing, and cut off a last line that was not written whole.
+        """Make the file and its folder if they are missing, and cut off a last line that was not
+        written whole.
 
         Raises:
             OSError: The file cannot be written.
@@ -168,7 +211,11 @@ class TrajectoryLog:
 def _continues(step: Step, chat: Chat) -> bool:
     """Return whether a chat begins with the chat and the reply of a step, word for word."""
     length = len(step.chat.messages)
-    if chat.shared_prefix(step.chat) < length or len(chat.messages) <= length or chat.tools != step.chat.tools:
+    if (
+        chat.shared_prefix(step.chat) < length
+        or len(chat.messages) <= length
+        or chat.tools != step.chat.tools
+    ):
         return False
     reply = chat.messages[length]
     return reply.role == "assistant" and reply.raw == step.reply.text
@@ -196,7 +243,10 @@ def _reply(data: Mapping[str, Any]) -> Reply:
 
 def _added(chat: Chat, before: Chat) -> dict[str, Any]:
     shared = chat.shared_prefix(before)
-    data: dict[str, Any] = {"kept": shared, "messages": [message.to_dict() for message in chat.messages[shared:]]}
+    data: dict[str, Any] = {
+        "kept": shared,
+        "messages": [message.to_dict() for message in chat.messages[shared:]],
+    }
     if chat.tools != before.tools:
         data["tools"] = [asdict(tool) for tool in chat.tools]
     return data
@@ -205,5 +255,9 @@ def _added(chat: Chat, before: Chat) -> dict[str, Any]:
 def _continued(before: Chat, data: Mapping[str, Any]) -> Chat:
     tools = tuple(Tool(**tool) for tool in data["tools"]) if "tools" in data else before.tools
     new = [Message.from_dict(message) for message in data["messages"]]
-    prefix = before if data["kept"] == len(before.messages) else Chat(tuple(before.messages[: data["kept"]]))
+    prefix = (
+        before
+        if data["kept"] == len(before.messages)
+        else Chat(tuple(before.messages[: data["kept"]]))
+    )
     return Chat(prefix.messages, tools).add(*new)

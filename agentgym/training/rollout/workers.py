@@ -1,4 +1,7 @@
-"""Players elsewhere, in another process or an actor of Ray. What crosses the border grows with new text, never with the history."""
+"""Players elsewhere, in another process or an actor of Ray.
+
+What crosses the border grows with new text, never with the history.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,21 @@ import cloudpickle  # type: ignore[import-untyped]
 from agentgym.messages import Chat, Message
 from agentgym.policy import Policy, Reply
 from agentgym.tools import Tool
-from agentgym.training.rollout.engines import GRACE, Answers, Engine, MakeEnv, Slot, ThreadSlot, describe
+from agentgym.training.rollout.engines import (
+    GRACE,
+    Answers,
+    Engine,
+    MakeEnv,
+    Slot,
+    ThreadSlot,
+    describe,
+)
 from agentgym.training.rollout.episode import Player, StepOutcome
 
 News = tuple[int, tuple[Message, ...], tuple[Tool, ...] | None]
-"""A chat against the one before: how many messages stay, those that follow, and the tools if they are others."""
+"""A chat against the one before: how many messages stay, those that follow, and the tools if they
+are others.
+"""
 
 
 class PlayerServer:
@@ -36,7 +49,9 @@ class PlayerServer:
         self._shown = Chat()
 
     def use(self, policy: bytes | Policy) -> None:
-        """Play with a copy of this policy; one that draws at random draws differently in each slot."""
+        """Play with a copy of this policy; one that draws at random draws differently in each
+        slot.
+        """
         copied: Any = cloudpickle.loads(policy) if isinstance(policy, bytes) else policy
         if hasattr(copied, "reseed"):
             copied.reseed(self._number)
@@ -47,7 +62,9 @@ class PlayerServer:
         self._shown = Chat()
         return self._news(self._player.reset(seed))
 
-    def step(self, text: str | None) -> tuple[Reply | None, News, float, bool, bool, Mapping[str, Any]]:
+    def step(
+        self, text: str | None
+    ) -> tuple[Reply | None, News, float, bool, bool, Mapping[str, Any]]:
         """Play a text, and send no reply back; or one of the own policy."""
         reply, outcome = self._player.step(None if text is None else Reply(text))
         ends = outcome.reward, outcome.terminated, outcome.truncated, outcome.info
@@ -90,16 +107,24 @@ class PlayerClient:
 
     def _continue(self, news: News) -> Chat:
         shared, messages, tools = news
-        before = self._chat if shared == len(self._chat.messages) else Chat(tuple(self._chat.messages[:shared]))
-        self._chat = Chat(before.messages, self._chat.tools if tools is None else tools).add(*messages)
+        before = (
+            self._chat
+            if shared == len(self._chat.messages)
+            else Chat(tuple(self._chat.messages[:shared]))
+        )
+        self._chat = Chat(before.messages, self._chat.tools if tools is None else tools).add(
+            *messages
+        )
         return self._chat
 
 
 class Processes(Engine):
-    """A process for each slot: for worlds that compute, and for tools that may crash or leak. A process that hangs is killed.
+    """A process for each slot: for worlds that compute, and for tools that may crash or leak. A
+    process that hangs is killed.
 
     Args:
-        method: The start of processes: `forkserver` (quick; the server is never forked from a process with threads), `spawn`, `fork`.
+        method: The start of processes: `forkserver` (quick; the server is never forked from a
+            process with threads), `spawn`, `fork`.
     """
 
     def __init__(self, method: str = "forkserver") -> None:
@@ -115,7 +140,10 @@ class Processes(Engine):
         """Open a slot."""
         near, far = self._context.Pipe()
         process: Any = self._context.Process(  # type: ignore[attr-defined]
-            target=_serve, args=(far, cloudpickle.dumps(make_env), number), name=f"agentgym-slot-{number}", daemon=True
+            target=_serve,
+            args=(far, cloudpickle.dumps(make_env), number),
+            name=f"agentgym-slot-{number}",
+            daemon=True,
         )
         process.start()
         far.close()
@@ -133,7 +161,9 @@ class _ProcessPlayer(PlayerClient):
             succeeded, answer = self._connection.recv()
         except (EOFError, OSError) as error:
             self._process.join(GRACE)
-            raise WorkerDied(f"the worker process ended with exit code {self._process.exitcode}") from error
+            raise WorkerDied(
+                f"the worker process ended with exit code {self._process.exitcode}"
+            ) from error
         if succeeded:
             return answer
         raise WorkerFailed(answer)
@@ -173,7 +203,9 @@ def _serve(connection: Connection, make_env: bytes, number: int) -> None:
 
 
 def follow_the_parent() -> None:
-    """Leave interrupts to the parent, and end with it even if it is killed: a worker would wait for ever, or go on alone."""
+    """Leave interrupts to the parent, and end with it even if it is killed: a worker would wait for
+    ever, or go on alone.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 

@@ -1,4 +1,5 @@
-"""An independent reader of AgentLongBench rows: it answers a question from the text of the messages and the question alone.
+"""An independent reader of AgentLongBench rows: it answers a question from the text of the messages
+and the question alone.
 
 It shares no code with the package, and reads the question by its own patterns.
 """
@@ -38,7 +39,11 @@ class Reader:
                 if pending:
                     self.calls[number], self.raw[number] = pending
                     data = json.loads(pending[1])
-                    lists = [data["intersection"]] if "intersection" in data else [p["candidates"] for p in data["per_section"]]
+                    lists = (
+                        [data["intersection"]]
+                        if "intersection" in data
+                        else [p["candidates"] for p in data["per_section"]]
+                    )
                     self.results[number] = lists
                 pending = None
 
@@ -73,7 +78,9 @@ class Reader:
             return common
         return sorted(set.intersection(*map(set, self.results[numbers[0]])))
 
-    def from_feedback(self, label: str, question: str, numbers: list[int], quoted: list[str]) -> int:
+    def from_feedback(
+        self, label: str, question: str, numbers: list[int], quoted: list[str]
+    ) -> int:
         """The answer to a question about the feedback."""
         if label == "Count Correctness(Env)":
             return [mark for _, _, mark in self.feedback[numbers[0]]].count("correct")
@@ -82,8 +89,14 @@ class Reader:
             marks = [mark[:2] for marks in self.feedback.values() for mark in marks]
             return marks.count((quoted[1], quoted[0]))
         if label == "Find Round with Largest Value(Env)":
-            found = {n: int(next(v for s, v, _ in marks if s == quoted[0])) for n, marks in self.feedback.items()}
+            found = {
+                n: int(next(v for s, v, _ in marks if s == quoted[0]))
+                for n, marks in self.feedback.items()
+            }
             return min(n for n in found if found[n] == max(found.values()))
         weights = json.loads(question[question.index("{") : question.index("}") + 1])
-        totals = [sum(weights[s] for s, _, mark in self.feedback[n] if mark == "correct") for n in numbers[-2:]]
+        totals = [
+            sum(weights[s] for s, _, mark in self.feedback[n] if mark == "correct")
+            for n in numbers[-2:]
+        ]
         return abs(totals[0] - totals[1])

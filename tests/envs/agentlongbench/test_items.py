@@ -1,4 +1,6 @@
-"""The items, the query tool and the feedback of AgentLongBench, against brute force over profiles and the facts of the paper."""
+"""The items, the query tool and the feedback of AgentLongBench, against brute force over
+profiles and the facts of the paper.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ import pytest
 
 from agentgym.envs.agentlongbench import build_species
 from agentgym.envs.agentlongbench.config import ItemsConfig
-from agentgym.envs.agentlongbench.engine import dumps, read_feedback, read_lists, search, to_atoms, to_conditions, write_feedback
+from agentgym.envs.agentlongbench.engine import (
+    dumps,
+    read_feedback,
+    read_lists,
+    search,
+    to_atoms,
+    to_conditions,
+    write_feedback,
+)
 from agentgym.envs.agentlongbench.items import Atom, Section, Table, plain
 from agentgym.envs.agentlongbench.worlds import draw_table, species, synthetic, vocabulary
 from agentgym.tools import ToolError
@@ -29,18 +39,30 @@ TWINS = [
     {"Uxie", "Mesprit", "Azelf", "Cresselia"},
     {"Buzzwole", "Pheromosa"},
 ]
-DRAWS = [("intensive", "species", 1025), ("free", "species", 300), ("intensive", "synthetic", 200), ("free", "synthetic", 40)]
+DRAWS = [
+    ("intensive", "species", 1025),
+    ("free", "species", 300),
+    ("intensive", "synthetic", 200),
+    ("free", "synthetic", 40),
+]
 
 
 def profile(table: Table, place: int) -> dict[str, tuple[Any, ...]]:
-    return {section.name: column[place] for section, column in zip(table.sections, table.columns, strict=True)}
+    return {
+        section.name: column[place]
+        for section, column in zip(table.sections, table.columns, strict=True)
+    }
 
 
 def true_of(item: dict[str, tuple[Any, ...]], atom: Atom) -> bool:
     section, operator, value = atom
     held: Any = item[section]
     tests = {"has": value in held, "lacks": value not in held, "==": held[0] == value}
-    return tests[operator] if operator in tests else (held[0] > value if operator == ">" else held[0] < value)
+    return (
+        tests[operator]
+        if operator in tests
+        else (held[0] > value if operator == ">" else held[0] < value)
+    )
 
 
 def random_atoms(table: Table, rng: np.random.Generator) -> list[Atom]:
@@ -49,7 +71,10 @@ def random_atoms(table: Table, rng: np.random.Generator) -> list[Atom]:
     for section in table.sections:
         if rng.random() < 0.5:
             operators = (">", "<", "==") if section.numeric else ("has", "lacks")
-            atoms += [(section.name, operators[rng.integers(len(operators))], value) for value in item[section.name]]
+            atoms += [
+                (section.name, operators[rng.integers(len(operators))], value)
+                for value in item[section.name]
+            ]
     return atoms or [(table.sections[0].name, "lacks", table.columns[0][0][0])]  # type: ignore[return-value]
 
 
@@ -63,9 +88,17 @@ def value(section: str, *values: str, **more: Any) -> dict[str, Any]:
 
 def test_the_lists_are_those_of_the_figures() -> None:
     grass = query(species(), value("Type", "Grass"))["intersection"]
-    assert (grass[:5], grass[-1]) == (["Abomasnow", "Amoonguss", "Appletun", "Applin", "Arboliva"], "Zarude")
-    above = query(species(), {"type": "numeric", "section": "Base Stats", "comparator": ">", "threshold": 220})["intersection"]
-    assert (above[:5], above[-1]) == (["Abomasnow", "Abra", "Absol", "Accelgor", "Aegislash"], "Zygarde")
+    assert (grass[:5], grass[-1]) == (
+        ["Abomasnow", "Amoonguss", "Appletun", "Applin", "Arboliva"],
+        "Zarude",
+    )
+    above = query(
+        species(), {"type": "numeric", "section": "Base Stats", "comparator": ">", "threshold": 220}
+    )["intersection"]
+    assert (above[:5], above[-1]) == (
+        ["Abomasnow", "Abra", "Absol", "Accelgor", "Aegislash"],
+        "Zygarde",
+    )
     third = {"type": "numeric", "section": "Generation", "comparator": "==", "threshold": 3}
     assert len(query(species(), third)["intersection"]) == 135
 
@@ -73,14 +106,22 @@ def test_the_lists_are_those_of_the_figures() -> None:
 def test_the_species_are_those_of_the_paper() -> None:
     table = species()
     assert len(table) == 1025
-    totals = {name: profile(table, table.find(name))["Base Stats"][0] for name in ("Kakuna", "Kirlia", "Palossand", "Seedot")}
+    totals = {
+        name: profile(table, table.find(name))["Base Stats"][0]
+        for name in ("Kakuna", "Kirlia", "Palossand", "Seedot")
+    }
     assert totals == {"Kakuna": 205, "Kirlia": 278, "Palossand": 480, "Seedot": 220}
     assert table.labels[table.find("kakuna")] == "Kakuna (#0014)"
-    assert profile(table, table.find("Hitmonchan"))["Evolution"] == ("Level >= 20 (Atk<Def)", "Stage 1")
+    assert profile(table, table.find("Hitmonchan"))["Evolution"] == (
+        "Level >= 20 (Atk<Def)",
+        "Stage 1",
+    )
     groups = defaultdict(set)
     for place, name in enumerate(table.names):
         groups[str([sorted(map(str, column[place])) for column in table.columns])].add(name)
-    assert sorted(map(sorted, (names for names in groups.values() if len(names) > 1))) == sorted(map(sorted, TWINS))
+    assert sorted(map(sorted, (names for names in groups.values() if len(names) > 1))) == sorted(
+        map(sorted, TWINS)
+    )
     shared = {name for names in TWINS for name in names}
     assert {name for place, name in enumerate(table.names) if not table.unique(place)} == shared
     assert not shared & {table.names[place] for place in range(len(table)) if table.isolable(place)}
@@ -90,7 +131,13 @@ def test_the_table_is_small_and_a_row_is_made_from_the_facts_of_the_source(tmp_p
     assert len(gzip.compress(TSV.read_bytes())) < 60_000
     stats = dict.fromkeys(("hp", "atk", "def", "spa", "spd", "spe"), 10)
     entries = {
-        "a": {"num": 8, "name": "Aa", "types": ["X"], "baseStats": stats, "abilities": {"0": "P", "H": "Q"}},
+        "a": {
+            "num": 8,
+            "name": "Aa",
+            "types": ["X"],
+            "baseStats": stats,
+            "abilities": {"0": "P", "H": "Q"},
+        },
         "b": {
             "num": 151,
             "name": "Bb",
@@ -112,7 +159,10 @@ def test_the_table_is_small_and_a_row_is_made_from_the_facts_of_the_source(tmp_p
     ]
     other = tmp_path / "other.whl"
     other.write_bytes(b"no wheel")
-    with pytest.raises(ValueError, match=r"other.whl has the sha256 .*; the table is made from poke-env 0.10.0, whose is 7b3c9887"):
+    with pytest.raises(
+        ValueError,
+        match=r"other.whl has the sha256 .*; the table is made from poke-env 0.10.0, whose is 7b3c9887",
+    ):
         build_species.main(other, tmp_path / "out.tsv")
 
 
@@ -125,7 +175,11 @@ def test_lists_are_what_brute_force_finds(knowledge: str, source: str, items: in
         atoms = random_atoms(table, rng)
         conditions = to_conditions(atoms)
         assert sorted(map(str, to_atoms(conditions))) == sorted(map(str, atoms))
-        want = [name for name, item in zip(table.names, profiles, strict=True) if all(true_of(item, atom) for atom in atoms)]
+        want = [
+            name
+            for name, item in zip(table.names, profiles, strict=True)
+            if all(true_of(item, atom) for atom in atoms)
+        ]
         concise = search(table, conditions, "concise")
         assert json.loads(concise) == {"intersection": want}
         assert read_lists(conditions, concise) == [(to_atoms(conditions), want)]
@@ -133,10 +187,13 @@ def test_lists_are_what_brute_force_finds(knowledge: str, source: str, items: in
         for part in json.loads(verbose)["per_section"]:
             mine = [atom for atom in atoms if atom[0] == part["section"]]
             assert part["candidates"] == [
-                name for name, item in zip(table.names, profiles, strict=True) if all(true_of(item, atom) for atom in mine)
+                name
+                for name, item in zip(table.names, profiles, strict=True)
+                if all(true_of(item, atom) for atom in mine)
             ]
         assert [sorted(map(str, a)) for a, _ in read_lists(conditions, verbose)] == [
-            sorted(map(str, (atom for atom in atoms if atom[0] == name))) for name in dict.fromkeys(atom[0] for atom in atoms)
+            sorted(map(str, (atom for atom in atoms if atom[0] == name)))
+            for name in dict.fromkeys(atom[0] for atom in atoms)
         ]
 
 
@@ -148,10 +205,17 @@ def test_feedback_says_what_is_so_and_can_be_read(knowledge: str, source: str, i
         guess, target = rng.integers(items, size=2).tolist()
         text = write_feedback(table, number, guess, target, 70 - number)
         (found,) = read_feedback(text)
-        assert (found.round, found.name, found.right, found.left) == (number, table.names[guess], guess == target, 70 - number)
+        assert (found.round, found.name, found.right, found.left) == (
+            number,
+            table.names[guess],
+            guess == target,
+            70 - number,
+        )
         assert all(true_of(profile(table, target), atom) for atom in found.atoms)
         mine = profile(table, guess)
-        assert [(a[0], a[2]) for a in found.atoms] == [(name, value) for name, values in mine.items() for value in values]
+        assert [(a[0], a[2]) for a in found.atoms] == [
+            (name, value) for name, values in mine.items() for value in values
+        ]
 
 
 def test_an_item_is_isolable_if_the_feedback_on_all_others_leaves_it_alone() -> None:
@@ -160,10 +224,22 @@ def test_an_item_is_isolable_if_the_feedback_on_all_others_leaves_it_alone() -> 
     sections = (Section("S", False, 1), Section("N", True, 1))
     columns: Any = [[("a",), ("a", "b"), ("a", "b"), ("c",)], [(1,), (1,), (2,), (1,)]]
     tables.append(Table(sections, "wxyz", "wxyz", columns))
-    tables.append(Table(sections, "wxyz", "wxyz", [[("a",), ("a", "b"), ("a",), ("c",)], [(1,), (1,), (2,), (1,)]]))
+    tables.append(
+        Table(
+            sections,
+            "wxyz",
+            "wxyz",
+            [[("a",), ("a", "b"), ("a",), ("c",)], [(1,), (1,), (2,), (1,)]],
+        )
+    )
     for table in tables:
         for target in range(min(len(table), 60)):
-            atoms = [atom for guess in range(len(table)) if guess != target for atom in table.told(guess, target)]
+            atoms = [
+                atom
+                for guess in range(len(table))
+                if guess != target
+                for atom in table.told(guess, target)
+            ]
             alone = table.listed(table.meet(atoms)) == [table.names[target]]
             assert table.isolable(target) == alone
     assert [tables[-2].isolable(k) for k in range(4)] == [True, True, True, True]
@@ -179,9 +255,15 @@ def test_synthetic_profiles_are_all_different(items: int) -> None:
 
 
 def test_knowledge_intensive_facts_never_change_and_knowledge_free_ones_always_do() -> None:
-    first, second = (draw_table("intensive", "synthetic", 50, np.random.default_rng(seed)) for seed in (1, 2))
+    first, second = (
+        draw_table("intensive", "synthetic", 50, np.random.default_rng(seed)) for seed in (1, 2)
+    )
     assert first == second
-    free = [draw_table("free", source, 50, np.random.default_rng(seed)) for source in ("species", "synthetic") for seed in (1, 2)]
+    free = [
+        draw_table("free", source, 50, np.random.default_rng(seed))
+        for source in ("species", "synthetic")
+        for seed in (1, 2)
+    ]
     assert len({table.names for table in free}) == 4
 
 
@@ -194,26 +276,35 @@ def test_no_word_of_the_species_is_in_knowledge_free_text() -> None:
     text = "\n".join(write_feedback(table, 1, place, 0, 1) for place in range(len(table)))
     assert not pattern.search(text)
     assert not any(plain(word) in map(plain, table.names) for word in words)
-    assert all(re.fullmatch("Item_[A-Z]{4}", name) for name in table.names), "a name that no parser takes for a number"
+    assert all(re.fullmatch("Item_[A-Z]{4}", name) for name in table.names), (
+        "a name that no parser takes for a number"
+    )
     assert not re.search(r"#[0-9]|Item_\w* \(", text)
 
 
 def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> None:
-    """Attackers who know the whole table guess which species an item is: by its place in the lists, or by the rank of its numbers.
+    """Attackers who know the whole table guess which species an item is: by its place in the lists,
+    or by the rank of its numbers.
 
-    A right guess would tell how many abilities the item has. They are right as often as chance has it, while the same attacks
-    find out all of it if items are merely renamed.
-    """
+    A right guess would tell how many abilities the item has. They are right as often as chance has
+    it, while the same attacks find out all of it if items are merely renamed."""
     known = species()
     stats = [values[0] for values in known.columns[1]]
     rates, chances = Counter[str](), Counter[str]()
     rounds = 12
     for seed in range(rounds):
         table = draw_table("free", "species", 1025, np.random.default_rng(seed))
-        for attack, guesses in (("order", range(1025)), ("rank", by_rank(table, stats)), ("renamed", range(1025))):
+        for attack, guesses in (
+            ("order", range(1025)),
+            ("rank", by_rank(table, stats)),
+            ("renamed", range(1025)),
+        ):
             truth = known if attack == "renamed" else table
             column = max(
-                truth.columns, key=lambda values: len({v for each in values for v in each}) * isinstance(values[0][0], str)
+                truth.columns,
+                key=lambda values: (
+                    len({v for each in values for v in each}) * isinstance(values[0][0], str)
+                ),
             )
             sizes = [len(values) for values in column]
             supposed = [len(known.columns[3][guess]) for guess in guesses]
@@ -226,11 +317,19 @@ def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> Non
 
 
 def by_rank(table: Table, stats: list[Any]) -> list[int]:
-    """The species whose number has the rank of the item's, in the numeric section with the most different numbers."""
-    numeric = [column for section, column in zip(table.sections, table.columns, strict=True) if section.numeric]
+    """The species whose number has the rank of the item's, in the numeric section with the most
+    different numbers.
+    """
+    numeric = [
+        column
+        for section, column in zip(table.sections, table.columns, strict=True)
+        if section.numeric
+    ]
     numbers = [values[0] for values in max(numeric, key=lambda column: len(set(column)))]
     guesses = [0] * len(numbers)
-    for mine, theirs in zip(np.argsort(numbers, kind="stable"), np.argsort(stats, kind="stable"), strict=True):
+    for mine, theirs in zip(
+        np.argsort(numbers, kind="stable"), np.argsort(stats, kind="stable"), strict=True
+    ):
         guesses[int(mine)] = int(theirs)
     return guesses
 
@@ -241,9 +340,18 @@ def by_rank(table: Table, stats: list[Any]) -> list[int]:
         ([], "a query takes 1 to 1024 conditions, got 0"),
         ([value("Kind", "Bug")], 'there is no section "Kind"; sections: Type, Base Stats'),
         ([value("Type", "bug")], 'section "Type" has no value "bug"'),
-        ([value("Base Stats", "3")], "section \"Base Stats\" takes conditions of type 'numeric' only"),
-        ([{"type": "numeric", "section": "Type", "comparator": ">", "threshold": 3}], "takes conditions of type 'value' only"),
-        ([{"type": "numeric", "section": "Generation"}], "a condition of type numeric takes section, comparator and threshold"),
+        (
+            [value("Base Stats", "3")],
+            "section \"Base Stats\" takes conditions of type 'numeric' only",
+        ),
+        (
+            [{"type": "numeric", "section": "Type", "comparator": ">", "threshold": 3}],
+            "takes conditions of type 'value' only",
+        ),
+        (
+            [{"type": "numeric", "section": "Generation"}],
+            "a condition of type numeric takes section, comparator and threshold",
+        ),
         ([value("Type")], "a condition of type value takes section, 1 to 1024 values and exclude"),
         ([value("Type", "Bug", threshold=3)], "a condition of type value takes section"),
     ],
@@ -285,10 +393,13 @@ def test_options_are_checked() -> None:
     config = ItemsConfig(knowledge="intensive", sections="other,stats", items=1025)
     table = config.table(np.random.default_rng(0))
     assert [section.name for section in table.sections] == ["Base Stats", "Other"]
-    with pytest.raises(ValueError, match="no item can be told from the others by its generation sections"):
+    with pytest.raises(
+        ValueError, match="no item can be told from the others by its generation sections"
+    ):
         list(
             ItemsConfig(sections="generation").targets(
-                ItemsConfig(sections="generation").table(np.random.default_rng(0)), np.random.default_rng(0)
+                ItemsConfig(sections="generation").table(np.random.default_rng(0)),
+                np.random.default_rng(0),
             )
         )
     assert dumps({"a": "é"}) == '{"a": "é"}'

@@ -1,4 +1,6 @@
-"""PuzzleWorld: what is known is exactly what follows from what was shown, and rounds, budgets and puzzles count as told."""
+"""PuzzleWorld: what is known is exactly what follows from what was shown, and rounds, budgets
+and puzzles count as told.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,16 @@ def world(seed: int = 0, **options: Any) -> PuzzleWorld:
 @pytest.mark.parametrize("style", ["concise", "verbose"])
 @pytest.mark.parametrize("knowledge", ["intensive", "free"])
 @pytest.mark.parametrize("source", ["species", "synthetic"])
-def test_exact_candidates_are_the_items_that_agree_with_all_feedback(style: str, knowledge: str, source: str) -> None:
-    options: dict[str, Any] = {"style": style, "knowledge": knowledge, "source": source, "items": 150, "budget_slack": 20}
+def test_exact_candidates_are_the_items_that_agree_with_all_feedback(
+    style: str, knowledge: str, source: str
+) -> None:
+    options: dict[str, Any] = {
+        "style": style,
+        "knowledge": knowledge,
+        "source": source,
+        "items": 150,
+        "budget_slack": 20,
+    }
     env, exact = make("PuzzleWorld", **options), 0
     policy = NoisyPolicy("PuzzleWorld", 0.5)
     for seed in range(12):
@@ -57,17 +67,33 @@ def test_a_query_is_optimal_if_and_only_if_its_result_makes_the_candidates_exact
         played = world(seed, budget_slack=9)
         assert not played.belief.exact
         conditions = played.belief.conditions()
-        for asked in (conditions, conditions[::-1], conditions[1:], conditions[:1], [], "x", [3], [{"type": "value"}]):
+        for asked in (
+            conditions,
+            conditions[::-1],
+            conditions[1:],
+            conditions[:1],
+            [],
+            "x",
+            [3],
+            [{"type": "value"}],
+        ):
             call = ToolCall(TOOL, {"conditions": asked})
             again = world(seed, budget_slack=9)
-            if asked and isinstance(asked, list) and isinstance(asked[0], dict) and "section" in asked[0]:
+            if (
+                asked
+                and isinstance(asked, list)
+                and isinstance(asked[0], dict)
+                and "section" in asked[0]
+            ):
                 again.belief.see(asked, search(again.table, asked, "concise"))
             optimal = call in played.optimal_calls()
             tried[optimal] += 1
             if optimal:
                 assert again.belief.exact
             elif again.belief.exact:
-                assert len(again.belief.pool or ()) == 1, "one candidate is exact whatever was asked, which nobody can know before"
+                assert len(again.belief.pool or ()) == 1, (
+                    "one candidate is exact whatever was asked, which nobody can know before"
+                )
     assert all(tried.values())
     assert ToolCall("guess", {"name": "x"}) not in world(0).optimal_calls()
 
@@ -75,7 +101,12 @@ def test_a_query_is_optimal_if_and_only_if_its_result_makes_the_candidates_exact
 def test_a_list_that_the_hidden_item_may_not_be_in_tells_nothing() -> None:
     played = world(3, knowledge="intensive", source="synthetic")
     name = played.table.sections[0].name
-    wrong = next(v for values in played.table.columns[0] for v in values if v not in played.table.columns[0][played.target])
+    wrong = next(
+        v
+        for values in played.table.columns[0]
+        for v in values
+        if v not in played.table.columns[0][played.target]
+    )
     played.query([{"type": "value", "section": name, "values": [str(wrong)]}])
     assert played.belief.pool is None
 
@@ -132,7 +163,9 @@ def test_answers_in_tags_and_odd_names_are_taken() -> None:
     target = played.table.names[played.target]
     assert say(env, f"<answer>no</answer> <answer> {target.upper()} </answer>").reward == 1.0
     env = start("PuzzleWorld", knowledge="intensive", items=1025, seed=1)
-    assert say(env, "<answer>Missingno</answer>").text == 'error: there is no item called "Missingno"'
+    assert (
+        say(env, "<answer>Missingno</answer>").text == 'error: there is no item called "Missingno"'
+    )
 
 
 def test_a_replay_gives_the_same_lists() -> None:
@@ -166,7 +199,9 @@ def test_at_horizon_refuses_what_no_configuration_takes() -> None:
 def test_texts_of_other_worlds_are_refused() -> None:
     played = world(1)
     for bad in ("", "Puzzle 1 of 1.\nTurn budget: 3", "Initial list: [1]"):
-        with pytest.raises(ValueError, match=r"this is not a task of PuzzleWorld|there is no feedback in"):
+        with pytest.raises(
+            ValueError, match=r"this is not a task of PuzzleWorld|there is no feedback in"
+        ):
             PuzzleWorld.read_task(bad)
     for bad in ("", "Turns left: 3", "x\nTurns left: 3"):
         with pytest.raises(ValueError, match="this is not a state of"):
@@ -187,5 +222,7 @@ def test_menu_and_features_have_the_shape_of_the_configuration() -> None:
         features = played.features()
         assert features.shape == (6,)
         assert ((features >= 0) & (features <= 1)).all()
-        assert seen.reasoning(ToolCall("guess", {"name": "x"})) == played.reasoning(ToolCall("guess", {"name": "x"}))
+        assert seen.reasoning(ToolCall("guess", {"name": "x"})) == played.reasoning(
+            ToolCall("guess", {"name": "x"})
+        )
         chat, *_ = env.step(policy([chat])[0].text)

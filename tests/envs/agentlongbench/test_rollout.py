@@ -1,4 +1,6 @@
-"""Generated logs of AgentLongBench: what the behaviour knobs do, whole rounds, filled lengths, isolation, and replay."""
+"""Generated logs of AgentLongBench: what the behaviour knobs do, whole rounds, filled lengths,
+isolation, and replay.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,12 @@ HEURISTIC = counter("heuristic")
 SETTINGS = [(k, s) for k in ("intensive", "free") for s in ("concise", "verbose")]
 
 
-def make(knowledge: str = "free", style: str = "concise", seed: int = 0, items: int = 300, **options: Any) -> Log:
-    habits = Habits(**{name: options.pop(name) for name in list(options) if name in Habits.__dataclass_fields__})
+def make(
+    knowledge: str = "free", style: str = "concise", seed: int = 0, items: int = 300, **options: Any
+) -> Log:
+    habits = Habits(
+        **{name: options.pop(name) for name in list(options) if name in Habits.__dataclass_fields__}
+    )
     config = ItemsConfig(knowledge=knowledge, items=items)
     rng = np.random.default_rng(seed)
     table = config.table(rng)
@@ -39,7 +45,9 @@ def sections(conditions: list[dict[str, Any]]) -> set[str]:
 
 
 @pytest.mark.parametrize(("knowledge", "style"), SETTINGS)
-def test_every_list_is_a_function_of_the_call_and_holds_the_hidden_item(knowledge: str, style: str) -> None:
+def test_every_list_is_a_function_of_the_call_and_holds_the_hidden_item(
+    knowledge: str, style: str
+) -> None:
     for seed in range(4):
         log = make(knowledge, style, seed, rounds=25)
         again = make(knowledge, style, seed, rounds=25)
@@ -49,7 +57,11 @@ def test_every_list_is_a_function_of_the_call_and_holds_the_hidden_item(knowledg
             conditions = each.messages[0].calls[0].arguments["conditions"]
             assert search(log.table, conditions, style) == each.result.text
             data = json.loads(each.result.text)
-            lists = [data["intersection"]] if style == "concise" else [part["candidates"] for part in data["per_section"]]
+            lists = (
+                [data["intersection"]]
+                if style == "concise"
+                else [part["candidates"] for part in data["per_section"]]
+            )
             assert [[log.table.names[k] for k in places] for places in each.lists] == lists
             assert all(name in names and len(names) >= 50 for names in lists)
             assert each.guess != log.target
@@ -59,14 +71,24 @@ def test_every_list_is_a_function_of_the_call_and_holds_the_hidden_item(knowledg
 def test_the_order_of_messages_and_the_ids_of_calls_are_those_of_the_paper(style: str) -> None:
     log = make(style=style, rounds=6)
     messages = Chat(tuple(log.messages)).to_openai()
-    assert [m["role"] for m in messages[:7]] == ["system", "assistant", "user", "assistant", "tool", "assistant", "user"]
+    assert [m["role"] for m in messages[:7]] == [
+        "system",
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
     for place, message in enumerate(messages):
         for call in message.get("tool_calls", ()):
             assert call["id"] == f"call_{place}" == messages[place + 1]["tool_call_id"]
             assert isinstance(call["function"]["arguments"], str)
     assert messages[3]["tool_calls"][0]["id"] == "call_3"
     assert messages[1]["content"].startswith("<answer>")
-    assert [m["content"].split(":")[0] for m in messages if m["role"] == "user"] == [f"Round {k}" for k in range(1, 7)]
+    assert [m["content"].split(":")[0] for m in messages if m["role"] == "user"] == [
+        f"Round {k}" for k in range(1, 7)
+    ]
     left = [int(m["content"].rsplit(" ", 1)[1]) for m in messages if m["role"] == "user"]
     assert left == list(range(left[0], left[0] - 6, -1))
     assert left[0] == (2010 if style == "concise" else 260)
@@ -76,7 +98,9 @@ def test_the_order_of_messages_and_the_ids_of_calls_are_those_of_the_paper(style
 @pytest.mark.parametrize("length", [SHORTEST, 9_000, 32_768, 150_000])
 def test_lengths_are_filled_with_whole_rounds(knowledge: str, style: str, length: int) -> None:
     small = length < 30_000
-    log = make(knowledge, style, 3, items=60 if small else 300, length=length, min_list=10 if small else 40)
+    log = make(
+        knowledge, style, 3, items=60 if small else 300, length=length, min_list=10 if small else 40
+    )
     room = length - RESERVE
     assert FILLED * room <= log.tokens <= room
     assert log.tokens == sum(map(HEURISTIC.count, log.messages))
@@ -90,7 +114,9 @@ def test_lengths_are_filled_with_whole_rounds(knowledge: str, style: str, length
 def test_any_tokenizer_counts() -> None:
     letters = TokenCounter("letters", len)
     log = make(length=200_000, counter=letters)
-    assert FILLED * (200_000 - RESERVE) <= sum(map(letters.count, log.messages)) <= 200_000 - RESERVE
+    assert (
+        FILLED * (200_000 - RESERVE) <= sum(map(letters.count, log.messages)) <= 200_000 - RESERVE
+    )
 
 
 @pytest.mark.parametrize("knowledge", ["intensive", "free"])
@@ -111,7 +137,9 @@ def test_the_lists_together_leave_the_hidden_item_and_only_late(knowledge: str) 
 
 
 def test_isolation_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"no log of 3 rounds can be made; take more, or a min_list below 75"):
+    with pytest.raises(
+        ValueError, match=r"no log of 3 rounds can be made; take more, or a min_list below 75"
+    ):
         make(rounds=3, min_list=75, seed=1, isolate=True)
 
 
@@ -128,17 +156,34 @@ def test_guesses_are_repeated_only_where_the_list_has_no_other() -> None:
 
 
 def test_the_window_and_forgetting() -> None:
-    """Without masks and relaxing, a query holds what the newest rounds told, and what is remembered."""
-    quiet: dict[str, Any] = {"mask_prob": 0.0, "epsilon": 0.0, "min_list": 2, "items": 300, "style": "verbose"}
+    """Without masks and relaxing, a query holds what the newest rounds told, and what is
+    remembered.
+    """
+    quiet: dict[str, Any] = {
+        "mask_prob": 0.0,
+        "epsilon": 0.0,
+        "min_list": 2,
+        "items": 300,
+        "style": "verbose",
+    }
     log = make(history_window=1, forget_history_prob=1.0, rounds=12, **quiet)
     for before, conditions in zip(log.rounds, calls(log), strict=False):
         told = log.table.told(before.guess, log.target)
-        asked = {(c["section"], str(v)) for c in conditions for v in c.get("values", [c.get("threshold")])}
+        asked = {
+            (c["section"], str(v))
+            for c in conditions
+            for v in c.get("values", [c.get("threshold")])
+        }
         assert asked <= {(section, str(value)) for section, _, value in told}
     sizes = {}
     for window, forget in ((1, 1.0), (3, 1.0), (1, 0.5), (1, 0.0)):
-        logs = [make(history_window=window, forget_history_prob=forget, rounds=15, seed=seed, **quiet) for seed in range(4)]
-        sizes[window, forget] = np.mean([len(c.get("values", [0])) for each in logs for query in calls(each) for c in query])
+        logs = [
+            make(history_window=window, forget_history_prob=forget, rounds=15, seed=seed, **quiet)
+            for seed in range(4)
+        ]
+        sizes[window, forget] = np.mean(
+            [len(c.get("values", [0])) for each in logs for query in calls(each) for c in query]
+        )
     assert sizes[1, 1.0] < sizes[3, 1.0]
     assert sizes[1, 1.0] < sizes[1, 0.5] < sizes[1, 0.0]
 
@@ -152,7 +197,10 @@ def test_masks_leave_out_sections_but_never_all() -> None:
         assert min(counts) >= 1
         if most == 6:
             assert set(counts) == {1}
-    shares = [np.mean([len(sections(c)) for c in calls(make(mask_prob=p, max_mask_sections=6, **quiet))]) for p in (0.0, 0.5, 1.0)]
+    shares = [
+        np.mean([len(sections(c)) for c in calls(make(mask_prob=p, max_mask_sections=6, **quiet))])
+        for p in (0.0, 0.5, 1.0)
+    ]
     assert shares[0] > shares[1] > shares[2]
 
 
@@ -160,14 +208,22 @@ def test_epsilon_leaves_out_conditions() -> None:
     sizes = []
     for epsilon in (0.0, 1.0):
         log = make(mask_prob=0.0, epsilon=epsilon, min_list=2, style="verbose", rounds=60)
-        sizes.append(np.mean([sum(len(c.get("values", [0])) for c in conditions) for conditions in calls(log)]))
+        sizes.append(
+            np.mean(
+                [sum(len(c.get("values", [0])) for c in conditions) for conditions in calls(log)]
+            )
+        )
     assert sizes[1] < 0.75 * sizes[0]
 
 
 def test_time_and_memory_grow_linearly() -> None:
-    """What a round works on does not grow with the log: conditions and the state of the agent are bounded by the items."""
+    """What a round works on does not grow with the log: conditions and the state of the agent
+    are bounded by the items.
+    """
     logs = [make(length=length, items=300) for length in (60_000, 600_000)]
-    per_round = [np.mean([len(json.dumps(conditions)) for conditions in calls(log)]) for log in logs]
+    per_round = [
+        np.mean([len(json.dumps(conditions)) for conditions in calls(log)]) for log in logs
+    ]
     assert per_round[1] < 1.5 * per_round[0]
     assert len(list(logs[1].messages)) == 1 + 4 * len(logs[1].rounds) - 2
 
@@ -177,11 +233,20 @@ def test_time_and_memory_grow_linearly() -> None:
     [
         ({"rounds": 2}, r"rounds must be an integer in \[3, 100000\], got 2"),
         ({"length": 100}, r"length must be an integer in \[4000, 1000000000\], got 100"),
-        ({"rounds": 9, "history_window": 0}, r"history_window must be an integer in \[1, 100\], got 0"),
+        (
+            {"rounds": 9, "history_window": 0},
+            r"history_window must be an integer in \[1, 100\], got 0",
+        ),
         ({"rounds": 9, "epsilon": 1.5}, r"epsilon must be a number in \[0.0, 1.0\], got 1.5"),
-        ({"rounds": 9, "forget_history_prob": -1}, r"forget_history_prob must be a number in \[0.0, 1.0\], got -1"),
+        (
+            {"rounds": 9, "forget_history_prob": -1},
+            r"forget_history_prob must be a number in \[0.0, 1.0\], got -1",
+        ),
         ({"rounds": 9, "mask_prob": "x"}, r"mask_prob must be a number in \[0.0, 1.0\], got 'x'"),
-        ({"rounds": 9, "max_mask_sections": 7}, r"max_mask_sections must be an integer in \[0, 6\], got 7"),
+        (
+            {"rounds": 9, "max_mask_sections": 7},
+            r"max_mask_sections must be an integer in \[0, 6\], got 7",
+        ),
         ({"rounds": 9, "min_list": 1}, r"min_list must be an integer in \[2, 10000\], got 1"),
     ],
 )

@@ -1,4 +1,6 @@
-"""The rows of AgentLongBench: every answer is computed again from the text of the messages, and the evidence is there."""
+"""The rows of AgentLongBench: every answer is computed again from the text of the messages, and
+the evidence is there.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from agentgym.envs.agentlongbench.engine import search
 from agentgym.envs.agentlongbench.evidence import Evidence
 from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
 from agentgym.envs.agentlongbench.questions import Asked
-from agentgym.envs.agentlongbench.rows import COUNTS, LENGTHS, TARGETS, count, make_log, make_rows, prompt
+from agentgym.envs.agentlongbench.rows import (
+    COUNTS,
+    LENGTHS,
+    TARGETS,
+    count,
+    make_log,
+    make_rows,
+    prompt,
+)
 from agentgym.envs.agentlongbench.scoring import TASKS
 from agentgym.envs.agentlongbench.worlds import vocabulary
 from agentgym.messages import Chat
@@ -59,8 +69,12 @@ def test_answers_are_what_an_independent_reader_finds(setting: str) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("setting", list(FULL))
-@pytest.mark.parametrize(("tokens", "samples"), [(16_384, 90), (65_536, 80), (262_144, 30), (4_194_304, 1)])
-def test_all_answers_are_what_an_independent_reader_finds(setting: str, tokens: int, samples: int) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "samples"), [(16_384, 90), (65_536, 80), (262_144, 30), (4_194_304, 1)]
+)
+def test_all_answers_are_what_an_independent_reader_finds(
+    setting: str, tokens: int, samples: int
+) -> None:
     for sample in range(100, 100 + samples):
         reader = None
         for row in make_rows(setting, tokens, sample, ALL, 0, HEURISTIC):
@@ -84,17 +98,25 @@ def test_the_reader_of_the_package_finds_the_same_from_text(setting: str) -> Non
 
 @pytest.mark.parametrize("setting", list(FULL))
 def test_no_evidence_no_answer(setting: str) -> None:
-    """Without the evidence the independent reader fails or finds something else in most rows: the spans are what matters."""
+    """Without the evidence the independent reader fails or finds something else in most rows:
+    the spans are what matters.
+    """
     changed = 0
     made = [row for sample in range(3) for row in rows(setting, 16_384, sample)]
     for row in made:
         messages = [dict(message) for message in row["messages"]]
         for place in {span[0] for span in row["evidence"]}:
             text = messages[place]["content"]
-            hidden = '{"intersection": []}' if text.startswith("{") else text.replace("(correct)", "(wrong)")
+            hidden = (
+                '{"intersection": []}'
+                if text.startswith("{")
+                else text.replace("(correct)", "(wrong)")
+            )
             messages[place]["content"] = hidden.replace("8", "0").replace("Val_", "Gone_")
         try:
-            changed += Reader(messages).answer(row["question_type"], row["question"]) != row["answer"]
+            changed += (
+                Reader(messages).answer(row["question_type"], row["question"]) != row["answer"]
+            )
         except (KeyError, IndexError, ValueError, StopIteration, AssertionError):
             changed += 1
     assert changed > 0.4 * len(made)
@@ -122,14 +144,27 @@ def test_the_counts_are_those_of_the_paper() -> None:
         assert tuple(sum(numbers) for numbers in table.values()) == totals[style]
         assert all(sum(numbers[k] for numbers in table.values()) == 200 for k in range(8))
         assert list(table) == list(TASKS)
-    assert sum(count(setting, length, task) for setting in FULL for length in LENGTHS for task in TASKS) == 6_400
+    assert (
+        sum(
+            count(setting, length, task) for setting in FULL for length in LENGTHS for task in TASKS
+        )
+        == 6_400
+    )
     assert list(LENGTHS.values()) == [2**k for k in range(15, 23)]
     assert set(TARGETS.values()) == {"tool_response", "env_response", "final_guess"}
 
 
 def test_rows_have_the_published_fields() -> None:
     for row in rows("kf-v", 16_384, 0):
-        assert {"id", "sample_id", "question_type", "messages", "question", "answer", "setting"} <= set(row)
+        assert {
+            "id",
+            "sample_id",
+            "question_type",
+            "messages",
+            "question",
+            "answer",
+            "setting",
+        } <= set(row)
         assert row["setting"] == "kf-v"
         json.dumps(row)
     by_task = {row["task"]: row for row in rows("kf-c", 16_384, 1)}
@@ -137,9 +172,14 @@ def test_rows_have_the_published_fields() -> None:
     assert {"i_round", "j_round", "pokemon_name"} <= set(by_task["find_duplicates_tool"])
     assert {"guess_name", "i_round"} <= set(by_task["find_target_offsets_tool"])
     assert "property_value" in by_task["count_frequency_env"]
-    assert len(by_task["find_round_largest_value_env"]["base_stats_info"]) == by_task["count_frequency_env"]["rounds"]
+    assert (
+        len(by_task["find_round_largest_value_env"]["base_stats_info"])
+        == by_task["count_frequency_env"]["rounds"]
+    )
     assert by_task["intersection"]["answer_name"] == by_task["intersection"]["answer"]
-    assert by_task["count_correctness_env"]["id"] == f"1_r{by_task['count_correctness_env']['round']}"
+    assert (
+        by_task["count_correctness_env"]["id"] == f"1_r{by_task['count_correctness_env']['round']}"
+    )
 
 
 def test_ties_are_met_and_the_first_round_counts() -> None:
@@ -155,23 +195,47 @@ def test_ties_are_met_and_the_first_round_counts() -> None:
 def test_no_word_of_the_species_stands_in_a_knowledge_free_row() -> None:
     words = sorted(word for word in vocabulary() if word not in ("None", "Special", "Basic"))
     for setting in ("kf-c", "kf-v"):
-        text = "\n".join(json.dumps(row["messages"]) + row["question"] for row in rows(setting, 16_384, 0))
-        assert not [word for word in words if f'"{word}"' in text or f" {word} (" in text or f"{word}:" in text]
+        text = "\n".join(
+            json.dumps(row["messages"]) + row["question"] for row in rows(setting, 16_384, 0)
+        )
+        assert not [
+            word
+            for word in words
+            if f'"{word}"' in text or f" {word} (" in text or f"{word}:" in text
+        ]
 
 
 def test_replaying_the_calls_of_a_row_gives_its_results() -> None:
     for setting in FULL:
         log = make_log(setting, 16_384, 2, 0, HEURISTIC)
         for each in log.rounds[1:]:
-            assert search(log.table, each.messages[0].calls[0].arguments["conditions"], FULL[setting]["style"]) == each.result.text
+            assert (
+                search(
+                    log.table,
+                    each.messages[0].calls[0].arguments["conditions"],
+                    FULL[setting]["style"],
+                )
+                == each.result.text
+            )
 
 
-TEMPLATES = ("qwen2_5", "qwen3", "qwen3_instruct_2507", "glm4moe", "deepseekv3", "gptoss", "llama3_1", "llama3_2")
+TEMPLATES = (
+    "qwen2_5",
+    "qwen3",
+    "qwen3_instruct_2507",
+    "glm4moe",
+    "deepseekv3",
+    "gptoss",
+    "llama3_1",
+    "llama3_2",
+)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_stock_chat_templates_show_the_needed_results(name: str) -> None:
-    """The published evaluation rewrote tool results into a form that these templates drop without a word."""
+    """The published evaluation rewrote tool results into a form that these templates drop
+    without a word.
+    """
     trl = pytest.importorskip("trl")
     source = Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja"
     render = template(source.read_text(encoding="utf-8"))
@@ -185,7 +249,11 @@ def test_stock_chat_templates_show_the_needed_results(name: str) -> None:
             for place, start, end in row["evidence"]:
                 text = row["messages"][place]["content"][start:end]
                 # gpt-oss shows the result of a tool as a JSON string.
-                assert text in shown or json.dumps(text)[1:-1] in shown or json.dumps(text, ensure_ascii=False)[1:-1] in shown
+                assert (
+                    text in shown
+                    or json.dumps(text)[1:-1] in shown
+                    or json.dumps(text, ensure_ascii=False)[1:-1] in shown
+                )
             assert row["question"] in shown
             roles = [message["role"] for message in messages]
             assert all(pair != ("user", "user") for pair in pairwise(roles))
@@ -206,9 +274,15 @@ def template(source: str) -> Any:
     def fail(message: str) -> None:
         raise ValueError(message)
 
-    options = {"trim_blocks": True, "lstrip_blocks": True, "extensions": ["jinja2.ext.loopcontrols"]}
+    options = {
+        "trim_blocks": True,
+        "lstrip_blocks": True,
+        "extensions": ["jinja2.ext.loopcontrols"],
+    }
     environment: Any = jinja2.sandbox.ImmutableSandboxedEnvironment(**options)
     environment.filters["tojson"] = lambda value, **_: json.dumps(value, ensure_ascii=False)
     environment.globals.update(raise_exception=fail, strftime_now=lambda form: "2026")
     compiled = environment.from_string(source)
-    return lambda messages: compiled.render(messages=messages, add_generation_prompt=True, bos_token="", eos_token="", tools=None)
+    return lambda messages: compiled.render(
+        messages=messages, add_generation_prompt=True, bos_token="", eos_token="", tools=None
+    )

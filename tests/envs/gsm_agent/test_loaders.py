@@ -29,7 +29,10 @@ CLIPS = "Natalia sold clips to 48 of her friends in April. She sold half as many
 
 def write(path: Path, *records: Any) -> Path:
     path.write_text(
-        "".join(record if isinstance(record, str) else json.dumps(record) + "\n" for record in records), encoding="utf-8"
+        "".join(
+            record if isinstance(record, str) else json.dumps(record) + "\n" for record in records
+        ),
+        encoding="utf-8",
     )
     return path
 
@@ -48,39 +51,70 @@ def test_numbers_are_read(text: str, number: str | None) -> None:
 
 
 def test_gsm8k_is_taken_apart(tmp_path: Path) -> None:
-    path = write(tmp_path / "test.jsonl", {"question": CLIPS, "answer": "48/2=<<48/2=24>>24\n#### 1,072"}, "\n")
+    path = write(
+        tmp_path / "test.jsonl",
+        {"question": CLIPS, "answer": "48/2=<<48/2=24>>24\n#### 1,072"},
+        "\n",
+    )
     (problem,) = load_gsm8k(path)
     assert problem.question == "How many clips did she sell altogether?"
-    assert problem.premises == ("Natalia sold clips to 48 of her friends in April.", "She sold half as many in May.")
+    assert problem.premises == (
+        "Natalia sold clips to 48 of her friends in April.",
+        "She sold half as many in May.",
+    )
     assert (problem.id, problem.answer, problem.needs_decomposition) == ("test-1", "1072", False)
 
 
 @pytest.mark.parametrize(
-    "text", ["If he has 3, how many are left?", "He had 3. How many of 5 are left?", "He has 3.", "How many?", "A. If so, what?"]
+    "text",
+    [
+        "If he has 3, how many are left?",
+        "He had 3. How many of 5 are left?",
+        "He has 3.",
+        "How many?",
+        "A. If so, what?",
+    ],
 )
 def test_what_punctuation_does_not_take_apart_needs_decomposition(text: str) -> None:
     assert take_apart("a", text, "1").needs_decomposition
 
 
 def test_all_mistakes_of_gsm8k_are_told(tmp_path: Path) -> None:
-    path = write(tmp_path / "bad.jsonl", {"question": "Q?"}, "{\n", {"question": "Q?", "answer": "42"}, "[1]\n")
+    path = write(
+        tmp_path / "bad.jsonl",
+        {"question": "Q?"},
+        "{\n",
+        {"question": "Q?", "answer": "42"},
+        "[1]\n",
+    )
     with pytest.raises(
-        ValueError, match=r"has 4 mistakes: line 1 is no .*; line 2 is no .*; line 3: no number after ####.*; line 4"
+        ValueError,
+        match=r"has 4 mistakes: line 1 is no .*; line 2 is no .*; line 3: no number after ####.*; line 4",
     ):
         load_gsm8k(path)
 
 
 def folder_of(path: Path, **names: str) -> Path:
     ids = names.get("documents", "documents")
-    write(path / "tasks.jsonl", {"id": "GSM8k-466-test", "question": "How much?", "answer": "18", ids: ["b_log", "a_log"]})
+    write(
+        path / "tasks.jsonl",
+        {"id": "GSM8k-466-test", "question": "How much?", "answer": "18", ids: ["b_log", "a_log"]},
+    )
     about = {"timestamp": "1990-05", "name": "Becky", "type": "log"}
-    write(path / "documents.jsonl", {"id": "b_log", "content": "Two.", "metadata": about}, {"id": "a_log", "content": "One."})
+    write(
+        path / "documents.jsonl",
+        {"id": "b_log", "content": "Two.", "metadata": about},
+        {"id": "a_log", "content": "One."},
+    )
     return path
 
 
 def test_a_folder_is_read(tmp_path: Path) -> None:
     documents, tasks = load_folder(folder_of(tmp_path))
-    assert documents == [Document("a_log", "One."), Document("b_log", "Two.", "1990-05", "Becky", "log")]
+    assert documents == [
+        Document("a_log", "One."),
+        Document("b_log", "Two.", "1990-05", "Becky", "log"),
+    ]
     assert tasks == [Task("GSM8k-466-test", "How much?", "18", (1, 0))]
 
 
@@ -89,13 +123,22 @@ def test_fields_can_be_renamed(tmp_path: Path) -> None:
     assert load_folder(tmp_path, {"documents": "document_ids"})[1][0].documents == (1, 0)
     write(tmp_path / "fields.json", {"documents": "document_ids"})
     assert load_folder(tmp_path)[1][0].documents == (1, 0)
-    with pytest.raises(ValueError, match="fields has no field 'docs' to rename; fields: id, question"):
+    with pytest.raises(
+        ValueError, match="fields has no field 'docs' to rename; fields: id, question"
+    ):
         load_folder(tmp_path, {"docs": "x"})
 
 
 def test_all_mistakes_of_a_folder_are_told(tmp_path: Path) -> None:
     task = {"id": "t", "question": "?", "answer": "many", "documents": ["a", "zz"]}
-    write(tmp_path / "tasks.jsonl", task, {**task, "answer": 3, "documents": "a"}, {"id": "u"}, "no\n", "[]\n")
+    write(
+        tmp_path / "tasks.jsonl",
+        task,
+        {**task, "answer": 3, "documents": "a"},
+        {"id": "u"},
+        "no\n",
+        "[]\n",
+    )
     write(tmp_path / "documents.jsonl", {"id": "a", "content": "x"}, {"id": "a", "content": "y"})
     with pytest.raises(ValueError, match="has 8 mistakes") as caught:
         load_folder(tmp_path)
@@ -131,11 +174,14 @@ def test_gsm8k_is_played_in_the_static_setting(tmp_path: Path) -> None:
     }
     world = tool_env(searched).world
     assert (world.optimal_calls(), world.read_subtask(world.subtask(True))) == (None, None)
-    chat, *_ = searched.step('<tool_call>{"name": "search", "arguments": {"query": "friends in April"}}</tool_call>')
+    chat, *_ = searched.step(
+        '<tool_call>{"name": "search", "arguments": {"query": "friends in April"}}</tool_call>'
+    )
     assert "Natalia sold clips to 48" in chat.messages[-1].text
     as_folder([hard], tmp_path / "hard")
     with pytest.raises(
-        ValueError, match="none of 1 tasks can be searched for before a model has decomposed it; use setting='static'"
+        ValueError,
+        match="none of 1 tasks can be searched for before a model has decomposed it; use setting='static'",
     ):
         make("SearchWorld", data=str(tmp_path / "hard")).reset(seed=0)
 
@@ -150,29 +196,51 @@ class Model:
         self.asked += 1
         prompt = chats[0].messages[-1].text
         if prompt.startswith("Take"):
+            premises = ["48 in April.", "Half as many in May."]
             text = (
-                f"Here it is: {json.dumps({'question': 'How many in all?', 'premises': ['48 in April.', 'Half as many in May.']})}"
+                f"Here it is: {json.dumps({'question': 'How many in all?', 'premises': premises})}"
             )
             return [Reply("I cannot." if "broken" in prompt else text)]
         if prompt.startswith("Does"):
             return [Reply("Yes." if "leaky" in prompt else "No, it does not.")]
-        return [Reply("leaky" if "leaking" in prompt else f"A note. {prompt.split('number: ')[1].splitlines()[0]}")]
+        return [
+            Reply(
+                "leaky"
+                if "leaking" in prompt
+                else f"A note. {prompt.split('number: ')[1].splitlines()[0]}"
+            )
+        ]
 
 
 def test_a_model_takes_problems_apart_once(tmp_path: Path) -> None:
     model = Model()
     ask = asker(model)
     hooks = decomposer(ask), document_writer(ask), leak_judge(ask)
-    problems = [take_apart(name, text, "72") for name, text in (("a", CLIPS), ("b", "broken"), ("c", "a leaking story"))]
+    problems = [
+        take_apart(name, text, "72")
+        for name, text in (("a", CLIPS), ("b", "broken"), ("c", "a leaking story"))
+    ]
     decompose(problems, tmp_path, *hooks)
     documents, tasks = load_folder(tmp_path)
-    assert [task.id for task in tasks] == ["a"], "what cannot be taken apart, or tells too much, is left out"
-    assert [document.content for document in documents] == ["A note. 48 in April.", "A note. Half as many in May."]
+    assert [task.id for task in tasks] == ["a"], (
+        "what cannot be taken apart, or tells too much, is left out"
+    )
+    assert [document.content for document in documents] == [
+        "A note. 48 in April.",
+        "A note. Half as many in May.",
+    ]
     assert tasks[0].premises == ("48 in April.", "Half as many in May.")
     before = model.asked
-    with (tmp_path / "documents.jsonl").open("a") as file:  # what a run leaves that is stopped within a task
+    with (tmp_path / "documents.jsonl").open(
+        "a"
+    ) as file:  # what a run leaves that is stopped within a task
         file.write(json.dumps({"id": "z-0", "content": "Half done."}) + "\n")
     decompose(problems[:1], tmp_path, *hooks)
     assert load_folder(tmp_path) == (documents, tasks)
     assert model.asked == before
-    assert make("SearchWorld", data=str(tmp_path)).reset(seed=0)[0].messages[-1].text.startswith("Question: How many in all?")
+    assert (
+        make("SearchWorld", data=str(tmp_path))
+        .reset(seed=0)[0]
+        .messages[-1]
+        .text.startswith("Question: How many in all?")
+    )

@@ -1,4 +1,6 @@
-"""The problems of GSM-Agent: exact, well posed, varied, and as many documents as the paper's tasks have."""
+"""The problems of GSM-Agent: exact, well posed, varied, and as many documents as the paper's
+tasks have.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,22 @@ import pytest
 
 import agentgym.envs.gsm_agent.database as drawing
 from agentgym.envs.gsm_agent.checks import CHECKS, search_alone
-from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, colour, draw_tasks, get_database
+from agentgym.envs.gsm_agent.database import (
+    Database,
+    DatabaseOptions,
+    colour,
+    draw_tasks,
+    get_database,
+)
 from agentgym.envs.gsm_agent.documents import month_name, write_document
-from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, read_facts, solve, write_fact
+from agentgym.envs.gsm_agent.facts import (
+    Fact,
+    Quantity,
+    open_quantities,
+    read_facts,
+    solve,
+    write_fact,
+)
 from agentgym.envs.gsm_agent.problems import (
     OPERATORS,
     Problem,
@@ -30,7 +45,11 @@ from agentgym.envs.gsm_agent.problems import (
     write_question,
 )
 
-PEOPLE = [f"{first} {last}" for first in ("Adela", "Bruno", "Clara", "Dario") for last in ("Marsh", "Novak", "Olsen")]
+PEOPLE = [
+    f"{first} {last}"
+    for first in ("Adela", "Bruno", "Clara", "Dario")
+    for last in ("Marsh", "Novak", "Olsen")
+]
 
 
 def drawn(count: int, **options: Any) -> list[Problem]:
@@ -38,16 +57,30 @@ def drawn(count: int, **options: Any) -> list[Problem]:
 
 
 def evaluate(problem: Problem) -> int:
-    """The answer by exact arithmetic on fractions written out as one expression, apart from the package's own evaluation."""
-    signs = {"more": "+", "fewer": "-", "times": "*", "part": "/", "sum": "+", "minus": "-", "product": "*"}
+    """The answer by exact arithmetic on fractions written out as one expression, apart from the
+    package's own evaluation.
+    """
+    signs = {
+        "more": "+",
+        "fewer": "-",
+        "times": "*",
+        "part": "/",
+        "sum": "+",
+        "minus": "-",
+        "product": "*",
+    }
 
     def expression(target: Quantity) -> str:
         fact = problem.facts[target]
-        parts = [expression(source) for source in fact.sources] + ([f"F({fact.number})"] if fact.number is not None else [])
+        parts = [expression(source) for source in fact.sources] + (
+            [f"F({fact.number})"] if fact.number is not None else []
+        )
         return parts[0] if fact.kind == "is" else f"({parts[0]} {signs[fact.kind]} {parts[1]})"
 
     texts = [expression(target) for target in problem.question.targets]
-    joined = {"total": texts[0], "gap": " - ".join(texts), "share": " / ".join(texts)}[problem.question.kind]
+    joined = {"total": texts[0], "gap": " - ".join(texts), "share": " / ".join(texts)}[
+        problem.question.kind
+    ]
     value = eval(joined, {"F": __import__("fractions").Fraction})
     assert value.denominator == 1
     return int(value)
@@ -73,7 +106,10 @@ def test_a_number_of_premises_can_be_asked_for(premises: int) -> None:
     for problem in drawn(20, premises=premises, max_answer=20_000 if premises > 64 else 2_000):
         assert len(problem.premises()) == premises
         assert sum(fact.number is not None for fact in problem.facts.values()) == premises
-        assert all(len([fact for fact in some if fact.number is not None]) == 1 for some in problem.premises())
+        assert all(
+            len([fact for fact in some if fact.number is not None]) == 1
+            for some in problem.premises()
+        )
 
 
 def test_operators_can_be_chosen_and_all_of_them_occur() -> None:
@@ -81,22 +117,35 @@ def test_operators_can_be_chosen_and_all_of_them_occur() -> None:
     assert kinds == {"is", *OPERATORS} - {"gap", "share"}
     assert {problem.question.kind for problem in drawn(300)} == {"total", "gap", "share"}
     few = drawn(100, operators=("more", "sum"))
-    assert {fact.kind for problem in few for fact in problem.facts.values()} == {"is", "more", "sum"}
+    assert {fact.kind for problem in few for fact in problem.facts.values()} == {
+        "is",
+        "more",
+        "sum",
+    }
     assert {problem.question.kind for problem in few} == {"total"}
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"operators": ("sum",)}, r"operators must hold 'more', which is always possible, got \['sum'\]"),
-        ({"operators": ("more", "root")}, "operators must be a tuple .*one of more, .*, got .*'root'"),
+        (
+            {"operators": ("sum",)},
+            r"operators must hold 'more', which is always possible, got \['sum'\]",
+        ),
+        (
+            {"operators": ("more", "root")},
+            "operators must be a tuple .*one of more, .*, got .*'root'",
+        ),
         ({"premises": 0}, r"premises must be an integer in \[1, 128\], got 0"),
         ({"max_answer": 99}, r"max_answer must be an integer in \[100, 1000000\], got 99"),
         ({"tasks": 0}, r"tasks must be an integer in \[1, 1000000\], got 0"),
         ({"size": "tiny"}, "size must be one of full, medium, small, got 'tiny'"),
         ({"anonymised": 1.5}, r"anonymised must be a number in \[0.0, 1.0\], got 1.5"),
         ({"distractors": -1}, r"distractors must be a number in \[0.0, 100.0\], got -1"),
-        ({"search_by": "chroma"}, "search_by must be words, wordllama or package.module:function, got 'chroma'"),
+        (
+            {"search_by": "chroma"},
+            "search_by must be words, wordllama or package.module:function, got 'chroma'",
+        ),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
@@ -105,19 +154,27 @@ def test_options_are_checked(options: dict[str, Any], message: str) -> None:
 
 
 def test_what_cannot_be_drawn_is_said() -> None:
-    with pytest.raises(ValueError, match="no problem with 128 premises was found below max_answer=100; raise max_answer"):
+    with pytest.raises(
+        ValueError,
+        match="no problem with 128 premises was found below max_answer=100; raise max_answer",
+    ):
         draw_problem(Random(0), PEOPLE, ProblemOptions(premises=128, max_answer=100))
 
 
 def test_every_wording_of_a_fact_is_read_back() -> None:
     one, other = "Adela Marsh", "Bruno Novak"
-    for phrases in (("tin kites", "red cups", "blue jam jars"), ("bill for the kites", "price of the cups", "coupon for the jars")):
+    for phrases in (
+        ("tin kites", "red cups", "blue jam jars"),
+        ("bill for the kites", "price of the cups", "coupon for the jars"),
+    ):
         target, first, last = (Quantity(one, phrase) for phrase in phrases)
         theirs = Quantity(other, phrases[1])
         facts = [Fact(target, "is", 12)]
         for source in (first, theirs):
             facts += [Fact(target, kind, 5, (source,)) for kind in ("more", "fewer")]
-            facts += [Fact(target, kind, n, (source,)) for kind in ("times", "part") for n in (2, 3, 4)]
+            facts += [
+                Fact(target, kind, n, (source,)) for kind in ("times", "part") for n in (2, 3, 4)
+            ]
         facts += [Fact(target, kind, None, (first, last)) for kind in ("sum", "minus", "product")]
         for fact, seed in itertools.product(facts, range(12)):
             assert read_facts(write_fact(fact, Random(seed)), fact.owners) == (fact,)
@@ -151,7 +208,11 @@ def test_every_question_is_read_back() -> None:
 )
 def test_what_questions_ask(kind: str, values: list[int | None], expected: int | None) -> None:
     targets = [Quantity("A B", str(k)) for k in range(len(values))]
-    facts = {target: Fact(target, "is", value) for target, value in zip(targets, values, strict=True) if value is not None}
+    facts = {
+        target: Fact(target, "is", value)
+        for target, value in zip(targets, values, strict=True)
+        if value is not None
+    }
     assert Question(kind, tuple(targets)).answer(facts) == expected
 
 
@@ -167,19 +228,29 @@ def test_facts_in_a_circle_have_no_value() -> None:
 def test_documents_are_records_with_a_date_and_anonymous_ones_name_nobody() -> None:
     target = Quantity("Adela Marsh", "tin kites")
     facts = [
-        Fact(target, "sum", None, (Quantity("Adela Marsh", "red cups"), Quantity("Adela Marsh", "blue cups"))),
+        Fact(
+            target,
+            "sum",
+            None,
+            (Quantity("Adela Marsh", "red cups"), Quantity("Adela Marsh", "blue cups")),
+        ),
         Fact(target, "is", 7),
     ]
     kinds = set()
     for seed in range(60):
-        document = write_document(facts[1:], "1990-05", "Dunmere", anonymous=seed % 2 == 0, rng=Random(seed))
+        document = write_document(
+            facts[1:], "1990-05", "Dunmere", anonymous=seed % 2 == 0, rng=Random(seed)
+        )
         assert "May 1990" in document.content
         assert ("Adela" in document.content) == (seed % 2 == 1)
         assert (document.timestamp, document.name) == ("1990-05", "Adela Marsh")
         kinds.add(document.type)
     assert len(kinds) == 8
     pair = Fact(target, "more", 3, (Quantity("Bruno Novak", "red cups"),))
-    assert "Adela Marsh" in write_document([pair], "1990-05", "Dunmere", anonymous=True, rng=Random(0)).content
+    assert (
+        "Adela Marsh"
+        in write_document([pair], "1990-05", "Dunmere", anonymous=True, rng=Random(0)).content
+    )
     assert month_name("1990-12") == "December 1990"
     assert month_name("1990") == "1990"
 
@@ -247,13 +318,19 @@ def test_neighbours_have_different_colours_and_few_are_used() -> None:
     colours = colour(casts)
     for (one, first), (two, second) in itertools.combinations(zip(casts, colours, strict=True), 2):
         assert first != second or not set(one) & set(two)
-    assert max(colours) < max(sum(map(operator.contains, casts, [person] * 120)) for person in PEOPLE) * 3
+    assert (
+        max(colours)
+        < max(sum(map(operator.contains, casts, [person] * 120)) for person in PEOPLE) * 3
+    )
     assert colour([["A"], ["B"], ["A", "B"]]) == [1, 1, 0]
     assert colour([]) == []
 
 
 def test_too_many_colours_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"tasks=9000 need [0-9]+ months to keep people apart, but there are 720; ask for fewer"):
+    with pytest.raises(
+        ValueError,
+        match=r"tasks=9000 need [0-9]+ months to keep people apart, but there are 720; ask for fewer",
+    ):
         crowded(9_000)
 
 
@@ -270,8 +347,19 @@ def test_the_same_options_make_the_same_bytes_in_another_process() -> None:
         "d = get_database(DatabaseOptions(tasks=30))\n"
         "print(hashlib.sha256(d.documents.block.tobytes() + d.tasks.block.tobytes()).hexdigest())"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7"})
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONHASHSEED": "7"},
+    )
     database = get_database(DatabaseOptions(tasks=30))
-    assert shown.stdout.strip() == hashlib.sha256(database.documents.block.tobytes() + database.tasks.block.tobytes()).hexdigest()
+    assert (
+        shown.stdout.strip()
+        == hashlib.sha256(
+            database.documents.block.tobytes() + database.tasks.block.tobytes()
+        ).hexdigest()
+    )
     other = get_database(DatabaseOptions(tasks=30, database_seed=1))
     assert other.documents.block.tobytes() != database.documents.block.tobytes()

@@ -1,4 +1,6 @@
-"""SearchWorld: what searching shows, what ends an episode, what is counted, and what a searcher knows."""
+"""SearchWorld: what searching shows, what ends an episode, what is counted, and what a searcher
+knows.
+"""
 
 from __future__ import annotations
 
@@ -57,11 +59,21 @@ def bm25(texts: list[str], query: str) -> list[float]:
 def test_results_are_those_of_bm25() -> None:
     database = get_database(DatabaseOptions(**SMALL))
     texts = [database.documents.document(place).content for place in range(len(database.documents))]
-    for query in ("silver kites of the host", "May 1990", "bill for the lanterns lanterns", "Thora"):
+    for query in (
+        "silver kites of the host",
+        "May 1990",
+        "bill for the lanterns lanterns",
+        "Thora",
+    ):
         scores = bm25(texts, query)
         found = database.index.best(query, 20)
-        expected = sorted((place for place in range(len(texts)) if scores[place] > 0), key=lambda place: -scores[place])[:20]
-        assert [scores[place] for place in found] == pytest.approx([scores[place] for place in expected], rel=1e-4)
+        expected = sorted(
+            (place for place in range(len(texts)) if scores[place] > 0),
+            key=lambda place: -scores[place],
+        )[:20]
+        assert [scores[place] for place in found] == pytest.approx(
+            [scores[place] for place in expected], rel=1e-4
+        )
         assert list(database.index.best(query, 5)) == list(found[:5])
 
 
@@ -79,7 +91,10 @@ def test_ties_go_by_the_document_id() -> None:
 
 def letters(texts: list[str]) -> np.ndarray:
     """An embedding: how often each letter occurs."""
-    return np.array([[text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts], float)
+    return np.array(
+        [[text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts],
+        float,
+    )
 
 
 def test_search_by_vectors(tmp_path: Path) -> None:
@@ -93,7 +108,8 @@ def test_search_by_vectors(tmp_path: Path) -> None:
     env.reset(seed=0)
     assert "Page 1 of 20" in play(tool_env(env), search("kites")).text
     with pytest.raises(
-        ValueError, match=r"embed 'nowhere:f' cannot be imported .*; write 'wordllama' or 'package.module:function'"
+        ValueError,
+        match=r"embed 'nowhere:f' cannot be imported .*; write 'wordllama' or 'package.module:function'",
     ):
         load_embed("nowhere:f")
 
@@ -101,8 +117,12 @@ def test_search_by_vectors(tmp_path: Path) -> None:
 def test_search_by_vectors_that_a_package_ships() -> None:
     pytest.importorskip("wordllama")
     embed = load_embed("wordllama")
-    index = Dense.of(["A letter about kittens.", "The price of bread.", "Rain and storm over the town."], embed)
-    assert [index.best(query, 1) for query in ("a young cat", "how much is a loaf?", "the weather")] == [(0,), (1,), (2,)]
+    index = Dense.of(
+        ["A letter about kittens.", "The price of bread.", "Rain and storm over the town."], embed
+    )
+    assert [
+        index.best(query, 1) for query in ("a young cat", "how much is a loaf?", "the weather")
+    ] == [(0,), (1,), (2,)]
 
 
 # The database.
@@ -114,7 +134,9 @@ def test_sizes_lie_within_one_another() -> None:
         database = get_database(DatabaseOptions(tasks=100, size=size, distractors=0.5))
         names[size] = {database.tasks.task(k).id for k in range(len(database.tasks))}
         gold = {
-            database.documents.document(place).id for k in range(len(database.tasks)) for place in database.tasks.task(k).documents
+            database.documents.document(place).id
+            for k in range(len(database.tasks))
+            for place in database.tasks.task(k).documents
         }
         every = {database.documents.document(place).id for place in range(len(database.documents))}
         assert gold < every, "those of tasks that are never asked are there too"
@@ -226,12 +248,16 @@ def test_tool_sets(tools: str, names: list[str]) -> None:
             assert play(env, ToolCall("think", {"thought": "Hm."})).text == "Hm."
         else:
             assert play(env, search("silver kites", name)).text == expected
-    assert [entry["tool"] for entry in env.world.log] == ["search", *(name for name in names[3:] if name != "think")]
+    assert [entry["tool"] for entry in env.world.log] == [
+        "search",
+        *(name for name in names[3:] if name != "think"),
+    ]
 
 
 def test_prompts() -> None:
     texts = {
-        prompt: start("SearchWorld", prompt=prompt, **SMALL).chat.messages[0].text for prompt in ("zero_shot", "few_shot", "cot")
+        prompt: start("SearchWorld", prompt=prompt, **SMALL).chat.messages[0].text
+        for prompt in ("zero_shot", "few_shot", "cot")
     }
     assert "An example." in texts["few_shot"]
     assert "step by step" in texts["cot"]
@@ -240,18 +266,24 @@ def test_prompts() -> None:
 
 def test_static_and_agentic_are_the_same_problems() -> None:
     for seed in range(5):
-        agentic, static = (start("SearchWorld", seed=seed, setting=setting, **SMALL) for setting in ("agentic", "static"))
+        agentic, static = (
+            start("SearchWorld", seed=seed, setting=setting, **SMALL)
+            for setting in ("agentic", "static")
+        )
         one, two = agentic.world.problem, static.world.problem
         assert one == two
         told = static.chat.messages[-1].text
-        assert shown_ids(told) == [agentic.world.database.documents.document(place).id for place in one.documents]
+        assert shown_ids(told) == [
+            agentic.world.database.documents.document(place).id for place in one.documents
+        ]
         assert f"Question: {one.question}" in agentic.chat.messages[-1].text
         assert [tool.name for tool in static.tools] == ["answer"]
         assert say(static, f"So it is #### {one.answer}.").reward == 1.0
 
 
 @pytest.mark.parametrize(
-    ("given", "reward"), [("{}", 1.0), ("${}.00", 1.0), (" {} lanterns.", 1.0), ("1{}", 0.0), ("none", 0.0), ("", 0.0)]
+    ("given", "reward"),
+    [("{}", 1.0), ("${}.00", 1.0), (" {} lanterns.", 1.0), ("1{}", 0.0), ("none", 0.0), ("", 0.0)],
 )
 def test_answers(given: str, reward: float) -> None:
     env = start("SearchWorld", **SMALL)
@@ -297,7 +329,13 @@ def test_labels_say_what_a_search_turned_out_to_be() -> None:
     world: Any = tool_env(env).world
     best = world.optimal_calls()[0]
     other = search("qwxz")
-    calls = render(best) + render(other) + render(best) + render(ToolCall("think", {"thought": "Hm."})) + render(search(" "))
+    calls = (
+        render(best)
+        + render(other)
+        + render(best)
+        + render(ToolCall("think", {"thought": "Hm."}))
+        + render(search(" "))
+    )
     *_, info = env.step(calls)
     assert info["labels"] == ("productive", "barren", "repeat", "neutral", "invalid")
     assert not info["optimal"]
@@ -306,9 +344,16 @@ def test_labels_say_what_a_search_turned_out_to_be() -> None:
     *_, info = env.step("#### 0")
     assert info["labels"] == ("wrong",)
     report = info["detail"].report
-    assert report["oracle_documents"] == [world.database.documents.document(place).id for place in world.problem.documents]
+    assert report["oracle_documents"] == [
+        world.database.documents.document(place).id for place in world.problem.documents
+    ]
     first = report["searches"][0]
-    assert (first["turn"], first["tool"], first["page"], first["label"]) == (1, "search", 1, "productive")
+    assert (first["turn"], first["tool"], first["page"], first["label"]) == (
+        1,
+        "search",
+        1,
+        "productive",
+    )
     assert first["found"] == len(set(first["ids"]) & set(report["oracle_documents"]))
 
 
@@ -324,7 +369,10 @@ def test_the_report_knows_when_all_was_shown() -> None:
     ("options", "message"),
     [
         ({"setting": "open"}, "setting must be one of agentic, static, got 'open'"),
-        ({"tools": "all"}, "tools must be one of base, think, explore, revisit, explore_revisit, got 'all'"),
+        (
+            {"tools": "all"},
+            "tools must be one of base, think, explore, revisit, explore_revisit, got 'all'",
+        ),
         ({"prompt": "none"}, "prompt must be one of zero_shot, few_shot, cot, got 'none'"),
         ({"min_rounds": -1}, r"min_rounds must be an integer in \[0, 10000\], got -1"),
         ({"max_rounds": 0}, r"max_rounds must be an integer in \[1, 100000\], got 0"),
@@ -341,7 +389,9 @@ def test_options_are_checked(options: dict[str, Any], message: str) -> None:
 
 
 def test_a_task_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ValueError, match="task must be below 80, the number of tasks of this database, got 80"):
+    with pytest.raises(
+        ValueError, match="task must be below 80, the number of tasks of this database, got 80"
+    ):
         make("SearchWorld", task=80, **SMALL).reset(seed=0)
 
 
@@ -371,7 +421,13 @@ def test_what_is_written_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Month: May 1990", "Turns spent looking: 0\nTurns left: 9", "a\nb\nc\nTurns spent looking: 0\nTurns left: 9"]
+    "text",
+    [
+        "",
+        "Month: May 1990",
+        "Turns spent looking: 0\nTurns left: 9",
+        "a\nb\nc\nTurns spent looking: 0\nTurns left: 9",
+    ],
 )
 def test_texts_that_are_no_state_are_refused(text: str) -> None:
     world = start("SearchWorld", **SMALL).world
@@ -380,7 +436,9 @@ def test_texts_that_are_no_state_are_refused(text: str) -> None:
 
 
 def test_a_question_without_a_month_is_answered() -> None:
-    """A person that no other task names needs no month; it is learnt from the first document about the person."""
+    """A person that no other task names needs no month; it is learnt from the first document
+    about the person.
+    """
     env = make("SearchWorld", tasks=1)
     chat, _ = env.reset(seed=0)
     assert not re.search(r" in [A-Z][a-z]+ [0-9]{4}", chat.messages[-1].text)
@@ -393,4 +451,7 @@ def test_all_of_small_is_solved_from_shown_text() -> None:
     env.reset(seed=0)
     world: Any = tool_env(env).world
     for number in range(len(world.database.tasks)):
-        assert rollout(make("SearchWorld-small", task=number), OraclePolicy("SearchWorld"), 0).reward == 1.0
+        assert (
+            rollout(make("SearchWorld-small", task=number), OraclePolicy("SearchWorld"), 0).reward
+            == 1.0
+        )

@@ -1,4 +1,6 @@
-"""What the tests of office tasks need: a task at some length, the same one after its reference plan was carried out, changes."""
+"""What the tests of office tasks need: a task at some length, the same one after its reference
+plan was carried out, changes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Rows = list[list[Any]]
 """A table; the first row is the header."""
 Change = Callable[[Any], object]
 """What changes a task."""
-TASKS = {entry.world.__name__: entry.world for entry in worlds() if issubclass(entry.world, OfficeTask)}
+TASKS = {
+    entry.world.__name__: entry.world for entry in worlds() if issubclass(entry.world, OfficeTask)
+}
 
 
 def fresh(task: str, length: int = LENGTHS["8k"], seed: int = 0, **knobs: Any) -> Any:
@@ -32,7 +36,9 @@ def fresh(task: str, length: int = LENGTHS["8k"], seed: int = 0, **knobs: Any) -
 
 
 def carry_out(world: Any) -> Any:
-    """Carry out the reference plan through the tools, up to the claim; each call is checked and run as the env would."""
+    """Carry out the reference plan through the tools, up to the claim; each call is checked and
+    run as the env would.
+    """
     while (steps := world.progress.pending()) != [CLAIM]:
         step = steps[0]
         world.read_result(step.call, world.office.call(step.call.name, step.call.arguments))
@@ -52,7 +58,8 @@ def solved(task: str, length: int = LENGTHS["8k"], seed: int = 0, **knobs: Any) 
 
 
 def faults_after(task: str, change: Callable[[Any], object], **options: Any) -> list[str]:
-    """What is wrong after the reference plan was carried out and a change was made to the final state.
+    """What is wrong after the reference plan was carried out and a change was made to the final
+    state.
 
     For near misses, which have to give a fault, and for equivalent states, which must not.
     """
@@ -77,7 +84,10 @@ def no_file(path: str) -> Change:
 
 def folder_at(path: str) -> Change:
     """A directory in place of a file."""
-    return lambda world: (world.office.context.files.remove(path), world.office.context.files.mkdir(path))
+    return lambda world: (
+        world.office.context.files.remove(path),
+        world.office.context.files.mkdir(path),
+    )
 
 
 def table_of(world: Any, path: str) -> Rows:
@@ -92,7 +102,9 @@ def csv_text(rows: Rows, **form: Any) -> str:
 
 def in_csv(path: str, change: Callable[[Rows], Rows], **form: Any) -> Change:
     """Rewrite a CSV file with other rows, or in another form."""
-    return lambda world: world.office.context.files.write(path, csv_text(change(table_of(world, path)), **form))
+    return lambda world: world.office.context.files.write(
+        path, csv_text(change(table_of(world, path)), **form)
+    )
 
 
 def one_cell(row: int, column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Rows]:
@@ -107,12 +119,17 @@ def one_cell(row: int, column: int, change: Callable[[Any], Any]) -> Callable[[R
 
 def each_cell(column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Rows]:
     """Change the cells of a column, but for its header."""
-    return lambda rows: [rows[0], *([*row[:column], change(row[column]), *row[column + 1 :]] for row in rows[1:])]
+    return lambda rows: [
+        rows[0],
+        *([*row[:column], change(row[column]), *row[column + 1 :]] for row in rows[1:]),
+    ]
 
 
 def enter(world: Any, spreadsheet: str, sheet: str, area: str, data: Rows) -> None:
     """Enter values into a Google spreadsheet."""
-    world.office.call("update_cells", {"spreadsheet_id": spreadsheet, "sheet": sheet, "range": area, "data": data})
+    world.office.call(
+        "update_cells", {"spreadsheet_id": spreadsheet, "sheet": sheet, "range": area, "data": data}
+    )
 
 
 def update_product(world: Any, product: int, **fields: Any) -> None:
@@ -130,4 +147,6 @@ def unsent(world: Any, mail: Mail | None = None) -> Mail:
 
 def resend(world: Any, mail: Mail, **changes: Any) -> None:
     """Send a mail once more, with changes and without its attachments."""
-    world.office.call("send_email", {"to": mail.to, "subject": mail.subject, "body": mail.body, **changes})
+    world.office.call(
+        "send_email", {"to": mail.to, "subject": mail.subject, "body": mail.body, **changes}
+    )

@@ -24,7 +24,9 @@ def packed(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes
     return out.getvalue()
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+)
 def test_files_and_folders(method: int) -> None:
     assert read_archive(packed(FILES, method)) == FILES
     assert read_archive(packed({"a/": b"", "a/x": b"1"}, method)) == {"a/": b"", "a/x": b"1"}
@@ -63,7 +65,10 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "above": (lambda: packed({"../a": b"1"}), "no path below it"),
     "above, later": (lambda: packed({"a/../../b": b"1"}), "no path below it"),
     "absolute": (lambda: packed({"/etc/passwd": b"1"}), "no path below it"),
-    "of Windows": (lambda: packed({"a": b"1"}).replace(b"a", b"\\"), "no path below it|cannot be read|can be read"),
+    "of Windows": (
+        lambda: packed({"a": b"1"}).replace(b"a", b"\\"),
+        "no path below it|cannot be read|can be read",
+    ),
     "a name of nothing": (lambda: packed({"a//b": b"1"}), "no path below it"),
     "here": (lambda: packed({"./a": b"1"}), "no path below it"),
     "twice": (twice, "twice"),
@@ -72,7 +77,10 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "no archive": (lambda: b"PK", "can be read"),
     "nothing": (lambda: b"", "can be read"),
     "cut": (lambda: packed(FILES)[:-30], "can be read"),
-    "a broken file": (lambda: packed({"a": b"1" * 100}, zipfile.ZIP_STORED).replace(b"1111", b"1112", 1), "can be read"),
+    "a broken file": (
+        lambda: packed({"a": b"1" * 100}, zipfile.ZIP_STORED).replace(b"1111", b"1112", 1),
+        "can be read",
+    ),
     "too many": (lambda: packed({str(k): b"" for k in range(MAX_ENTRIES + 1)}), "limit exceeded"),
     "too large": (lambda: bytes(MAX_BYTES + 1), "limit exceeded"),
     "a bomb": (lambda: packed({"a": bytes(MAX_UNPACKED + 1)}), "limit exceeded"),

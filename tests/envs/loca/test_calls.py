@@ -1,4 +1,6 @@
-"""Agents that write a call in another way than the reference plan does are understood; others are told what they did."""
+"""Agents that write a call in another way than the reference plan does are understood; others
+are told what they did.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,31 @@ from tests.envs.loca.office import fresh
 
 SERVERS = ("filesystem", "email", "calendar")
 PAIRS = {
-    "the workspace before a path": (("read_text_file", {"path": "/workspace/a.txt"}), ("read_text_file", {"path": "a.txt"}), True),
-    "a path from here": (("read_text_file", {"path": "./a.txt"}), ("read_text_file", {"path": "a.txt"}), True),
-    "another file": (("read_text_file", {"path": "b/a.txt"}), ("read_text_file", {"path": "a.txt"}), False),
-    "an older name of a tool": (("read_file", {"path": "a.txt"}), ("read_text_file", {"path": "a.txt"}), True),
-    "another tool": (("list_directory", {"path": "a.txt"}), ("read_text_file", {"path": "a.txt"}), False),
+    "the workspace before a path": (
+        ("read_text_file", {"path": "/workspace/a.txt"}),
+        ("read_text_file", {"path": "a.txt"}),
+        True,
+    ),
+    "a path from here": (
+        ("read_text_file", {"path": "./a.txt"}),
+        ("read_text_file", {"path": "a.txt"}),
+        True,
+    ),
+    "another file": (
+        ("read_text_file", {"path": "b/a.txt"}),
+        ("read_text_file", {"path": "a.txt"}),
+        False,
+    ),
+    "an older name of a tool": (
+        ("read_file", {"path": "a.txt"}),
+        ("read_text_file", {"path": "a.txt"}),
+        True,
+    ),
+    "another tool": (
+        ("list_directory", {"path": "a.txt"}),
+        ("read_text_file", {"path": "a.txt"}),
+        False,
+    ),
     "defaults": (("get_emails", {"folder": "INBOX", "page": 1}), ("get_emails", {}), True),
     "no default": (("get_emails", {"page": 2}), ("get_emails", {}), False),
     "a part that is left out": (("get_emails", {"page": None}), ("get_emails", {}), True),
@@ -64,7 +86,9 @@ def take(world: Any, name: str, **arguments: Any) -> str:
 def to_the_step(task: str, beginning: str) -> Any:
     """A task and the first step of its plan whose label begins so, with all before it done."""
     world = fresh(task)
-    while not (found := [step for step in world.progress.pending() if step.label.startswith(beginning)]):
+    while not (
+        found := [step for step in world.progress.pending() if step.label.startswith(beginning)]
+    ):
         step = world.progress.pending()[0]
         world.read_result(step.call, world.office.call(step.call.name, step.call.arguments))
     return world, found[0]
@@ -72,7 +96,10 @@ def to_the_step(task: str, beginning: str) -> Any:
 
 def test_a_hint_to_read_can_be_followed_and_goes_on_when_it_was() -> None:
     world = fresh("CourseAssistant")
-    assert world.subtask(False) == 'Read the account. Call read_text_file with {"path": "email_account.txt"}.'
+    assert (
+        world.subtask(False)
+        == 'Read the account. Call read_text_file with {"path": "email_account.txt"}.'
+    )
     assert take(world, "read_text_file", path="/workspace/email_account.txt") == "productive"
     assert world.subtask(False).startswith("Read the roster. Call read_data_from_excel with ")
     assert take(world, "read_file", path="email_account.txt") == "redundant"
@@ -82,19 +109,31 @@ def test_an_entry_in_other_words_counts_and_one_about_two_students_is_harmful() 
     world, step = to_the_step("AcademicWarning", "Log ")
     name, student = step.label.removeprefix("Log ").removesuffix(").").split(" (")
     entry = {"log_name": "exam_log", "severity": "CRITICAL"}
-    assert take(world, "logging_write_log", **entry, message=f"Warn the parents of {name}, {student}!") == "productive"
+    assert (
+        take(world, "logging_write_log", **entry, message=f"Warn the parents of {name}, {student}!")
+        == "productive"
+    )
     assert step.label not in [step.label for step in world.progress.pending()]
-    left = [step.call.arguments["message"] for step in world.progress.pending() if step.label.startswith("Log ")]
+    left = [
+        step.call.arguments["message"]
+        for step in world.progress.pending()
+        if step.label.startswith("Log ")
+    ]
     assert take(world, "logging_write_log", **entry, message=f"{left[0]} {left[1]}") == "harmful"
 
 
 def test_a_reminder_in_another_time_zone_counts() -> None:
     world, step = to_the_step("SetConfCrDdl", "Set the reminder")
     written = step.call.arguments["start"]["dateTime"]
-    times = {name: {"dateTime": written.removesuffix("-12:00"), "timeZone": "Etc/GMT+12"} for name in ("start",)}
+    times = {
+        name: {"dateTime": written.removesuffix("-12:00"), "timeZone": "Etc/GMT+12"}
+        for name in ("start",)
+    }
     times["end"] = step.call.arguments["end"]
     before = len(world.progress.pending())
-    assert take(world, "create_event", summary=step.call.arguments["summary"], **times) == "productive"
+    assert (
+        take(world, "create_event", summary=step.call.arguments["summary"], **times) == "productive"
+    )
     assert len(world.progress.pending()) == before - 1
     while (steps := world.progress.pending()) != [CLAIM]:
         take(world, steps[0].call.name, **json.loads(json.dumps(steps[0].call.arguments)))

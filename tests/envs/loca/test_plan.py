@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from agentgym import ToolCall
-from agentgym.envs.loca.checks import as_number, csv_rows, exact, file_faults, file_state, loose, number, row_faults, set_faults
+from agentgym.envs.loca.checks import (
+    as_number,
+    csv_rows,
+    exact,
+    file_faults,
+    file_state,
+    loose,
+    number,
+    row_faults,
+    set_faults,
+)
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, read, steps_of, write
 from agentgym.envs.loca.servers import Workspace
 
@@ -21,7 +31,9 @@ def script() -> Plan:
     sizes = yield [read(f"Read {name}.", len, "cat", path=name) for name in names]
     yield []
     yield [
-        write(f"Mail {name} => {size}.", "mails", "send_email", same=("to",), to=name, body=str(size))
+        write(
+            f"Mail {name} => {size}.", "mails", "send_email", same=("to",), to=name, body=str(size)
+        )
         for name, size in zip(names, sizes, strict=True)
     ]
     yield write("Note.", "note", "write_file", path="n", content=str(sum(sizes)))
@@ -49,7 +61,9 @@ def play(progress: Progress, *names: str) -> list[str]:
 def test_a_plan_goes_on_when_its_steps_are_taken_in_any_order() -> None:
     progress = Progress(script)
     assert play(progress) == ["List."]
-    assert play(progress, "note", "claim") == ["List."], "changes that the plan has not come to are not counted"
+    assert play(progress, "note", "claim") == ["List."], (
+        "changes that the plan has not come to are not counted"
+    )
     assert play(progress, "ls") == ["Read a.", "Read b."]
     assert play(progress, "b") == ["Read a."]
     assert play(progress, "a", "a") == ["Mail a => 2.", "Mail b => 3."]
@@ -87,7 +101,9 @@ def test_lines_copies_and_pickles_tell_all(count: int) -> None:
     again.load(progress.lines())
     for other in (again, copy.deepcopy(progress), pickle.loads(pickle.dumps(progress))):
         assert other.lines() == progress.lines()
-        assert other.pending() == progress.pending() or [s.label for s in other.pending()] == [s.label for s in progress.pending()]
+        assert other.pending() == progress.pending() or [s.label for s in other.pending()] == [
+            s.label for s in progress.pending()
+        ]
         assert [step.label for step in other.passed()] == [step.label for step in progress.passed()]
 
 
@@ -101,12 +117,18 @@ def test_a_result_that_was_cut_tells_nothing() -> None:
 
 def test_all_steps_are_played_and_nonsense_is_named() -> None:
     results = {"ls": '["a"]', "cat": "xx", "send_email": "", "write_file": ""}
-    assert [step.label for step, _ in steps_of(script, lambda step: results[step.call.name])][-1] == "Note."
+    assert [step.label for step, _ in steps_of(script, lambda step: results[step.call.name])][
+        -1
+    ] == "Note."
     with pytest.raises(ValueError, match=r"'List\.' cannot make sense of its result: no"):
         list(steps_of(script, lambda step: "no"))
 
 
-ROWS = [{"id": "1", "name": "Ann", "rate": 1.5}, {"id": "2", "name": "Bo", "rate": 2.0}, {"id": "2", "name": "Bo", "rate": 3.0}]
+ROWS = [
+    {"id": "1", "name": "Ann", "rate": 1.5},
+    {"id": "2", "name": "Bo", "rate": 2.0},
+    {"id": "2", "name": "Bo", "rate": 3.0},
+]
 COLUMNS = {"name": exact, "rate": number(0.01, "%")}
 
 
@@ -116,15 +138,23 @@ def faults(found: list[dict[str, Any]], ordered: bool = True) -> list[str]:
 
 def test_rows_are_compared_in_both_directions() -> None:
     assert (
-        faults(ROWS) == faults([{**row, "rate": f"{row['rate']}%"} for row in ROWS]) == faults([*ROWS[:1], ROWS[2], ROWS[1]]) == []
+        faults(ROWS)
+        == faults([{**row, "rate": f"{row['rate']}%"} for row in ROWS])
+        == faults([*ROWS[:1], ROWS[2], ROWS[1]])
+        == []
     )
     assert faults(ROWS[::-1], ordered=False) == []
     assert faults(ROWS[::-1]) == ["t: the rows are not in the order that was asked for"]
     assert faults(ROWS[1:]) == ['t: "1" is missing']
     assert faults([*ROWS, ROWS[1]]) == ['t: "2" should not be there']
-    assert faults([{**ROWS[0], "rate": 1.52}, *ROWS[1:]]) == ['t: rate of 1 is "1.52", it should be "1.5"']
+    assert faults([{**ROWS[0], "rate": 1.52}, *ROWS[1:]]) == [
+        't: rate of 1 is "1.52", it should be "1.5"'
+    ]
     assert len(faults([{"id": "1"}, *ROWS[1:]])) == 2
-    assert list(set_faults("s", [1, 1, 2], [1, 2, 2])) == ["s: 2 is missing", "s: 1 should not be there"]
+    assert list(set_faults("s", [1, 1, 2], [1, 2, 2])) == [
+        "s: 2 is missing",
+        "s: 1 should not be there",
+    ]
 
 
 def test_cells() -> None:

@@ -21,7 +21,11 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "calendar": [
         (
             "create_event",
-            {"summary": "Lunch", "start": {"dateTime": "2025-10-01T00:00:00Z"}, "end": {"dateTime": "2025-10-01T01:00:00Z"}},
+            {
+                "summary": "Lunch",
+                "start": {"dateTime": "2025-10-01T00:00:00Z"},
+                "end": {"dateTime": "2025-10-01T01:00:00Z"},
+            },
         )
     ],
     "canvas": [
@@ -38,7 +42,13 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     ],
     "google_sheet": [
         ("create_spreadsheet", {"title": "Scratch"}),
-        ("share_spreadsheet", {"spreadsheet_id": "{spreadsheet}", "recipients": [{"email_address": "a@b.org", "role": "reader"}]}),
+        (
+            "share_spreadsheet",
+            {
+                "spreadsheet_id": "{spreadsheet}",
+                "recipients": [{"email_address": "a@b.org", "role": "reader"}],
+            },
+        ),
     ],
     "woocommerce": [
         ("woo_products_create", {"productData": {"name": "Scratch"}}),
@@ -58,7 +68,9 @@ def carried_out(world: Any, tool: str, arguments: dict[str, Any]) -> None:
         listed = json.loads(world.office.call("bigquery_list_datasets", {}))
         text = text.replace("{dataset}", listed[0]["datasetReference"]["datasetId"])
     if "{spreadsheet}" in text:
-        text = text.replace("{spreadsheet}", json.loads(world.office.call("list_spreadsheets", {}))[0]["id"])
+        text = text.replace(
+            "{spreadsheet}", json.loads(world.office.call("list_spreadsheets", {}))[0]["id"]
+        )
     world.office.call(tool, json.loads(text))
 
 
@@ -66,15 +78,21 @@ def carried_out(world: Any, tool: str, arguments: dict[str, Any]) -> None:
 def test_what_is_done_besides_is_a_fault(task: str) -> None:
     for server in solved(task).toolsets():
         for tool, arguments in EXTRAS.get(server.name, ()):
-            assert faults_after(task, lambda world, call=(tool, arguments): carried_out(world, *call)), tool
+            assert faults_after(
+                task, lambda world, call=(tool, arguments): carried_out(world, *call)
+            ), tool
 
 
 @pytest.mark.parametrize("task", [task for task, kind in TASKS.items() if "email" in kind.servers])
 def test_a_mail_that_was_deleted_or_marked_is_a_fault(task: str) -> None:
     first = json.loads(solved(task).office.call("get_emails", {}))["emails"][:1]
-    for tool, more in (("delete_emails", {}), ("mark_emails", {"status": "important"})) if first else ():
+    for tool, more in (
+        (("delete_emails", {}), ("mark_emails", {"status": "important"})) if first else ()
+    ):
         arguments = {"email_ids": [first[0]["id"]], **more}
-        assert faults_after(task, lambda world, call=(tool, arguments): world.office.call(*call)), tool
+        assert faults_after(task, lambda world, call=(tool, arguments): world.office.call(*call)), (
+            tool
+        )
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -83,14 +101,19 @@ def test_looking_around_is_none(task: str) -> None:
     world = fresh(task)
     for tool in ("canvas_list_users", "canvas_list_conversations", "get_mailbox_stats", "bigquery_list_jobs", "logging_read_logs",
                  "woo_reports_stock", "woo_system_status", "list_spreadsheets", "compute_list_instances", "logout"):  # fmt: skip
-        if any(tool in type(server).__dict__ or hasattr(server, tool) for server in world.toolsets()):
+        if any(
+            tool in type(server).__dict__ or hasattr(server, tool) for server in world.toolsets()
+        ):
             with contextlib.suppress(ToolError):  # who is not logged in cannot look around
                 world.office.call(tool, {})
     assert set(world.wrong()) == before
 
 
 def test_a_fingerprint_is_of_the_records_whatever_their_order() -> None:
-    stores = [Store("CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT, seen TEXT)") for _ in range(2)]
+    stores = [
+        Store("CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT, seen TEXT)")
+        for _ in range(2)
+    ]
     for store, order in zip(stores, ((1, 2), (2, 1)), strict=True):
         for k in order:
             store.insert("things", id=k, name=f"thing {k}", seen=str(order))

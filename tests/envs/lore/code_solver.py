@@ -1,4 +1,7 @@
-"""A solver of CodeWorld that sees what a policy sees, and ways to run what it sees. Nothing of the package is imported."""
+"""A solver of CodeWorld that sees what a policy sees, and ways to run what it sees.
+
+Nothing of the package is imported.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,18 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-BINARY: dict[Any, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod}
-COMPARE: dict[Any, Any] = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
+BINARY: dict[Any, Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Mod: operator.mod,
+}
+COMPARE: dict[Any, Any] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 
 
 class Attempt:
@@ -27,7 +40,9 @@ class Attempt:
     """
 
     def __init__(self, tree: ast.Module, values: Mapping[str, int]) -> None:
-        self.functions = {f.name: f for f in tree.body if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef))}
+        self.functions = {
+            f.name: f for f in tree.body if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef))
+        }
         self.values = values
         self.missing: list[str] = []
 
@@ -61,14 +76,29 @@ class Attempt:
             return self.values.get(name)
         call: Any = node.args[0]
         given = [self.value(argument) for argument in call.args]
-        return None if None in given else self.race(dict(zip([a.arg for a in self.functions["run"].args.args], given, strict=True)))
+        return (
+            None
+            if None in given
+            else self.race(
+                dict(zip([a.arg for a in self.functions["run"].args.args], given, strict=True))
+            )
+        )
 
     def race(self, given: dict[str, Any]) -> int:
         """Coroutines in the order of a clock: a heap of who wakes up when."""
         run = self.functions["run"].body
         shared, heap = given[run[1].value.id], []  # type: ignore[attr-defined]
         for number, call in enumerate(run[2].value.value.args):  # type: ignore[attr-defined]
-            heapq.heappush(heap, (0, number, 1, self.functions[call.func.id].body, {"amount": given[call.args[0].id]}))
+            heapq.heappush(
+                heap,
+                (
+                    0,
+                    number,
+                    1,
+                    self.functions[call.func.id].body,
+                    {"amount": given[call.args[0].id]},
+                ),
+            )
         while heap:
             now, number, place, body, local = heapq.heappop(heap)
             while place < len(body):
@@ -108,11 +138,18 @@ class CodeSolver:
     def take(self, file: str, source: str) -> None:
         """Take in a file."""
         self.trees[file[:-3]] = tree = ast.parse(source)
-        imported = {alias.name for line in tree.body if isinstance(line, ast.Import) for alias in line.names} - {"asyncio"}
-        self.frontier = {*self.frontier, *(f"{name}.py" for name in imported - self.trees.keys())} - {file}
+        imported = {
+            alias.name for line in tree.body if isinstance(line, ast.Import) for alias in line.names
+        } - {"asyncio"}
+        self.frontier = {
+            *self.frontier,
+            *(f"{name}.py" for name in imported - self.trees.keys()),
+        } - {file}
 
     def useful(self) -> set[str]:
-        """The files that a run of main.py certainly asks for: it goes on past what is unknown as far as it can."""
+        """The files that a run of main.py certainly asks for: it goes on past what is unknown
+        as far as it can.
+        """
         while True:
             before, wanted = len(self.values), self.look()
             if len(self.values) == before:
@@ -133,8 +170,13 @@ class CodeSolver:
         return wanted
 
     def asked(self, name: str) -> list[str]:
-        """The modules that a run of one asks for in vain. It is run again once none of those of the last run is missing."""
-        missing = self.missing[name] = [other for other in self.missing.get(name, ()) if other not in self.values]
+        """The modules that a run of one asks for in vain.
+
+        It is run again once none of those of the last run is missing.
+        """
+        missing = self.missing[name] = [
+            other for other in self.missing.get(name, ()) if other not in self.values
+        ]
         if not missing and name not in self.values:
             attempt = Attempt(self.trees[name], self.values)
             value = attempt.run()
@@ -144,7 +186,9 @@ class CodeSolver:
         return missing
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
-        """Read all that is certainly needed, round by round, until the answer is known; the number of rounds."""
+        """Read all that is certainly needed, round by round, until the answer is known; the
+        number of rounds.
+        """
         rounds = 0
         while files := sorted(self.useful()):
             for file, source in zip(files, read(files), strict=True):
@@ -180,7 +224,9 @@ def run_virtually(coroutine: Any) -> Any:
 
 def run_at(speed: float) -> SimpleNamespace:
     """A module `asyncio` whose sleeps are real and so much faster."""
-    return SimpleNamespace(run=asyncio.run, gather=asyncio.gather, sleep=lambda delay: asyncio.sleep(delay / speed))
+    return SimpleNamespace(
+        run=asyncio.run, gather=asyncio.gather, sleep=lambda delay: asyncio.sleep(delay / speed)
+    )
 
 
 VIRTUAL = SimpleNamespace(run=run_virtually, gather=asyncio.gather, sleep=asyncio.sleep)
@@ -209,13 +255,22 @@ class Program:
             sys.setrecursionlimit(limit)
 
     def load(self, name: str) -> dict[str, Any]:
-        """The names of a module; those it imports are loaded when their main is called, so nothing recurses for that."""
-        space: dict[str, Any] = {"__name__": name, "__builtins__": {**vars(builtins), "__import__": self.find}}
+        """The names of a module; those it imports are loaded when their main is called, so
+        nothing recurses for that.
+        """
+        space: dict[str, Any] = {
+            "__name__": name,
+            "__builtins__": {**vars(builtins), "__import__": self.find},
+        }
         exec(compile(self.sources[f"{name}.py"], f"{name}.py", "exec"), space)
         return space
 
     def find(self, name: str, *_: Any) -> Any:
-        return self.clock if name == "asyncio" else SimpleNamespace(main=functools.partial(self.value, name))
+        return (
+            self.clock
+            if name == "asyncio"
+            else SimpleNamespace(main=functools.partial(self.value, name))
+        )
 
     def value(self, name: str) -> int:
         if name not in self.modules:

@@ -1,4 +1,7 @@
-"""A solver of DocumentWorld that sees what a policy sees. It reads the texts in its own way and imports nothing of the package."""
+"""A solver of DocumentWorld that sees what a policy sees.
+
+It reads the texts in its own way and imports nothing of the package.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ FUNCTIONS: dict[str, Any] = {
 def calculate(expression: str, values: dict[str, int | str]) -> int | str:
     """The value of an expression, by Python itself."""
     names = re.findall(r"v\d+", expression)
-    result: int | str = eval(expression.replace(" mod ", " % "), dict(FUNCTIONS), {name: values[name] for name in names})
+    result: int | str = eval(
+        expression.replace(" mod ", " % "), dict(FUNCTIONS), {name: values[name] for name in names}
+    )
     return result
 
 
@@ -63,12 +68,16 @@ class Solver:
                 variable = next(word for word in words if re.fullmatch(r"v\d+", word))
                 self.values[variable] = words[-1] if words[-1].isalpha() else int(words[-1])
         self.answer = self.values.get(self.target)
-        for prefix, expression, names in [rule for rule in self.rules if rule[2] <= self.values.keys()]:
+        for prefix, expression, names in [
+            rule for rule in self.rules if rule[2] <= self.values.keys()
+        ]:
             self.frontier |= {f"{prefix}%{calculate(expression, self.values)}"} - self.read
             self.rules.remove((prefix, expression, names))
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
-        """Read all that is known, round by round, until the target is found; the number of rounds."""
+        """Read all that is known, round by round, until the target is found; the number of
+        rounds.
+        """
         rounds = 0
         while self.answer is None:
             files = sorted(self.frontier)

@@ -1,4 +1,6 @@
-"""What a policy sees in a picture, found by means that import nothing of the package: counting, reading, undoing changes."""
+"""What a policy sees in a picture, found by means that import nothing of the package: counting,
+reading, undoing changes.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,18 @@ WHITE = 0xFFFFFF
 def name(colour: int) -> str:
     """The name whose colour on the web is the nearest."""
     rgb = [colour >> shift & 255 for shift in (16, 8, 0)]
-    return min(NAMES, key=lambda each: sum((a - b) ** 2 for a, b in zip(ImageColor.getrgb(each), rgb, strict=True)))
+    return min(
+        NAMES,
+        key=lambda each: sum(
+            (a - b) ** 2 for a, b in zip(ImageColor.getrgb(each), rgb, strict=True)
+        ),
+    )
 
 
 def components(pixels: np.ndarray[Any, Any]) -> list[tuple[int, list[tuple[int, int, int]]]]:
-    """The 4-connected areas of one exact colour, but for white: the colour, and runs of (row, first column, column after it)."""
+    """The 4-connected areas of one exact colour, but for white: the colour, and runs of (row,
+    first column, column after it).
+    """
     codes = pixels.astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
     begins = np.concatenate((np.ones((len(codes), 1), bool), np.diff(codes, axis=1) != 0), axis=1)
     starts = np.flatnonzero(begins)
@@ -33,11 +42,15 @@ def components(pixels: np.ndarray[Any, Any]) -> list[tuple[int, list[tuple[int, 
     above: list[list[int]] = []  # first column, column after it, place in found
     here: list[list[int]] = []
     last = -1
-    for start, length, colour in zip(starts[inked].tolist(), lengths[inked].tolist(), colours[inked].tolist(), strict=True):
+    for start, length, colour in zip(
+        starts[inked].tolist(), lengths[inked].tolist(), colours[inked].tolist(), strict=True
+    ):
         row, first = divmod(start, codes.shape[1])
         if row != last:
             above, here, last = here if row == last + 1 else [], [], row
-        touched = sorted({k for a, b, k in above if a < first + length and first < b and found[k][0] == colour})
+        touched = sorted(
+            {k for a, b, k in above if a < first + length and first < b and found[k][0] == colour}
+        )
         place = touched[0] if touched else len(found)
         if not touched:
             found.append((colour, []))
@@ -58,7 +71,9 @@ def box(runs: list[tuple[int, int, int]]) -> tuple[int, int, int, int]:
 
 
 def shape(runs: list[tuple[int, int, int]]) -> str:
-    """By the share of the bounding box that is filled, and by how much of that is in its upper half."""
+    """By the share of the bounding box that is filled, and by how much of that is in its upper
+    half.
+    """
     top, bottom, left, right = box(runs)
     area = sum(after - first for _, first, after in runs)
     filled = area / ((bottom - top) * (right - left))
@@ -108,7 +123,9 @@ def pieces(ink: np.ndarray[Any, Any], axis: int) -> list[np.ndarray[Any, Any]]:
 
 
 def read(pixels: np.ndarray[Any, Any]) -> str | None:
-    """The expression in a picture, if it stands upright and each character is exactly as the font has it."""
+    """The expression in a picture, if it stands upright and each character is exactly as the
+    font has it.
+    """
     ink = pixels[:, :, 0]
     text = ""
     for line in pieces(ink, 0):
@@ -139,25 +156,40 @@ def read_turned(pixels: np.ndarray[Any, Any], change: Tools) -> str | None:
 
 def undoing(alt: str) -> list[tuple[str, dict[str, Any]]]:
     """The calls that undo a change, from its description."""
-    numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?= |\))", alt.partition(":")[0])]
+    numbers = [
+        float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?= |\))", alt.partition(":")[0])
+    ]
     if "turned" in alt:
         return [("rotate_image", {"angle": -numbers[0]})]
     if "mirrored" in alt:
-        return [("flip_image", {"flip_type": "horizontal" if "left to right" in alt else "vertical"})]
+        return [
+            ("flip_image", {"flip_type": "horizontal" if "left to right" in alt else "vertical"})
+        ]
     if "stretched" in alt:
-        return [("stretch_image", {"width_factor": 1 / numbers[0], "height_factor": 1 / numbers[1]})]
-    # What is sheared by k was multiplied by ((1, -k), (0, 1)), where y points down; its inverse is turning, stretching, turning.
+        return [
+            ("stretch_image", {"width_factor": 1 / numbers[0], "height_factor": 1 / numbers[1]})
+        ]
+    # What is sheared by k was multiplied by ((1, -k), (0, 1)), where y points down; its inverse is
+    # turning, stretching, turning.
     left, scales, right = np.linalg.svd(np.array([[1.0, numbers[0]], [0.0, 1.0]]))
     if np.linalg.det(left) < 0:
         left, right = left @ np.diag([1, -1]), np.diag([1, -1]) @ right
     first, last = (float(np.degrees(np.arctan2(turn[0, 1], turn[0, 0]))) for turn in (right, left))
     stretch = {"width_factor": float(scales[0]), "height_factor": float(scales[1])}
-    return [("rotate_image", {"angle": first}), ("stretch_image", stretch), ("rotate_image", {"angle": last})]
+    return [
+        ("rotate_image", {"angle": first}),
+        ("stretch_image", stretch),
+        ("rotate_image", {"angle": last}),
+    ]
 
 
 def agreement(pixels: np.ndarray[Any, Any], clean: np.ndarray[Any, Any]) -> float:
-    """The share of the ink of two pictures that both have, cut to what is not white and brought to one size."""
-    dark, wanted = (crop(np.where(each[:, :, 0] < 128, 0, 255).astype(np.uint8)) for each in (pixels, clean))
+    """The share of the ink of two pictures that both have, cut to what is not white and brought
+    to one size.
+    """
+    dark, wanted = (
+        crop(np.where(each[:, :, 0] < 128, 0, 255).astype(np.uint8)) for each in (pixels, clean)
+    )
     size = (wanted.shape[1], wanted.shape[0])
     fitted = np.asarray(Image.fromarray(dark).resize(size)) < 128
     return float((fitted & (wanted < 128)).sum() / (fitted | (wanted < 128)).sum())

@@ -36,7 +36,18 @@ def test_names_grow_longer_in_very_large_tasks() -> None:
 def test_files_that_do_not_exist_are_refused_and_change_nothing() -> None:
     env = start("CodeWorld", budget_slack=1_000, max_failed_rounds=None)
     before = env.world.state().rpartition("\n")[0]
-    for file in ["", " ", "main", "MAIN.py", "main.py ", "./main.py", "/etc/passwd", "m_a.py\n", "asyncio.py", "x" * 9_999]:
+    for file in [
+        "",
+        " ",
+        "main",
+        "MAIN.py",
+        "main.py ",
+        "./main.py",
+        "/etc/passwd",
+        "m_a.py\n",
+        "asyncio.py",
+        "x" * 9_999,
+    ]:
         outcome = play(env, read(file))
         assert outcome.text.startswith("error: there is no document ")
         assert len(outcome.text) < 300
@@ -45,7 +56,8 @@ def test_files_that_do_not_exist_are_refused_and_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "right"), [("{}", 1), ("{}.", 1), ("'{}'", 1), ("main() = {}", 0), ("{}0", 0), ("{}.0", 0), ("", 0)]
+    ("said", "right"),
+    [("{}", 1), ("{}.", 1), ("'{}'", 1), ("main() = {}", 0), ("{}0", 0), ("{}.0", 0), ("", 0)],
 )
 def test_answers_are_compared_as_integers(said: str, right: int) -> None:
     for seed in range(4):
@@ -63,9 +75,13 @@ def test_there_is_no_tool_that_runs_code() -> None:
 
 
 def test_documents_fit_the_menu() -> None:
-    for seed, options in enumerate([{"max_arity": 2}, {"p": 1.0, "theta": 1}, {"min_arity": 10, "max_arity": 10}]):
+    for seed, options in enumerate(
+        [{"max_arity": 2}, {"p": 1.0, "theta": 1}, {"min_arity": 10, "max_arity": 10}]
+    ):
         for operations in (0, 1, 9):
-            world = generated(seed, operations=operations, weights={"conditional": 1, "arithmetic": 2}, **options)
+            world = generated(
+                seed, operations=operations, weights={"conditional": 1, "arithmetic": 2}, **options
+            )
             assert len(world.files()) <= world.config.most_documents
             assert len(world.action_catalog()) == world.config.most_documents + 1
             assert world.features().shape == (2 * world.config.most_documents + 2,)
@@ -74,7 +90,10 @@ def test_documents_fit_the_menu() -> None:
 
 @pytest.mark.parametrize("steps", [2, 10, 30, 100, 400])
 def test_at_horizon_gives_tasks_that_take_about_that_many_turns(steps: int) -> None:
-    turns = [generated(seed, **CodeWorld.config_for_horizon(steps)).graph.needed + 1 for seed in range(40)]
+    turns = [
+        generated(seed, **CodeWorld.config_for_horizon(steps)).graph.needed + 1
+        for seed in range(40)
+    ]
     assert steps * 0.85 - 1 < sum(turns) / len(turns) < steps * 1.15 + 1
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[2, "):
         CodeWorld.config_for_horizon(1)
@@ -85,7 +104,10 @@ def test_at_horizon_gives_tasks_that_take_about_that_many_turns(steps: int) -> N
     [
         ({"names": "short"}, "names must be one of opaque, sequential, got 'short'"),
         ({"consolidation": "none"}, "consolidation must be one of wrap, plain, got 'none'"),
-        ({"weights": {"async": 1.0}}, "weights must be one of arithmetic, scale, conditional, got 'async'"),
+        (
+            {"weights": {"async": 1.0}},
+            "weights must be one of arithmetic, scale, conditional, got 'async'",
+        ),
         (
             {"weights": {"async": 0}, "difficulty": "hard"},
             "weights must not all be 0, got {'async': 0}; operators: arithmetic, scale, conditional, async",
@@ -96,7 +118,9 @@ def test_at_horizon_gives_tasks_that_take_about_that_many_turns(steps: int) -> N
         ),
     ],
 )
-def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options: dict[str, object], why: str) -> None:
+def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(
+    options: dict[str, object], why: str
+) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared whole
         make("CodeWorld", **options)
     assert str(refused.value) == why

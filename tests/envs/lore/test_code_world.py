@@ -1,4 +1,6 @@
-"""CodeWorld against a solver that sees only sources, against brute force over what unread files may hold, and the traps."""
+"""CodeWorld against a solver that sees only sources, against brute force over what unread files
+may hold, and the traps.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,30 @@ def solve(seed: int, **options: Any) -> None:
     world.submit(str(solver.answer))
     assert world.score() == 1.0
     assert rounds == world.shortest_rounds()
-    assert {f"{name}.py" for name in solver.trees} == set(world.needed()), "what is needed is reached, and nothing else is read"
+    assert {f"{name}.py" for name in solver.trees} == set(world.needed()), (
+        "what is needed is reached, and nothing else is read"
+    )
     assert world.known.answer == str(solver.answer)
     assert set(world.known.unread()) == solver.frontier
     report = world.report()
-    assert report["reads"] == report["useful_reads"] == report["needed"] <= report["documents"] == len(world.files())
+    assert (
+        report["reads"]
+        == report["useful_reads"]
+        == report["needed"]
+        <= report["documents"]
+        == len(world.files())
+    )
     assert (report["guessed_reads"], report["redundant_reads"], world.rounds_left()) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
-@pytest.mark.parametrize(("operations", "count"), [(0, 3), (1, 12), (2, 12), (3, 12), (8, 12), (30, 5), (120, 2), (350, 1)])
-def test_a_solver_that_sees_sources_solves_in_the_fewest_rounds(operations: int, count: int, difficulty: str) -> None:
+@pytest.mark.parametrize(
+    ("operations", "count"),
+    [(0, 3), (1, 12), (2, 12), (3, 12), (8, 12), (30, 5), (120, 2), (350, 1)],
+)
+def test_a_solver_that_sees_sources_solves_in_the_fewest_rounds(
+    operations: int, count: int, difficulty: str
+) -> None:
     for seed in range(count):
         solve(seed, operations=operations, difficulty=difficulty)
 
@@ -50,11 +65,19 @@ def test_a_solver_that_sees_sources_solves_in_the_fewest_rounds(operations: int,
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("difficulty", BOTH)
 @pytest.mark.parametrize("part", range(40))
-def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(part: int, difficulty: str) -> None:
+def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(
+    part: int, difficulty: str
+) -> None:
     rng = Random(part)
     for seed in range(50 * part, 50 * (part + 1)):
         style = rng.choice(["wrap", "wrap", "plain"])
-        solve(seed, operations=rng.randint(1, 350), difficulty=difficulty, consolidation=style, names=NAMES[seed % 3 == 0])
+        solve(
+            seed,
+            operations=rng.randint(1, 350),
+            difficulty=difficulty,
+            consolidation=style,
+            names=NAMES[seed % 3 == 0],
+        )
 
 
 NAMES = ["opaque", "sequential"]
@@ -62,7 +85,13 @@ NAMES = ["opaque", "sequential"]
 
 @pytest.mark.parametrize(
     "options",
-    [{"p": 0.0}, {"p": 1.0, "theta": 1}, {"theta": 40, "max_arity": 10}, {"consolidation": "plain"}, {"names": "sequential"}],
+    [
+        {"p": 0.0},
+        {"p": 1.0, "theta": 1},
+        {"theta": 40, "max_arity": 10},
+        {"consolidation": "plain"},
+        {"names": "sequential"},
+    ],
 )
 def test_extremes_are_solved(options: dict[str, Any]) -> None:
     for seed in range(4):
@@ -70,15 +99,21 @@ def test_extremes_are_solved(options: dict[str, Any]) -> None:
 
 
 def test_conditionals_make_reading_take_more_rounds_than_the_height_or_fewer() -> None:
-    """More where a comparison comes before its branch, fewer where what is shared is found by a short cut."""
+    """More where a comparison comes before its branch, fewer where what is shared is found by a
+    short cut.
+    """
     worlds = [generated(seed, operations=12) for seed in range(40)]
     assert any(world.shortest_rounds() > world.graph.height + 1 for world in worlds)
     assert any(world.shortest_rounds() < world.graph.height + 1 for world in worlds)
 
 
-def test_without_conditionals_all_files_are_needed_and_each_is_read_as_soon_as_one_imports_it() -> None:
+def test_without_conditionals_all_files_are_needed_and_each_is_read_as_soon_as_one_imports_it() -> (
+    None
+):
     for seed in range(20):
-        world = generated(seed, operations=12, difficulty="hard", weights={"arithmetic": 1.0, "async": 1.0})
+        world = generated(
+            seed, operations=12, difficulty="hard", weights={"arithmetic": 1.0, "async": 1.0}
+        )
         distance = [0] + [10**6] * (len(world.graph.nodes) - 1)
         for node in world.graph.nodes:
             for child in node.children:
@@ -89,7 +124,12 @@ def test_without_conditionals_all_files_are_needed_and_each_is_read_as_soon_as_o
 
 @pytest.mark.parametrize("difficulty", BOTH)
 def test_all_at_once_takes_a_turn_for_each_round_through_the_env(difficulty: str) -> None:
-    options: dict[str, Any] = {"operations": 20, "difficulty": difficulty, "max_calls_per_turn": 128, "budget_by": "rounds"}
+    options: dict[str, Any] = {
+        "operations": 20,
+        "difficulty": difficulty,
+        "max_calls_per_turn": 128,
+        "budget_by": "rounds",
+    }
     env = start("CodeWorld", seed=5, budget_factor=1.0, budget_slack=0, **options)
     solver = CodeSolver(env.chat.messages[1].text)
 
@@ -110,8 +150,12 @@ def test_all_at_once_takes_a_turn_for_each_round_through_the_env(difficulty: str
 
 @pytest.mark.parametrize("difficulty", BOTH)
 @pytest.mark.parametrize("operations", [0, 1, 4, 40])
-def test_the_frontier_from_the_sources_is_the_frontier_of_the_graph(operations: int, difficulty: str) -> None:
-    """At every state of a random order of reading, whether or not it waits with branches, and so is the number of rounds left."""
+def test_the_frontier_from_the_sources_is_the_frontier_of_the_graph(
+    operations: int, difficulty: str
+) -> None:
+    """At every state of a random order of reading, whether or not it waits with branches, and
+    so is the number of rounds left.
+    """
     for seed in range(6 if operations < 40 else 2):
         world, rng = generated(seed, operations=operations, difficulty=difficulty), Random(seed)
         solver, done = CodeSolver(world.task()), set[int]()
@@ -150,7 +194,9 @@ def test_useful_files_are_those_that_every_run_asks_for_whatever_unread_files_re
         sources = world.files()
         while world.known.answer is None:
             asked = [ask(sources, world.known.read, rng) for _ in range(8)]
-            while (certain := set.intersection(*asked)) != set(world.known.useful()) and len(asked) < 400:
+            while (certain := set.intersection(*asked)) != set(world.known.useful()) and len(
+                asked
+            ) < 400:
                 asked.append(ask(sources, world.known.read, rng))
             assert certain == set(world.known.useful())
             assert {call.arguments["file_id"] for call in world.optimal_calls()} == certain
@@ -179,7 +225,9 @@ def ask(sources: dict[str, str], done: Any, rng: Random) -> set[str]:
 def test_calls_are_labelled() -> None:
     seen: dict[str, int] = {}
     for seed in range(12):
-        env = make("CodeWorld", labels=True, operations=5, budget_slack=100, difficulty=BOTH[seed % 2])
+        env = make(
+            "CodeWorld", labels=True, operations=5, budget_slack=100, difficulty=BOTH[seed % 2]
+        )
         env.reset(seed=seed)
         world: Any = tool_env(env).world
         rng, sources = Random(seed), world.files()
@@ -195,10 +243,15 @@ def test_calls_are_labelled() -> None:
                 solver.take(file, sources[file])
             if solver.useful() == set():
                 break
-        for value, expected in ((str(world.graph.answer + 1), "wrong"), (str(world.graph.answer), "optimal")):
+        for value, expected in (
+            (str(world.graph.answer + 1), "wrong"),
+            (str(world.graph.answer), "optimal"),
+        ):
             again = agentgym.clone(env)
             assert again.step(reply(submit(value)))[4]["labels"] == (expected,)
-    assert min(seen[name] for name in ("optimal", "redundant", "speculative", "lucky", "invalid")) > 5
+    assert (
+        min(seen[name] for name in ("optimal", "redundant", "speculative", "lucky", "invalid")) > 5
+    )
     env = make("CodeWorld", labels=True)
     env.reset(seed=0)
     assert env.step(reply(submit(str(tool_env(env).world.graph.answer))))[4]["labels"] == ("lucky",)  # type: ignore[attr-defined]
@@ -217,9 +270,16 @@ def label(file: str, solver: CodeSolver, useful: set[str], imported: set[str], e
 
 @pytest.mark.parametrize("hints", ["plain", "full"])
 @pytest.mark.parametrize(
-    "options", [{"difficulty": "hard", "theta": 3, "p": 1.0}, {"operations": 0}, {"consolidation": "plain", "names": "sequential"}]
+    "options",
+    [
+        {"difficulty": "hard", "theta": 3, "p": 1.0},
+        {"operations": 0},
+        {"consolidation": "plain", "names": "sequential"},
+    ],
 )
-def test_hints_are_functions_of_what_was_shown_in_all_settings(options: dict[str, Any], hints: str) -> None:
+def test_hints_are_functions_of_what_was_shown_in_all_settings(
+    options: dict[str, Any], hints: str
+) -> None:
     env = make("CodeWorld", **{"operations": 8, **options}, hints=hints)
     reader, compared = RandomPolicy("CodeWorld"), 0
     for seed in range(6):
@@ -230,7 +290,9 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(options: dict[str
             seen: Any = reader.recall(ParsedChat.of(chat))
             seen.config = hidden.config
             compare(hidden, seen)
-            told = reader.recall(ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()}))
+            told = reader.recall(
+                ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()})
+            )
             told.config = hidden.config
             compare(hidden, told)
             compared += 1
@@ -240,10 +302,15 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(options: dict[str
 
 @pytest.mark.parametrize("hints", ["plain", "full"])
 def test_what_the_state_leaves_out_is_of_no_more_use(hints: str) -> None:
-    """A world read from the state of some moment goes on as the one that has read everything, whatever is read next."""
+    """A world read from the state of some moment goes on as the one that has read everything,
+    whatever is read next.
+    """
     told_ahead = shared_again = 0
     for seed in range(12):
-        world, rng = generated(seed, operations=12, difficulty="hard", theta=4, hints=hints), Random(seed)
+        world, rng = (
+            generated(seed, operations=12, difficulty="hard", theta=4, hints=hints),
+            Random(seed),
+        )
         told: CodeWorld | None = None
         while world.known.answer is None:
             if told is None or rng.random() < 0.1:
@@ -256,9 +323,15 @@ def test_what_the_state_leaves_out_is_of_no_more_use(hints: str) -> None:
                 assert told.read_subtask(world.subtask(flag)) in world.optimal_calls()
             assert list(told.legal_calls()) == list(world.legal_calls())
             told_ahead += "Read before their imports" in world.state()
-            shared_again += any(name[:-3] in world.state().split("Known values")[1] for name in world.known.shared)
+            shared_again += any(
+                name[:-3] in world.state().split("Known values")[1] for name in world.known.shared
+            )
             unread = [file for file in world.files() if file not in world.known.read]
-            file = rng.choice([rng.choice(unread), *world.known.unread()] if rng.random() < 0.3 else list(world.known.useful()))
+            file = rng.choice(
+                [rng.choice(unread), *world.known.unread()]
+                if rng.random() < 0.3
+                else list(world.known.useful())
+            )
             told.read_result(read(file), str(world.read_document(file)))
         told.turn = world.turn
         assert told.state() == world.state()
@@ -267,7 +340,9 @@ def test_what_the_state_leaves_out_is_of_no_more_use(hints: str) -> None:
 
 
 def test_the_state_stays_short() -> None:
-    """It forgets what was computed with: at its longest it is less than half of all that was read."""
+    """It forgets what was computed with: at its longest it is less than half of all that was
+    read.
+    """
     for seed in range(2):
         world, longest, told = generated(seed, operations=120, hints="full"), 0, 0
         while world.known.answer is None:
@@ -287,7 +362,9 @@ def test_plain_hints_leave_comparing_and_the_last_value_to_the_agent() -> None:
             last = trajectory.steps[-1].chat.messages[-1].text
             answer = str(tool_env(env).world.graph.answer)  # type: ignore[attr-defined]
             assert (f"What main.py returns is {answer}." in last) is (hints == "full")
-            steps.setdefault(hints, []).extend(step.chat.messages[-1].text for step in trajectory.steps)
+            steps.setdefault(hints, []).extend(
+                step.chat.messages[-1].text for step in trajectory.steps
+            )
     assert any("Work out which branch 'm" in text for text in steps["plain"])
     assert not any("Work out" in text for text in steps["full"])
     assert all("Certainly needed: " in text for text in steps["full"])
@@ -296,7 +373,9 @@ def test_plain_hints_leave_comparing_and_the_last_value_to_the_agent() -> None:
 
 def test_a_state_in_words() -> None:
     """A small task by hand: main compares a with b and takes c."""
-    world = CodeWorld.read_task("Find what main() in main.py of the program 'abc' returns.\nTurn budget: 9")
+    world = CodeWorld.read_task(
+        "Find what main() in main.py of the program 'abc' returns.\nTurn budget: 9"
+    )
     assert world.state() == (
         "What main.py returns is not known yet.\nKnown values: none\nUnread documents: main.py\nRead last: none\nTurns left: 9"
     )
@@ -316,10 +395,18 @@ def test_a_state_in_words() -> None:
         "Unread documents: c.py, d.py\nBehind redirects, and perhaps imported again: w.py\nRead last: a.py, w.py, b.py\n"
         "Turns left: 9"
     )
-    assert world.subtask(with_state=False) == "Work out which branch 'main.py' takes, then read the document of that branch."
+    assert (
+        world.subtask(with_state=False)
+        == "Work out which branch 'main.py' takes, then read the document of that branch."
+    )
     assert list(world.optimal_calls()) == [read("d.py")]
     assert list(world.known.unread()) == ["c.py", "d.py"], "97 < 5 does not hold"
-    assert world.read_subtask("Work out which branch 'b.py' takes, then read the document of that branch.") is None
+    assert (
+        world.read_subtask(
+            "Work out which branch 'b.py' takes, then read the document of that branch."
+        )
+        is None
+    )
     assert world.read_subtask("Read on.") is None
 
 
@@ -327,10 +414,21 @@ def test_texts_that_were_cut_or_are_no_modules_tell_nothing() -> None:
     world = generated(1, operations=12, difficulty="hard")
     seen = CodeWorld.read_task(world.task())
     for file, text in world.files().items():
-        for cut in ("[cleared]", "", text[:-1], text[: len(text) // 2], f"{text}And more.", text.replace("main()", "man()")):
+        for cut in (
+            "[cleared]",
+            "",
+            text[:-1],
+            text[: len(text) // 2],
+            f"{text}And more.",
+            text.replace("main()", "man()"),
+        ):
             with pytest.raises(ValueError, match="this is not a document"):
                 seen.read_result(read(file), cut)
-    for text in ("def main():\n    return x\n", "import a\n\ndef main():\n    return a.main() ** 2\n", "def main():\n    pass\n"):
+    for text in (
+        "def main():\n    return x\n",
+        "import a\n\ndef main():\n    return a.main() ** 2\n",
+        "def main():\n    pass\n",
+    ):
         with pytest.raises(ValueError, match="this is not a document"):
             seen.read_result(read("main.py"), text)
     assert seen.state() == world.state()
@@ -358,5 +456,11 @@ def test_same_seed_same_bytes_in_another_process() -> None:
     here = hashlib.sha256((world.task() + str(world.files())).encode()).hexdigest()
     for hash_seed in ("0", "77"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        shown = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
         assert shown.stdout.strip() == here

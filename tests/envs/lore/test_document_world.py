@@ -1,4 +1,6 @@
-"""DocumentWorld against a solver that sees only texts, against brute force over what can be read, and the traps."""
+"""DocumentWorld against a solver that sees only texts, against brute force over what can be
+read, and the traps.
+"""
 
 from __future__ import annotations
 
@@ -66,16 +68,24 @@ def solve(seed: int, **options: Any) -> None:
     world.submit(str(solver.answer))
     assert world.score() == 1.0
     assert rounds == world.graph.height + 1
-    assert solver.read == {node.file for node in world.graph.nodes}, "every document is needed, and read once"
+    assert solver.read == {node.file for node in world.graph.nodes}, (
+        "every document is needed, and read once"
+    )
     assert (world.known.answer, list(world.known.unread())) == (solver.answer, [])
     report = world.report()
     assert report["reads"] == report["useful_reads"] == report["needed"] == report["documents"]
-    assert (report["guessed_reads"], report["redundant_reads"], report["furthest"]) == (0, 0, report["height"])
+    assert (report["guessed_reads"], report["redundant_reads"], report["furthest"]) == (
+        0,
+        0,
+        report["height"],
+    )
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
 @pytest.mark.parametrize("operations", [0, 1, 2, 3, 8, 30, 120, 350])
-def test_a_solver_that_sees_texts_solves_in_one_round_more_than_the_height(operations: int, difficulty: str) -> None:
+def test_a_solver_that_sees_texts_solves_in_one_round_more_than_the_height(
+    operations: int, difficulty: str
+) -> None:
     for seed in range(3 if operations > 30 else 12):
         solve(seed, operations=operations, difficulty=difficulty)
 
@@ -83,14 +93,27 @@ def test_a_solver_that_sees_texts_solves_in_one_round_more_than_the_height(opera
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("difficulty", BOTH)
 @pytest.mark.parametrize("part", range(8))
-def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(part: int, difficulty: str) -> None:
+def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(
+    part: int, difficulty: str
+) -> None:
     rng = Random(part)
     for seed in range(250 * part, 250 * (part + 1)):
-        solve(seed, operations=rng.randint(1, 350), difficulty=difficulty, distractor_fields=rng.choice([0.0, 0.25, 1.0]))
+        solve(
+            seed,
+            operations=rng.randint(1, 350),
+            difficulty=difficulty,
+            distractor_fields=rng.choice([0.0, 0.25, 1.0]),
+        )
 
 
 @pytest.mark.parametrize(
-    "options", [{"p": 0.0}, {"p": 1.0, "theta": 1}, {"theta": 40, "max_arity": 10}, {"distractor_fields": 4.0}]
+    "options",
+    [
+        {"p": 0.0},
+        {"p": 1.0, "theta": 1},
+        {"theta": 40, "max_arity": 10},
+        {"distractor_fields": 4.0},
+    ],
 )
 def test_extremes_are_solved(options: dict[str, Any]) -> None:
     for seed in range(4):
@@ -99,7 +122,12 @@ def test_extremes_are_solved(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("difficulty", BOTH)
 def test_all_at_once_takes_height_and_two_turns_through_the_env(difficulty: str) -> None:
-    options: dict[str, Any] = {"operations": 20, "difficulty": difficulty, "max_calls_per_turn": 128, "budget_by": "rounds"}
+    options: dict[str, Any] = {
+        "operations": 20,
+        "difficulty": difficulty,
+        "max_calls_per_turn": 128,
+        "budget_by": "rounds",
+    }
     env = start("DocumentWorld", seed=5, budget_factor=1.0, budget_slack=0, **options)
     solver = Solver(env.chat.messages[1].text)
 
@@ -118,14 +146,21 @@ def test_all_at_once_takes_height_and_two_turns_through_the_env(difficulty: str)
 
 @pytest.mark.parametrize("difficulty", BOTH)
 @pytest.mark.parametrize("operations", [0, 1, 4, 40])
-def test_the_frontier_from_the_texts_is_the_frontier_of_the_graph(operations: int, difficulty: str) -> None:
+def test_the_frontier_from_the_texts_is_the_frontier_of_the_graph(
+    operations: int, difficulty: str
+) -> None:
     """At every state of a random order of reading, and so is the number of rounds that are left."""
     for seed in range(6):
         world, rng = generated(seed, operations=operations, difficulty=difficulty), Random(seed)
         solver, done = Solver(world.task()), set[int]()
         while world.known.answer is None:
             frontier = {world.graph.nodes[uid].file for uid in computable(world.graph, done)}
-            assert frontier == solver.frontier == set(world.known.unread()) == set(world.known.useful())
+            assert (
+                frontier
+                == solver.frontier
+                == set(world.known.unread())
+                == set(world.known.useful())
+            )
             assert world.rounds_left() == rounds_by_playing(world.graph, done)
             file = rng.choice(sorted(frontier))
             solver.take(file, str(world.read_document(file)))
@@ -143,7 +178,9 @@ def rounds_by_playing(graph: Graph, done: set[int]) -> int:
 
 
 def test_optimal_reads_are_those_of_a_search_over_everything_that_can_be_read() -> None:
-    """The fewest reads to the target from each set of documents, over all sets that can be reached."""
+    """The fewest reads to the target from each set of documents, over all sets that can be
+    reached.
+    """
     compared = 0
     for seed in range(12):
         world = generated(seed, operations=2, max_arity=2, theta=2, p=0.5)
@@ -151,10 +188,24 @@ def test_optimal_reads_are_those_of_a_search_over_everything_that_can_be_read() 
 
         @functools.cache
         def cost(done: frozenset[int], graph: Graph = graph) -> int:
-            return 0 if 0 in done else 1 + min(cost(done | {uid}) for uid in computable(graph, set(done)))
+            return (
+                0
+                if 0 in done
+                else 1 + min(cost(done | {uid}) for uid in computable(graph, set(done)))
+            )
 
-        def walk(done: frozenset[int], rng: Random, world: DocumentWorld = world, graph: Graph = graph, cost: Any = cost) -> int:
-            best = {graph.nodes[u].file for u in computable(graph, set(done)) if cost(done) == 1 + cost(done | {u})}
+        def walk(
+            done: frozenset[int],
+            rng: Random,
+            world: DocumentWorld = world,
+            graph: Graph = graph,
+            cost: Any = cost,
+        ) -> int:
+            best = {
+                graph.nodes[u].file
+                for u in computable(graph, set(done))
+                if cost(done) == 1 + cost(done | {u})
+            }
             assert {call.arguments["file_id"] for call in world.optimal_calls()} == best
             file = rng.choice(sorted(best))
             world.read_document(file)
@@ -173,10 +224,14 @@ def test_optimal_reads_are_those_of_a_search_over_everything_that_can_be_read() 
 # What is shown.
 
 
-def test_no_document_is_needed_that_is_not_told_of_and_irrelevant_ones_are_never_referred_to() -> None:
+def test_no_document_is_needed_that_is_not_told_of_and_irrelevant_ones_are_never_referred_to() -> (
+    None
+):
     irrelevant = 0
     for seed in range(8):
-        world = generated(seed, operations=30, difficulty="hard", distractor_fields=1.0, distractor_documents=1.0)
+        world = generated(
+            seed, operations=30, difficulty="hard", distractor_fields=1.0, distractor_documents=1.0
+        )
         texts = {node.file: str(world.show(node)) for node in world.graph.nodes}
         used = set(re.findall(r"v\d+", " ".join(text for text in texts.values() if "%X'" in text)))
         for node in world.graph.nodes:
@@ -186,16 +241,31 @@ def test_no_document_is_needed_that_is_not_told_of_and_irrelevant_ones_are_never
             if not node.needed:
                 irrelevant += 1
                 assert f"v{node.number}" not in used
-                assert sum(f"'{node.file}'" in text for text in texts.values()) == 1, "one list names it"
-        assert world.graph.needed == sum(node.needed for node in world.graph.nodes) < len(world.graph.nodes)
-        outcome = play_optimally(start("DocumentWorld", seed=seed, operations=15, distractor_documents=1.0))
+                assert sum(f"'{node.file}'" in text for text in texts.values()) == 1, (
+                    "one list names it"
+                )
+        assert (
+            world.graph.needed
+            == sum(node.needed for node in world.graph.nodes)
+            < len(world.graph.nodes)
+        )
+        outcome = play_optimally(
+            start("DocumentWorld", seed=seed, operations=15, distractor_documents=1.0)
+        )
         assert outcome.reward == 1.0
     assert irrelevant > 30
 
 
-def test_without_irrelevant_fields_a_document_tells_one_value_and_with_them_a_quarter_more_in_the_mean() -> None:
+def test_without_irrelevant_fields_a_document_tells_one_value_and_with_them_a_quarter_more_in_the_mean() -> (
+    None
+):
     def mean(rate: float) -> float:
-        nodes = [n for s in range(10) for n in generated(s, operations=60, distractor_fields=rate).graph.nodes if n.kind == "value"]
+        nodes = [
+            n
+            for s in range(10)
+            for n in generated(s, operations=60, distractor_fields=rate).graph.nodes
+            if n.kind == "value"
+        ]
         return sum(len(node.fields) for node in nodes) / len(nodes)
 
     assert mean(0.0) == 0.0
@@ -214,9 +284,16 @@ def test_all_wordings_occur_and_hard_tasks_explain_their_functions() -> None:
 
 @pytest.mark.parametrize("hints", ["plain", "full"])
 @pytest.mark.parametrize(
-    "options", [{"difficulty": "hard", "distractor_documents": 1.0}, {"operations": 0}, {"theta": 1, "p": 1.0}]
+    "options",
+    [
+        {"difficulty": "hard", "distractor_documents": 1.0},
+        {"operations": 0},
+        {"theta": 1, "p": 1.0},
+    ],
 )
-def test_hints_are_functions_of_what_was_shown_in_all_settings(options: dict[str, Any], hints: str) -> None:
+def test_hints_are_functions_of_what_was_shown_in_all_settings(
+    options: dict[str, Any], hints: str
+) -> None:
     env = make("DocumentWorld", **{"operations": 6, **options}, hints=hints)
     reader, compared = RandomPolicy("DocumentWorld"), 0
     for seed in range(6):
@@ -227,11 +304,15 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(options: dict[str
             seen: Any = reader.recall(ParsedChat.of(chat))
             seen.config = hidden.config
             compare(hidden, seen)
-            told = reader.recall(ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()}))
+            told = reader.recall(
+                ParsedChat(ParsedChat.of(chat).task, (), {"state": hidden.state()})
+            )
             told.config = hidden.config
             assert (told.state(), told.subtask(True)) == (hidden.state(), hidden.subtask(True))
             assert list(told.optimal_calls() or ()) == list(hidden.optimal_calls())
-            assert list(told.legal_calls()) == list(hidden.legal_calls()), "so errors are drawn alike in every arm"
+            assert list(told.legal_calls()) == list(hidden.legal_calls()), (
+                "so errors are drawn alike in every arm"
+            )
             compared += 1
             chat, *_ = env.step(noisy([chat])[0].text)
     assert compared >= 6
@@ -247,14 +328,24 @@ def test_plain_hints_leave_the_computing_to_the_agent() -> None:
         env = make("DocumentWorld", oracles="SP", hints=hints)
         trajectory = rollout(env, OraclePolicy("DocumentWorld"), 3)
         world: Any = tool_env(env).world
-        secret = next(node.file for node in world.graph.nodes if node.kind == "value" and node.children and "%-" in node.file)
-        hints_before = [step.chat.messages[-1].text for step in trajectory.steps if secret not in "".join(replies_of(step.chat))]
+        secret = next(
+            node.file
+            for node in world.graph.nodes
+            if node.kind == "value" and node.children and "%-" in node.file
+        )
+        hints_before = [
+            step.chat.messages[-1].text
+            for step in trajectory.steps
+            if secret not in "".join(replies_of(step.chat))
+        ]
         assert any(secret in text for text in hints_before) is spelt
         assert trajectory.reward == 1.0
 
 
 def test_what_was_guessed_is_part_of_the_state() -> None:
-    """A document that was read before its rule: the rule and its values are of no more use, however the world came to know."""
+    """A document that was read before its rule: the rule and its values are of no more use,
+    however the world came to know.
+    """
     for seed in range(10):
         world = generated(seed, operations=6)
         target = next(node for node in world.graph.nodes if node.uid and len(node.children) > 1)
@@ -276,7 +367,13 @@ def test_texts_that_were_cut_or_are_no_documents_tell_nothing() -> None:
     seen = DocumentWorld.read_task(world.task())
     for file in world.known.useful():
         text = str(world.show(world.graph.nodes[world.graph.uids[file]]))
-        for cut in ("[cleared]", "", text[:-1], text[: len(text) // 2].rstrip(". "), f"{text} And more."):
+        for cut in (
+            "[cleared]",
+            "",
+            text[:-1],
+            text[: len(text) // 2].rstrip(". "),
+            f"{text} And more.",
+        ):
             with pytest.raises(ValueError, match="this is not a document"):
                 seen.read_result(read(file), cut)
     assert seen.state() == world.state()
@@ -298,7 +395,13 @@ def test_same_seed_same_bytes_in_another_process() -> None:
     here = world.task() + "".join(node.file + str(world.show(node)) for node in world.graph.nodes)
     for hash_seed in ("0", "77"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        shown = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
         assert shown.stdout.strip() == hashlib.sha256(here.encode()).hexdigest()
 
 
@@ -333,7 +436,16 @@ def test_ids_that_do_not_exist_are_refused_and_change_nothing(strict: bool) -> N
         return env.world.state().rpartition("\n")[0], {**env.world.report(), "lost_leads": 0}
 
     before = public()
-    for file in [*HOSTILE, first.upper(), first.swapcase(), f" {first}", f"{first} ", f"{first}.", f"'{first}'", first[1:]]:
+    for file in [
+        *HOSTILE,
+        first.upper(),
+        first.swapcase(),
+        f" {first}",
+        f"{first} ",
+        f"{first}.",
+        f"'{first}'",
+        first[1:],
+    ]:
         if file == first:
             continue
         outcome = play(env, read(file))
@@ -351,8 +463,16 @@ def test_an_id_that_nothing_has_told_of_can_be_guessed_unless_ids_are_strict() -
         chat, _, _, _, info = env.step(reply(read(hidden)))
         if strict:
             assert chat.messages[-1].text == f'error: there is no document "{hidden}"'
-            assert (info["labels"], info["optimal"], world.report()["guessed_reads"]) == (("invalid",), False, 0)
+            assert (info["labels"], info["optimal"], world.report()["guessed_reads"]) == (
+                ("invalid",),
+                False,
+                0,
+            )
         else:
             assert str(world.graph.answer) in chat.messages[-1].text
-            assert (info["labels"], info["optimal"], world.report()["guessed_reads"]) == (("lucky",), False, 1)
+            assert (info["labels"], info["optimal"], world.report()["guessed_reads"]) == (
+                ("lucky",),
+                False,
+                1,
+            )
             assert list(world.optimal_calls()) == [submit(world.graph.answer)]

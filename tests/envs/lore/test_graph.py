@@ -1,4 +1,6 @@
-"""The generator of LORE: its guarantees, its counter, its extremes, and both directions against slow and plain evaluations."""
+"""The generator of LORE: its guarantees, its counter, its extremes, and both directions against
+slow and plain evaluations.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def shape(operations: int, theta: int = 10, p: float = 0.5, least: int = 2, most
     return Shape(operations, theta, p, least, most)
 
 
-def grow(seed: int, operations: int, births: Births = PLAIN, operators: Any = STANDARD, **options: Any) -> Graph:
+def grow(
+    seed: int, operations: int, births: Births = PLAIN, operators: Any = STANDARD, **options: Any
+) -> Graph:
     return grow_bottom_up(Random(seed), shape(operations, **options), operators, births)
 
 
@@ -45,10 +49,20 @@ def test_ids_differ_numbers_are_used_once_and_all_hangs_together(operations: int
         graph = grow(seed, operations, births, HARD)
         files = [node.file for node in graph.nodes]
         assert len(set(files)) == len(files)
-        assert all(re.fullmatch(r"v\d+%(-?\d+|[A-Za-z]+)", file) and not file.endswith("%-0") for file in files)
-        told = [n for node in graph.nodes if node.kind == "value" for n in (node.number, *(field for field, _ in node.fields))]
+        assert all(
+            re.fullmatch(r"v\d+%(-?\d+|[A-Za-z]+)", file) and not file.endswith("%-0")
+            for file in files
+        )
+        told = [
+            n
+            for node in graph.nodes
+            if node.kind == "value"
+            for n in (node.number, *(field for field, _ in node.fields))
+        ]
         prefixes = [int(file[1:].split("%")[0]) for file in files]
-        assert sorted(told + prefixes) == list(range(len(told) + len(prefixes))), "one counter, every number once"
+        assert sorted(told + prefixes) == list(range(len(told) + len(prefixes))), (
+            "one counter, every number once"
+        )
         reached = set(graph.start)
         for node in reversed(graph.nodes):
             assert node.uid in reached or (node.children and reached.issuperset(node.children))
@@ -60,7 +74,9 @@ def test_ids_differ_numbers_are_used_once_and_all_hangs_together(operations: int
 
 
 def test_the_counter_runs_as_in_the_example_of_the_paper() -> None:
-    """v0, then for each operation its variables and one prefix, then one for each document that was gathered or left."""
+    """v0, then for each operation its variables and one prefix, then one for each document that
+    was gathered or left.
+    """
     for seed in range(20):
         graph = grow(seed, 2, theta=100)
         first, second = (node for node in graph.nodes if node.kind == "rule")
@@ -75,15 +91,27 @@ def test_the_counter_runs_as_in_the_example_of_the_paper() -> None:
 
 
 def test_a_rule_is_a_document_too_and_may_be_the_result_of_another() -> None:
-    kinds = {node.kind for seed in range(20) for node in grow(seed, 12).nodes if re.search(r"%-?\d+$", node.file)}
+    kinds = {
+        node.kind
+        for seed in range(20)
+        for node in grow(seed, 12).nodes
+        if re.search(r"%-?\d+$", node.file)
+    }
     assert kinds == {"value", "rule", "index"}
 
 
 @pytest.mark.parametrize(
     ("options", "consolidations"),
-    [({"p": 0.0}, {0}), ({"theta": 10**6}, {0}), ({"p": 1.0, "theta": 1}, {25}), ({}, set(range(1, 15)))],
+    [
+        ({"p": 0.0}, {0}),
+        ({"theta": 10**6}, {0}),
+        ({"p": 1.0, "theta": 1}, {25}),
+        ({}, set(range(1, 15))),
+    ],
 )
-def test_theta_and_p_set_how_often_leaves_are_gathered(options: dict[str, Any], consolidations: set[int]) -> None:
+def test_theta_and_p_set_how_often_leaves_are_gathered(
+    options: dict[str, Any], consolidations: set[int]
+) -> None:
     for seed in range(20):
         graph = grow(seed, 25, **options)
         assert graph.consolidations in consolidations
@@ -98,12 +126,19 @@ def test_gathering_makes_tasks_deep() -> None:
 
 
 def test_operands_are_as_many_as_asked_for() -> None:
-    counts = {len(node.content.operands) for s in range(20) for node in grow(s, 20, least=3, most=5).nodes if node.kind == "rule"}
+    counts = {
+        len(node.content.operands)
+        for s in range(20)
+        for node in grow(s, 20, least=3, most=5).nodes
+        if node.kind == "rule"
+    }
     assert counts == {3, 4, 5}
     capped = {
         len(node.content.operands)
         for s in range(9)
-        for node in grow_bottom_up(Random(s), shape(9, least=5, most=6), HARD, PLAIN, {"multiply": 1.0}).nodes
+        for node in grow_bottom_up(
+            Random(s), shape(9, least=5, most=6), HARD, PLAIN, {"multiply": 1.0}
+        ).nodes
         if node.kind == "rule"
     }
     assert capped == {3}
@@ -111,7 +146,12 @@ def test_operands_are_as_many_as_asked_for() -> None:
 
 def test_weights_choose_operators() -> None:
     weights = {"add": 3.0, "join": 1.0, "max": 0.0}
-    names = [node.content.operator for s in range(20) for node in grow_with(s, weights).nodes if node.kind == "rule"]
+    names = [
+        node.content.operator
+        for s in range(20)
+        for node in grow_with(s, weights).nodes
+        if node.kind == "rule"
+    ]
     assert set(names) == {"add", "join"}
     assert 0.7 < names.count("add") / len(names) < 0.8
 
@@ -143,7 +183,20 @@ def test_a_difference_has_a_minus_and_negative_ids_occur() -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["", "v1 +", "v1 ** 9", "v9", "v1 + v2", "v1.real", "open(v1)", "[v1]", "'a'", "1.5", "v1(" * 999]
+    "expression",
+    [
+        "",
+        "v1 +",
+        "v1 ** 9",
+        "v9",
+        "v1 + v2",
+        "v1.real",
+        "open(v1)",
+        "[v1]",
+        "'a'",
+        "1.5",
+        "v1(" * 999,
+    ],
 )
 def test_what_is_no_expression_is_refused(expression: str) -> None:
     with pytest.raises(ValueError, match="this is no expression over the values that are known"):
@@ -152,7 +205,16 @@ def test_what_is_no_expression_is_refused(expression: str) -> None:
 
 @pytest.mark.parametrize("result", ["", "a b", "7a", "-0"])
 def test_an_operator_that_breaks_ids_is_caught_by_the_generator(result: str) -> None:
-    broken = Operator("broken", "text", 2, 2, text, lambda rng, k: None, lambda drawn, values: result, lambda drawn, names: "")
+    broken = Operator(
+        "broken",
+        "text",
+        2,
+        2,
+        text,
+        lambda rng, k: None,
+        lambda drawn, values: result,
+        lambda drawn, names: "",
+    )
     with pytest.raises(AssertionError, match="broke a guarantee: ids have the form of the grammar"):
         grow_bottom_up(Random(0), shape(1), [broken], PLAIN)
 
@@ -173,7 +235,16 @@ def test_small_draws_are_even() -> None:
 
 # Top-down, with operators made for the test.
 
-ADD = Operator("add", "number", 2, 4, number, lambda rng, k: None, lambda _, values: sum(values), lambda _, names: "")
+ADD = Operator(
+    "add",
+    "number",
+    2,
+    4,
+    number,
+    lambda rng, k: None,
+    lambda _, values: sum(values),
+    lambda _, names: "",
+)
 IF = Operator(
     "if",
     "number",
@@ -186,7 +257,14 @@ IF = Operator(
     lambda _, values: (0, 1, 2 if values[0] < values[1] else 3),
 )
 MIX = Operator(
-    "mix", "number", 1, 1, number, lambda rng, k: below(rng, 100), lambda b, v: (v[0] * 7 + b) % 100, lambda b, names: ""
+    "mix",
+    "number",
+    1,
+    1,
+    number,
+    lambda rng, k: below(rng, 100),
+    lambda b, v: (v[0] * 7 + b) % 100,
+    lambda b, names: "",
 )
 MODULES = Modules(lambda rng, k: f"m{k}.py" if k else "main.py", number, MIX)
 
@@ -205,7 +283,11 @@ def lazily(graph: Graph) -> tuple[int, set[int]]:
             return int(node.content)
         operands = [graph.nodes[uid] for uid in node.content.operands]
         if node.content.operator == "if":
-            return value(operands[2]) if value(operands[0]) < value(operands[1]) else value(operands[3])
+            return (
+                value(operands[2])
+                if value(operands[0]) < value(operands[1])
+                else value(operands[3])
+            )
         if node.content.operator == "mix":
             return (7 * value(operands[0]) + node.content.drawn) % 100
         return sum(map(value, operands))
@@ -238,5 +320,9 @@ def test_names_of_modules_must_differ() -> None:
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_large_graphs_need_no_recursion(direction: str) -> None:
     large = shape(2_000)
-    graph = grow_top_down(Random(0), large, [ADD, IF], MODULES) if direction == "down" else grow(0, 2_000)
+    graph = (
+        grow_top_down(Random(0), large, [ADD, IF], MODULES)
+        if direction == "down"
+        else grow(0, 2_000)
+    )
     assert graph.height > 1_100

@@ -1,4 +1,6 @@
-"""MultimodalWorld against a solver that sees pixels, and against what its pictures are meant to show."""
+"""MultimodalWorld against a solver that sees pixels, and against what its pictures are meant to
+show.
+"""
 
 from __future__ import annotations
 
@@ -52,15 +54,23 @@ def tools(world: MultimodalWorld, file: str) -> Any:
 
 
 def plain(world: MultimodalWorld, file: str) -> str:
-    """A document as one without a picture: things are counted in the pixels; expressions are read in them where no change has
-    blurred them, and taken from the words for the picture where one has.
-    """
+    """A document as one without a picture: things are counted in the pixels; expressions are read
+    in them where no change has blurred them, and taken from the words for the picture where one
+    has."""
     shown = world.read_document(file)
-    text, _, words = shown.partition("\nPicture") if isinstance(shown, str) else (shown.text, "", shown.images[0].alt)
+    text, _, words = (
+        shown.partition("\nPicture")
+        if isinstance(shown, str)
+        else (shown.text, "", shown.images[0].alt)
+    )
     if not words:
         return text
     if counted := re.match(r"(v\d+) is how many (\w+)( \w+)?s? the picture shows\.", text):
-        found = kinds(shown.images[0].to_array()) if isinstance(shown, Content) else Counter(re.findall(r"\w+ \w+(?= at)", words))
+        found = (
+            kinds(shown.images[0].to_array())
+            if isinstance(shown, Content)
+            else Counter(re.findall(r"\w+ \w+(?= at)", words))
+        )
         wanted = f"{counted[2]}{counted[3] or ''}"
         count = found.total() if wanted == "objects" else found[wanted.removesuffix("s")]
         return f"{counted[1]} = {count}.{text[counted.end() :]}"
@@ -69,7 +79,9 @@ def plain(world: MultimodalWorld, file: str) -> str:
         told, expression = expression, read_turned(shown.images[0].to_array(), tools(world, file))
         assert expression == told
     prefix = text.split("'")[1].partition("%")[0]
-    return f"Open the document called '{prefix}%X' next, where X is the value of {expression}. Thanks."
+    return (
+        f"Open the document called '{prefix}%X' next, where X is the value of {expression}. Thanks."
+    )
 
 
 def solve(seed: int, **options: Any) -> None:
@@ -79,11 +91,17 @@ def solve(seed: int, **options: Any) -> None:
     world.submit(str(solver.answer))
     assert world.score() == 1.0
     assert rounds == world.graph.height + 1
-    assert solver.read == {node.file for node in world.graph.nodes}, "every document is needed, and read once"
+    assert solver.read == {node.file for node in world.graph.nodes}, (
+        "every document is needed, and read once"
+    )
     assert len(world.graph.uids) == len(world.graph.nodes), "ids differ"
     report = world.report()
     assert report["reads"] == report["useful_reads"] == report["needed"] == report["documents"]
-    assert (report["guessed_reads"], report["redundant_reads"], report["furthest"]) == (0, 0, report["height"])
+    assert (report["guessed_reads"], report["redundant_reads"], report["furthest"]) == (
+        0,
+        0,
+        report["height"],
+    )
 
 
 @pytest.mark.parametrize("render", ["image", "scene"])
@@ -105,7 +123,9 @@ def test_large_tasks_are_solved(difficulty: str) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("difficulty", BOTH)
 @pytest.mark.parametrize("part", range(16))
-def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(part: int, difficulty: str) -> None:
+def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(
+    part: int, difficulty: str
+) -> None:
     """In the larger tasks fewer values are pictures, so that each task has some twenty."""
     rng = Random(part)
     for seed in range(125 * part, 125 * (part + 1)):
@@ -116,13 +136,23 @@ def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(part: int, diff
 
 @pytest.mark.parametrize("render", ["image", "scene"])
 @pytest.mark.parametrize("difficulty", BOTH)
-def test_the_frontier_from_what_is_seen_is_the_frontier_of_the_graph(difficulty: str, render: str) -> None:
+def test_the_frontier_from_what_is_seen_is_the_frontier_of_the_graph(
+    difficulty: str, render: str
+) -> None:
     for seed in range(3):
-        world, rng = generated(seed, operations=8, difficulty=difficulty, render=render), Random(seed)
+        world, rng = (
+            generated(seed, operations=8, difficulty=difficulty, render=render),
+            Random(seed),
+        )
         solver, done = Solver(world.task()), set[int]()
         while world.known.answer is None:
             frontier = {world.graph.nodes[uid].file for uid in computable(world.graph, done)}
-            assert frontier == solver.frontier == set(world.known.unread()) == set(world.known.useful())
+            assert (
+                frontier
+                == solver.frontier
+                == set(world.known.unread())
+                == set(world.known.useful())
+            )
             file = rng.choice(sorted(frontier))
             solver.take(file, plain(world, file))
             done.add(world.graph.uids[file])
@@ -138,7 +168,11 @@ def test_half_of_the_numbers_and_of_their_rules_are_pictures() -> None:
         ({"counted": 0.0, "pictured": 0.0}, 0, 0),
         ({"counted": 1.0, "pictured": 1.0}, 1, 1),
     ):
-        nodes = [node for seed in range(6) for node in generated(seed, operations=60, **options).graph.nodes]
+        nodes = [
+            node
+            for seed in range(6)
+            for node in generated(seed, operations=60, **options).graph.nodes
+        ]
         numbers = [node for node in nodes if isinstance(node.content, int)]
         rules = [node for node in nodes if node.kind == "rule" and node.content.operator != "join"]
         for group in (numbers, rules):
@@ -147,7 +181,10 @@ def test_half_of_the_numbers_and_of_their_rules_are_pictures() -> None:
 
 def test_irrelevant_documents_are_pictures_as_often_as_others() -> None:
     nodes = [
-        n for s in range(6) for n in generated(s, operations=40, theta=3, distractor_documents=3.0).graph.nodes if not n.needed
+        n
+        for s in range(6)
+        for n in generated(s, operations=40, theta=3, distractor_documents=3.0).graph.nodes
+        if not n.needed
     ]
     numbers = [node for node in nodes if isinstance(node.content, int)]
     assert len(numbers) > 100
@@ -164,7 +201,13 @@ def test_same_seed_same_bytes_in_another_process() -> None:
     here = repr([world.task(), *((node.file, world.show(node)) for node in world.graph.nodes)])
     for hash_seed in ("0", "77"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        shown = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
         assert shown.stdout.strip() == hashlib.sha256(here.encode()).hexdigest()
 
 
@@ -190,7 +233,10 @@ def test_pictures_come_as_parts_of_the_chat() -> None:
     assert len(image.png) < 5_000
     *_, result, pictures_after = env.chat.to_openai()
     assert (result["role"], result["content"]) == ("tool", message.text)
-    assert pictures_after == {"role": "user", "content": [{"type": "image_url", "image_url": {"url": image.to_data_url()}}]}
+    assert pictures_after == {
+        "role": "user",
+        "content": [{"type": "image_url", "image_url": {"url": image.to_data_url()}}],
+    }
     assert image.alt not in str(env.chat.to_openai())
     assert agentgym.Chat.from_openai(env.chat.to_openai()).messages[-1].images[0].png == image.png
     play(env, ToolCall("rotate_image", {"doc_id": file, "angle": 90}))
@@ -206,14 +252,22 @@ def test_in_scenes_no_picture_is_sent_and_all_is_told() -> None:
     same = image.chat.messages[-1]
     assert env.chat.messages[-1].text == f"{same.text}\n{same.images[0].alt}"
     outcome = play(env, ToolCall("flip_image", {"doc_id": file, "flip_type": "vertical"}))
-    assert re.match(rf"The picture of {file}, changed\.\nPicture \(.+, then mirrored top to bottom\): v", outcome.text)
+    assert re.match(
+        rf"The picture of {file}, changed\.\nPicture \(.+, then mirrored top to bottom\): v",
+        outcome.text,
+    )
     assert not any(message.images for message in env.chat.messages)
     assert play_optimally(env).reward == 1.0
 
 
 @pytest.mark.parametrize("render", ["image", "scene"])
 def test_hints_are_functions_of_what_was_shown_in_all_settings(render: str) -> None:
-    options: dict[str, Any] = {"render": render, "operations": 5, "difficulty": "hard", "distractor_documents": 1.0}
+    options: dict[str, Any] = {
+        "render": render,
+        "operations": 5,
+        "difficulty": "hard",
+        "distractor_documents": 1.0,
+    }
     env = make("MultimodalWorld", **options)
     reader = RandomPolicy("MultimodalWorld")
     for seed in range(3):
@@ -228,12 +282,21 @@ def test_hints_are_functions_of_what_was_shown_in_all_settings(render: str) -> N
 
 def test_texts_that_were_cut_or_have_lost_their_picture_tell_nothing() -> None:
     for difficulty in BOTH:
-        world = generated(1, operations=8, difficulty=difficulty, render="scene", distractor_fields=0.0)
+        world = generated(
+            1, operations=8, difficulty=difficulty, render="scene", distractor_fields=0.0
+        )
         seen = MultimodalWorld.read_task(world.task())
         before = seen.state()
         for node in world.graph.nodes:
             text = str(world.show(node))
-            for cut in ("[cleared]", "", text[:-1], text[: len(text) // 2], f"{text} And more.", *text.split("\n")[: "\n" in text]):
+            for cut in (
+                "[cleared]",
+                "",
+                text[:-1],
+                text[: len(text) // 2],
+                f"{text} And more.",
+                *text.split("\n")[: "\n" in text],
+            ):
                 with pytest.raises(ValueError, match="this is not a document"):
                     seen.read_result(read(node.file), cut)
         assert seen.state() == before
@@ -253,7 +316,11 @@ def test_changes_add_up_until_the_document_is_read_again() -> None:
     assert np.array_equal(change("flip_image", {"flip_type": "vertical"}), np.rot90(original)[::-1])
     assert np.array_equal(change("rotate_image", {"angle": 90}), np.rot90(np.rot90(original)[::-1]))
     height, width = original.shape[:2]
-    assert change("stretch_image", {"width_factor": 2, "height_factor": 0.5}).shape == (round(height / 2), 2 * width, 3)
+    assert change("stretch_image", {"width_factor": 2, "height_factor": 0.5}).shape == (
+        round(height / 2),
+        2 * width,
+        3,
+    )
     again = world.read_document(node.file)
     assert again == shown
     assert np.array_equal(change("flip_image", {"flip_type": "horizontal"}), original[:, ::-1])
@@ -262,7 +329,10 @@ def test_changes_add_up_until_the_document_is_read_again() -> None:
 def test_calls_that_cannot_be_carried_out_are_refused_and_change_nothing() -> None:
     world = generated(0, operations=6)
     start_file = world.known.useful()[0]
-    with pytest.raises(ToolError, match=f'^no picture of a document "{start_file}" was shown: read it first, if it has one$'):
+    with pytest.raises(
+        ToolError,
+        match=f'^no picture of a document "{start_file}" was shown: read it first, if it has one$',
+    ):
         world.rotate_image(start_file, 90.0)
     for node in world.graph.nodes:
         world.read_document(node.file)
@@ -270,23 +340,35 @@ def test_calls_that_cannot_be_carried_out_are_refused_and_change_nothing() -> No
             with pytest.raises(ToolError, match="no picture of a document"):
                 world.flip_image(node.file, "vertical")
     file = pictured(world, "value")[0][0].file
-    with pytest.raises(ToolError, match=r"^stretch_image: height_factor must be in \[0.1, 10\], got -1$"):
+    with pytest.raises(
+        ToolError, match=r"^stretch_image: height_factor must be in \[0.1, 10\], got -1$"
+    ):
         world.stretch_image(file, 1, -1)
-    with pytest.raises(ToolError, match=r"^stretch_image: width_factor must be in \[0.1, 10\], got 0.0$"):
+    with pytest.raises(
+        ToolError, match=r"^stretch_image: width_factor must be in \[0.1, 10\], got 0.0$"
+    ):
         world.stretch_image(file, 0.0, 1)
-    with pytest.raises(ToolError, match=r"^the picture would get 3840 x 384 pixels; both must be in \[16, 2048\]$"):
+    with pytest.raises(
+        ToolError, match=r"^the picture would get 3840 x 384 pixels; both must be in \[16, 2048\]$"
+    ):
         world.stretch_image(file, 10, 1)
     world.stretch_image(file, 0.1, 5)
-    with pytest.raises(ToolError, match=r"^the picture would get 4 x 1920 pixels; both must be in \[16, 2048\]$"):
+    with pytest.raises(
+        ToolError, match=r"^the picture would get 4 x 1920 pixels; both must be in \[16, 2048\]$"
+    ):
         world.stretch_image(file, 0.1, 1)
     assert len(world._views[file][0]) == 1
     for _ in range(15):
         world.flip_image(file, "horizontal")
-    with pytest.raises(ToolError, match="was changed 16 times: read the document again to start afresh"):
+    with pytest.raises(
+        ToolError, match="was changed 16 times: read the document again to start afresh"
+    ):
         world.flip_image(file, "horizontal")
     env = start("MultimodalWorld")
     outcome = play(env, ToolCall("flip_image", {"doc_id": file, "flip_type": "diagonal"}))
-    assert outcome.text == ("error: flip_image: argument 'flip_type': input should be 'horizontal' or 'vertical', got \"diagonal\"")
+    assert outcome.text == (
+        "error: flip_image: argument 'flip_type': input should be 'horizontal' or 'vertical', got \"diagonal\""
+    )
 
 
 def test_the_first_three_changes_of_a_picture_are_neutral() -> None:
@@ -306,7 +388,9 @@ def test_the_first_three_changes_of_a_picture_are_neutral() -> None:
     best = inner.world.optimal_calls()[0]
     info = env.step(reply(turn, flip, best))[4]
     assert (info["labels"], info["optimal"]) == (("neutral", "neutral", "optimal"), True)
-    info = env.step(reply(read(file), turn, flip, ToolCall("rotate_image", {"doc_id": "v1%no", "angle": 1})))[4]
+    info = env.step(
+        reply(read(file), turn, flip, ToolCall("rotate_image", {"doc_id": "v1%no", "angle": 1}))
+    )[4]
     assert info["labels"] == ("redundant", "neutral", "redundant", "invalid")
     assert env.step(reply(flip))[4]["labels"] == ("redundant",)
 
@@ -341,9 +425,16 @@ def test_without_pillow_scenes_are_played_and_pictures_ask_for_it() -> None:
         "    except ImportError as error:\n"
         "        print(error)\n"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     why = "pictures need Pillow: pip install 'agentgym[images]'"
-    assert shown == ["False", "1.0", f"{why}; or let MultimodalWorld describe them in words with render='scene'", why]
+    assert shown == [
+        "False",
+        "1.0",
+        f"{why}; or let MultimodalWorld describe them in words with render='scene'",
+        why,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -352,10 +443,15 @@ def test_without_pillow_scenes_are_played_and_pictures_ask_for_it() -> None:
         ({"render": "pixels"}, "render must be one of image, scene, got 'pixels'"),
         ({"counted": 1.5}, "counted must be a number in [0.0, 1.0], got 1.5"),
         ({"pictured": -1}, "pictured must be a number in [0.0, 1.0], got -1"),
-        ({"weights": {"max": 1.0}, "difficulty": "hard"}, "weights must be one of add, subtract, join, got 'max'"),
+        (
+            {"weights": {"max": 1.0}, "difficulty": "hard"},
+            "weights must be one of add, subtract, join, got 'max'",
+        ),
     ],
 )
-def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options: dict[str, object], why: str) -> None:
+def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(
+    options: dict[str, object], why: str
+) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared whole
         make("MultimodalWorld", **options)
     assert str(refused.value) == why

@@ -1,4 +1,6 @@
-"""The pictures of MultimodalWorld: what is in the pixels, and whether what was done to them can be undone."""
+"""The pictures of MultimodalWorld: what is in the pixels, and whether what was done to them can
+be undone.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,19 @@ from tests.envs.lore.test_multimodal_world import LOSSLESS, generated, pictured,
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
-def test_pixels_show_each_kind_as_often_as_the_words_say_and_the_target_as_often_as_the_value(difficulty: str) -> None:
+def test_pixels_show_each_kind_as_often_as_the_words_say_and_the_target_as_often_as_the_value(
+    difficulty: str,
+) -> None:
     seen, shares = Counter[str](), Counter[int]()
     for seed in range(3):
         for node, shown in pictured(generated(seed, operations=30, difficulty=difficulty), "value"):
             (image,) = shown.images
             pixels = image.to_array()
             assert (pixels.shape, pixels.dtype) == ((384, 384, 3), np.dtype(np.uint8))
-            counted, wanted = kinds(pixels), re.findall(r"how many (.+?)s the picture", shown.text)[0]
+            counted, wanted = (
+                kinds(pixels),
+                re.findall(r"how many (.+?)s the picture", shown.text)[0],
+            )
             assert counted == Counter(re.findall(r"\w+ \w+(?= at)", image.alt))
             assert (counted.total() if wanted == "object" else counted[wanted]) == node.content
             assert 1 <= node.content <= 12
@@ -33,9 +40,15 @@ def test_pixels_show_each_kind_as_often_as_the_words_say_and_the_target_as_often
             if difficulty == "standard":
                 assert (wanted, len(counted)) == ("object", 1)
                 continue
-            alike = Counter(len({*kind.split()} & {*wanted.split()}) for kind in counted.elements() if kind != wanted)
+            alike = Counter(
+                len({*kind.split()} & {*wanted.split()})
+                for kind in counted.elements()
+                if kind != wanted
+            )
             assert 6 <= alike.total() <= 18
-            assert alike[1] == alike.total() // 2, "half of the others share its colour or its shape, the rest neither"
+            assert alike[1] == alike.total() // 2, (
+                "half of the others share its colour or its shape, the rest neither"
+            )
             shares.update(alike)
     assert len({kind.split()[0] for kind in seen}) == 10
     assert len({kind.split()[1] for kind in seen}) == 4
@@ -60,7 +73,9 @@ def test_things_are_placed_quickly_where_they_are_most() -> None:
 
 def test_colours_are_told_apart() -> None:
     colours = [(255, 255, 255), *pictures.COLOURS.values()]
-    distances = [np.linalg.norm(np.subtract(a, b)) for k, a in enumerate(colours) for b in colours[:k]]
+    distances = [
+        np.linalg.norm(np.subtract(a, b)) for k, a in enumerate(colours) for b in colours[:k]
+    ]
     assert min(distances) > 100
 
 
@@ -87,7 +102,9 @@ def test_a_distorted_expression_can_be_undone_with_the_tools() -> None:
             if re.search(LOSSLESS, image.alt):
                 assert np.array_equal(pixels, clean)
             else:
-                agreements.setdefault(re.findall(r"\((\w+)", image.alt)[0], []).append(agreement(pixels, clean))
+                agreements.setdefault(re.findall(r"\((\w+)", image.alt)[0], []).append(
+                    agreement(pixels, clean)
+                )
     assert set(agreements) == {"turned", "stretched", "sheared"}
     assert min(map(len, agreements.values())) >= 4
     assert min(map(min, agreements.values())) >= 0.6, agreements
@@ -95,7 +112,13 @@ def test_a_distorted_expression_can_be_undone_with_the_tools() -> None:
 
 def test_tokens_of_a_picture_go_by_its_size() -> None:
     """The first two are the examples of the documentation of the vision models."""
-    for (width, height), tokens in {(1024, 1024): 765, (2048, 4096): 1105, (384, 384): 255, (513, 80): 425, (0, 9): 765}.items():
+    for (width, height), tokens in {
+        (1024, 1024): 765,
+        (2048, 4096): 1105,
+        (384, 384): 255,
+        (513, 80): 425,
+        (0, 9): 765,
+    }.items():
         head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + width.to_bytes(4) + height.to_bytes(4)
         assert image_tokens(head) == tokens
     assert image_tokens(b"x") == 765
@@ -117,5 +140,8 @@ def test_areas_are_those_that_a_flood_fills() -> None:
                 edge += [(v, u) for v, u in near if grid[v, u] == grid[y, x]]
                 left -= set(edge)
             areas.append(sorted(area))
-        found = [sorted((y, x) for y, first, after in runs for x in range(first, after)) for _, runs in components(palette[grid])]
+        found = [
+            sorted((y, x) for y, first, after in runs for x in range(first, after))
+            for _, runs in components(palette[grid])
+        ]
         assert sorted(found) == sorted(areas)

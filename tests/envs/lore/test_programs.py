@@ -1,4 +1,6 @@
-"""The programs of CodeWorld: the value in the graph is what the source really returns, and the traps on the way there."""
+"""The programs of CodeWorld: the value in the graph is what the source really returns, and the
+traps on the way there.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,15 @@ from agentgym.envs.lore import programs
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.envs.lore.graph import Graph, Rule, Shape
 from agentgym.envs.lore.operators import number
-from agentgym.envs.lore.programs import HARD, PROGRAMS, REDIRECTS, STANDARD, read_expression, wakeups, write_expression
+from agentgym.envs.lore.programs import (
+    HARD,
+    PROGRAMS,
+    REDIRECTS,
+    STANDARD,
+    read_expression,
+    wakeups,
+    write_expression,
+)
 from agentgym.envs.lore.sources import read_source, write_source
 from agentgym.envs.lore.top_down import Modules, grow_top_down
 from agentgym.training.cli.export import HELPER, write
@@ -51,10 +61,18 @@ def run_and_compare(world: CodeWorld, clock: Any = VIRTUAL) -> None:
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
-@pytest.mark.parametrize(("operations", "count"), [(0, 3), (1, 15), (2, 15), (8, 15), (30, 8), (120, 2), (350, 1)])
-def test_the_sources_return_the_answer_and_ask_for_what_is_needed(operations: int, count: int, difficulty: str) -> None:
+@pytest.mark.parametrize(
+    ("operations", "count"), [(0, 3), (1, 15), (2, 15), (8, 15), (30, 8), (120, 2), (350, 1)]
+)
+def test_the_sources_return_the_answer_and_ask_for_what_is_needed(
+    operations: int, count: int, difficulty: str
+) -> None:
     for seed, names, style in itertools.product(range(count), ["opaque"], REDIRECTS):
-        run_and_compare(generated(seed, operations=operations, difficulty=difficulty, names=names, consolidation=style))
+        run_and_compare(
+            generated(
+                seed, operations=operations, difficulty=difficulty, names=names, consolidation=style
+            )
+        )
 
 
 @pytest.mark.exhaustive
@@ -63,10 +81,17 @@ def test_two_thousand_programs_return_their_answers(part: int) -> None:
     rng = Random(part)
     for seed in range(250 * part, 250 * (part + 1)):
         style = rng.choice(["wrap", "wrap", "plain"])
-        run_and_compare(generated(seed, operations=rng.randint(1, 350), difficulty=BOTH[seed % 2], consolidation=style))
+        run_and_compare(
+            generated(
+                seed, operations=rng.randint(1, 350), difficulty=BOTH[seed % 2], consolidation=style
+            )
+        )
 
 
-@pytest.mark.parametrize("options", [{"p": 0.0}, {"p": 1.0, "theta": 1}, {"theta": 40, "max_arity": 10}, {"min_arity": 4}, ASYNC])
+@pytest.mark.parametrize(
+    "options",
+    [{"p": 0.0}, {"p": 1.0, "theta": 1}, {"theta": 40, "max_arity": 10}, {"min_arity": 4}, ASYNC],
+)
 def test_extremes_run(options: dict[str, Any]) -> None:
     for seed in range(6):
         run_and_compare(generated(seed, **{"operations": 25, "difficulty": "hard", **options}))
@@ -74,10 +99,15 @@ def test_extremes_run(options: dict[str, Any]) -> None:
 
 @pytest.mark.exhaustive
 def test_a_real_clock_gives_the_same() -> None:
-    """One tick is 10 ms here, above the jitter of timers; where the machine is so busy that it is not, a slower run decides."""
+    """One tick is 10 ms here, above the jitter of timers; where the machine is so busy that it
+    is not, a slower run decides.
+    """
     for seed in range(4):
         world = generated(seed, operations=8, **ASYNC)
-        assert any(Program(world.files(), run_at(speed)).run() == world.graph.answer for speed in (10, 5, 2))
+        assert any(
+            Program(world.files(), run_at(speed)).run() == world.graph.answer
+            for speed in (10, 5, 2)
+        )
 
 
 # Coroutines.
@@ -89,7 +119,14 @@ def coroutines(count: int, seed: int = 0) -> list[tuple[Any, str]]:
     for _ in range(count):
         operands = rng.randint(3, 4)
         program = PROGRAMS["async"].draw(rng, operands)
-        drawn.append((program, write_source(programs.Program("async", program, tuple(f"m_{k}.py" for k in range(operands))))))
+        drawn.append(
+            (
+                program,
+                write_source(
+                    programs.Program("async", program, tuple(f"m_{k}.py" for k in range(operands)))
+                ),
+            )
+        )
     return drawn
 
 
@@ -113,14 +150,21 @@ def test_workers_run_as_the_event_loop_runs_them_and_often_unlike_one_after_the_
 def test_no_two_wake_ups_coincide() -> None:
     for workers, source in coroutines(300):
         functions = re.findall(r"async def \w+\(amount\):\n((?:    .*\n)+)", source)
-        sleeps = [[round(10 * float(t)) for t in re.findall(r"sleep\((\d\.\d)\)", body)] for body in functions]
+        sleeps = [
+            [round(10 * float(t)) for t in re.findall(r"sleep\((\d\.\d)\)", body)]
+            for body in functions
+        ]
         ticks = [tick for durations in sleeps for tick in accumulate(durations)]
         assert len(set(ticks)) == len(ticks) == sum(map(len, workers))
         assert min(min(durations) for durations in sleeps) > 0
         assert all(earlier[0] < later[0] for earlier, later in pairwise(wakeups(workers)))
         assert 2 <= len(sleeps) <= 3
         assert all(2 <= len(durations) <= 3 for durations in sleeps)
-        assert all("seen = shared\n" in body.partition("= seen")[0] for body in functions if "= seen" in body)
+        assert all(
+            "seen = shared\n" in body.partition("= seen")[0]
+            for body in functions
+            if "= seen" in body
+        )
 
 
 def test_a_second_call_returns_the_same_since_the_shared_variable_is_set_anew() -> None:
@@ -129,7 +173,9 @@ def test_a_second_call_returns_the_same_since_the_shared_variable_is_set_anew() 
         values = [7 * k + 3 for k in range(len(workers) + 1)]
         main = Program({"main.py": source, **stubs(values)}).load("main")["main"]
         assert main() == main() == PROGRAMS["async"].execute(workers, values)
-        stale = source.replace("    shared = start\n", "").replace("shared = 0\n", f"shared = {values[-1]}\n")
+        stale = source.replace("    shared = start\n", "").replace(
+            "shared = 0\n", f"shared = {values[-1]}\n"
+        )
         main = Program({"main.py": stale, **stubs(values)}).load("main")["main"]
         assert main() == PROGRAMS["async"].execute(workers, values)
         unlike += main() != PROGRAMS["async"].execute(workers, values)
@@ -138,7 +184,10 @@ def test_a_second_call_returns_the_same_since_the_shared_variable_is_set_anew() 
 
 def test_operands_are_computed_before_the_loop_runs_since_loops_do_not_nest() -> None:
     graph = generated(0, operations=12, **ASYNC).graph
-    assert any(is_async(graph, uid) and any(is_async(graph, child) for child in graph.nodes[uid].children) for uid in range(12))
+    assert any(
+        is_async(graph, uid) and any(is_async(graph, child) for child in graph.nodes[uid].children)
+        for uid in range(12)
+    )
 
     async def nothing() -> int:
         return 1
@@ -180,7 +229,10 @@ def test_plain_redirects_cancel_and_wrapped_ones_do_not() -> None:
 
     def answers(style: str) -> list[int]:
         modules = Modules(lambda _, k: f"v{k}.py" if k else "main.py", number, REDIRECTS[style])
-        graphs = (grow_top_down(Random(seed), Shape(100, 10, 0.5, 2, 4), STANDARD, modules) for seed in range(60))
+        graphs = (
+            grow_top_down(Random(seed), Shape(100, 10, 0.5, 2, 4), STANDARD, modules)
+            for seed in range(60)
+        )
         return [int(graph.answer) for graph in graphs]
 
     assert 0.35 < answers("plain").count(0) / 60 < 0.7
@@ -189,20 +241,39 @@ def test_plain_redirects_cancel_and_wrapped_ones_do_not() -> None:
 
 
 def test_a_task_whose_answer_is_0_is_kept_only_after_many_tries() -> None:
-    assert all(generated(seed, operations=n, consolidation="plain").graph.answer for seed in range(20) for n in (0, 2, 20))
-    hopeless = generated(0, operations=60, consolidation="plain", theta=1, p=1.0, weights={"arithmetic": 1.0}, max_arity=2)
+    assert all(
+        generated(seed, operations=n, consolidation="plain").graph.answer
+        for seed in range(20)
+        for n in (0, 2, 20)
+    )
+    hopeless = generated(
+        0,
+        operations=60,
+        consolidation="plain",
+        theta=1,
+        p=1.0,
+        weights={"arithmetic": 1.0},
+        max_arity=2,
+    )
     assert isinstance(hopeless.graph.answer, int)
 
 
 def test_weights_choose_operators_and_coroutines_are_half_as_frequent() -> None:
     def share(name: str, **options: Any) -> float:
-        rules = [n.content.operator for s in range(15) for n in generated(s, operations=60, **options).graph.nodes if ruled(n)]
+        rules = [
+            n.content.operator
+            for s in range(15)
+            for n in generated(s, operations=60, **options).graph.nodes
+            if ruled(n)
+        ]
         return rules.count(name) / len(rules)
 
     def ruled(node: Any) -> bool:
         return isinstance(node.content, Rule) and node.content.operator not in REDIRECTS
 
-    assert [name for name in PROGRAMS if share(name) > 0] == [operator.name for operator in STANDARD]
+    assert [name for name in PROGRAMS if share(name) > 0] == [
+        operator.name for operator in STANDARD
+    ]
     assert 0.11 < share("async", difficulty="hard") < 0.18
     assert share("scale", weights={"scale": 2}) == 1.0
 
@@ -221,9 +292,15 @@ def test_what_is_written_is_read_back(name: str) -> None:
     operator, rng = PROGRAMS[name], Random(2)
     for _ in range(100):
         count = rng.randint(operator.least, min(operator.most, 5))
-        program = programs.Program(name, operator.draw(rng, count), tuple(f"m_{k}.py" for k in range(count)))
+        program = programs.Program(
+            name, operator.draw(rng, count), tuple(f"m_{k}.py" for k in range(count))
+        )
         assert read_expression(write_expression(program)) == program
-        assert read_source(write_source(program)) == read_source(write_source(program, root=True)) == program
+        assert (
+            read_source(write_source(program))
+            == read_source(write_source(program, root=True))
+            == program
+        )
 
 
 @pytest.mark.parametrize(
@@ -250,7 +327,12 @@ def test_all_sources_are_modules_of_python_that_import_what_they_call() -> None:
         world = generated(seed, operations=40, difficulty=difficulty)
         for file, source in world.files().items():
             tree = ast.parse(source, feature_version=(3, 11))
-            imported = [alias.name for line in tree.body if isinstance(line, ast.Import) for alias in line.names]
+            imported = [
+                alias.name
+                for line in tree.body
+                if isinstance(line, ast.Import)
+                for alias in line.names
+            ]
             called = re.findall(r"(\w+)\.main\(\)", source)
             assert imported == ["asyncio"] * ("asyncio." in source) + called
             assert {f"{name}.py" for name in called} <= world.files().keys()
@@ -266,7 +348,13 @@ def exported(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def printed(folder: Path) -> tuple[str, str]:
-    shown = subprocess.run([sys.executable, str(folder / "main.py")], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    shown = subprocess.run(
+        [sys.executable, str(folder / "main.py")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     return shown.stdout, shown.stderr
 
 
@@ -284,30 +372,45 @@ def test_the_command_writes_files_that_run(tmp_path: Path) -> None:
     files = {path.name: path.read_text() for path in folder.iterdir()}
     assert told.stdout == f"wrote {len(files)} files; run: python {folder / 'main.py'}\n"
     assert HELPER in files
-    assert files.pop("main.py") == f"import each_once  # added by the export\n{world.files()['main.py']}"
+    assert (
+        files.pop("main.py")
+        == f"import each_once  # added by the export\n{world.files()['main.py']}"
+    )
     assert {file: text for file, text in files.items() if file != HELPER} == {
         file: text for file, text in world.files().items() if file != "main.py"
     }
     assert printed(folder) == (str(world.graph.answer), "")
     again = exported(folder, "CodeWorld")
-    assert (again.returncode, again.stderr) == (2, f"error: the folder {str(folder)!r} is not empty; choose another one\n")
+    assert (again.returncode, again.stderr) == (
+        2,
+        f"error: the folder {str(folder)!r} is not empty; choose another one\n",
+    )
 
 
 @pytest.mark.parametrize(
     ("env_id", "options", "seed"),
     [
         ("CodeWorld-n350", {}, 1),
-        ("CodeWorld", {"operations": 1_000, "theta": 1, "p": 1.0, "weights": {"arithmetic": 1.0}}, 0),
+        (
+            "CodeWorld",
+            {"operations": 1_000, "theta": 1, "p": 1.0, "weights": {"arithmetic": 1.0}},
+            0,
+        ),
         ("CodeWorld", {"operations": 3, "difficulty": "hard", "names": "sequential"}, 5),
         ("CodeWorld", {"operations": 0}, 0),
     ],
 )
-def test_exports_of_all_sizes_run_for_real(tmp_path: Path, env_id: str, options: dict[str, Any], seed: int) -> None:
+def test_exports_of_all_sizes_run_for_real(
+    tmp_path: Path, env_id: str, options: dict[str, Any], seed: int
+) -> None:
     files = export_program(env_id, seed, **options)
     write(files, tmp_path)
     assert printed(tmp_path) == (str(the_world(env_id, seed, **options).graph.answer), "")
 
 
 def test_other_worlds_have_no_program_to_export() -> None:
-    with pytest.raises(ValueError, match=r"^ListWorld has no program to export; the world that has one is CodeWorld$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^ListWorld has no program to export; the world that has one is CodeWorld$",
+    ):
         export_program("ListWorld", 0)

@@ -36,7 +36,9 @@ def test_calls_are_labelled() -> None:
     assert labels() == ((), False)
     assert labels(read(hidden)) == (("lucky",), False)
     lead = world.known.useful()[0]
-    assert labels(read(lead)) == (("speculative",), False), "the target is known, so no read is of use"
+    assert labels(read(lead)) == (("speculative",), False), (
+        "the target is known, so no read is of use"
+    )
     assert labels(submit("wrong"), read(a)) == (("wrong", "invalid"), False)
 
 
@@ -49,7 +51,9 @@ def test_an_answer_is_optimal_if_it_is_right_and_could_be_known() -> None:
     assert {label for step in trajectory.steps for label in step.info["labels"]} == {"optimal"}
 
 
-def test_a_document_that_may_be_irrelevant_is_speculative_while_others_are_certainly_needed() -> None:
+def test_a_document_that_may_be_irrelevant_is_speculative_while_others_are_certainly_needed() -> (
+    None
+):
     seen = set()
     for seed in range(20):
         env = labelled(seed, operations=8, theta=3, p=1.0, distractor_documents=2.0)
@@ -70,7 +74,10 @@ def test_a_call_of_another_tool_is_neutral() -> None:
     env = labelled(context="memory", operations=2)
     view = ToolCall("memory", {"command": "view", "path": "/memories"})
     first = tool_env(env).world.known.useful()[0]  # type: ignore[attr-defined]
-    assert [env.step(r)[4]["optimal"] for r in (reply(view), reply(view, read(first)))] == [False, True]
+    assert [env.step(r)[4]["optimal"] for r in (reply(view), reply(view, read(first)))] == [
+        False,
+        True,
+    ]
     assert env.reset(seed=0)[1]["labels"] == ()
 
 
@@ -122,7 +129,9 @@ def test_the_third_round_in_a_row_in_which_all_calls_fail_ends_the_episode() -> 
         assert say(env, said).going_on
     outcome = say(env, bad)
     assert (outcome.terminated, outcome.reward) == (True, 0.0)
-    assert {start(f"{world}World").max_failed_rounds for world in ("Document", "Multimodal", "Code")} == {3}
+    assert {
+        start(f"{world}World").max_failed_rounds for world in ("Document", "Multimodal", "Code")
+    } == {3}
 
 
 def test_a_reply_with_more_calls_than_allowed_runs_none_and_is_a_failed_round() -> None:
@@ -130,7 +139,9 @@ def test_a_reply_with_more_calls_than_allowed_runs_none_and_is_a_failed_round() 
     assert "at most 3." in env.chat.messages[0].text
     files = env.world.known.useful()[:4]
     outcome = say(env, reply(*map(read, files)))
-    assert outcome.text == "error: this world takes one call in each reply, or up to 3; none was run"
+    assert (
+        outcome.text == "error: this world takes one call in each reply, or up to 3; none was run"
+    )
     assert not env.world.known.read
     say(env, reply(*map(read, files[:3])))
     assert set(env.world.known.read) == set(files[:3])
@@ -140,7 +151,9 @@ def test_a_reply_with_more_calls_than_allowed_runs_none_and_is_a_failed_round() 
 def test_one_call_at_a_time_is_said_to_be_so() -> None:
     env = start("DocumentWorld", parallel_calls=False)
     assert "exactly one call" in env.chat.messages[0].text
-    assert say(env, reply(*map(read, env.world.known.useful()[:2]))).text.endswith("takes one call in each reply; none was run")
+    assert say(env, reply(*map(read, env.world.known.useful()[:2]))).text.endswith(
+        "takes one call in each reply; none was run"
+    )
 
 
 def test_on_the_last_turn_only_an_answer_can_succeed() -> None:
@@ -155,7 +168,9 @@ def test_on_the_last_turn_only_an_answer_can_succeed() -> None:
 
 
 def reported(last: str, everything: bool = False, idle: int = 0) -> dict[str, Any]:
-    """The report of an episode in which one document was read, or all, the first again and again, and then `last` was answered."""
+    """The report of an episode in which one document was read, or all, the first again and
+    again, and then `last` was answered.
+    """
     env = start("DocumentWorld", operations=2, budget_slack=200)
     first = env.world.known.useful()[0]
     play(env, read(first))
@@ -201,15 +216,31 @@ def test_outcomes_and_their_curves() -> None:
     bad = reply(read("v1%no"))
     texts = iter([bad, "hm", bad, reply(*(read(f) for f in generated_leads()[:1])), bad, bad, bad])
     failed = outcome(rollout(env, lambda chats: [agentgym.Reply(next(texts))], 0))
-    assert (failed.success, failed.failed_rounds, failed.turns, failed.labels["invalid"]) == (False, 5, 7, 5)
+    assert (failed.success, failed.failed_rounds, failed.turns, failed.labels["invalid"]) == (
+        False,
+        5,
+        7,
+        5,
+    )
     assert (failed.optimal_turns, failed.report["useful_reads"]) == (1, 1)
     outcomes = [failed]
     for operations, seed in itertools.product((0, 2, 10, 11), range(2)):
-        played = rollout(make("DocumentWorld", labels=True, operations=operations), OraclePolicy("DocumentWorld"), seed)
+        played = rollout(
+            make("DocumentWorld", labels=True, operations=operations),
+            OraclePolicy("DocumentWorld"),
+            seed,
+        )
         outcomes.append(outcome(played))
         assert outcomes[-1].optimal_turns == outcomes[-1].turns == outcomes[-1].report["needed"] + 1
     low, high = accuracy(outcomes)
-    assert (low.low, low.high, low.episodes, high.low, high.high, high.episodes) == (1, 10, 7, 11, 20, 2)
+    assert (low.low, low.high, low.episodes, high.low, high.high, high.episodes) == (
+        1,
+        10,
+        7,
+        11,
+        20,
+        2,
+    )
     assert (low.accuracy.value, high.accuracy.value) == (6 / 7, 1.0)
     heights = accuracy(outcomes, "height", 1)
     assert sum(each.episodes for each in heights) == len(outcomes)
@@ -243,17 +274,28 @@ def test_wilson_intervals() -> None:
         ({"min_arity": 1}, "min_arity must be an integer in [2, 10], got 1"),
         ({"min_arity": 4, "max_arity": 3}, "max_arity must be an integer in [4, 10], got 3"),
         ({"weights": {"max": 1.0}}, "weights must be one of add, subtract, join, got 'max'"),
-        ({"weights": {"add": -1}}, "weights['add'] must be a number in [0.0, 1000000000.0], got -1"),
-        ({"weights": {"add": 0}}, "weights must not all be 0, got {'add': 0}; operators: add, subtract, join"),
+        (
+            {"weights": {"add": -1}},
+            "weights['add'] must be a number in [0.0, 1000000000.0], got -1",
+        ),
+        (
+            {"weights": {"add": 0}},
+            "weights must not all be 0, got {'add': 0}; operators: add, subtract, join",
+        ),
         ({"max_calls_per_turn": 0}, "max_calls_per_turn must be an integer in [1, 128], got 0"),
         ({"strict_ids": 1}, "strict_ids must be True or False, got 1"),
         ({"budget_by": "calls"}, "budget_by must be one of reads, rounds, got 'calls'"),
         ({"hints": "all"}, "hints must be one of plain, full, got 'all'"),
         ({"distractor_fields": 5}, "distractor_fields must be a number in [0.0, 4.0], got 5"),
-        ({"distractor_documents": -1}, "distractor_documents must be a number in [0.0, 4.0], got -1"),
+        (
+            {"distractor_documents": -1},
+            "distractor_documents must be a number in [0.0, 4.0], got -1",
+        ),
     ],
 )
-def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options: dict[str, object], why: str) -> None:
+def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(
+    options: dict[str, object], why: str
+) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared whole
         make("DocumentWorld", **options)
     assert str(refused.value) == why
@@ -261,7 +303,10 @@ def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options:
 
 @pytest.mark.parametrize("steps", [2, 30, 400])
 def test_at_horizon_gives_tasks_that_take_about_that_many_turns(steps: int) -> None:
-    turns = [generated(seed, **DocumentWorld.config_for_horizon(steps)).graph.needed + 1 for seed in range(30)]
+    turns = [
+        generated(seed, **DocumentWorld.config_for_horizon(steps)).graph.needed + 1
+        for seed in range(30)
+    ]
     assert steps * 0.85 - 1 < sum(turns) / len(turns) < steps * 1.15 + 1
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[2, "):
         DocumentWorld.config_for_horizon(1)
@@ -271,8 +316,16 @@ def test_a_scripted_policy_is_given_what_the_world_itself_learns_from_a_picture(
     world = generated(0)
     picture = agentgym.Image(b"png", "3 red circles")
     call = ToolCall("read_document", {"file_id": "v1%a"}, "c")
-    said = agentgym.Message("tool", "v1 is how many red circles the picture shows", call_id="c", images=(picture,))
+    said = agentgym.Message(
+        "tool", "v1 is how many red circles the picture shows", call_id="c", images=(picture,)
+    )
     asked = agentgym.Message("assistant", calls=(call,))
-    chat = agentgym.Chat((agentgym.Message("system"), agentgym.Message("user", id="0:1"), asked, said))
+    chat = agentgym.Chat(
+        (agentgym.Message("system"), agentgym.Message("user", id="0:1"), asked, said)
+    )
     ((_, given),) = ParsedChat.of(chat).turns()[0]
-    assert given == world.told(world.graph.nodes[0], agentgym.Content(said.text, said.images)) == f"{said.text}\n3 red circles"
+    assert (
+        given
+        == world.told(world.graph.nodes[0], agentgym.Content(said.text, said.images))
+        == f"{said.text}\n3 red circles"
+    )

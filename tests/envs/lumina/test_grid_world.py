@@ -1,4 +1,6 @@
-"""GridWorld against a simulation of every position and number of moves left, and the traps of the specification."""
+"""GridWorld against a simulation of every position and number of moves left, and the traps of
+the specification.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +51,20 @@ class Board:
 
 
 def simulate(board: Board) -> list[set[Cell]]:
-    """For 0, 1, 2, … moves left, the cells from which the goal can still be reached, until those are all cells."""
+    """For 0, 1, 2, … moves left, the cells from which the goal can still be reached, until
+    those are all cells.
+    """
     moves = {cell: [board.step(cell, direction) for direction in STEPS] for cell in board.cells}
     winning: list[set[Cell]] = []
     while not winning or len(winning[-1]) < len(moves):
         left = len(winning)
-        # A step that costs all the moves left still allows done, so `winning[0]` counts; one that costs more does not.
-        reached = (cell for cell in moves if any(cost <= left and there in winning[left - cost] for there, cost in moves[cell]))
+        # A step that costs all the moves left still allows done, so `winning[0]` counts; one that
+        # costs more does not.
+        reached = (
+            cell
+            for cell in moves
+            if any(cost <= left and there in winning[left - cost] for there, cost in moves[cell])
+        )
         winning.append({board.goal, *reached})
     return winning
 
@@ -66,7 +75,11 @@ def best_calls(board: Board, winning: list[set[Cell]], cell: Cell) -> list[ToolC
         return [DONE]
     left = cheapest(winning, cell)
     outcomes = {direction: board.step(cell, direction) for direction in STEPS}
-    return [ToolCall(name, {}) for name, (there, cost) in outcomes.items() if cost <= left and there in winning[left - cost]]
+    return [
+        ToolCall(name, {})
+        for name, (there, cost) in outcomes.items()
+        if cost <= left and there in winning[left - cost]
+    ]
 
 
 def cheapest(winning: list[set[Cell]], cell: Cell) -> int:
@@ -96,29 +109,39 @@ def boards_of_three() -> list[Board]:
 def random_board(rng: random.Random) -> Board:
     size = rng.randint(1, 6)
     cells = list(itertools.product(range(size), repeat=2))
-    return Board(size, rng.choice(cells), rng.sample(cells, rng.randint(0, len(cells))), rng.randint(0, 7))
+    return Board(
+        size, rng.choice(cells), rng.sample(cells, rng.randint(0, len(cells))), rng.randint(0, 7)
+    )
 
 
-def test_every_position_of_sampled_boards_of_three_has_the_cost_and_optimal_set_of_a_simulation() -> None:
+def test_every_position_of_sampled_boards_of_three_has_the_cost_and_optimal_set_of_a_simulation() -> (
+    None
+):
     for board in random.Random(0).sample(boards_of_three(), 300):
         check_every_position(board)
 
 
 @pytest.mark.exhaustive
-def test_every_position_of_every_board_of_three_has_the_cost_and_optimal_set_of_a_simulation() -> None:
+def test_every_position_of_every_board_of_three_has_the_cost_and_optimal_set_of_a_simulation() -> (
+    None
+):
     for board in boards_of_three():
         check_every_position(board)
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(2_000, marks=pytest.mark.exhaustive)])
-def test_random_boards_with_random_penalties_have_the_cost_and_optimal_set_of_a_simulation(count: int) -> None:
+def test_random_boards_with_random_penalties_have_the_cost_and_optimal_set_of_a_simulation(
+    count: int,
+) -> None:
     rng = random.Random(count)
     for _ in range(count):
         check_every_position(random_board(rng))
 
 
 def test_every_reply_moves_and_costs_what_the_rules_say() -> None:
-    """Random replies, steps off the board and unreadable ones included, against the rules as the tests write them."""
+    """Random replies, steps off the board and unreadable ones included, against the rules as
+    the tests write them.
+    """
     rng = random.Random(1)
     for _ in range(150):
         board = random_board(rng)
@@ -136,11 +159,14 @@ def test_every_reply_moves_and_costs_what_the_rules_say() -> None:
             going_on = left >= 0
 
 
-# Wrong ways to compute the cost to the goal. A cell that is missing in the result is one that they call unreachable.
+# Wrong ways to compute the cost to the goal. A cell that is missing in the result is one that they
+# call unreachable.
 
 
 def manhattan(board: Board) -> dict[Cell, int]:
-    return {cell: abs(cell[0] - board.goal[0]) + abs(cell[1] - board.goal[1]) for cell in board.cells}
+    return {
+        cell: abs(cell[0] - board.goal[0]) + abs(cell[1] - board.goal[1]) for cell in board.cells
+    }
 
 
 def charging_the_cell_that_is_left(board: Board) -> dict[Cell, int]:
@@ -156,13 +182,20 @@ def charging_the_cell_that_is_left(board: Board) -> dict[Cell, int]:
 def holes_as_walls(board: Board) -> dict[Cell, int]:
     winning = [{board.goal}]
     for _ in board.cells:
-        near = {c for c in board.cells for d in STEPS if board.step(c, d)[0] in winning[-1] - set(board.holes)}
+        near = {
+            c
+            for c in board.cells
+            for d in STEPS
+            if board.step(c, d)[0] in winning[-1] - set(board.holes)
+        }
         winning.append(winning[-1] | near)
     return {cell: cheapest(winning, cell) for cell in winning[-1]}
 
 
 def two_ended_queue(board: Board) -> dict[Cell, int]:
-    """0-1 breadth-first search, which is right for weights 0 and w only: free steps go to the front, holes to the back."""
+    """0-1 breadth-first search, which is right for weights 0 and w only: free steps go to the
+    front, holes to the back.
+    """
     costs: dict[Cell, int] = {}
     waiting = deque([(board.goal, 0)])
     while waiting:
@@ -172,7 +205,9 @@ def two_ended_queue(board: Board) -> dict[Cell, int]:
         costs[cell] = cost
         hole = cell in board.holes
         for near in (board.step(cell, d)[0] for d in STEPS):
-            (waiting.append if hole else waiting.appendleft)((near, cost + 1 + board.penalty * hole))
+            (waiting.append if hole else waiting.appendleft)(
+                (near, cost + 1 + board.penalty * hole)
+            )
     return costs
 
 
@@ -195,9 +230,21 @@ HOLE_BETWEEN = Board(3, goal=(0, 2), holes=[(0, 1)])
         (manhattan, HOLE_BETWEEN, (0, 0), (2, []), (4, [DOWN])),
         (manhattan, Board(3, (0, 0), [(0, 1)]), (1, 2), (3, [UP, LEFT]), (3, [LEFT])),
         (charging_the_cell_that_is_left, HOLE_BETWEEN, (0, 1), (4, []), (1, [RIGHT])),
-        (charging_the_cell_that_is_left, Board(3, (0, 2), [(0, 1), (1, 0)]), (1, 0), (6, [UP]), (3, [RIGHT])),
+        (
+            charging_the_cell_that_is_left,
+            Board(3, (0, 2), [(0, 1), (1, 0)]),
+            (1, 0),
+            (6, [UP]),
+            (3, [RIGHT]),
+        ),
         (charging_the_cell_that_is_left, Board(3, (0, 2), [(0, 2)]), (0, 1), (1, []), (4, [RIGHT])),
-        (holes_as_walls, Board(2, (1, 1), [(0, 1), (1, 0)]), (0, 0), (None, []), (5, [DOWN, RIGHT])),
+        (
+            holes_as_walls,
+            Board(2, (1, 1), [(0, 1), (1, 0)]),
+            (0, 0),
+            (None, []),
+            (5, [DOWN, RIGHT]),
+        ),
         (holes_as_walls, Board(3, (0, 0), [(0, 1), (1, 1)]), (0, 2), (6, [DOWN]), (5, [LEFT])),
         (two_ended_queue, Board(3, (0, 0)), (1, 0), (5, [RIGHT]), (1, [UP])),
         (two_ended_queue, Board(3, (0, 0)), (1, 2), (3, [UP]), (3, [UP, LEFT])),
@@ -280,8 +327,12 @@ def test_after_the_last_move_away_from_the_goal_only_done_is_left_and_it_fails()
     assert (outcome.reward, outcome.terminated, outcome.truncated) == (0.0, True, False)
 
 
-@pytest.mark.parametrize(("call", "corner"), [(UP, (0, 0)), (LEFT, (0, 0)), (DOWN, (2, 2)), (RIGHT, (2, 2))])
-def test_a_step_off_the_board_costs_one_move_and_is_neither_legal_nor_optimal(call: ToolCall, corner: Cell) -> None:
+@pytest.mark.parametrize(
+    ("call", "corner"), [(UP, (0, 0)), (LEFT, (0, 0)), (DOWN, (2, 2)), (RIGHT, (2, 2))]
+)
+def test_a_step_off_the_board_costs_one_move_and_is_neither_legal_nor_optimal(
+    call: ToolCall, corner: Cell
+) -> None:
     env = start("GridWorld", task=Board(3, (1, 1), [(0, 0), (2, 2)]).task(corner, budget=5))
     assert call not in env.world.optimal_calls()
     assert call not in env.world.legal_calls()
@@ -292,7 +343,15 @@ def test_a_step_off_the_board_costs_one_move_and_is_neither_legal_nor_optimal(ca
 
 
 @pytest.mark.parametrize(
-    "reply", ["", "up", "up()", render(ToolCall("jump", {})), render(ToolCall("up", {"cells": 2})), render(UP) * 2]
+    "reply",
+    [
+        "",
+        "up",
+        "up()",
+        render(ToolCall("jump", {})),
+        render(ToolCall("up", {"cells": 2})),
+        render(UP) * 2,
+    ],
 )
 def test_a_reply_that_makes_no_legal_call_costs_a_move(reply: str) -> None:
     env = start("GridWorld", task=Board(3, (0, 0)).task((1, 0), budget=1))
@@ -321,7 +380,9 @@ def test_a_step_away_from_the_goal_can_be_walked_back() -> None:
 
 def test_the_budget_is_in_moves_and_follows_from_the_cost_of_a_cheapest_path() -> None:
     for seed in range(40):
-        world = start("GridWorld", seed=seed, size=4, hole_density=0.5, budget_factor=1.5, budget_slack=2).world
+        world = start(
+            "GridWorld", seed=seed, size=4, hole_density=0.5, budget_factor=1.5, budget_slack=2
+        ).world
         board = Board(4, world.goal, list(world.holes), world.penalty)
         cost = cheapest(simulate(board), world.position)
         assert world.moves_left == -(-3 * cost // 2) + 2
@@ -329,7 +390,9 @@ def test_the_budget_is_in_moves_and_follows_from_the_cost_of_a_cheapest_path() -
 
 
 @pytest.mark.parametrize(("density", "holes"), [(0.0, 0), (0.2, 3), (0.5, 8), (1.0, 15)])
-def test_holes_are_as_many_as_asked_for_distinct_and_never_on_the_start(density: float, holes: int) -> None:
+def test_holes_are_as_many_as_asked_for_distinct_and_never_on_the_start(
+    density: float, holes: int
+) -> None:
     seen: set[Cell] = set()
     for seed in range(60):
         world = start("GridWorld", seed=seed, size=4, hole_density=density).world
@@ -345,9 +408,16 @@ def test_the_goal_is_a_hole_in_some_instances() -> None:
 
 
 @pytest.mark.parametrize("distance", [*range(5), None])
-def test_start_and_goal_are_exactly_that_far_apart_and_can_be_any_such_pair(distance: int | None) -> None:
+def test_start_and_goal_are_exactly_that_far_apart_and_can_be_any_such_pair(
+    distance: int | None,
+) -> None:
     cells = Board(3, (0, 0)).cells
-    pairs = {(a, b) for a in cells for b in cells if distance in (None, abs(a[0] - b[0]) + abs(a[1] - b[1]))}
+    pairs = {
+        (a, b)
+        for a in cells
+        for b in cells
+        if distance in (None, abs(a[0] - b[0]) + abs(a[1] - b[1]))
+    }
     env = start("GridWorld", size=3, distance=distance)
     drawn = set()
     for seed in range(800):
@@ -363,7 +433,9 @@ def test_a_board_of_one_cell_is_solved_by_done() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 9, 60])
-def test_at_horizon_gives_instances_that_take_that_many_turns_where_no_hole_is_in_the_way(steps: int) -> None:
+def test_at_horizon_gives_instances_that_take_that_many_turns_where_no_hole_is_in_the_way(
+    steps: int,
+) -> None:
     env = start("GridWorld", hole_density=0.0, **GridWorld.config_for_horizon(steps))
     outcome = play_optimally(env)
     assert (outcome.reward, outcome.turn) == (1.0, steps)
@@ -378,7 +450,9 @@ def test_at_horizon_gives_instances_that_take_that_many_turns_where_no_hole_is_i
         ({"hole_penalty": -1}, "hole_penalty must be an integer in [0, 1000], got -1"),
     ],
 )
-def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options: dict[str, object], why: str) -> None:
+def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(
+    options: dict[str, object], why: str
+) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared whole
         start("GridWorld", **options)
     assert str(refused.value) == why
@@ -386,5 +460,7 @@ def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options:
 
 @pytest.mark.parametrize("steps", [0, 4_000])
 def test_at_horizon_refuses_what_no_configuration_takes(steps: int) -> None:
-    with pytest.raises(ValueError, match=rf"horizon must be an integer in \[1, 3999\], got {steps}"):
+    with pytest.raises(
+        ValueError, match=rf"horizon must be an integer in \[1, 3999\], got {steps}"
+    ):
         GridWorld.config_for_horizon(steps)

@@ -1,4 +1,6 @@
-"""ListWorld against an exhaustive search that knows nothing of the formula, and the traps of the specification."""
+"""ListWorld against an exhaustive search that knows nothing of the formula, and the traps of
+the specification.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,17 @@ def pop(index: object) -> ToolCall:
     return ToolCall("pop", {"id": index})
 
 
-def task(items: list[int] | tuple[int, ...], target: list[int] | tuple[int, ...], budget: int = PLENTY) -> str:
+def task(
+    items: list[int] | tuple[int, ...], target: list[int] | tuple[int, ...], budget: int = PLENTY
+) -> str:
     return f"Initial list: {list(items)}\nTarget list: {list(target)}\nTurn budget: {budget}"
 
 
 class Search:
-    """All ways to play one instance. A state is what is left (places in the initial list) and the first place that may still go."""
+    """All ways to play one instance.
+
+    A state is what is left (places in the initial list) and the first place that may still go.
+    """
 
     def __init__(self, items: tuple[int, ...], target: tuple[int, ...]) -> None:
         self.items, self.target = items, target
@@ -41,7 +48,9 @@ class Search:
         return [place for place in left if place >= bound]
 
     def _cost(self, left: tuple[int, ...], bound: int) -> float:
-        """Turns of the shortest successful continuation, `done` included; infinite if there is none."""
+        """Turns of the shortest successful continuation, `done` included; infinite if there is
+        none.
+        """
         ways = [self._after(left, place) for place in self.legal(left, bound)]
         return 1 + min([0.0] if self.solved(left) else ways, default=math.inf)
 
@@ -54,7 +63,11 @@ class Search:
         if cost == math.inf:
             return []
         done = [DONE] if self.solved(left) and cost == 1 else []
-        return done + [pop(left.index(place)) for place in self.legal(left, bound) if 1 + self._after(left, place) == cost]
+        return done + [
+            pop(left.index(place))
+            for place in self.legal(left, bound)
+            if 1 + self._after(left, place) == cost
+        ]
 
 
 def lists_up_to_renaming(length: int, symbols: int) -> Iterator[tuple[int, ...]]:
@@ -69,7 +82,9 @@ def subsequences(items: tuple[int, ...]) -> set[tuple[int, ...]]:
 
 
 def check_every_state(items: tuple[int, ...], target: tuple[int, ...]) -> None:
-    """Drive a world into every reachable state; places go from left to right, so each set of places is one state."""
+    """Drive a world into every reachable state; places go from left to right, so each set of
+    places is one state.
+    """
     search, text = Search(items, target), task(items, target)
     for size in range(len(items) + 1):
         for gone in itertools.combinations(range(len(items)), size):
@@ -79,7 +94,10 @@ def check_every_state(items: tuple[int, ...], target: tuple[int, ...]) -> None:
             left = tuple(place for place in range(len(items)) if place not in gone)
             bound = gone[-1] + 1 if gone else 0
             assert world.items == [items[place] for place in left]
-            assert list(world.legal_calls()) == [*(pop(left.index(place)) for place in search.legal(left, bound)), DONE]
+            assert list(world.legal_calls()) == [
+                *(pop(left.index(place)) for place in search.legal(left, bound)),
+                DONE,
+            ]
             check_state(world, search.cost(left, bound), search.best(left, bound))
 
 
@@ -94,7 +112,9 @@ def check_state(world: ListWorld, cost: float, best: list[ToolCall]) -> None:
 
 
 @pytest.mark.parametrize("length", range(1, 5))
-def test_every_state_of_every_short_list_has_the_alive_cost_and_optimal_set_of_a_search(length: int) -> None:
+def test_every_state_of_every_short_list_has_the_alive_cost_and_optimal_set_of_a_search(
+    length: int,
+) -> None:
     for items in lists_up_to_renaming(length, 3):
         for target in subsequences(items):
             check_every_state(items, target)
@@ -102,7 +122,9 @@ def test_every_state_of_every_short_list_has_the_alive_cost_and_optimal_set_of_a
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("length", [5, 6])
-def test_every_state_of_every_list_of_up_to_six_has_the_alive_cost_and_optimal_set_of_a_search(length: int) -> None:
+def test_every_state_of_every_list_of_up_to_six_has_the_alive_cost_and_optimal_set_of_a_search(
+    length: int,
+) -> None:
     for items in lists_up_to_renaming(length, 3):
         for target in subsequences(items):
             check_every_state(items, target)
@@ -116,7 +138,8 @@ def test_random_longer_lists_have_the_alive_cost_and_optimal_set_of_a_search() -
         check_every_state(items, tuple(items[place] for place in kept))
 
 
-# Shortcuts that look right and are wrong. Each takes the list, the target and the lock and gives the indices it calls optimal.
+# Shortcuts that look right and are wrong. Each takes the list, the target and the lock and gives
+# the indices it calls optimal.
 
 
 def is_subsequence(short: list[int], long: list[int]) -> bool:
@@ -125,7 +148,9 @@ def is_subsequence(short: list[int], long: list[int]) -> bool:
 
 
 def target_still_a_subsequence(items: list[int], target: list[int], locked: int) -> list[int]:
-    return [k for k in range(locked, len(items)) if is_subsequence(target, items[:k] + items[k + 1 :])]
+    return [
+        k for k in range(locked, len(items)) if is_subsequence(target, items[:k] + items[k + 1 :])
+    ]
 
 
 def value_in_surplus(items: list[int], target: list[int], locked: int) -> list[int]:
@@ -168,11 +193,15 @@ def test_a_shortcut_fails_where_the_world_agrees_with_the_search(
         play(env, *map(pop, gone))
     left = tuple(place for place in range(len(items)) if place not in gone)
     assert shortcut(env.world.items, target, env.world.locked) == wrong
-    assert Search(tuple(items), tuple(target)).best(left, env.world.locked) == [pop(k) for k in right]
+    assert Search(tuple(items), tuple(target)).best(left, env.world.locked) == [
+        pop(k) for k in right
+    ]
     assert list(env.world.optimal_calls()) == [pop(k) for k in right]
 
 
-def test_two_pops_can_be_optimal_and_the_third_fatal_although_the_target_is_still_a_subsequence() -> None:
+def test_two_pops_can_be_optimal_and_the_third_fatal_although_the_target_is_still_a_subsequence() -> (
+    None
+):
     for first in (0, 1):
         env = start("ListWorld", task=task([3, 3, 1], [3]))
         play(env, pop(first))
@@ -258,7 +287,9 @@ def test_after_one_wasted_turn_of_an_exact_budget_the_instance_is_lost() -> None
         (None, "pop: argument 'id'"),
     ],
 )
-def test_an_illegal_pop_is_an_error_that_costs_the_turn_and_changes_nothing(index: object, why: str) -> None:
+def test_an_illegal_pop_is_an_error_that_costs_the_turn_and_changes_nothing(
+    index: object, why: str
+) -> None:
     env = start("ListWorld", task=task([1, 2, 3, 4], [1, 3], budget=9))
     play(env, pop(1))
     items, best, left = list(env.world.items), list(env.world.optimal_calls()), env.world.turns_left
@@ -269,14 +300,18 @@ def test_an_illegal_pop_is_an_error_that_costs_the_turn_and_changes_nothing(inde
     assert list(env.world.optimal_calls()) == best == [pop(2)]
 
 
-def test_the_elements_to_the_left_of_the_last_removal_are_locked_and_the_one_in_its_place_is_not() -> None:
+def test_the_elements_to_the_left_of_the_last_removal_are_locked_and_the_one_in_its_place_is_not() -> (
+    None
+):
     env = start("ListWorld", task=task([1, 2, 3, 4], [1]))
     assert play(env, pop(1), pop(1), pop(1), DONE).reward == 1.0
 
 
 @pytest.mark.parametrize(("items", "removals"), [(1, 0), (1, 1), (7, 3), (30, 30)])
 @pytest.mark.parametrize("duplicates", [False, True])
-def test_an_optimal_policy_takes_one_turn_for_each_removal_and_one_for_done(items: int, removals: int, duplicates: bool) -> None:
+def test_an_optimal_policy_takes_one_turn_for_each_removal_and_one_for_done(
+    items: int, removals: int, duplicates: bool
+) -> None:
     env = start("ListWorld", items=items, removals=removals, duplicates=duplicates)
     outcome = play_optimally(env)
     assert (outcome.reward, outcome.turn) == (1.0, removals + 1)
@@ -285,12 +320,22 @@ def test_an_optimal_policy_takes_one_turn_for_each_removal_and_one_for_done(item
 @pytest.mark.parametrize(
     ("factor", "slack", "optimal", "budget"),
     # As floats, 1.1 * 50 and 2.2 * 25 are a little more than 55.
-    [(1.1, 0, 50, 55), (2.2, 0, 25, 55), (1.1, 0, 10, 11), (1.1, 3, 9, 13), (1.4, 0, 5, 7), (1, 0, 7, 7), (3.0, 5, 1, 8)],
+    [
+        (1.1, 0, 50, 55),
+        (2.2, 0, 25, 55),
+        (1.1, 0, 10, 11),
+        (1.1, 3, 9, 13),
+        (1.4, 0, 5, 7),
+        (1, 0, 7, 7),
+        (3.0, 5, 1, 8),
+    ],
 )
 def test_the_budget_takes_the_factor_as_the_decimal_number_that_was_written(
     factor: float, slack: int, optimal: int, budget: int
 ) -> None:
-    env = start("ListWorld", items=100, removals=optimal - 1, budget_factor=factor, budget_slack=slack)
+    env = start(
+        "ListWorld", items=100, removals=optimal - 1, budget_factor=factor, budget_slack=slack
+    )
     assert env.world.max_turns == budget
     assert f"Turn budget: {budget}" in env.chat.messages[1].text
 
@@ -310,16 +355,22 @@ def test_the_budget_takes_the_factor_as_the_decimal_number_that_was_written(
         ({"budget_slack": -1}, "budget_slack must be an integer in [0, 1000000], got -1"),
     ],
 )
-def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options: dict[str, object], why: str) -> None:
+def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(
+    options: dict[str, object], why: str
+) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared whole
         start("ListWorld", **options)
     assert str(refused.value) == why
 
 
 @pytest.mark.parametrize("items", [4, 10, 61])
-def test_with_duplicates_every_list_of_four_or_more_has_a_value_twice_and_without_none_has(items: int) -> None:
+def test_with_duplicates_every_list_of_four_or_more_has_a_value_twice_and_without_none_has(
+    items: int,
+) -> None:
     for seed in range(30):
-        doubled = start("ListWorld", seed=seed, items=items, removals=2, duplicates=True).world.items
+        doubled = start(
+            "ListWorld", seed=seed, items=items, removals=2, duplicates=True
+        ).world.items
         assert len(set(doubled)) < len(doubled) == items
         assert len(set(start("ListWorld", seed=seed, items=items, removals=2).world.items)) == items
 
@@ -338,5 +389,7 @@ def test_at_horizon_gives_instances_that_take_that_many_turns(steps: int) -> Non
 
 @pytest.mark.parametrize("steps", [0, 5_001, 2.0])
 def test_at_horizon_refuses_what_no_configuration_takes(steps: int) -> None:
-    with pytest.raises(ValueError, match=r"horizon must be an integer in \[1, 5000\], got " + str(steps)):
+    with pytest.raises(
+        ValueError, match=r"horizon must be an integer in \[1, 5000\], got " + str(steps)
+    ):
         ListWorld.config_for_horizon(steps)

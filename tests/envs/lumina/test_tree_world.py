@@ -1,4 +1,6 @@
-"""TreeWorld against an exact search over what an agent can believe, and the traps of the specification."""
+"""TreeWorld against an exact search over what an agent can believe, and the traps of the
+specification.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,17 @@ import pytest
 
 from agentgym import ToolCall
 from agentgym.envs.lumina.tree_world import TreeWorld, uniform_tree
-from tests.envs.lumina.tree_beliefs import Beliefs, History, Path, Prior, Tree, mixed, recursive, shape_of, uniform
+from tests.envs.lumina.tree_beliefs import (
+    Beliefs,
+    History,
+    Path,
+    Prior,
+    Tree,
+    mixed,
+    recursive,
+    shape_of,
+    uniform,
+)
 from tests.helpers import play, play_optimally, start
 
 UNREACHABLE = ToolCall("unreachable", {})
@@ -44,14 +56,19 @@ class Choice:
         return np.array(self.chosen, dtype=int)
 
 
-@pytest.mark.parametrize(("nodes", "arity"), [(1, 2), (2, 1), (3, 2), (4, 2), (3, 3), (4, 3), (5, 3), (6, 2)])
-def test_each_tree_with_slots_comes_from_equally_many_choices_of_slots(nodes: int, arity: int) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "arity"), [(1, 2), (2, 1), (3, 2), (4, 2), (3, 3), (4, 3), (5, 3), (6, 2)]
+)
+def test_each_tree_with_slots_comes_from_equally_many_choices_of_slots(
+    nodes: int, arity: int
+) -> None:
     shapes: Counter[Tree] = Counter()
     for chosen in itertools.combinations(range(nodes * arity), nodes - 1):
         children = uniform_tree(nodes, arity, Choice(nodes * arity, chosen))
         assert sorted(itertools.chain(*children)) == list(range(1, nodes))
         shapes[shape_of(children)] += 1
-    # Each tree should come up once for each rotation of its child counts, that is, once for each node.
+    # Each tree should come up once for each rotation of its child counts, that is, once for each
+    # node.
     assert shapes == {tree: nodes * count for tree, count in uniform(nodes, arity).items()}
     assert shapes.total() == comb(nodes * arity, nodes - 1)
 
@@ -61,26 +78,43 @@ def name(path: Path) -> str:
 
 
 def world_at(history: History, may_be_absent: bool, turns: int = PLENTY) -> TreeWorld:
-    """The world of an agent that has seen this; node k of the text has the value k, and the target is none of them."""
-    hope = "The target may be missing from the tree." if may_be_absent else "The target is in the tree."
+    """The world of an agent that has seen this; node k of the text has the value k, and the
+    target is none of them.
+    """
+    hope = (
+        "The target may be missing from the tree."
+        if may_be_absent
+        else "The target is in the tree."
+    )
     lines = []
     for value, path in enumerate(Beliefs.known(history)):
         count = dict(history).get(path)
-        children = "UNKNOWN" if count is None else f"[{', '.join(name((*path, k)) for k in range(count))}]"
+        children = (
+            "UNKNOWN" if count is None else f"[{', '.join(name((*path, k)) for k in range(count))}]"
+        )
         lines.append(f"(id={name(path)}, value={value}) -> {children}")
-    return TreeWorld.read_task("\n".join([f"Find the node with value 999. {hope}", *lines, f"Turn budget: {turns}"]))
+    return TreeWorld.read_task(
+        "\n".join([f"Find the node with value 999. {hope}", *lines, f"Turn budget: {turns}"])
+    )
 
 
 def optimal(world: TreeWorld) -> set[Path | str]:
     return {
-        tuple("abcdef".index(letter) for letter in call.arguments["id"][1:]) if call.name == "get_children" else call.name
+        tuple("abcdef".index(letter) for letter in call.arguments["id"][1:])
+        if call.name == "get_children"
+        else call.name
         for call in world.optimal_calls()
     }
 
 
-THOROUGH = [*range(1, 5), *(pytest.param(nodes, marks=pytest.mark.exhaustive) for nodes in (5, 6, 7))]
+THOROUGH = [
+    *range(1, 5),
+    *(pytest.param(nodes, marks=pytest.mark.exhaustive) for nodes in (5, 6, 7)),
+]
 SETTINGS = pytest.mark.parametrize(
-    ("target", "absent"), list(itertools.product(("leaf", "any"), (Fraction(0), Fraction(1, 3)))), ids=str
+    ("target", "absent"),
+    list(itertools.product(("leaf", "any"), (Fraction(0), Fraction(1, 3)))),
+    ids=str,
 )
 
 
@@ -94,30 +128,44 @@ def test_the_optimal_set_is_the_argmax_of_an_exact_search_over_beliefs(
     for history in beliefs.histories():
         values, frontier = beliefs.values(history, None), beliefs.frontier(history)
         assert len({values[path] for path in frontier}) <= 1, history
-        # With all `nodes` of them in view an agent that knew this number could stop; the world does not tell it.
+        # With all `nodes` of them in view an agent that knew this number could stop; the world does
+        # not tell it.
         if len(beliefs.known(history)) < nodes or not frontier:
             assert optimal(world_at(history, absent > 0)) == beliefs.best(history), history
 
 
 @SETTINGS
 @pytest.mark.parametrize("nodes", THOROUGH)
-def test_with_few_turns_left_the_optimal_set_is_still_the_argmax(nodes: int, target: str, absent: Fraction) -> None:
+def test_with_few_turns_left_the_optimal_set_is_still_the_argmax(
+    nodes: int, target: str, absent: Fraction
+) -> None:
     beliefs = Beliefs(mixed(nodes), target, absent)
     for history, turns in itertools.product(beliefs.histories(), range(1, nodes + 3)):
         if len(beliefs.known(history)) < nodes:
-            assert optimal(world_at(history, absent > 0, turns)) == beliefs.best(history, turns), (history, turns)
+            assert optimal(world_at(history, absent > 0, turns)) == beliefs.best(history, turns), (
+                history,
+                turns,
+            )
 
 
 def test_an_agent_that_knew_the_number_of_nodes_would_give_up_earlier() -> None:
     """Why the number is not told: with both nodes of two in view, the other one must be a leaf."""
     both_seen = frozenset({((), 1)})
     assert Beliefs(uniform(2), "any", Fraction(1, 3)).best(both_seen) == {"unreachable"}
-    assert Beliefs(mixed(4), "any", Fraction(1, 3)).best(both_seen) == {(0,)} == optimal(world_at(both_seen, may_be_absent=True))
+    assert (
+        Beliefs(mixed(4), "any", Fraction(1, 3)).best(both_seen)
+        == {(0,)}
+        == optimal(world_at(both_seen, may_be_absent=True))
+    )
 
 
 @SETTINGS
-def test_in_trees_grown_at_random_shallow_nodes_would_be_better(target: str, absent: Fraction) -> None:
-    """Why trees are not grown by attaching each node to a random earlier one: the optimal set would be a part of the frontier."""
+def test_in_trees_grown_at_random_shallow_nodes_would_be_better(
+    target: str, absent: Fraction
+) -> None:
+    """Why trees are not grown by attaching each node to a random earlier one: the optimal set
+    would be a part of the frontier.
+    """
     beliefs = Beliefs(recursive(5), target, absent)
     history = frozenset({((), 2), ((0,), 1)})
     values = beliefs.values(history, None)
@@ -143,7 +191,10 @@ def slowest_search(world: TreeWorld) -> int:
     def longest(frontier: frozenset[str], seen: bool) -> int:
         if seen or not frontier:
             return 1
-        return 1 + max(longest(frontier - {u} | set(world.children[u]), goal in world.children[u]) for u in frontier)
+        return 1 + max(
+            longest(frontier - {u} | set(world.children[u]), goal in world.children[u])
+            for u in frontier
+        )
 
     return longest(unknown, goal in world.known)
 
@@ -163,12 +214,19 @@ def exact(seed: int, **options: Any) -> TreeWorld:
 
 
 @pytest.mark.parametrize("count", [150, pytest.param(10_000, marks=pytest.mark.exhaustive)])
-def test_the_turns_of_an_optimal_policy_are_those_of_the_slowest_search_that_asks_nothing_twice(count: int) -> None:
+def test_the_turns_of_an_optimal_policy_are_those_of_the_slowest_search_that_asks_nothing_twice(
+    count: int,
+) -> None:
     rng = random.Random(count)
     for seed in range(count):
         nodes = rng.randint(1, 7)
         options = {"nodes": nodes, "revealed": rng.randint(0, nodes), "arity": rng.randint(1, 4)}
-        world = exact(seed, target=rng.choice(["leaf", "any"]), absent_probability=rng.choice([0, 1]), **options)
+        world = exact(
+            seed,
+            target=rng.choice(["leaf", "any"]),
+            absent_probability=rng.choice([0, 1]),
+            **options,
+        )
         assert world.max_turns == slowest_search(world), (seed, options)
 
 
@@ -184,12 +242,16 @@ def test_the_turns_of_an_optimal_policy_are_those_of_the_slowest_search_that_ask
         ({"nodes": 6, "revealed": 0, "absent_probability": 0, "arity": 1}, 6),
     ],
 )
-def test_the_turns_of_an_optimal_policy_in_special_cases(options: dict[str, Any], turns: int) -> None:
+def test_the_turns_of_an_optimal_policy_in_special_cases(
+    options: dict[str, Any], turns: int
+) -> None:
     assert exact(0, **options).max_turns == turns
 
 
 def test_a_target_at_the_root_is_known_from_the_start() -> None:
-    worlds = [exact(seed, nodes=3, target="any", absent_probability=0, revealed=0) for seed in range(30)]
+    worlds = [
+        exact(seed, nodes=3, target="any", absent_probability=0, revealed=0) for seed in range(30)
+    ]
     at_root = [world for world in worlds if world.target in world.known.values()]
     assert 0 < len(at_root) < len(worlds)
     for world in at_root:
@@ -197,10 +259,14 @@ def test_a_target_at_the_root_is_known_from_the_start() -> None:
         assert (world.max_turns, list(world.optimal_calls())) == (1, [found(root)])
 
 
-def test_every_search_that_asks_nothing_twice_succeeds_within_the_turns_of_an_optimal_policy() -> None:
+def test_every_search_that_asks_nothing_twice_succeeds_within_the_turns_of_an_optimal_policy() -> (
+    None
+):
     rng = random.Random(0)
     for seed in range(40):
-        env = start("TreeWorld", seed=seed, budget_factor=1.0, budget_slack=0, absent_probability=0.5)
+        env = start(
+            "TreeWorld", seed=seed, budget_factor=1.0, budget_slack=0, absent_probability=0.5
+        )
         outcome = play(env, rng.choice(list(env.world.optimal_calls())))
         while outcome.going_on:
             outcome = play(env, rng.choice(list(env.world.optimal_calls())))
@@ -226,16 +292,27 @@ def test_swapping_the_hidden_subtrees_of_two_unexplored_nodes_changes_no_hook() 
 
 def hooks(world: TreeWorld) -> tuple[object, ...]:
     calls = list(world.optimal_calls()), list(world.legal_calls())
-    return world.task(), world.state(), world.subtask(with_state=True), world.subtask(with_state=False), calls
+    return (
+        world.task(),
+        world.state(),
+        world.subtask(with_state=True),
+        world.subtask(with_state=False),
+        calls,
+    )
 
 
 @pytest.mark.parametrize("call", [ask, found])
-def test_an_id_that_was_not_shown_is_answered_like_one_that_does_not_exist(call: Callable[[str], ToolCall]) -> None:
+def test_an_id_that_was_not_shown_is_answered_like_one_that_does_not_exist(
+    call: Callable[[str], ToolCall],
+) -> None:
     env = start("TreeWorld", nodes=30)
     known = dict(env.world.known)
     hidden = [node for node in env.world.children if node not in known]
     assert "zzzzzzz" not in env.world.children
-    answers = {play(env, call(node)).text for node in (hidden[0], hidden[-1], "zzzzzzz", "", str(env.world.target))}
+    answers = {
+        play(env, call(node)).text
+        for node in (hidden[0], hidden[-1], "zzzzzzz", "", str(env.world.target))
+    }
     assert answers == {"error: no node with this id has been shown"}
     assert env.world.known == known
     assert not env.over
@@ -263,8 +340,14 @@ def test_the_texts_tell_the_number_of_nodes_by_the_budget_only() -> None:
     small, large = (start("TreeWorld", nodes=nodes, revealed=3) for nodes in (4, 400))
     assert small.chat.messages[0] == large.chat.messages[0]
     opening, *nodes, budget = large.chat.messages[1].text.split("\n")
-    assert opening == f"Find the node with value {large.world.target}. The target may be missing from the tree."
-    assert all(re.fullmatch(r"\(id=[a-z]+, value=[0-9]+\) -> (UNKNOWN|\[[a-z, ]*\])", line) for line in nodes)
+    assert (
+        opening
+        == f"Find the node with value {large.world.target}. The target may be missing from the tree."
+    )
+    assert all(
+        re.fullmatch(r"\(id=[a-z]+, value=[0-9]+\) -> (UNKNOWN|\[[a-z, ]*\])", line)
+        for line in nodes
+    )
     assert len(nodes) == len(large.world.known)
     assert budget == f"Turn budget: {large.world.max_turns}"
 
@@ -272,7 +355,9 @@ def test_the_texts_tell_the_number_of_nodes_by_the_budget_only() -> None:
 @pytest.mark.parametrize("revealed", [0, 1, 3, 8])
 def test_the_task_shows_as_many_nodes_with_their_children_as_asked_for(revealed: int) -> None:
     for seed in range(20):
-        lines = start("TreeWorld", seed=seed, nodes=8, revealed=revealed).world.task().split("\n")[1:-1]
+        lines = (
+            start("TreeWorld", seed=seed, nodes=8, revealed=revealed).world.task().split("\n")[1:-1]
+        )
         assert sum(not line.endswith("UNKNOWN") for line in lines) == revealed
 
 
@@ -280,7 +365,9 @@ def test_the_task_shows_as_many_nodes_with_their_children_as_asked_for(revealed:
 
 
 def test_on_the_last_turn_only_a_report_can_succeed() -> None:
-    env = start("TreeWorld", nodes=6, revealed=0, absent_probability=1, budget_factor=1.0, budget_slack=0)
+    env = start(
+        "TreeWorld", nodes=6, revealed=0, absent_probability=1, budget_factor=1.0, budget_slack=0
+    )
     (root,) = env.world.known
     play(env, ask(root), ask(root))
     while env.world.turns_left > 1:
@@ -291,7 +378,9 @@ def test_on_the_last_turn_only_a_report_can_succeed() -> None:
 
 
 def test_on_the_last_turn_a_target_that_must_be_there_and_was_not_seen_is_lost() -> None:
-    env = start("TreeWorld", nodes=6, revealed=0, absent_probability=0, budget_factor=1.0, budget_slack=0)
+    env = start(
+        "TreeWorld", nodes=6, revealed=0, absent_probability=0, budget_factor=1.0, budget_slack=0
+    )
     (root,) = env.world.known
     play(env, *[ask(root)] * (env.world.max_turns - 1))
     assert not env.world.optimal_calls()
@@ -299,7 +388,9 @@ def test_on_the_last_turn_a_target_that_must_be_there_and_was_not_seen_is_lost()
 
 
 @pytest.mark.parametrize(("absent", "reward"), [(0, 0.0), (1, 1.0)])
-def test_unreachable_succeeds_if_and_only_if_the_target_is_missing(absent: int, reward: float) -> None:
+def test_unreachable_succeeds_if_and_only_if_the_target_is_missing(
+    absent: int, reward: float
+) -> None:
     for seed in range(10):
         outcome = play(start("TreeWorld", seed=seed, absent_probability=absent), UNREACHABLE)
         assert (outcome.reward, outcome.terminated) == (reward, True)
@@ -313,19 +404,29 @@ def test_reporting_a_node_with_another_value_fails() -> None:
 
 @pytest.mark.parametrize(("target", "kinds"), [("leaf", {True}), ("any", {True, False})])
 def test_the_target_is_a_leaf_or_any_node_as_asked_for(target: str, kinds: set[bool]) -> None:
-    worlds = [explored(start("TreeWorld", seed=s, nodes=6, target=target, absent_probability=0).world) for s in range(40)]
-    targets = [next(node for node, value in world.known.items() if value == world.target) for world in worlds]
+    worlds = [
+        explored(start("TreeWorld", seed=s, nodes=6, target=target, absent_probability=0).world)
+        for s in range(40)
+    ]
+    targets = [
+        next(node for node, value in world.known.items() if value == world.target)
+        for world in worlds
+    ]
     assert {not world.children[node] for world, node in zip(worlds, targets, strict=True)} == kinds
 
 
 def test_the_target_is_missing_about_as_often_as_asked_for() -> None:
-    worlds = [explored(start("TreeWorld", seed=seed, absent_probability=0.3).world) for seed in range(200)]
+    worlds = [
+        explored(start("TreeWorld", seed=seed, absent_probability=0.3).world) for seed in range(200)
+    ]
     assert 40 < sum(world.target not in world.known.values() for world in worlds) < 80
 
 
 @pytest.mark.parametrize("steps", [2, 9, 100])
 def test_at_horizon_gives_trees_that_take_that_many_turns_to_search_through(steps: int) -> None:
-    outcome = play_optimally(start("TreeWorld", absent_probability=1, **TreeWorld.config_for_horizon(steps)))
+    outcome = play_optimally(
+        start("TreeWorld", absent_probability=1, **TreeWorld.config_for_horizon(steps))
+    )
     assert (outcome.reward, outcome.turn) == (1.0, steps)
 
 
@@ -335,11 +436,16 @@ def test_at_horizon_gives_trees_that_take_that_many_turns_to_search_through(step
         ({"nodes": 0}, "nodes must be an integer in [1, 100000], got 0"),
         ({"arity": 0}, "arity must be an integer in [1, 100], got 0"),
         ({"nodes": 3, "revealed": 4}, "revealed must be an integer in [0, 3], got 4"),
-        ({"absent_probability": -0.1}, "absent_probability must be a number in [0.0, 1.0], got -0.1"),
+        (
+            {"absent_probability": -0.1},
+            "absent_probability must be a number in [0.0, 1.0], got -0.1",
+        ),
         ({"target": "root"}, "target must be one of leaf, any, got 'root'"),
     ],
 )
-def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options: dict[str, object], why: str) -> None:
+def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(
+    options: dict[str, object], why: str
+) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared whole
         start("TreeWorld", **options)
     assert str(refused.value) == why
@@ -347,5 +453,7 @@ def test_an_option_out_of_range_is_refused_with_its_value_and_its_range(options:
 
 @pytest.mark.parametrize("steps", [1, 100_001])
 def test_at_horizon_refuses_what_no_configuration_takes(steps: int) -> None:
-    with pytest.raises(ValueError, match=rf"horizon must be an integer in \[2, 100000\], got {steps}"):
+    with pytest.raises(
+        ValueError, match=rf"horizon must be an integer in \[2, 100000\], got {steps}"
+    ):
         TreeWorld.config_for_horizon(steps)

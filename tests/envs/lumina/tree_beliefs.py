@@ -1,4 +1,6 @@
-"""What an agent can believe about a hidden tree and hope for, by exact search: the second opinion on TreeWorld's optimal set."""
+"""What an agent can believe about a hidden tree and hope for, by exact search: the second
+opinion on TreeWorld's optimal set.
+"""
 
 from __future__ import annotations
 
@@ -43,16 +45,26 @@ def uniform(nodes: int, arity: int = 3) -> Counter[Tree]:
 
 
 def mixed(nodes: int) -> Prior:
-    """Every number of nodes up to this one is equally likely: the agent cannot tell when it has seen all."""
+    """Every number of nodes up to this one is equally likely: the agent cannot tell when it has
+    seen all.
+    """
     shapes = {size: uniform(size) for size in range(1, nodes + 1)}
-    return {tree: Fraction(weight, sum(trees.values())) for trees in shapes.values() for tree, weight in trees.items()}
+    return {
+        tree: Fraction(weight, sum(trees.values()))
+        for trees in shapes.values()
+        for tree, weight in trees.items()
+    }
 
 
 def recursive(nodes: int) -> Prior:
-    """Each new node becomes a child of a random earlier one, and children are listed in random order."""
+    """Each new node becomes a child of a random earlier one, and children are listed in random
+    order.
+    """
     weights: Counter[Tree] = Counter()
     for parents in itertools.product(*map(range, range(1, nodes))):
-        shape = shape_of([[k for k, parent in enumerate(parents, 1) if parent == node] for node in range(nodes)])
+        shape = shape_of(
+            [[k for k, parent in enumerate(parents, 1) if parent == node] for node in range(nodes)]
+        )
         orders = reorderings(shape)
         for order in orders:
             weights[order] += Fraction(1, len(orders))
@@ -60,7 +72,11 @@ def recursive(nodes: int) -> Prior:
 
 
 def reorderings(tree: Tree) -> list[Tree]:
-    return [children for order in itertools.permutations(tree) for children in itertools.product(*map(reorderings, order))]
+    return [
+        children
+        for order in itertools.permutations(tree)
+        for children in itertools.product(*map(reorderings, order))
+    ]
 
 
 def shape_of(children: Sequence[Sequence[int]], node: int = 0) -> Tree:
@@ -100,7 +116,9 @@ class Beliefs:
         return [
             (nodes, target, weight)
             for nodes, target, weight in self.cases
-            if weight and target not in known and all(len(nodes.get(path, ())) == count for path, count in history)
+            if weight
+            and target not in known
+            and all(len(nodes.get(path, ())) == count for path, count in history)
         ]
 
     def histories(self) -> set[History]:
@@ -112,18 +130,26 @@ class Beliefs:
             if history not in seen and self.consistent(history):
                 seen.add(history)
                 trees = [nodes for nodes, _, _ in self.consistent(history)]
-                waiting += [history | {(path, len(nodes[path]))} for nodes in trees for path in self.frontier(history)]
+                waiting += [
+                    history | {(path, len(nodes[path]))}
+                    for nodes in trees
+                    for path in self.frontier(history)
+                ]
         return seen
 
     def _value(self, history: History, turns: int | None) -> Value:
         """The best value; None stands for as many turns as one likes."""
-        return (Fraction(0), Fraction(0)) if turns == 0 else max(self.values(history, turns).values())
+        return (
+            (Fraction(0), Fraction(0)) if turns == 0 else max(self.values(history, turns).values())
+        )
 
     def values(self, history: History, turns: int | None) -> dict[Path | str, Value]:
         """The value of each call that is not a wrong report."""
         cases = self.consistent(history)
         absent = sum((weight for _, target, weight in cases if target is None), Fraction(0))
-        values: dict[Path | str, Value] = {"unreachable": (absent / sum(case[2] for case in cases), Fraction(-1))}
+        values: dict[Path | str, Value] = {
+            "unreachable": (absent / sum(case[2] for case in cases), Fraction(-1))
+        }
         values |= {path: self._asking(history, path, turns) for path in self.frontier(history)}
         if history:
             later = max(values.values()) if turns is None else self.value(history, turns - 1)

@@ -17,33 +17,45 @@ from agentgym.training.cli import app
 from tests.helpers import PATIENCE
 
 
-def command(*arguments: str, typed: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def command(
+    *arguments: str, typed: str = "", cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command in this process; where it is to see a folder of the user's, as a program."""
     if cwd is None:
         shown = CliRunner().invoke(app, arguments, input=typed)
         return subprocess.CompletedProcess(arguments, shown.exit_code, shown.stdout, shown.stderr)
     line = [sys.executable, "-m", "agentgym", *arguments]
-    return subprocess.run(line, input=typed, capture_output=True, text=True, timeout=PATIENCE, cwd=cwd, check=False)
+    return subprocess.run(
+        line, input=typed, capture_output=True, text=True, timeout=PATIENCE, cwd=cwd, check=False
+    )
 
 
 def test_list_shows_every_world_and_preset() -> None:
     shown = command("list")
     assert shown.returncode == 0
-    assert all(entry.id in shown.stdout for entry in (*agentgym.worlds(presets=True), *agentgym.teams()))
+    assert all(
+        entry.id in shown.stdout for entry in (*agentgym.worlds(presets=True), *agentgym.teams())
+    )
     assert "Search a hidden tree" in shown.stdout
 
 
 def test_a_person_can_play_all_agents_of_a_team() -> None:
     typed = 'tell("closer_0", "done?")\nwait()\nwait()\ndone()\n'
-    shown = command("play", "ListWorld-team", "--set", "items=3", "--set", "removals=0", typed=typed)
+    shown = command(
+        "play", "ListWorld-team", "--set", "items=3", "--set", "removals=0", typed=typed
+    )
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("[system]") == 2, "each agent's chat is shown from its beginning once"
-    assert shown.stdout.index("closer_0 will be shown it.") < shown.stdout.index("actor_0 tells you (5 characters):\ndone?")
+    assert shown.stdout.index("closer_0 will be shown it.") < shown.stdout.index(
+        "actor_0 tells you (5 characters):\ndone?"
+    )
     assert "solved in 1 turns, score 1.0" in shown.stdout
 
 
 def test_a_person_can_play_to_the_end() -> None:
-    shown = command("play", "ListWorld", "--set", "items=3", "--set", "removals=0", typed="what?\ndone()\n")
+    shown = command(
+        "play", "ListWorld", "--set", "items=3", "--set", "removals=0", typed="what?\ndone()\n"
+    )
     assert shown.returncode == 0, shown.stderr
     assert "Initial list:" in shown.stdout
     assert "error:" in shown.stdout
@@ -64,7 +76,19 @@ def test_a_person_can_leave() -> None:
 
 def test_rollout_plays_shows_and_writes(tmp_path: Path) -> None:
     out = tmp_path / "new" / "t.jsonl"
-    shown = command("rollout", "TreeWorld", "--episodes", "2", "--seed", "4", "--oracles", "SP", "--out", str(out), "--show")
+    shown = command(
+        "rollout",
+        "TreeWorld",
+        "--episodes",
+        "2",
+        "--seed",
+        "4",
+        "--oracles",
+        "SP",
+        "--out",
+        str(out),
+        "--show",
+    )
     assert shown.returncode == 0, shown.stderr
     assert "solved 2 of 2" in shown.stdout
     assert "[assistant]" in shown.stdout
@@ -73,21 +97,46 @@ def test_rollout_plays_shows_and_writes(tmp_path: Path) -> None:
 
 def test_rollout_in_threads_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     out = tmp_path / "t.jsonl"
-    line = ["rollout", "ListWorld", "--engine", "threads", "--num-envs", "3", "--timeout", "60", "--out", str(out)]
+    line = [
+        "rollout",
+        "ListWorld",
+        "--engine",
+        "threads",
+        "--num-envs",
+        "3",
+        "--timeout",
+        "60",
+        "--out",
+        str(out),
+    ]
     assert "solved 4 of 4" in command(*line, "--episodes", "4").stdout
     first = out.read_bytes()
     out.write_bytes(first[:-40])
     shown = command(*line, "--episodes", "6")
     assert "solved 6 of 6" in shown.stdout
-    assert sorted(json.loads(line)["seed"] for line in out.read_text().splitlines()) == list(range(6))
+    assert sorted(json.loads(line)["seed"] for line in out.read_text().splitlines()) == list(
+        range(6)
+    )
 
 
 def test_rollout_says_what_broke_and_does_not_count_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(BREAKING)
-    shown = command("rollout", "ListWorld", "--policy", "mine:Breaking", "--engine", "asyncio", "--episodes", "3", cwd=tmp_path)
+    shown = command(
+        "rollout",
+        "ListWorld",
+        "--policy",
+        "mine:Breaking",
+        "--engine",
+        "asyncio",
+        "--episodes",
+        "3",
+        cwd=tmp_path,
+    )
     assert "seed 1: PolicyError: no server" in shown.stdout, shown.stderr
     assert "solved 2 of 2; 1 broke and are not counted" in shown.stdout
-    stopped = command("rollout", "ListWorld", "--policy", "mine:Breaking", "--episodes", "3", cwd=tmp_path)
+    stopped = command(
+        "rollout", "ListWorld", "--policy", "mine:Breaking", "--episodes", "3", cwd=tmp_path
+    )
     assert stopped.returncode == 1
     assert stopped.stderr == "error: no server\nthe same command goes on from here\n"
 
@@ -114,7 +163,9 @@ class Breaking:
 
 def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None:
     out = tmp_path / "a"
-    shown = command("ablate", "--horizons", "4,8", "--seeds", "3", "--out", str(out), "--workers", "2")
+    shown = command(
+        "ablate", "--horizons", "4,8", "--seeds", "3", "--out", str(out), "--workers", "2"
+    )
     assert shown.returncode == 0, shown.stderr
     assert "Effect of each intervention" in shown.stdout
     results = (out / "results.jsonl").read_bytes()
@@ -130,17 +181,41 @@ def test_a_policy_of_the_user_s_plays(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from agentgym.oracles import OraclePolicy\n\ndef make(env_id):\n    return OraclePolicy(env_id)\n"
     )
-    options = ["--policy", "mine:make", "--world", "ListWorld", "--horizons", "4", "--seeds", "2", "--out", "a"]
+    options = [
+        "--policy",
+        "mine:make",
+        "--world",
+        "ListWorld",
+        "--horizons",
+        "4",
+        "--seeds",
+        "2",
+        "--out",
+        "a",
+    ]
     shown = command("ablate", *options, "--workers", "2", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
-    rows = [json.loads(line) for line in (tmp_path / "a" / "results.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "a" / "results.jsonl").read_text().splitlines()
+    ]
     assert [row["success"] for row in rows] == [1.0] * 12
 
 
 def test_an_interrupted_ablation_says_how_to_go_on(tmp_path: Path) -> None:
     # What runs in the background of a script ignores interrupts, and so would what it starts.
     python = ["env", "--default-signal=INT", sys.executable]
-    line = [*python, "-m", "agentgym", "ablate", "--seeds", "200", "--out", str(tmp_path / "a"), "--workers", "2"]
+    line = [
+        *python,
+        "-m",
+        "agentgym",
+        "ablate",
+        "--seeds",
+        "200",
+        "--out",
+        str(tmp_path / "a"),
+        "--workers",
+        "2",
+    ]
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     log = tmp_path / "a" / "trajectories.jsonl"
     deadline = time.monotonic() + PATIENCE
@@ -158,19 +233,34 @@ BAD = [
     (["play", "ListWorld", "--oracles", "H"], "H needs S"),
     (["play", "ListWorld", "--set", "itmes=3"], "ListWorld has no option 'itmes'"),
     (["play", "ListWorld", "--set", "items"], "--set takes name=value"),
-    (["play", "ListWorld", "--set", "items=many"], "items must be an integer in [1, 10000], got 'many'"),
+    (
+        ["play", "ListWorld", "--set", "items=many"],
+        "items must be an integer in [1, 10000], got 'many'",
+    ),
     (["rollout", "ListWorld", "--policy", "nobody"], "there is no policy 'nobody'"),
-    (["rollout", "ListWorld", "--planning", "2"], "planning must be a number in [0.0, 1.0], got 2.0"),
+    (
+        ["rollout", "ListWorld", "--planning", "2"],
+        "planning must be a number in [0.0, 1.0], got 2.0",
+    ),
     (["rollout", "ListWorld", "--out", "file/t.jsonl"], "file"),
-    (["rollout", "ListWorld", "--engine", "thread", "--out", "a/t.jsonl"], "engine must be one of lockstep, threads"),
+    (
+        ["rollout", "ListWorld", "--engine", "thread", "--out", "a/t.jsonl"],
+        "engine must be one of lockstep, threads",
+    ),
     (
         ["rollout", "ListWorld", "--engine", "asyncio", "--out", "a/t.jsonl"],
         "the asyncio engine needs a policy with `async def areply",
     ),
-    (["rollout", "ListWorld", "--timeout", "3", "--out", "a/t.jsonl"], "lockstep cannot give up a slot"),
+    (
+        ["rollout", "ListWorld", "--timeout", "3", "--out", "a/t.jsonl"],
+        "lockstep cannot give up a slot",
+    ),
     (["ablate", "--world", "NoWorld"], "there is no world 'NoWorld'"),
     (["ablate", "--arms", "H"], "H needs S"),
-    (["ablate", "--horizons", "4,x"], "horizons must be whole numbers separated by commas, got 'x'"),
+    (
+        ["ablate", "--horizons", "4,x"],
+        "horizons must be whole numbers separated by commas, got 'x'",
+    ),
     (["ablate", "--horizons", "1000000000"], "horizon must be an integer in"),
     (["ablate", "--seeds", "0"], "seeds must be an integer in"),
     (["ablate", "--set", "ListWorld.itmes=3"], "ListWorld has no option 'itmes'"),

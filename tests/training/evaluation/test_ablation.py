@@ -27,7 +27,19 @@ from agentgym.training.rollout import PolicyConfig, TrajectoryLog, replay
 from tests.helpers import PATIENCE
 
 SMALL: dict[str, Any] = {"worlds": ("ListWorld", "GridWorld"), "horizons": (3, 6), "seeds": 3}
-SLOW = ["ablate", "--horizons", "40", "--seeds", "40", "--world", "TreeWorld", "--arms", "none,S", "--workers", "2"]
+SLOW = [
+    "ablate",
+    "--horizons",
+    "40",
+    "--seeds",
+    "40",
+    "--world",
+    "TreeWorld",
+    "--arms",
+    "none,S",
+    "--workers",
+    "2",
+]
 
 
 def small(**changes: Any) -> Ablation:
@@ -37,13 +49,17 @@ def small(**changes: Any) -> Ablation:
 def test_every_cell_is_played_once_and_scored(tmp_path: Path) -> None:
     told: list[int] = []
     rows = run_ablation(small(), tmp_path / "a", 1, told.append)
-    assert sorted((row.world, row.arm, row.context, row.horizon, row.seed) for row in rows) == sorted(small().cells())
+    assert sorted(
+        (row.world, row.arm, row.context, row.horizon, row.seed) for row in rows
+    ) == sorted(small().cells())
     assert sum(told) == len(rows) == 2 * 6 * 2 * 3
 
 
 def test_workers_give_what_one_process_gives(tmp_path: Path) -> None:
     ablation = small(horizons=(3,), seeds=2)
-    assert run_ablation(ablation, tmp_path / "one", 1) == run_ablation(ablation, tmp_path / "two", 2)
+    assert run_ablation(ablation, tmp_path / "one", 1) == run_ablation(
+        ablation, tmp_path / "two", 2
+    )
 
 
 def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
@@ -101,15 +117,21 @@ def test_arms_play_the_same_instances(tmp_path: Path) -> None:
     run_ablation(small(horizons=(6,), seeds=2, shots=1), tmp_path / "a", 1)
     tasks: dict[tuple[str, int], set[str]] = {}
     for trajectory in TrajectoryLog(tmp_path / "a" / TRAJECTORIES):
-        task = next(message.text for message in trajectory.steps[0].chat.messages if message.id == "0:1")
-        tasks.setdefault((trajectory.labels["world"], trajectory.seed), set()).add(task.split("\n\n<")[0])
+        task = next(
+            message.text for message in trajectory.steps[0].chat.messages if message.id == "0:1"
+        )
+        tasks.setdefault((trajectory.labels["world"], trajectory.seed), set()).add(
+            task.split("\n\n<")[0]
+        )
     assert len(tasks) == 4
     assert all(len(texts) == 1 for texts in tasks.values())
 
 
 def test_results_can_be_scored_again_from_the_replies_alone(tmp_path: Path) -> None:
     rows = run_ablation(small(horizons=(6,), seeds=2), tmp_path / "a", 1)
-    again = [score(replay(trajectory)) for trajectory in TrajectoryLog(tmp_path / "a" / TRAJECTORIES)]
+    again = [
+        score(replay(trajectory)) for trajectory in TrajectoryLog(tmp_path / "a" / TRAJECTORIES)
+    ]
     assert sorted(again, key=str) == sorted(rows, key=str)
 
 
@@ -123,7 +145,10 @@ def test_another_ablation_does_not_mix_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"worlds": ("NoWorld",)}, "there is no world 'NoWorld'; worlds: .*GridWorld, ListWorld, TreeWorld"),
+        (
+            {"worlds": ("NoWorld",)},
+            "there is no world 'NoWorld'; worlds: .*GridWorld, ListWorld, TreeWorld",
+        ),
         ({"arms": ("H",)}, "H needs S"),
         ({"arms": ("X",)}, "oracles must be letters"),
         ({"arms": ("S", "S")}, "each once"),
@@ -132,17 +157,25 @@ def test_another_ablation_does_not_mix_in(tmp_path: Path) -> None:
         ({"horizons": (10**9,)}, "horizon must be an integer in"),
         ({"seeds": 0}, "seeds must be an integer in"),
         ({"options": {"TreeWorld": {"nodes": 3}}}, "'TreeWorld', which is not among the worlds"),
-        ({"options": {"ListWorld": {"itmes": 3}}}, "ListWorld has no option 'itmes'; options: .*items"),
+        (
+            {"options": {"ListWorld": {"itmes": 3}}},
+            "ListWorld has no option 'itmes'; options: .*items",
+        ),
         ({"options": {"": {"budget_factor": 0.5}}}, r"budget_factor must be a number in \[1.0"),
         ({"hint_scope": "none"}, "hint_scope must be one of"),
     ],
 )
-def test_bad_settings_are_refused_before_anything_runs(changes: dict[str, Any], message: str) -> None:
+def test_bad_settings_are_refused_before_anything_runs(
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         small(**changes)
 
 
-@pytest.mark.parametrize(("name", "message"), [("nobody", "there is no policy 'nobody'"), ("no_module:make", "cannot be imported")])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("nobody", "there is no policy 'nobody'"), ("no_module:make", "cannot be imported")],
+)
 def test_unknown_policies_are_refused(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         small(policy=PolicyConfig(name))
@@ -151,7 +184,13 @@ def test_unknown_policies_are_refused(name: str, message: str) -> None:
 def test_the_report_tells_what_the_results_hold(tmp_path: Path) -> None:
     rows = run_ablation(small(), tmp_path / "a", 1)
     written = write_report(rows, tmp_path / "a")
-    assert {path.name for path in written} == {"results.jsonl", "summary.md", "horizons.png", "arms.png", "interventions.png"}
+    assert {path.name for path in written} == {
+        "results.jsonl",
+        "summary.md",
+        "horizons.png",
+        "arms.png",
+        "interventions.png",
+    }
     assert all(path.stat().st_size for path in written)
     title, header, lines = ablation_tables(rows)[1]
     assert title.startswith("ListWorld: 36 episodes")

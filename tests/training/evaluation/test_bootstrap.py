@@ -19,9 +19,15 @@ def row(seed: int, arm: str = "", success: float = 1.0, horizon: int = 4, **coun
 
 
 def test_values_by_hand() -> None:
-    rows = [row(0, success=1, steps=2, optimal=2), row(1, success=0, steps=6, optimal=3, alive=0, alive_optimal=0), row(2, "S", 1)]
+    rows = [
+        row(0, success=1, steps=2, optimal=2),
+        row(1, success=0, steps=6, optimal=3, alive=0, alive_optimal=0),
+        row(2, "S", 1),
+    ]
     assert summarize(rows, ("arm",), "success")["",].value == 0.5
-    assert summarize(rows, ("arm",), "step_accuracy")["",].value == 5 / 8, "steps are pooled, so long episodes weigh more"
+    assert summarize(rows, ("arm",), "step_accuracy")["",].value == 5 / 8, (
+        "steps are pooled, so long episodes weigh more"
+    )
     assert summarize(rows, ("arm",), "alive_step_accuracy")["",].value == 1.0
     assert summarize(rows, (), "success")[()].value == 2 / 3
     assert set(summarize(rows, ("arm", "horizon"), "success")) == {("", 4), ("S", 4)}
@@ -33,7 +39,10 @@ def test_no_steps_no_rate() -> None:
 
 
 def test_samples_without_steps_do_not_void_the_interval() -> None:
-    rows = [row(seed, alive=alive, alive_optimal=optimal) for seed, (alive, optimal) in enumerate([(4, 0), (4, 1), (0, 0)])]
+    rows = [
+        row(seed, alive=alive, alive_optimal=optimal)
+        for seed, (alive, optimal) in enumerate([(4, 0), (4, 1), (0, 0)])
+    ]
     interval = summarize(rows, (), "alive_step_accuracy")[()]
     assert (interval.value, interval.low, interval.high) == (1 / 8, 0.0, 0.25)
 
@@ -41,7 +50,9 @@ def test_samples_without_steps_do_not_void_the_interval() -> None:
 def test_the_interval_is_that_of_a_slow_bootstrap_over_seeds() -> None:
     rng = np.random.default_rng(1)
     rows = [
-        row(seed, success=float(rng.random() < 0.6), horizon=h, optimal=int(rng.integers(5))) for seed in range(12) for h in (4, 8)
+        row(seed, success=float(rng.random() < 0.6), horizon=h, optimal=int(rng.integers(5)))
+        for seed in range(12)
+        for h in (4, 8)
     ]
     for metric in ("success", "step_accuracy"):
         fast = summarize(rows, (), metric, samples=4_000)[()]
@@ -65,7 +76,10 @@ def test_differences_and_effects_are_those_of_a_slow_bootstrap_that_draws_both_a
 
     def slow(pairs: Sequence[tuple[str, str]], metric: str) -> list[float]:
         played = {(r.arm, r.horizon, r.seed): r for r in rows}
-        shared = [[(h, s) for a, h, s in played if a == one and (two, h, s) in played] for one, two in pairs]
+        shared = [
+            [(h, s) for a, h, s in played if a == one and (two, h, s) in played]
+            for one, two in pairs
+        ]
         seeds = sorted({s for instances in shared for _, s in instances})
 
         def rate(arm: str, instances: Sequence[tuple[int, int]], times: Mapping[int, int]) -> float:
@@ -74,30 +88,45 @@ def test_differences_and_effects_are_those_of_a_slow_bootstrap_that_draws_both_a
             return hits / sum(1 if metric == "success" else r.steps for r in drawn)
 
         def statistic(times: Mapping[int, int]) -> float:
-            gains = [rate(two, i, times) - rate(one, i, times) for (one, two), i in zip(pairs, shared, strict=True)]
+            gains = [
+                rate(two, i, times) - rate(one, i, times)
+                for (one, two), i in zip(pairs, shared, strict=True)
+            ]
             return sum(gains) / len(gains)
 
-        draws = np.random.default_rng(5).multinomial(len(seeds), [1 / len(seeds)] * len(seeds), size=200)
+        draws = np.random.default_rng(5).multinomial(
+            len(seeds), [1 / len(seeds)] * len(seeds), size=200
+        )
         found = [statistic(dict(zip(seeds, draw, strict=True))) for draw in draws]
         return [statistic(dict.fromkeys(seeds, 1)), *np.percentile(found, [2.5, 97.5])]
 
     for metric in ("success", "step_accuracy"):
-        gain = differences(rows, ("world",), metric, baseline="P", samples=200, seed=5)["ListWorld", "SP"]
+        gain = differences(rows, ("world",), metric, baseline="P", samples=200, seed=5)[
+            "ListWorld", "SP"
+        ]
         assert [gain.value, gain.low, gain.high] == pytest.approx(slow([("P", "SP")], metric))
         effect = effects(rows, ("world",), metric, samples=200, seed=5)["ListWorld", "P"]
-        assert [effect.value, effect.low, effect.high] == pytest.approx(slow([("", "P"), ("S", "SP")], metric))
+        assert [effect.value, effect.low, effect.high] == pytest.approx(
+            slow([("", "P"), ("S", "SP")], metric)
+        )
 
 
 def test_episodes_of_one_seed_count_as_one() -> None:
     alike = [row(seed, success=float(seed % 2), horizon=h) for seed in range(10) for h in range(8)]
-    apart = [row(seed, success=float((seed + h) % 2), horizon=h) for seed in range(10) for h in range(8)]
+    apart = [
+        row(seed, success=float((seed + h) % 2), horizon=h) for seed in range(10) for h in range(8)
+    ]
     wide, narrow = (summarize(rows, (), "success")[()] for rows in (alike, apart))
     assert wide.high - wide.low > 0.4
     assert narrow.high - narrow.low == 0.0
 
 
 def test_differences_are_paired() -> None:
-    rows = [row(seed, arm, success=float(seed % 2 or (arm == "S" and seed < 4))) for seed in range(40) for arm in ("", "S")]
+    rows = [
+        row(seed, arm, success=float(seed % 2 or (arm == "S" and seed < 4)))
+        for seed in range(40)
+        for arm in ("", "S")
+    ]
     gain = differences(rows, ("world",), "success")["ListWorld", "S"]
     rates = summarize(rows, ("arm",), "success")
     assert gain.value == pytest.approx(2 / 40)
@@ -110,14 +139,18 @@ def test_only_instances_that_both_arms_have_played_are_compared() -> None:
     assert differences(rows, (), "success")["S",].value == 0.0
     assert differences([row(0, ""), row(1, "S")], (), "success") == {}
     other_horizon = [row(0, "", 0, horizon=4), row(0, "", 1, horizon=8), row(0, "S", 1, horizon=8)]
-    assert differences(other_horizon, (), "success")["S",].value == 0.0, "the seed at another horizon is another instance"
+    assert differences(other_horizon, (), "success")["S",].value == 0.0, (
+        "the seed at another horizon is another instance"
+    )
 
 
 def test_effects_are_means_over_the_pairs_that_differ_in_one_oracle() -> None:
     rate = {"": 0.0, "S": 0.25, "P": 0.5, "SP": 0.5, "SH": 0.75, "SPH": 1.0}
     rows = [row(seed, arm, float(seed < 4 * rate[arm])) for seed in range(4) for arm in ARMS]
     found = {key: interval.value for key, interval in effects(rows, (), "success").items()}
-    assert found == pytest.approx({("P",): (0.5 + 0.25 + 0.25) / 3, ("S",): (0.25 + 0.0) / 2, ("H",): (0.5 + 0.5) / 2})
+    assert found == pytest.approx(
+        {("P",): (0.5 + 0.25 + 0.25) / 3, ("S",): (0.25 + 0.0) / 2, ("H",): (0.5 + 0.5) / 2}
+    )
     partial = effects([r for r in rows if r.arm in ("", "P")], (), "success")
     assert {key: interval.value for key, interval in partial.items()} == {("P",): 0.5}
 
@@ -128,7 +161,11 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     for trial in range(300):
         skill = rng.normal(0.0, 0.5, size=40)  # a seed is easy or hard for all its episodes
         chance = 1 / (1 + np.exp(-skill))
-        rows = [row(seed, success=float(rng.random() < chance[seed]), horizon=h) for seed in range(40) for h in range(3)]
+        rows = [
+            row(seed, success=float(rng.random() < chance[seed]), horizon=h)
+            for seed in range(40)
+            for h in range(3)
+        ]
         interval = summarize(rows, (), "success", samples=400, seed=trial)[()]
         held += interval.low <= 0.5 <= interval.high
     assert 0.90 <= held / 300 <= 0.985
@@ -143,7 +180,10 @@ def test_same_seed_same_interval() -> None:
 
 
 def test_bad_input_is_explained() -> None:
-    with pytest.raises(ValueError, match="there is no metric 'sucess'; metrics: success, step_accuracy, alive_step_accuracy"):
+    with pytest.raises(
+        ValueError,
+        match="there is no metric 'sucess'; metrics: success, step_accuracy, alive_step_accuracy",
+    ):
         summarize([row(0)], (), "sucess")
     with pytest.raises(ValueError, match="there are no results"):
         effects([], (), "success")

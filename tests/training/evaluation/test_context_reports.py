@@ -1,4 +1,6 @@
-"""What trajectories, results and tables say about the context: usage, segments, and the ablation over strategies."""
+"""What trajectories, results and tables say about the context: usage, segments, and the
+ablation over strategies.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,21 @@ from agentgym.training.evaluation.intervals import TOKENS
 from agentgym.training.rollout import PolicyConfig, Trajectory, TrajectoryLog, Usage, rollout, usage
 from tests.training.cli.test_main import command
 
-CONTEXTS = ("none", "clear_results", "clear_thinking", "compaction", "awareness", "memory", "programmatic", "clear_results+memory")
+CONTEXTS = (
+    "none",
+    "clear_results",
+    "clear_thinking",
+    "compaction",
+    "awareness",
+    "memory",
+    "programmatic",
+    "clear_results+memory",
+)
 
 
-def play(context: str, policy: Policy | None = None, window: int = 1_500, **options: Any) -> Trajectory:
+def play(
+    context: str, policy: Policy | None = None, window: int = 1_500, **options: Any
+) -> Trajectory:
     env = make("TreeWorld", context=context, window=window, **{"nodes": 60, **options})
     return rollout(env, policy or NoisyPolicy("TreeWorld", 0.1), 2)
 
@@ -51,14 +64,20 @@ def test_every_step_is_in_one_segment(context: str, scope: str) -> None:
     cuts = {segment.start for segment in segments} - {0}
     for k in range(1, len(trajectory.steps)):
         grows = len(trajectory.steps[k].chat.messages) > len(trajectory.steps[k - 1].chat.messages)
-        assert (k in cuts) != (grows and starts_with(trajectory.steps[k].chat, trajectory.steps[k - 1]))
+        assert (k in cuts) != (
+            grows and starts_with(trajectory.steps[k].chat, trajectory.steps[k - 1])
+        )
     if scope == "ephemeral":
-        assert len(segments) == len(trajectory.steps), "a hint that goes away rewrites the prompt at every turn"
+        assert len(segments) == len(trajectory.steps), (
+            "a hint that goes away rewrites the prompt at every turn"
+        )
 
 
 def test_without_edits_an_episode_is_one_segment() -> None:
     assert len(play("awareness", window=100_000).segments()) == 1
-    assert play("none", window=100_000).segments() == [range(len(play("none", window=100_000).steps))]
+    assert play("none", window=100_000).segments() == [
+        range(len(play("none", window=100_000).steps))
+    ]
     edited = play("clear_results", nodes=300)
     assert 1 < len(edited.segments()) < len(edited.steps) / 3, "edits are rare"
     assert replace(play("none"), steps=()).segments() == []
@@ -88,15 +107,24 @@ def test_the_ablation_over_strategies_says_accuracy_and_trajectory_length(tmp_pa
         assert found is not None
         row = next(row for row in rows if same(row, trajectory))
         assert row.usage == found
-    title, header, lines = next(table for table in ablation_tables(rows) if "TreeWorld, context" in table[0])
+    title, header, lines = next(
+        table for table in ablation_tables(rows) if "TreeWorld, context" in table[0]
+    )
     assert "mean tokens (cl100k_base)" in title
     assert header[:4] == ["context", "success rate", "vs none", "trajectory length"]
     assert [line[0] for line in lines] == list(CONTEXTS)
-    mine = [row.usage.trajectory_tokens for row in rows if row.usage and (row.world, row.context) == ("TreeWorld", "compaction")]
+    mine = [
+        row.usage.trajectory_tokens
+        for row in rows
+        if row.usage and (row.world, row.context) == ("TreeWorld", "compaction")
+    ]
     assert lines[3][3] == f"{sum(mine) / len(mine):,.0f}"
     written = {path.name for path in write_report(rows, tmp_path)}
     assert "contexts.png" in written
-    assert json.loads((tmp_path / "results.jsonl").read_text().splitlines()[0])["usage"]["counter"] == "cl100k_base"
+    assert (
+        json.loads((tmp_path / "results.jsonl").read_text().splitlines()[0])["usage"]["counter"]
+        == "cl100k_base"
+    )
 
 
 def same(row: Result, trajectory: Trajectory) -> bool:
@@ -120,12 +148,30 @@ def test_contexts_are_compared_within_an_arm_and_an_instance() -> None:
     assert "trajectory_tokens" in TOKENS
     assert summarize(rows, ("context",), "prompt_tokens")["memory",].value == 1_500
     arms = differences(rows, (), "success")
-    assert arms["S",].value == 0.0, "arms are compared within a context: the memory's episodes have no partner"
+    assert arms["S",].value == 0.0, (
+        "arms are compared within a context: the memory's episodes have no partner"
+    )
 
 
 def test_the_command_line_runs_the_grid(tmp_path: Path) -> None:
-    grid = ["--context", "none,clear_results,clear_thinking,compaction,awareness,memory,programmatic", "--window", "1500"]
-    few = ["--world", "TreeWorld", "--arms", "none", "--horizons", "16", "--seeds", "2", "--workers", "1"]
+    grid = [
+        "--context",
+        "none,clear_results,clear_thinking,compaction,awareness,memory,programmatic",
+        "--window",
+        "1500",
+    ]
+    few = [
+        "--world",
+        "TreeWorld",
+        "--arms",
+        "none",
+        "--horizons",
+        "16",
+        "--seeds",
+        "2",
+        "--workers",
+        "1",
+    ]
     shown = command("ablate", *grid, *few, "--out", str(tmp_path / "a"))
     assert shown.returncode == 0, shown.stderr
     assert "trajectory length" in shown.stdout
@@ -135,7 +181,9 @@ def test_the_command_line_runs_the_grid(tmp_path: Path) -> None:
     wrong = command("ablate", "--context", "forget", *few, "--out", str(tmp_path / "b"))
     assert wrong.returncode == 2
     assert "there is no context strategy 'forget'" in wrong.stderr
-    played = command("rollout", "TreeWorld", "--context", "compaction+awareness", "--window", "2000", "--show")
+    played = command(
+        "rollout", "TreeWorld", "--context", "compaction+awareness", "--window", "2000", "--show"
+    )
     assert played.returncode == 0, played.stderr
     assert "Token usage:" in played.stdout
 
@@ -143,4 +191,7 @@ def test_the_command_line_runs_the_grid(tmp_path: Path) -> None:
 def test_a_message_knows_its_images_in_the_count() -> None:
     counter = heuristic()
     plain = Message("tool", "a page")
-    assert counter.count(replace(plain, images=(Image(b"x"), Image(b"y")))) == counter.count(plain) + 2 * IMAGE_TOKENS
+    assert (
+        counter.count(replace(plain, images=(Image(b"x"), Image(b"y"))))
+        == counter.count(plain) + 2 * IMAGE_TOKENS
+    )

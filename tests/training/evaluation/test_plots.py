@@ -18,7 +18,9 @@ FIGURES = [plots.horizons_figure, plots.arms_figure, plots.interventions_figure]
 
 
 def simulated(
-    worlds: Sequence[str] = ("ListWorld", "TreeWorld"), arms: Sequence[str] = ARMS, horizons: Sequence[int] = (4, 8, 16)
+    worlds: Sequence[str] = ("ListWorld", "TreeWorld"),
+    arms: Sequence[str] = ARMS,
+    horizons: Sequence[int] = (4, 8, 16),
 ) -> list[Result]:
     rng = np.random.default_rng(0)
     rows = []
@@ -27,12 +29,27 @@ def simulated(
             for horizon in horizons:
                 for seed in range(10):
                     optimal = int(rng.binomial(horizon, 0.7 + 0.1 * len(arm)))
-                    rows.append(Result(world, arm, horizon, seed, float(optimal == horizon), horizon, optimal, horizon, optimal))
+                    rows.append(
+                        Result(
+                            world,
+                            arm,
+                            horizon,
+                            seed,
+                            float(optimal == horizon),
+                            horizon,
+                            optimal,
+                            horizon,
+                            optimal,
+                        )
+                    )
     return rows
 
 
 @pytest.mark.parametrize("draw", FIGURES)
-@pytest.mark.parametrize("shape", [{}, {"worlds": ("GridWorld",)}, {"arms": ("", "SP")}, {"horizons": (7,)}, {"arms": ("S",)}])
+@pytest.mark.parametrize(
+    "shape",
+    [{}, {"worlds": ("GridWorld",)}, {"arms": ("", "SP")}, {"horizons": (7,)}, {"arms": ("S",)}],
+)
 def test_figures_are_written_alike_for_equal_results(
     tmp_path: Path, draw: Callable[[Sequence[Result]], Figure], shape: dict[str, Sequence[str]]
 ) -> None:
@@ -54,7 +71,17 @@ def texts(figure: Figure) -> set[str]:
 
 def test_horizons_are_labelled() -> None:
     figure = plots.horizons_figure(simulated())
-    assert {"ListWorld", "TreeWorld", "success rate (%)", "step accuracy (%)", "4", "8", "16", "none", *ARMS[1:]} <= texts(figure)
+    assert {
+        "ListWorld",
+        "TreeWorld",
+        "success rate (%)",
+        "step accuracy (%)",
+        "4",
+        "8",
+        "16",
+        "none",
+        *ARMS[1:],
+    } <= texts(figure)
     top = figure.axes[0]
     assert len(top.lines) == len(ARMS)
     assert len(top.collections) == len(ARMS), "an interval for each line"
@@ -69,12 +96,23 @@ def test_arms_are_labelled_and_bars_are_the_rates() -> None:
     assert {"ListWorld", "TreeWorld", "success rate (%)", "none", *ARMS[1:]} <= texts(figure)
     heights = [patch.get_height() for patch in figure.axes[0].patches]  # type: ignore[attr-defined]
     rows = [r for r in simulated() if r.world == "ListWorld"]
-    assert heights == pytest.approx([100 * np.mean([r.success for r in rows if r.arm == arm]) for arm in ARMS])
+    assert heights == pytest.approx(
+        [100 * np.mean([r.success for r in rows if r.arm == arm]) for arm in ARMS]
+    )
 
 
 def test_interventions_are_labelled() -> None:
     figure = plots.interventions_figure(simulated())
-    wanted = {"plan", "state", "history", "change (percentage points)", "success rate", "step accuracy", "ListWorld", "TreeWorld"}
+    wanted = {
+        "plan",
+        "state",
+        "history",
+        "change (percentage points)",
+        "success rate",
+        "step accuracy",
+        "ListWorld",
+        "TreeWorld",
+    }
     assert wanted <= texts(figure)
 
 
@@ -93,7 +131,9 @@ def test_intervals_at_a_single_horizon_are_seen() -> None:
     rows = simulated(("GridWorld",), horizons=(8,))
     top, bottom = plots.horizons_figure(rows).axes
     intervals = [summarize(rows, ("arm",), "success")[arm,] for arm in ARMS]
-    drawn = [np.asarray(collection.get_paths()[0].vertices) for collection in top.collections]  # the two ends of each line
+    drawn = [
+        np.asarray(collection.get_paths()[0].vertices) for collection in top.collections
+    ]  # the two ends of each line
     assert [list(ends[:, 1]) for ends in drawn] == [[100 * i.low, 100 * i.high] for i in intervals]
     assert len({ends[0, 0] for ends in drawn}) == len(ARMS), "side by side"
     assert [tick.get_text() for tick in bottom.get_xticklabels()] == ["8"]

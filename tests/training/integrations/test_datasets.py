@@ -1,4 +1,6 @@
-"""Exports: each reply and each sampled id is trained on exactly once, after what the policy was shown."""
+"""Exports: each reply and each sampled id is trained on exactly once, after what the policy was
+shown.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,20 @@ from agentgym.wrappers.compaction import SUMMARY_FOLLOWS
 CONTEXTS = ("none", *STRATEGIES, "clear_results+memory", "+".join(STRATEGIES))
 
 
-def play(context: str = "none", window: int = 1_500, seed: int = 2, world: str = "TreeWorld", **options: Any) -> Trajectory:
-    env = make(world, context=context, window=window, **({"nodes": 60} if world == "TreeWorld" else {}), **options)
+def play(
+    context: str = "none",
+    window: int = 1_500,
+    seed: int = 2,
+    world: str = "TreeWorld",
+    **options: Any,
+) -> Trajectory:
+    env = make(
+        world,
+        context=context,
+        window=window,
+        **({"nodes": 60} if world == "TreeWorld" else {}),
+        **options,
+    )
     return rollout(env, NoisyPolicy(world, 0.1), seed, {"context": context})
 
 
@@ -50,7 +64,9 @@ class Tokens:
         self.policy = policy
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        return [self._reply(chat, reply) for chat, reply in zip(chats, self.policy(chats), strict=True)]
+        return [
+            self._reply(chat, reply) for chat, reply in zip(chats, self.policy(chats), strict=True)
+        ]
 
     def _reply(self, chat: Chat, reply: Reply) -> Reply:
         said = "".join(f"<{m.role}>{m.raw or m.text}" for m in chat.messages) + "<assistant>"
@@ -66,20 +82,35 @@ class Tokens:
 def test_each_reply_is_trainable_in_one_row(context: str, scope: str) -> None:
     trajectory = play(context, 4_000, oracles="SP", hint_scope=scope)
     rows = to_chat_rows(trajectory, 7)
-    assert [text for row in rows for text in row["replies"]] == [step.reply.text for step in trajectory.steps]
+    assert [text for row in rows for text in row["replies"]] == [
+        step.reply.text for step in trajectory.steps
+    ]
     for number, (row, segment) in enumerate(zip(rows, trajectory.segments(), strict=True)):
         shown = trajectory.steps[segment[-1]].chat
         assert row["messages"][:-1] == shown.to_openai()
         assert row["trainable"][-1] == len(row["messages"]) - 1
         assert len(row["trainable"]) == len(row["replies"]) == len(segment)
         for place, k in zip(row["trainable"], segment, strict=True):
-            assert row["messages"][:place] == trajectory.steps[k].chat.to_openai(), "a reply stands after what it answered"
+            assert row["messages"][:place] == trajectory.steps[k].chat.to_openai(), (
+                "a reply stands after what it answered"
+            )
             assert row["messages"][place]["role"] == "assistant"
-        assert (row["episode"], row["segment"], row["seed"], row["reward"]) == (7, number, 2, trajectory.reward)
-        assert (row["terminated"], row["truncated"]) == (trajectory.terminated, trajectory.truncated)
+        assert (row["episode"], row["segment"], row["seed"], row["reward"]) == (
+            7,
+            number,
+            2,
+            trajectory.reward,
+        )
+        assert (row["terminated"], row["truncated"]) == (
+            trajectory.terminated,
+            trajectory.truncated,
+        )
         assert json.loads(row["tools"]) == [tool.to_openai() for tool in shown.tools]
         assert json.loads(row["labels"]) == {"context": context}
-        assert (row["group_id"], row["episode_id"]) == (group_id(trajectory), f"{group_id(trajectory)}-7")
+        assert (row["group_id"], row["episode_id"]) == (
+            group_id(trajectory),
+            f"{group_id(trajectory)}-7",
+        )
         assert (row["is_last"], row["failure"]) == (number == len(rows) - 1, "")
 
 
@@ -97,14 +128,20 @@ def test_whatever_the_stack_every_reply_and_every_id_is_trained_once(
     env = make(world, context=context, window=window, oracles=oracles)
     trajectory = rollout(env, Tokens(NoisyPolicy(world, 0.2)), seed)
     rows = to_chat_rows(trajectory)
-    assert [text for row in rows for text in row["replies"]] == [step.reply.text for step in trajectory.steps]
+    assert [text for row in rows for text in row["replies"]] == [
+        step.reply.text for step in trajectory.steps
+    ]
     check_tokens(trajectory)
 
 
 def check_tokens(trajectory: Trajectory) -> None:
-    """Every sampled id is in one mask, after the ids it was sampled after, with its log-probability."""
+    """Every sampled id is in one mask, after the ids it was sampled after, with its
+    log-probability.
+    """
     rows = to_training_dict(trajectory)["rows"]
-    assert [k for row in rows for k in row["steps"]] == [k for k, step in enumerate(trajectory.steps) if step.reply.ids]
+    assert [k for row in rows for k in row["steps"]] == [
+        k for k, step in enumerate(trajectory.steps) if step.reply.ids
+    ]
     for row in rows:
         assert len(row["input_ids"]) == len(row["loss_mask"])
         masked = 0
@@ -146,7 +183,9 @@ def test_a_summary_is_trained_in_the_row_that_asks_for_it() -> None:
         assert "reply with a summary" in row["messages"][-2]["content"]
         assert row["messages"][-1] == {"role": "assistant", "content": row["replies"][-1]}
     after = rows[1]["messages"]
-    place = next(k for k, message in enumerate(after) if message["content"].startswith(SUMMARY_FOLLOWS))
+    place = next(
+        k for k, message in enumerate(after) if message["content"].startswith(SUMMARY_FOLLOWS)
+    )
     assert after[place - 1]["role"] == "assistant"
     assert place - 1 not in rows[1]["trainable"], "the summary was trained before"
 
@@ -165,23 +204,48 @@ def drawn() -> Trajectory:
     reply = Message("assistant", "a", calls=(ToolCall("f", {}, "c"),), id="1:0", raw="A")
     after = chat.add(reply, Message("tool", "seen", call_id="c", images=(Image(b"x"),), id="1:1"))
     steps = Step(chat, Reply("A"), 0.0, {}), Step(after, Reply("B"), 1.0, {})
-    return Trajectory('{"id": "x"}', 0, steps, after.add(Message("assistant", "B", raw="B")), True, False)
+    return Trajectory(
+        '{"id": "x"}', 0, steps, after.add(Message("assistant", "B", raw="B")), True, False
+    )
 
 
 def test_pictures_move_the_positions(tmp_path: Path) -> None:
     (row,) = to_chat_rows(drawn())
-    assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant", "tool", "user", "assistant"]
+    assert [message["role"] for message in row["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "assistant",
+    ]
     assert row["trainable"] == [2, 5]
     assert export([drawn()], tmp_path / "rows.jsonl") == 1
-    with pytest.raises(ValueError, match="episode 0 has pictures, which only the format 'jsonl' can hold"):
+    with pytest.raises(
+        ValueError, match="episode 0 has pictures, which only the format 'jsonl' can hold"
+    ):
         export([drawn()], tmp_path / "rows.parquet", "parquet")
 
 
 def test_groups_are_of_one_spec_and_seed() -> None:
     one, other = play(seed=1), play(seed=2)
-    assert group_id(one) == group_id(Trajectory.from_json(one.to_json())) == group_id(replace(one, steps=()))
-    assert group_id(one) == group_id(replace(one, spec=json.dumps(dict(reversed(json.loads(one.spec).items())))))
-    assert len({group_id(each) for each in (one, other, play(seed=1, oracles="S"), play(seed=1, world="ListWorld"))}) == 4
+    assert (
+        group_id(one)
+        == group_id(Trajectory.from_json(one.to_json()))
+        == group_id(replace(one, steps=()))
+    )
+    assert group_id(one) == group_id(
+        replace(one, spec=json.dumps(dict(reversed(json.loads(one.spec).items()))))
+    )
+    assert (
+        len(
+            {
+                group_id(each)
+                for each in (one, other, play(seed=1, oracles="S"), play(seed=1, world="ListWorld"))
+            }
+        )
+        == 4
+    )
 
 
 def test_the_id_of_a_group_is_the_same_in_every_process() -> None:
@@ -190,7 +254,13 @@ def test_the_id_of_a_group_is_the_same_in_every_process() -> None:
     expected = f"{hashlib.sha256(spec.encode()).hexdigest()[:12]}-7"
     for salt in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": salt}
-        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+        shown = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
         assert shown.stdout.strip() == expected == group_of(spec, 7)
 
 
@@ -205,13 +275,22 @@ def test_episodes_that_failed_are_left_out_unless_asked_for(tmp_path: Path) -> N
     assert [made["episode_id"][-1] for made in kept] == ["0", "2"]
     assert [made["failure"] for made in kept] == ["", ""]
     everything = list(training_dicts(episodes, failures=True))
-    assert [made["failure"] for made in everything] == ["", "the worker died", "", "the worker died"]
+    assert [made["failure"] for made in everything] == [
+        "",
+        "the worker died",
+        "",
+        "the worker died",
+    ]
     assert [len(made["rows"]) for made in everything] == [1, 1, 2, 0]
     assert (everything[1]["terminated"], everything[1]["truncated"]) == (False, True)
     assert export(episodes, path) == 2
     assert [json.loads(line)["episode"] for line in path.read_text().splitlines()] == [0, 2]
     assert export(episodes, path, failures=True) == 3
-    assert [json.loads(line)["failure"] for line in path.read_text().splitlines()] == ["", "the worker died", ""]
+    assert [json.loads(line)["failure"] for line in path.read_text().splitlines()] == [
+        "",
+        "the worker died",
+        "",
+    ]
 
 
 # Tokens.
@@ -224,7 +303,10 @@ def tokens(*replies: Reply, broken: Sequence[int] = ()) -> Trajectory:
     for k, reply in enumerate(replies):
         chat = Chat((Message("user", f"edited {k}", id="0:1"),)) if k in broken else chat
         steps.append(Step(chat, reply, 1.0, {"turn": k + 1}))
-        chat = chat.add(Message("assistant", reply.text, id=f"{k + 1}:0", raw=reply.text), Message("user", "next"))
+        chat = chat.add(
+            Message("assistant", reply.text, id=f"{k + 1}:0", raw=reply.text),
+            Message("user", "next"),
+        )
     return Trajectory('{"id": "x"}', 3, tuple(steps), chat, True, False, {"arm": "S"})
 
 
@@ -247,21 +329,40 @@ def test_masks_by_hand() -> None:
             "is_last": True,
         }
     ]
-    assert (made["reward"], made["seed"], made["terminated"], made["truncated"], made["labels"]) == (
+    assert (
+        made["reward"],
+        made["seed"],
+        made["terminated"],
+        made["truncated"],
+        made["labels"],
+    ) == (
         2.0,
         3,
         True,
         False,
         {"arm": "S"},
     )
-    assert (made["group_id"], made["episode_id"]) == (group_id(tokens(ONE)), f"{group_id(tokens(ONE))}-0")
-    assert to_training_dict(tokens(ONE), 5)["episode_id"].endswith("-3-5"), "the seed, then the number"
+    assert (made["group_id"], made["episode_id"]) == (
+        group_id(tokens(ONE)),
+        f"{group_id(tokens(ONE))}-0",
+    )
+    assert to_training_dict(tokens(ONE), 5)["episode_id"].endswith("-3-5"), (
+        "the seed, then the number"
+    )
 
 
 def test_a_prompt_with_other_ids_begins_a_row() -> None:
     first, second = to_training_dict(tokens(ONE, AFRESH))["rows"]
-    assert (first["input_ids"], first["loss_mask"], first["steps"]) == ([1, 2, 3, 4], [0, 0, 1, 1], [0])
-    assert (second["input_ids"], second["loss_mask"], second["steps"]) == ([1, 2, 9, 6], [0, 0, 0, 1], [1])
+    assert (first["input_ids"], first["loss_mask"], first["steps"]) == (
+        [1, 2, 3, 4],
+        [0, 0, 1, 1],
+        [0],
+    )
+    assert (second["input_ids"], second["loss_mask"], second["steps"]) == (
+        [1, 2, 9, 6],
+        [0, 0, 0, 1],
+        [1],
+    )
     assert (first["segment"], second["segment"]) == (0, 0)
     assert (first["prompt_length"], second["prompt_length"]) == (2, 3)
     assert (first["is_last"], second["is_last"]) == (False, True)
@@ -269,7 +370,10 @@ def test_a_prompt_with_other_ids_begins_a_row() -> None:
 
 def test_an_edit_begins_a_row() -> None:
     rows = to_training_dict(tokens(ONE, TWO, broken=[1]))["rows"]
-    assert [(row["segment"], row["loss_mask"]) for row in rows] == [(0, [0, 0, 1, 1]), (1, [0, 0, 0, 0, 0, 1])]
+    assert [(row["segment"], row["loss_mask"]) for row in rows] == [
+        (0, [0, 0, 1, 1]),
+        (1, [0, 0, 0, 0, 0, 1]),
+    ]
 
 
 def test_replies_without_ids_are_left_out_and_missing_logprobs_are_said() -> None:
@@ -279,7 +383,9 @@ def test_replies_without_ids_are_left_out_and_missing_logprobs_are_said() -> Non
     rows = to_training_dict(tokens(ONE, Reply("scripted"), TWO))["rows"]
     assert [row["steps"] for row in rows] == [[0], [2]]
     assert rows[1]["loss_mask"] == [0, 0, 0, 0, 0, 1]
-    silent = to_training_dict(tokens(ONE, Reply("", (1, 2, 3, 4, 5)), Reply("x", (1, 2, 3, 4, 5, 6), (7,), (-1.0,))))["rows"]
+    silent = to_training_dict(
+        tokens(ONE, Reply("", (1, 2, 3, 4, 5)), Reply("x", (1, 2, 3, 4, 5, 6), (7,), (-1.0,)))
+    )["rows"]
     assert [(row["steps"], row["loss_mask"]) for row in silent] == [([0, 2], [0, 0, 1, 1, 0, 0, 1])]
     with pytest.raises(ValueError, match="no reply of this trajectory has token ids: play it with"):
         to_training_dict(tokens(Reply("scripted")))
@@ -293,7 +399,9 @@ def test_every_sampled_id_is_trainable_exactly_once(seed: int) -> None:
     rng = random.Random(seed)
     replies: list[Reply] = []
     for k in range(rng.randint(1, 8)):
-        before = (*replies[-1].prompt_ids, *replies[-1].ids) if replies and rng.random() < 0.7 else ()
+        before = (
+            (*replies[-1].prompt_ids, *replies[-1].ids) if replies and rng.random() < 0.7 else ()
+        )
         prompt = (*before, *(rng.randint(0, 2) for _ in range(rng.randint(0, 3))))
         ids = tuple(rng.randint(0, 2) for _ in range(rng.randint(0, 3)))
         replies.append(Reply(f"reply {k}", prompt, ids, tuple(rng.random() for _ in ids)))
@@ -307,7 +415,9 @@ def test_every_sampled_id_is_trainable_exactly_once(seed: int) -> None:
 @pytest.fixture(scope="module")
 def played() -> list[Trajectory]:
     return [
-        play(context, 2_500, seed, oracles="S") for context in ("compaction+memory", "none", "clear_thinking") for seed in (0, 1)
+        play(context, 2_500, seed, oracles="S")
+        for context in ("compaction+memory", "none", "clear_thinking")
+        for seed in (0, 1)
     ]
 
 
@@ -317,15 +427,25 @@ def as_rows(trajectories: Sequence[Trajectory]) -> list[ChatRow]:
 
 def plain(row: Any) -> Any:
     """A row as Arrow gives it back, without the nulls it fills in."""
-    return {**row, "messages": [{key: value for key, value in message.items() if value is not None} for message in row["messages"]]}
+    return {
+        **row,
+        "messages": [
+            {key: value for key, value in message.items() if value is not None}
+            for message in row["messages"]
+        ],
+    }
 
 
 @pytest.mark.parametrize(("format", "loader"), [("jsonl", "json"), ("parquet", "parquet")])
-def test_files_are_read_by_datasets(format: Any, loader: str, played: list[Trajectory], tmp_path: Path) -> None:
+def test_files_are_read_by_datasets(
+    format: Any, loader: str, played: list[Trajectory], tmp_path: Path
+) -> None:
     path = tmp_path / f"rows.{format}"
     expected = as_rows(played)
     assert export(iter(played), path, format) == len(expected)
-    loaded = datasets.load_dataset(loader, data_files=str(path), cache_dir=str(tmp_path / "cache"), split="train")
+    loaded = datasets.load_dataset(
+        loader, data_files=str(path), cache_dir=str(tmp_path / "cache"), split="train"
+    )
     assert [plain(row) for row in loaded] == expected
 
 
@@ -360,7 +480,9 @@ def test_rows_are_written_as_they_come(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="format must be one of jsonl, parquet, datasets, got 'csv'"):
+    with pytest.raises(
+        ValueError, match="format must be one of jsonl, parquet, datasets, got 'csv'"
+    ):
         export([], tmp_path / "rows", "csv")  # type: ignore[arg-type]
 
 
@@ -370,7 +492,11 @@ def test_demonstrations_solve_the_task(dialect: str, tmp_path: Path) -> None:
     assert [row["seed"] for row in rows] == [5, 6, 7]
     assert [row["episode"] for row in rows] == [0, 1, 2]
     assert {row["reward"] for row in rows} == {1.0}
-    assert all(reply.startswith("```python" if dialect == "python" else "<tool_call>") for row in rows for reply in row["replies"])
+    assert all(
+        reply.startswith("```python" if dialect == "python" else "<tool_call>")
+        for row in rows
+        for reply in row["replies"]
+    )
     assert all(row["messages"][k]["tool_calls"] for row in rows for k in row["trainable"])
     assert json.loads(rows[0]["labels"]) == {"policy": "oracle"}
     assert write_rows(rows, tmp_path / "rows.parquet", "parquet") == 3

@@ -48,7 +48,13 @@ async def write_and_read(client: Any) -> list[Any]:
     none = await client.call_tool("read_text_file", {"path": "../b"})
     wrong = await client.call_tool("read_text_file", {"paths": "a"})
     unknown = await client.call_tool("fly", {})
-    return [names, texts(wrote), texts(read), texts(none), [r.is_error for r in (wrote, read, none, wrong, unknown)]]
+    return [
+        names,
+        texts(wrote),
+        texts(read),
+        texts(none),
+        [r.is_error for r in (wrote, read, none, wrong, unknown)],
+    ]
 
 
 EXPECTED = [
@@ -70,10 +76,15 @@ def test_servers_in_process(mode: str) -> None:
 
 def test_schemas_are_those_of_the_tools() -> None:
     async def schemas(client: Any) -> Any:
-        return [(tool.name, tool.description, tool.input_schema) for tool in (await client.list_tools()).tools]
+        return [
+            (tool.name, tool.description, tool.input_schema)
+            for tool in (await client.list_tools()).tools
+        ]
 
     episode = serving.open_episode("filesystem", 0)
-    assert talk(serving.build_server(episode), schemas) == [(t.name, t.description, t.parameters) for t in episode.tools]
+    assert talk(serving.build_server(episode), schemas) == [
+        (t.name, t.description, t.parameters) for t in episode.tools
+    ]
 
 
 def test_a_world_is_played_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +101,9 @@ def test_a_world_is_played_to_its_end(capsys: pytest.CaptureFixture[str]) -> Non
         return [*results, await client.call_tool(calls[0].name, dict(calls[0].arguments))]
 
     *results, after = talk(serving.build_server(episode), play)
-    assert [texts(result) for result in results] == [[message.text] for message in log if message.role == "tool"]
+    assert [texts(result) for result in results] == [
+        [message.text] for message in log if message.role == "tool"
+    ]
     assert texts(after) == ["error: the episode has ended; this call was not run"]
     assert "ListWorld: the episode has ended with score 1\n" in capsys.readouterr().err
 
@@ -103,7 +116,13 @@ def test_pictures_are_pictures() -> None:
 
 def test_stdio() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = ["-c", "from agentgym.training.cli import main; main()", "serve", "filesystem", "--stdio"]
+    command = [
+        "-c",
+        "from agentgym.training.cli import main; main()",
+        "serve",
+        "filesystem",
+        "--stdio",
+    ]
     parameters = mcp.StdioServerParameters(command=sys.executable, args=command, env=environment)
     names, *answers = talk(parameters, write_and_read)
     assert ("write_file" in names, answers) == (True, EXPECTED)
@@ -114,7 +133,9 @@ def test_http_keeps_episodes_apart() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         episodes = [serving.open_episode("filesystem", k) for k in range(2)]
-        server = uvicorn.Server(uvicorn.Config(serving.http_app(episodes), log_level="error", ws="none"))
+        server = uvicorn.Server(
+            uvicorn.Config(serving.http_app(episodes), log_level="error", ws="none")
+        )
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
@@ -138,11 +159,23 @@ def test_http_keeps_episodes_apart() -> None:
     ("arguments", "message"),
     [
         (["filesystem"], "serve needs either --stdio or --http 127.0.0.1:PORT"),
-        (["filesystem", "--stdio", "--http", "127.0.0.1:80"], "serve needs either --stdio or --http"),
-        (["filesystem", "--http", "8000"], "--http must be HOST:PORT, such as 127.0.0.1:8000, got '8000'"),
-        (["filesystem", "--http", "0.0.0.0:8000"], "host must be one of 127.0.0.1, localhost, ::1, got '0.0.0.0'"),
+        (
+            ["filesystem", "--stdio", "--http", "127.0.0.1:80"],
+            "serve needs either --stdio or --http",
+        ),
+        (
+            ["filesystem", "--http", "8000"],
+            "--http must be HOST:PORT, such as 127.0.0.1:8000, got '8000'",
+        ),
+        (
+            ["filesystem", "--http", "0.0.0.0:8000"],
+            "host must be one of 127.0.0.1, localhost, ::1, got '0.0.0.0'",
+        ),
         (["filesystem+fax", "--stdio"], "server must be one of"),
-        (["filesystem", "--stdio", "--set", "items=3"], "servers of the office have no options, got 'items'"),
+        (
+            ["filesystem", "--stdio", "--set", "items=3"],
+            "servers of the office have no options, got 'items'",
+        ),
         (["NoWorld", "--stdio"], "NoWorld"),
         (["ListWorld", "--stdio", "--set", "itms=3"], "itms"),
     ],
@@ -165,7 +198,10 @@ def test_a_server_is_mounted_on_any_world() -> None:
     env, server = tool_env(make("ListWorld")), Filesystem()
     env.mount(server)
     env.reset(seed=0)
-    assert env.call("write_file", {"path": "a", "content": "x"}).text == "Successfully wrote to /workspace/a"
+    assert (
+        env.call("write_file", {"path": "a", "content": "x"}).text
+        == "Successfully wrote to /workspace/a"
+    )
     moment = env.snapshot()
     env.call("write_file", {"path": "a", "content": "y"})
     env.restore(moment)

@@ -59,16 +59,26 @@ def started(env_id: str, seed: int = 3, **options: Any) -> tuple[Any, list[dict[
 
 
 def as_shown(chat: Chat) -> list[tuple[str, str]]:
-    """What a chat says, in its order; results are the user's, and what one side says at a time is one message."""
+    """What a chat says, in its order; results are the user's, and what one side says at a time
+    is one message.
+    """
     said = [
-        ("user" if m.role == "tool" else m.role, m.raw or "\n".join(filter(None, [m.text, *map(render, m.calls)])))
+        (
+            "user" if m.role == "tool" else m.role,
+            m.raw or "\n".join(filter(None, [m.text, *map(render, m.calls)])),
+        )
         for m in chat.messages
     ]
-    return [(role, "\n\n".join(text for _, text in group)) for role, group in groupby(said, key=itemgetter(0))]
+    return [
+        (role, "\n\n".join(text for _, text in group))
+        for role, group in groupby(said, key=itemgetter(0))
+    ]
 
 
 @pytest.mark.parametrize(("env_id", "options"), STACKS)
-def test_the_optimal_calls_earn_the_reward_and_see_the_chat_of_the_env(env_id: str, options: dict[str, Any]) -> None:
+def test_the_optimal_calls_earn_the_reward_and_see_the_chat_of_the_env(
+    env_id: str, options: dict[str, Any]
+) -> None:
     env, history = started(env_id, **options)
     twin = agentgym.make(env_id, **options)
     chat, _ = twin.reset(seed=3)
@@ -83,8 +93,18 @@ def test_the_optimal_calls_earn_the_reward_and_see_the_chat_of_the_env(env_id: s
         rewards.append(step["reward"])
         done = step["done"]
     assert rewards == [0.0] * (len(rewards) - 1) + [1.0]
-    assert step["metadata"] == {"terminated": True, "truncated": False, "success": True, "ended": "world"}
-    assert env.get_metrics() == {"turns": float(info["turn"]), "terminated": 1.0, "truncated": 0.0, "success": 1.0}
+    assert step["metadata"] == {
+        "terminated": True,
+        "truncated": False,
+        "success": True,
+        "ended": "world",
+    }
+    assert env.get_metrics() == {
+        "turns": float(info["turn"]),
+        "terminated": 1.0,
+        "truncated": 0.0,
+        "success": 1.0,
+    }
     env.close()
 
 
@@ -107,8 +127,18 @@ def test_a_policy_that_does_nothing_gets_nothing() -> None:
         assert step["reward"] == 0.0
         assert step["observations"][0]["content"].startswith("error: ")
     assert turns == tool_env(env._env).world.max_turns
-    assert step["metadata"] == {"terminated": False, "truncated": True, "success": False, "ended": "max_turns"}
-    assert env.get_metrics() == {"turns": float(turns), "terminated": 0.0, "truncated": 1.0, "success": 0.0}
+    assert step["metadata"] == {
+        "terminated": False,
+        "truncated": True,
+        "success": False,
+        "ended": "max_turns",
+    }
+    assert env.get_metrics() == {
+        "turns": float(turns),
+        "terminated": 0.0,
+        "truncated": 1.0,
+        "success": 0.0,
+    }
 
 
 def test_the_turns_of_the_generator_truncate_with_the_score_so_far() -> None:
@@ -118,7 +148,12 @@ def test_the_turns_of_the_generator_truncate_with_the_score_so_far() -> None:
     assert not env.step("One.")["done"]
     step = env.step("Two.")
     assert step["done"]
-    assert step["metadata"] == {"terminated": False, "truncated": True, "success": False, "ended": "max_turns"}
+    assert step["metadata"] == {
+        "terminated": False,
+        "truncated": True,
+        "success": False,
+        "ended": "max_turns",
+    }
     assert step["reward"] == tool_env(env._env).world.score()
     assert env.get_metrics()["turns"] == 2.0
 
@@ -136,9 +171,15 @@ def test_rows_are_read_back_and_name_the_instance(tmp_path: Path) -> None:
     register("world", "ListWorld", oracles="S", **SMALL)
     prompts("world", range(4, 7)).to_parquet(tmp_path / "rows.parquet")
     rows = list(
-        datasets.load_dataset("parquet", data_files=str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))["train"]
+        datasets.load_dataset(
+            "parquet", data_files=str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache")
+        )["train"]
     )
-    assert [(row["seed"], row["env_class"]) for row in rows] == [(4, "world"), (5, "world"), (6, "world")]
+    assert [(row["seed"], row["env_class"]) for row in rows] == [
+        (4, "world"),
+        (5, "world"),
+        (6, "world"),
+    ]
     for row in rows:
         chat, _ = agentgym.make("ListWorld", oracles="S", **SMALL).reset(seed=row["seed"])
         assert row["prompt"] == [{"role": m.role, "content": m.text} for m in chat.messages]
@@ -160,7 +201,9 @@ class Rewriter(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
 
     def observation(self, observation: Chat) -> Chat:
         first, *others = observation.messages
-        return Chat((agentgym.Message("system", f"{len(others)}", id=first.id), *others), observation.tools)
+        return Chat(
+            (agentgym.Message("system", f"{len(others)}", id=first.id), *others), observation.tools
+        )
 
 
 def test_what_cannot_work_is_refused() -> None:
@@ -172,17 +215,28 @@ def test_what_cannot_work_is_refused() -> None:
         ({"window": 1_000}, "window"),
         ({"oracles": "S", "hint_scope": "ephemeral"}, "hint_scope=ephemeral"),
     ]:
-        with pytest.raises(ValueError, match=f"SkyRL keeps the history, so {what} cannot edit it; .* training.export"):
+        with pytest.raises(
+            ValueError,
+            match=f"SkyRL keeps the history, so {what} cannot edit it; .* training.export",
+        ):
             register("world", "ListWorld", **options)
     register("world", "ListWorld", **SMALL)
     with pytest.raises(RegistrationError):
         register("world", "ListWorld")
-    with pytest.raises(ValueError, match="a row needs an integer 'seed', got None; make the data set with `prompts`"):
+    with pytest.raises(
+        ValueError,
+        match="a row needs an integer 'seed', got None; make the data set with `prompts`",
+    ):
         skyrl_gym.make("world", extras={"max_turns": 3})
     with pytest.raises(ValueError, match="max_turns must be"):
         skyrl_gym.make("world", extras={"seed": 3, "max_turns": 0})
-    register("rewritten", "ListWorld", wrappers=[WrapperSpec("Rewriter", f"{__name__}:Rewriter", {})])
+    register(
+        "rewritten", "ListWorld", wrappers=[WrapperSpec("Rewriter", f"{__name__}:Rewriter", {})]
+    )
     env = skyrl_gym.make("rewritten", extras={"seed": 3})
     env.init([])
-    with pytest.raises(ValueError, match="a wrapper of this env edits what was shown before, but the trainer keeps the history"):
+    with pytest.raises(
+        ValueError,
+        match="a wrapper of this env edits what was shown before, but the trainer keeps the history",
+    ):
         env.step("x")

@@ -1,4 +1,6 @@
-"""The worlds in TRL: what the trainer sees of an environment, and real steps of training in both ways."""
+"""The worlds in TRL: what the trainer sees of an environment, and real steps of training in
+both ways.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,18 @@ from transformers.utils import get_json_schema
 
 import agentgym
 from agentgym import ToolCall, World, render, tool, tool_env
-from agentgym.training.integrations.trl import env_reward, environment_factory, prompts, rollout_func
+from agentgym.training.integrations.trl import (
+    env_reward,
+    environment_factory,
+    prompts,
+    rollout_func,
+)
 from agentgym.training.rollout import make_model, make_tokenizer
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:You are using '.*', which is an experimental feature:UserWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:You are using '.*', which is an experimental feature:UserWarning"
+    ),
     pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
 ]
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
@@ -109,21 +118,35 @@ class Named(Typed):
 @pytest.fixture
 def typed() -> Iterator[None]:
     """The worlds above, known to Gymnasium for the time of a test."""
-    names = {f"{world.__name__}-v0": f"{world.__module__}:{world.__qualname__}" for world in (Typed, Named)}
+    names = {
+        f"{world.__name__}-v0": f"{world.__module__}:{world.__qualname__}"
+        for world in (Typed, Named)
+    }
     for name, world in names.items():
-        gymnasium.register(name, entry_point="agentgym.env:ToolEnv", kwargs={"world": world}, disable_env_checker=True)
+        gymnasium.register(
+            name,
+            entry_point="agentgym.env:ToolEnv",
+            kwargs={"world": world},
+            disable_env_checker=True,
+        )
     yield
     for name in names:
         del gymnasium.registry[name]
 
 
 def plain(schema: Any) -> Any:
-    """A schema in the form of transformers: nothing about further properties, and `nullable` for a choice with null."""
+    """A schema in the form of transformers: nothing about further properties, and `nullable`
+    for a choice with null.
+    """
     if isinstance(schema, list):
         return [plain(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {key: plain(item) for key, item in schema.items() if (key, item) != ("additionalProperties", False)}
+    kept = {
+        key: plain(item)
+        for key, item in schema.items()
+        if (key, item) != ("additionalProperties", False)
+    }
     if kept.get("type") == "object" and kept.get("additionalProperties") is True:
         del kept["additionalProperties"]
     options = kept.pop("anyOf", None)
@@ -135,26 +158,40 @@ def plain(schema: Any) -> Any:
 
 
 IDS = [entry.world.__name__ for entry in agentgym.worlds()]
-WORLDS = [*((world, {}) for world in IDS), ("ListWorld", {"context": "memory"}), ("TreeWorld", {"context": "programmatic+memory"})]
+WORLDS = [
+    *((world, {}) for world in IDS),
+    ("ListWorld", {"context": "memory"}),
+    ("TreeWorld", {"context": "programmatic+memory"}),
+]
 
 
 @pytest.mark.parametrize(("world", "options"), WORLDS)
 def test_the_tools_are_those_of_the_world(world: str, options: dict[str, Any]) -> None:
     environment = environment_factory(world, **options)()
     tools = tool_env(agentgym.make(world, **options)).tools
-    public = {name for name, _ in inspect.getmembers(type(environment), inspect.isfunction) if not name.startswith("_")}
+    public = {
+        name
+        for name, _ in inspect.getmembers(type(environment), inspect.isfunction)
+        if not name.startswith("_")
+    }
     assert all(getattr(environment, name).__name__ == name for name in public)
     assert public == {"reset", "get_reward", *(each.name for each in tools)}
     assert {name for name in dir(environment) if not name.startswith("_")} == public
     assert type(environment).__name__ == world
     for each in tools:
         method = getattr(environment, each.name)
-        shown, nested = get_json_schema(method), each.parameters.get("$defs", {}).values()  # no annotation says what is nested
+        shown, nested = (
+            get_json_schema(method),
+            each.parameters.get("$defs", {}).values(),
+        )  # no annotation says what is nested
         fields = [field for definition in nested for field in definition["properties"]]
         told = plain(each.to_openai())
         for name, shape in list((shapes := told["function"]["parameters"]["properties"]).items()):
             text = " ".join(shape.get("description", f"The argument {name}.").split())
-            shapes["class_" if name == "class" else name] = {**shapes.pop(name), "description": text}
+            shapes["class_" if name == "class" else name] = {
+                **shapes.pop(name),
+                "description": text,
+            }
         assert shown == told or (fields and all(field in str(shown) for field in fields))
 
 
@@ -167,8 +204,16 @@ def test_every_type_that_transformers_has_comes_out_as_it_is() -> None:
     simple = get_json_schema(environment.simple)["function"]
     assert simple["description"] == "Take plain values. And\nsay so."
     properties = simple["parameters"]["properties"]
-    assert properties["a"] == {"type": "integer", "description": "A whole number, which may be long: very long."}
-    assert [item["type"] for item in properties.values()] == ["integer", "number", "string", "boolean"]
+    assert properties["a"] == {
+        "type": "integer",
+        "description": "A whole number, which may be long: very long.",
+    }
+    assert [item["type"] for item in properties.values()] == [
+        "integer",
+        "number",
+        "string",
+        "boolean",
+    ]
 
 
 @pytest.mark.usefixtures("typed")
@@ -176,10 +221,15 @@ def test_other_types_are_described_in_words() -> None:
     environment: Any = environment_factory("Typed-v0")()
     shaped = get_json_schema(environment.shaped)["function"]["parameters"]
     assert shaped["required"] == ["config", "many"]
-    assert shaped["properties"]["config"]["description"].startswith('The shape. JSON Schema: {"$ref": "#/$defs/Config", "$defs": {')
+    assert shaped["properties"]["config"]["description"].startswith(
+        'The shape. JSON Schema: {"$ref": "#/$defs/Config", "$defs": {'
+    )
     assert shaped["properties"]["many"]["type"] == "array"
     assert '"word"' in shaped["properties"]["many"]["description"]
-    assert shaped["properties"]["undescribed"] == {"type": "integer", "description": "The argument undescribed."}
+    assert shaped["properties"]["undescribed"] == {
+        "type": "integer",
+        "description": "The argument undescribed.",
+    }
     environment.reset(seed=0)
     assert environment.shaped(config={"word": "w"}, many=[{}, {}]) == "w 2 1"
 
@@ -191,14 +241,25 @@ def test_each_call_takes_a_turn_and_errors_are_answers() -> None:
     assert environment.simple(a=1) == "error: the episode has ended; this call was not run"
     assert environment.reset(seed=0, prompt=[], other=1) == "Call now."
     assert environment.simple(a=1, b=2.5, c="</tool_call>é\ud83d", d=True).startswith("error: ")
-    assert environment.simple(a=1, self=2) == "error: simple: argument 'b' is missing; arguments: a, b, c, d"
-    assert environment.simple(a=1, b=2.5, c="</tool_call>é\n", d=True) == "1 2.5 </tool_call>é\n True"
-    assert environment.simple(a=1, b=2.5, c="", d=True) == "error: the episode has ended; this call was not run"
+    assert (
+        environment.simple(a=1, self=2)
+        == "error: simple: argument 'b' is missing; arguments: a, b, c, d"
+    )
+    assert (
+        environment.simple(a=1, b=2.5, c="</tool_call>é\n", d=True) == "1 2.5 </tool_call>é\n True"
+    )
+    assert (
+        environment.simple(a=1, b=2.5, c="", d=True)
+        == "error: the episode has ended; this call was not run"
+    )
     assert environment.get_reward() == 0.25
     assert environment.get_reward() == 0.25
     environment.reset(seed=0)
     assert environment.get_reward() == 0.25, "an episode that is left has the score it has"
-    assert environment.simple(a=1, b=2.5, c="", d=True) == "error: the episode has ended; this call was not run"
+    assert (
+        environment.simple(a=1, b=2.5, c="", d=True)
+        == "error: the episode has ended; this call was not run"
+    )
 
 
 @pytest.mark.family(world=IDS)
@@ -207,7 +268,9 @@ def test_optimal_calls_earn_the_reward(world: str) -> None:
     for seed in range(5):
         environment.reset(seed=seed)
         while calls := tool_env(environment._env).world.optimal_calls():
-            assert not getattr(environment, calls[0].name)(**calls[0].arguments).startswith("error:")
+            assert not getattr(environment, calls[0].name)(**calls[0].arguments).startswith(
+                "error:"
+            )
         assert environment.get_reward() == 1.0
 
 
@@ -228,7 +291,9 @@ def test_what_cannot_work_is_refused() -> None:
         ({"window": 1_000}, "window"),
         ({"oracles": "S", "hint_scope": "ephemeral"}, "hint_scope=ephemeral"),
     ]:
-        with pytest.raises(ValueError, match=f"TRL keeps the history, so {what} cannot edit it; .* rollout_func"):
+        with pytest.raises(
+            ValueError, match=f"TRL keeps the history, so {what} cannot edit it; .* rollout_func"
+        ):
             environment_factory("ListWorld", **options)
     with pytest.raises(ValueError, match="TRL cannot call a tool named 'get_reward'"):
         environment_factory("Named-v0")
@@ -263,7 +328,9 @@ def tokenizer() -> PreTrainedTokenizerFast:
     chat, _ = agentgym.make("ListWorld").reset(seed=0)
     made = make_tokenizer([chat.to_text()], 800)
     made.add_special_tokens({"eos_token": "<|im_end|>"})
-    made.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja").read_text(encoding="utf-8")
+    made.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja").read_text(
+        encoding="utf-8"
+    )
     return made
 
 
@@ -275,11 +342,25 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def trainer_for(tokenizer: PreTrainedTokenizerFast, folder: Path, longest: int = 16, **named: Any) -> trl.GRPOTrainer:
-    pair, quiet = {"per_device_train_batch_size": 2, "num_generations": 2}, {"save_strategy": "no", "disable_tqdm": True}
-    steps = {"max_steps": 2, "learning_rate": 0.1, "logging_steps": 1, "max_completion_length": longest}
-    arguments = trl.GRPOConfig(output_dir=str(folder), report_to="none", use_cpu=True, bf16=False, **pair, **steps, **quiet)
-    return trl.GRPOTrainer(model=make_model(tokenizer, 32), processing_class=tokenizer, args=arguments, **named)
+def trainer_for(
+    tokenizer: PreTrainedTokenizerFast, folder: Path, longest: int = 16, **named: Any
+) -> trl.GRPOTrainer:
+    pair, quiet = (
+        {"per_device_train_batch_size": 2, "num_generations": 2},
+        {"save_strategy": "no", "disable_tqdm": True},
+    )
+    steps = {
+        "max_steps": 2,
+        "learning_rate": 0.1,
+        "logging_steps": 1,
+        "max_completion_length": longest,
+    }
+    arguments = trl.GRPOConfig(
+        output_dir=str(folder), report_to="none", use_cpu=True, bf16=False, **pair, **steps, **quiet
+    )
+    return trl.GRPOTrainer(
+        model=make_model(tokenizer, 32), processing_class=tokenizer, args=arguments, **named
+    )
 
 
 def weights(trainer: trl.GRPOTrainer) -> torch.Tensor:
@@ -290,8 +371,13 @@ def logged(trainer: trl.GRPOTrainer, name: str) -> list[float]:
     return [entry[name] for entry in trainer.state.log_history if name in entry]
 
 
-def test_a_random_model_is_trained_in_the_environment(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
-    factory, dataset = environment_factory("ListWorld", **SMALL), prompts("ListWorld", range(4), **SMALL)
+def test_a_random_model_is_trained_in_the_environment(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    factory, dataset = (
+        environment_factory("ListWorld", **SMALL),
+        prompts("ListWorld", range(4), **SMALL),
+    )
     trainer = trainer_for(tokenizer, tmp_path, environment_factory=factory, train_dataset=dataset)
     assert [each.__name__ for each in trainer.tools] == ["done", "pop"]
     trainer.train()
@@ -300,10 +386,19 @@ def test_a_random_model_is_trained_in_the_environment(tokenizer: PreTrainedToken
     assert len(logged(trainer, "tools/call_frequency")) == 2
 
 
-def test_what_earns_a_reward_is_learnt_from(tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of each two episodes is played optimally, through TRL's own tool loop; the other gives up at once."""
-    factory, dataset = environment_factory("ListWorld", **SMALL), prompts("ListWorld", range(4), **SMALL)
-    trainer = trainer_for(tokenizer, tmp_path, environment_factory=factory, train_dataset=dataset, longest=512)
+def test_what_earns_a_reward_is_learnt_from(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of each two episodes is played optimally, through TRL's own tool loop; the
+    other gives up at once.
+    """
+    factory, dataset = (
+        environment_factory("ListWorld", **SMALL),
+        prompts("ListWorld", range(4), **SMALL),
+    )
+    trainer = trainer_for(
+        tokenizer, tmp_path, environment_factory=factory, train_dataset=dataset, longest=512
+    )
     shown: list[str] = []
 
     def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
@@ -326,7 +421,9 @@ def test_what_earns_a_reward_is_learnt_from(tokenizer: Any, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("edits", [{}, {"oracles": "S", "hint_scope": "ephemeral"}])
-def test_a_random_model_is_trained_on_the_chat_of_the_env(tokenizer: Any, tmp_path: Path, edits: dict[str, Any]) -> None:
+def test_a_random_model_is_trained_on_the_chat_of_the_env(
+    tokenizer: Any, tmp_path: Path, edits: dict[str, Any]
+) -> None:
     options = {**SMALL, **edits}
     play, outputs = rollout_func(agentgym.spec("ListWorld", **options)), []
 
@@ -335,7 +432,9 @@ def test_a_random_model_is_trained_on_the_chat_of_the_env(tokenizer: Any, tmp_pa
         return outputs[-1]
 
     dataset = prompts("ListWorld", range(4), **options)
-    trainer = trainer_for(tokenizer, tmp_path, rollout_func=spied, reward_funcs=env_reward, train_dataset=dataset)
+    trainer = trainer_for(
+        tokenizer, tmp_path, rollout_func=spied, reward_funcs=env_reward, train_dataset=dataset
+    )
     trainer.train()
     assert logged(trainer, "rewards/env_reward/mean") == [0.0, 0.0]
     for output in outputs:
@@ -346,7 +445,9 @@ def test_a_random_model_is_trained_on_the_chat_of_the_env(tokenizer: Any, tmp_pa
         assert "How to reply" in first, "the model sees the chat of the env"
         assert "Initial list:" in first
         turns = "".join(map(str, output["env_mask"][0])).replace("0", " ").split()
-        assert (len(turns) == 1) == bool(edits), "a completion is all turns of an episode, or those between two edits"
+        assert (len(turns) == 1) == bool(edits), (
+            "a completion is all turns of an episode, or those between two edits"
+        )
 
 
 def check(output: dict[str, Any]) -> None:
@@ -362,13 +463,20 @@ class Engine:
         self.processing_class, self.policy = tokenizer, policy
         self.sampled: list[list[int]] = []
 
-    def _generate_single_turn(self, prompts: list[list[int]], *_: Any) -> tuple[list[list[int]], list[list[float]]]:
-        made = [[*self.processing_class.encode(self.policy(prompt)), self.processing_class.eos_token_id] for prompt in prompts]
+    def _generate_single_turn(
+        self, prompts: list[list[int]], *_: Any
+    ) -> tuple[list[list[int]], list[list[float]]]:
+        made = [
+            [*self.processing_class.encode(self.policy(prompt)), self.processing_class.eos_token_id]
+            for prompt in prompts
+        ]
         self.sampled += made
         return made, [[-0.5] * len(ids) for ids in made]
 
 
-def test_a_rollout_gives_the_sampled_ids_and_their_logprobs(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_a_rollout_gives_the_sampled_ids_and_their_logprobs(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
     spec = agentgym.spec("ListWorld", **SMALL)
     twin = tool_env(agentgym.make("ListWorld", **SMALL))
     twin.reset(seed=7)
@@ -388,12 +496,17 @@ def test_a_rollout_gives_the_sampled_ids_and_their_logprobs(tokenizer: PreTraine
     assert tokenizer.decode(ids).count("The element has been removed.") == 2
 
 
-def test_of_an_edited_episode_every_segment_is_drawn_at_some_time(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_of_an_edited_episode_every_segment_is_drawn_at_some_time(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
     spec = agentgym.spec("ListWorld", oracles="S", hint_scope="ephemeral", **SMALL)
     drawn = set()
     play = rollout_func(spec, seed=1)
     for _ in range(40):
-        output = play([[{"role": "user", "seed": 7}]], Engine(tokenizer, lambda _: render(ToolCall("pop", {"id": 4}))))
+        output = play(
+            [[{"role": "user", "seed": 7}]],
+            Engine(tokenizer, lambda _: render(ToolCall("pop", {"id": 4}))),
+        )
         check(output)
         drawn.add(tuple(output["prompt_ids"][0]))
     assert len(drawn) > 3

@@ -1,4 +1,6 @@
-"""The worlds in verifiers: real rollouts through its own machinery, against servers that play a script."""
+"""The worlds in verifiers: real rollouts through its own machinery, against servers that play a
+script.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,22 @@ from agentgym.training.integrations import group_id
 from agentgym.training.rollout import rollout
 from tests.training.rollout.endpoint_server import Answer, Script, call, serving
 
-pytest.importorskip("verifiers", reason="verifiers needs openai<3, so an environment of its own: make adapters")
+pytest.importorskip(
+    "verifiers", reason="verifiers needs openai<3, so an environment of its own: make adapters"
+)
 
 import verifiers.v1 as vf
 from renderers import Qwen3RendererConfig
 from verifiers.v1.cli.eval.runner import run_eval
 from verifiers.v1.configs.cli.eval import EvalConfig
 
-from agentgym.training.integrations.verifiers import PLUGIN, WorldEnv, WorldHarness, WorldHarnessConfig, load_environment
+from agentgym.training.integrations.verifiers import (
+    PLUGIN,
+    WorldEnv,
+    WorldHarness,
+    WorldHarnessConfig,
+    load_environment,
+)
 from agentgym.training.rollout import make_tokenizer
 
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
@@ -40,7 +50,9 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Twin:
-    """Plays an env beside the one that verifiers plays, by a policy, and answers with what the policy says."""
+    """Plays an env beside the one that verifiers plays, by a policy, and answers with what the
+    policy says.
+    """
 
     def __init__(self, policy: Any, env_id: str, seed: int, **options: Any) -> None:
         self.policy, self.env = policy, agentgym.make(env_id, **options)
@@ -56,19 +68,31 @@ class Twin:
         return self.answer(reply.text)
 
     def asked(self) -> list[dict[str, Any]]:
-        """The chat as text and pictures: results are the user's, and what the user says at a time is one message."""
+        """The chat as text and pictures: results are the user's, and what the user says at a
+        time is one message.
+        """
         out: list[dict[str, Any]] = []
         shown: list[list[Any]] = []
         for m in self.chat.messages:
-            role, said = "user" if m.role == "tool" else m.role, m.raw or "\n".join([m.text, *map(render, m.calls)]).strip()
+            role, said = (
+                "user" if m.role == "tool" else m.role,
+                m.raw or "\n".join([m.text, *map(render, m.calls)]).strip(),
+            )
             if role == "user" and out[-1]["role"] == "user":
                 out[-1]["content"] += f"\n\n{said}"
             else:
                 out.append({"role": role, "content": said})
                 shown.append([])
-            shown[-1] += [{"type": "image_url", "image_url": {"url": image.to_data_url()}} for image in m.images]
+            shown[-1] += [
+                {"type": "image_url", "image_url": {"url": image.to_data_url()}}
+                for image in m.images
+            ]
         for message, parts in zip(out, shown, strict=True):
-            message["content"] = [{"type": "text", "text": message["content"]}, *parts] if parts else message["content"]
+            message["content"] = (
+                [{"type": "text", "text": message["content"]}, *parts]
+                if parts
+                else message["content"]
+            )
         return out
 
     def answer(self, text: str) -> Answer:
@@ -81,19 +105,26 @@ class Native(Twin):
     def answer(self, text: str) -> Answer:
         reply = next(m for m in reversed(self.chat.messages) if m.role == "assistant")
         calls = [
-            call(each.name, json.dumps(dict(each.arguments)), f"srv_{len(self.said)}_{k}") for k, each in enumerate(reply.calls)
+            call(each.name, json.dumps(dict(each.arguments)), f"srv_{len(self.said)}_{k}")
+            for k, each in enumerate(reply.calls)
         ]
-        return Answer({"content": None, "reasoning_content": f"thought {len(self.said)}", "tool_calls": calls})
+        return Answer(
+            {"content": None, "reasoning_content": f"thought {len(self.said)}", "tool_calls": calls}
+        )
 
 
-def play(env: vf.Env, url: str, rollouts: int = 1, tasks: int = 1, client: Any = None) -> list[vf.Trace]:
+def play(
+    env: vf.Env, url: str, rollouts: int = 1, tasks: int = 1, client: Any = None
+) -> list[vf.Trace]:
     """The traces of the episodes of the first tasks, played one after the other."""
     client = client or vf.EvalClientConfig(base_url=url, api_key_var=KEY)
 
     async def run() -> list[vf.Trace]:
         async with env.serving():
             model = vf.ModelContext(model="m", client=client)
-            slots = [slot for task in list(env.taskset.take(tasks)) for slot in env.slots(task, rollouts)]
+            slots = [
+                slot for task in list(env.taskset.take(tasks)) for slot in env.slots(task, rollouts)
+            ]
             return [(await env.run_slot(slot, model)).traces[0] for slot in slots]
 
     return asyncio.run(run())
@@ -106,7 +137,9 @@ def one(env: vf.Env, script: Script | Answer) -> tuple[vf.Trace, list[dict[str, 
         return trace, server.requests
 
 
-@pytest.mark.family(dialect=["json", "python"], world=[entry.world.__name__ for entry in agentgym.worlds()])
+@pytest.mark.family(
+    dialect=["json", "python"], world=[entry.world.__name__ for entry in agentgym.worlds()]
+)
 def test_a_policy_that_solves_the_task_gets_the_reward(world: str, dialect: Any) -> None:
     twin = Twin(OraclePolicy(world, dialect=dialect), world, 4, dialect=dialect, oracles="SP")
     trace, requests = one(load_environment(world, range(4, 5), dialect=dialect, oracles="SP"), twin)
@@ -114,20 +147,36 @@ def test_a_policy_that_solves_the_task_gets_the_reward(world: str, dialect: Any)
     assert not any("tools" in request for request in requests), "the rules document them"
     assert trace.ok
     assert trace.reward == 1.0
-    assert trace.metrics == {"success": 1.0, "terminated": 1.0, "truncated": 0.0, "turns": float(len(requests))}
-    assert (trace.stop_condition, trace.is_truncated, trace.num_branches) == ("agent_completed", False, 1)
+    assert trace.metrics == {
+        "success": 1.0,
+        "terminated": 1.0,
+        "truncated": 0.0,
+        "turns": float(len(requests)),
+    }
+    assert (trace.stop_condition, trace.is_truncated, trace.num_branches) == (
+        "agent_completed",
+        False,
+        1,
+    )
     assert [message.content for message in trace.assistant_messages] == twin.said
     assert trace.info["agentgym"]["ended"] == "world"
 
 
 def test_a_policy_that_does_nothing_gets_nothing() -> None:
-    trace, requests = one(load_environment("ListWorld", range(1), **SMALL), Answer({"content": "I wait."}))
+    trace, requests = one(
+        load_environment("ListWorld", range(1), **SMALL), Answer({"content": "I wait."})
+    )
     inner = tool_env(agentgym.make("ListWorld", **SMALL))
     inner.reset(seed=0)
     assert len(requests) == inner.world.max_turns
     assert trace.ok
     assert trace.reward == 0.0
-    assert trace.metrics == {"success": 0.0, "terminated": 0.0, "truncated": 1.0, "turns": float(len(requests))}
+    assert trace.metrics == {
+        "success": 0.0,
+        "terminated": 0.0,
+        "truncated": 1.0,
+        "turns": float(len(requests)),
+    }
     assert (trace.stop_condition, trace.is_truncated) == ("max_turns", True)
 
 
@@ -168,10 +217,15 @@ def test_edited_contexts_are_shown_edited(options: dict[str, Any]) -> None:
 def test_tasks_are_groups_of_one_spec_and_seed() -> None:
     env = load_environment("ListWorld", range(7, 9), **SMALL)
     first, second = list(env.taskset)
-    known = [group_id(rollout(agentgym.make("ListWorld", **SMALL), OraclePolicy("ListWorld"), seed)) for seed in (7, 8)]
+    known = [
+        group_id(rollout(agentgym.make("ListWorld", **SMALL), OraclePolicy("ListWorld"), seed))
+        for seed in (7, 8)
+    ]
     assert [first.key, second.key] == known
     chat, _ = agentgym.make("ListWorld", **SMALL).reset(seed=7)
-    assert [message.model_dump() for message in first.data.prompt] == [{"role": m.role, "content": m.text} for m in chat.messages]
+    assert [message.model_dump() for message in first.data.prompt] == [
+        {"role": m.role, "content": m.text} for m in chat.messages
+    ]
     assert (first.data.name, first.data.seed) == ("agentgym/ListWorld-v0#7", 7)
     with serving(Answer({"content": "no"})) as server:
         traces = play(env, server.url, rollouts=2, tasks=2)
@@ -189,32 +243,62 @@ def test_structured_replies_go_on_standing_as_they_came() -> None:
     assert trace.num_branches == 1, "verifiers knows each reply again"
     assert [tool["function"]["name"] for tool in requests[0]["tools"]] == ["pop", "done"]
     for number, request in enumerate(requests):
-        assert [message["role"] for message in request["messages"]] == ["system", "user", *["assistant", "tool"] * number]
-        for k, (reply, result) in enumerate(zip(request["messages"][2::2], request["messages"][3::2], strict=True), 1):
+        assert [message["role"] for message in request["messages"]] == [
+            "system",
+            "user",
+            *["assistant", "tool"] * number,
+        ]
+        for k, (reply, result) in enumerate(
+            zip(request["messages"][2::2], request["messages"][3::2], strict=True), 1
+        ):
             assert reply["reasoning_content"] == f"thought {k}"
-            assert [each["id"] for each in reply["tool_calls"]] == [f"srv_{k}_0"] == [result["tool_call_id"]]
+            assert (
+                [each["id"] for each in reply["tool_calls"]]
+                == [f"srv_{k}_0"]
+                == [result["tool_call_id"]]
+            )
             assert result["content"] == "The element has been removed."
 
 
 def test_thinking_that_is_cleared_leaves_the_calls_and_their_ids() -> None:
-    options = {**SMALL, "context": "clear_thinking", "context_options": {"clear_thinking": {"keep": 1}}}
+    options = {
+        **SMALL,
+        "context": "clear_thinking",
+        "context_options": {"clear_thinking": {"keep": 1}},
+    }
     trace, requests = one(
-        load_environment("ListWorld", range(3, 4), **options), Native(OraclePolicy("ListWorld"), "ListWorld", 3, **SMALL)
+        load_environment("ListWorld", range(3, 4), **options),
+        Native(OraclePolicy("ListWorld"), "ListWorld", 3, **SMALL),
     )
     assert trace.reward == 1.0
-    older, newer = (message for message in requests[-1]["messages"] if message["role"] == "assistant")
+    older, newer = (
+        message for message in requests[-1]["messages"] if message["role"] == "assistant"
+    )
     assert "reasoning_content" not in older
     assert newer["reasoning_content"] == "thought 2"
     assert (older["tool_calls"][0]["id"], newer["tool_calls"][0]["id"]) == ("srv_1_0", "srv_2_0")
-    assert [message["tool_call_id"] for message in requests[-1]["messages"] if message["role"] == "tool"] == ["srv_1_0", "srv_2_0"]
+    assert [
+        message["tool_call_id"] for message in requests[-1]["messages"] if message["role"] == "tool"
+    ] == ["srv_1_0", "srv_2_0"]
 
 
 def test_calls_that_the_env_does_not_take_are_all_answered() -> None:
     two = [call("pop", "{}", "a"), call("pop", "{}", "b")]
-    trace, requests = one(load_environment("ListWorld", range(1), **SMALL), Answer({"content": None, "tool_calls": two}))
+    trace, requests = one(
+        load_environment("ListWorld", range(1), **SMALL),
+        Answer({"content": None, "tool_calls": two}),
+    )
     reply, first, second = requests[1]["messages"][2:]
-    assert [each["id"] for each in reply["tool_calls"]] == [first["tool_call_id"], second["tool_call_id"]] == ["a", "b"]
-    assert first["content"] == second["content"] == "error: this world takes one call in each reply; none was run"
+    assert (
+        [each["id"] for each in reply["tool_calls"]]
+        == [first["tool_call_id"], second["tool_call_id"]]
+        == ["a", "b"]
+    )
+    assert (
+        first["content"]
+        == second["content"]
+        == "error: this world takes one call in each reply; none was run"
+    )
     assert trace.num_branches == 1
 
 
@@ -242,7 +326,10 @@ def test_a_timeout_truncates_with_the_score_so_far() -> None:
 
 
 def test_a_server_that_fails_is_an_error_without_a_reward() -> None:
-    trace, requests = one(load_environment("ListWorld", range(1), **SMALL), Answer(status=400, error={"message": "no such model"}))
+    trace, requests = one(
+        load_environment("ListWorld", range(1), **SMALL),
+        Answer(status=400, error={"message": "no such model"}),
+    )
     assert len(requests) == 1
     assert not trace.ok
     assert trace.rewards == {}
@@ -252,21 +339,39 @@ def test_a_server_that_fails_is_an_error_without_a_reward() -> None:
 
 def test_what_an_episode_in_this_process_cannot_give_is_refused(tmp_path: Path) -> None:
     harness = WorldHarness(WorldHarnessConfig())
-    with pytest.raises(ValueError, match=r"worlds are played in this process, not in 'docker'; set runtime\.type to 'subprocess'"):
+    with pytest.raises(
+        ValueError,
+        match=r"worlds are played in this process, not in 'docker'; set runtime\.type to 'subprocess'",
+    ):
         asyncio.run(harness.setup(SimpleNamespace(config=vf.DockerConfig(image="x"))))
     (tmp_path / "prompt.txt").write_text("Be kind.")
-    config = {"taskset": {"id": PLUGIN, "world": "ListWorld", "stop": 1, "system_prompt": tmp_path / "prompt.txt"}}
-    trace, requests = one(vf.load_environment(vf.resolve_env_config(config)), Answer({"content": "hm"}))
+    config = {
+        "taskset": {
+            "id": PLUGIN,
+            "world": "ListWorld",
+            "stop": 1,
+            "system_prompt": tmp_path / "prompt.txt",
+        }
+    }
+    trace, requests = one(
+        vf.load_environment(vf.resolve_env_config(config)), Answer({"content": "hm"})
+    )
     assert (requests, trace.ok) == ([], False)
     assert "a world has its own rules, so system_prompt cannot be set" in trace.last_error.message
 
 
 def test_a_pairing_with_something_else_is_an_error() -> None:
     data = vf.TaskData(prompt="x")
-    with pytest.raises(ValueError, match=r"the harness 'agentgym_verifiers' plays worlds, not a TaskData; set taskset\.id to"):
+    with pytest.raises(
+        ValueError,
+        match=r"the harness 'agentgym_verifiers' plays worlds, not a TaskData; set taskset\.id to",
+    ):
         asyncio.run(WorldHarness(WorldHarnessConfig()).launch(None, None, None, "", "", {}, data))
     (task,) = load_environment("ListWorld", range(1), **SMALL).taskset
-    with pytest.raises(ValueError, match=r"a world is played by the harness 'agentgym_verifiers'; leave harness\.id out"):
+    with pytest.raises(
+        ValueError,
+        match=r"a world is played by the harness 'agentgym_verifiers'; leave harness\.id out",
+    ):
         asyncio.run(task.world_score(SimpleNamespace(info={})))
 
 
@@ -275,7 +380,9 @@ def test_options_are_checked() -> None:
         load_environment("MistWorld", range(1))
     with pytest.raises(ValueError, match="'colour'"):
         load_environment("ListWorld", range(1), colour="red")
-    with pytest.raises(ValueError, match=r"seeds must be a range without gaps, got range\(0, 9, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"seeds must be a range without gaps, got range\(0, 9, 2\)"
+    ):
         load_environment("ListWorld", range(0, 9, 2))
     env = vf.load_environment(vf.resolve_env_config({"taskset": {"id": PLUGIN}}))
     with pytest.raises(ValueError, match=r"there is no world ''; worlds: .*GridWorld"):
@@ -297,7 +404,15 @@ def test_verifiers_own_evaluation_runs(tmp_path: Path, monkeypatch: pytest.Monke
     with serving(solver) as server:
         client = {"base_url": server.url, "api_key_var": KEY}
         config = EvalConfig.model_validate(
-            {"env": env, "model": "m", "client": client, "num_rollouts": 2, "push": False, "rich": None, "output_dir": tmp_path}
+            {
+                "env": env,
+                "model": "m",
+                "client": client,
+                "num_rollouts": 2,
+                "push": False,
+                "rich": None,
+                "output_dir": tmp_path,
+            }
         )
         episodes = asyncio.run(run_eval(config))
     assert [episode.ok for episode in episodes] == [True] * 4
@@ -341,9 +456,20 @@ class _EngineHandler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         server = self.server
         server.prompts.append(request["token_ids"])
-        server.sampled.append(server.tokenizer.encode(f"{server.replies[len(server.sampled)]}<|im_end|>"))
-        logprobs = {"content": [{"token": f"token_id:{k}", "logprob": -k / 1_000} for k in server.sampled[-1]]}
-        choice = {"index": 0, "token_ids": server.sampled[-1], "logprobs": logprobs, "finish_reason": "stop"}
+        server.sampled.append(
+            server.tokenizer.encode(f"{server.replies[len(server.sampled)]}<|im_end|>")
+        )
+        logprobs = {
+            "content": [
+                {"token": f"token_id:{k}", "logprob": -k / 1_000} for k in server.sampled[-1]
+            ]
+        }
+        choice = {
+            "index": 0,
+            "token_ids": server.sampled[-1],
+            "logprobs": logprobs,
+            "finish_reason": "stop",
+        }
         self.answer(200, {"request_id": "r", "choices": [choice]})
 
     def do_GET(self) -> None:
@@ -360,13 +486,25 @@ class _EngineHandler(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize(("options", "branches"), [({}, 1), ({"oracles": "S", "hint_scope": "ephemeral"}, 3)])
-def test_the_trace_holds_the_sampled_tokens(options: dict[str, Any], branches: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "branches"), [({}, 1), ({"oracles": "S", "hint_scope": "ephemeral"}, 3)]
+)
+def test_the_trace_holds_the_sampled_tokens(
+    options: dict[str, Any], branches: int, tmp_path: Path
+) -> None:
     options = {**SMALL, **options}
     env = agentgym.make("ListWorld", **options)
     chat, _ = env.reset(seed=3)
     tokenizer = make_tokenizer([chat.to_text()], 800)
-    marks = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
+    marks = [
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|endoftext|>",
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "</tool_call>",
+    ]
     tokenizer.add_tokens([*marks, "<tool_response>", "</tool_response>"], special_tokens=True)
     tokenizer.save_pretrained(tmp_path / "tokenizer")
     replies = []
@@ -375,9 +513,15 @@ def test_the_trace_holds_the_sampled_tokens(options: dict[str, Any], branches: i
         env.step(replies[-1])
     with Engine(tokenizer, replies) as engine:
         threading.Thread(target=engine.serve_forever, args=(0.01,), daemon=True).start()
-        url, renderer = f"http://127.0.0.1:{engine.server_address[1]}/v1", Qwen3RendererConfig(enable_thinking=False)
+        url, renderer = (
+            f"http://127.0.0.1:{engine.server_address[1]}/v1",
+            Qwen3RendererConfig(enable_thinking=False),
+        )
         client = vf.TrainClientConfig(
-            base_url=url, api_key_var=KEY, renderer=renderer, renderer_model_name=str(tmp_path / "tokenizer")
+            base_url=url,
+            api_key_var=KEY,
+            renderer=renderer,
+            renderer_model_name=str(tmp_path / "tokenizer"),
         )
         (trace,) = play(load_environment("ListWorld", range(3, 4), **options), url, client=client)
         engine.shutdown()
@@ -393,5 +537,7 @@ def test_the_trace_holds_the_sampled_tokens(options: dict[str, Any], branches: i
     assert final.token_ids == engine.prompts[-1] + engine.sampled[-1]
     assert final.logprobs[-len(engine.sampled[-1]) :] == [-k / 1_000 for k in engine.sampled[-1]]
     if branches == 1:
-        for before, ids, after in zip(engine.prompts, engine.sampled, engine.prompts[1:], strict=False):
+        for before, ids, after in zip(
+            engine.prompts, engine.sampled, engine.prompts[1:], strict=False
+        ):
             assert after[: len(before) + len(ids)] == before + ids, "nothing is tokenised again"

@@ -1,4 +1,6 @@
-"""The worlds in verl: its own workers run the agent loop, with an engine that samples what a policy says."""
+"""The worlds in verl: its own workers run the agent loop, with an engine that samples what a
+policy says.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.integrations import to_training_dict
 from agentgym.training.rollout import make_model, make_tokenizer, rollout
 
-REASON = "verl is not installed; it needs transformers<5.11, so an environment of its own: make adapters"
+REASON = (
+    "verl is not installed; it needs transformers<5.11, so an environment of its own: make adapters"
+)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of verl's and Ray's own doing
     verl = pytest.importorskip("verl", reason=REASON)
@@ -64,11 +68,20 @@ def folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def configured(folder: Path, **limits: Any) -> Any:
     """verl's own configuration, with the model and the agent loops of a folder."""
-    rollout_options = {"name": "vllm", "agent.agent_loop_config_path": folder / "loops.yaml", "n": 2, "calculate_log_probs": True}
+    rollout_options = {
+        "name": "vllm",
+        "agent.agent_loop_config_path": folder / "loops.yaml",
+        "n": 2,
+        "calculate_log_probs": True,
+    }
     rollout_options |= {"prompt_length": 4_000, "response_length": 2_000} | limits
     overrides = [f"actor_rollout_ref.model.path={folder}"]
-    overrides += [f"actor_rollout_ref.rollout.{name}={value}" for name, value in rollout_options.items()]
-    with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
+    overrides += [
+        f"actor_rollout_ref.rollout.{name}={value}" for name, value in rollout_options.items()
+    ]
+    with initialize_config_dir(
+        str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None
+    ):
         return compose("ppo_trainer", overrides=[*overrides, f"+data.cache_dir={folder / 'cache'}"])
 
 
@@ -80,13 +93,17 @@ class Engine:
         self.envs: dict[str, tuple[Any, Chat]] = {}
         self.replies: dict[str, list[Reply]] = {}
 
-    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: Any, **_: Any) -> TokenOutput:
+    async def generate(
+        self, request_id: str, *, prompt_ids: list[int], sampling_params: Any, **_: Any
+    ) -> TokenOutput:
         if request_id not in self.envs:
             env_id, seed, options = self.made
             env = agentgym.make(env_id, **options)
             self.envs[request_id] = env, env.reset(seed=seed)[0]
         env, chat = self.envs[request_id]
-        assert self.tokenizer.decode(prompt_ids) == self.template(chat), "the model sees the chat of the env"
+        assert self.tokenizer.decode(prompt_ids) == self.template(chat), (
+            "the model sees the chat of the env"
+        )
         (reply,) = self.policy([chat])
         self.envs[request_id] = env, env.step(reply.text)[0]
         ids = [*self.tokenizer.encode(reply.text), self.tokenizer.eos_token_id]
@@ -94,12 +111,16 @@ class Engine:
         said = self.replies.setdefault(request_id, [])
         said.append(Reply(reply.text, tuple(prompt_ids), tuple(ids), tuple(logprobs)))
         return TokenOutput(
-            token_ids=ids, log_probs=logprobs, extra_fields={"min_global_steps": len(said), "max_global_steps": len(said)}
+            token_ids=ids,
+            log_probs=logprobs,
+            extra_fields={"min_global_steps": len(said), "max_global_steps": len(said)},
         )
 
     def template(self, chat: Chat) -> str:
         messages = [{"role": m.role, "content": m.raw or m.text} for m in chat.messages]
-        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        return str(
+            self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        )
 
 
 def idle(chats: Sequence[Chat]) -> list[Reply]:
@@ -110,20 +131,33 @@ def rows(agent_name: str, world: str, seed: int, count: int = 1, **options: Any)
     """A batch as verl's data loader makes it, `count` times the same row."""
     row = {**prompts(agent_name, world, [seed], **options)[0], "index": 0, "global_steps": 1}
     row["raw_prompt"] = row.pop("prompt")
-    columns = {name: np.fromiter([value] * count, dtype=object, count=count) for name, value in row.items()}
+    columns = {
+        name: np.fromiter([value] * count, dtype=object, count=count) for name, value in row.items()
+    }
     return DataProto.from_dict(tensors={"dummy": torch.zeros(count, 1)}, non_tensors=columns)
 
 
-@pytest.mark.parametrize(("policy", "reward", "turns"), [(OraclePolicy("ListWorld"), 1.0, 3), (idle, 0.0, 7)])
-def test_a_batch_is_played_by_verls_worker(policy: Any, reward: float, turns: int, folder: Path, tokenizer: Any) -> None:
+@pytest.mark.parametrize(
+    ("policy", "reward", "turns"), [(OraclePolicy("ListWorld"), 1.0, 3), (idle, 0.0, 7)]
+)
+def test_a_batch_is_played_by_verls_worker(
+    policy: Any, reward: float, turns: int, folder: Path, tokenizer: Any
+) -> None:
     engine = Engine(tokenizer, policy, "ListWorld", 3, **SMALL)
-    batch = asyncio.run(AgentLoopWorker(configured(folder), engine).generate_sequences(rows("lists", "ListWorld", 3, 2, **SMALL)))
+    batch = asyncio.run(
+        AgentLoopWorker(configured(folder), engine).generate_sequences(
+            rows("lists", "ListWorld", 3, 2, **SMALL)
+        )
+    )
     assert len(engine.replies) == 2
     assert batch.batch["rm_scores"].sum(1).tolist() == [reward] * 2
     assert batch.non_tensor_batch["success"].tolist() == [reward] * 2
     assert batch.non_tensor_batch["truncated"].tolist() == [float(policy is idle)] * 2
     assert batch.non_tensor_batch["turns"].tolist() == [turns] * 2
-    assert (batch.non_tensor_batch["min_global_steps"].tolist(), batch.non_tensor_batch["max_global_steps"].tolist()) == (
+    assert (
+        batch.non_tensor_batch["min_global_steps"].tolist(),
+        batch.non_tensor_batch["max_global_steps"].tolist(),
+    ) == (
         [1] * 2,
         [turns] * 2,
     )
@@ -131,10 +165,16 @@ def test_a_batch_is_played_by_verls_worker(policy: Any, reward: float, turns: in
         sampled = [token for reply in replies for token in reply.ids]
         mask = batch.batch["response_mask"][k].bool()
         assert batch.batch["responses"][k][mask].tolist() == sampled
-        assert batch.batch["rollout_log_probs"][k][mask].tolist() == pytest.approx([-token / 1_000 for token in sampled])
+        assert batch.batch["rollout_log_probs"][k][mask].tolist() == pytest.approx(
+            [-token / 1_000 for token in sampled]
+        )
         shown = batch.batch["input_ids"][k][batch.batch["attention_mask"][k].bool()]
-        assert tuple(shown.tolist()) == replies[-1].prompt_ids + replies[-1].ids, "nothing is tokenised again"
-        assert int(batch.batch["rm_scores"][k].argmax()) == (int(mask.nonzero().max()) if reward else 0)
+        assert tuple(shown.tolist()) == replies[-1].prompt_ids + replies[-1].ids, (
+            "nothing is tokenised again"
+        )
+        assert int(batch.batch["rm_scores"][k].argmax()) == (
+            int(mask.nonzero().max()) if reward else 0
+        )
 
 
 @pytest.fixture
@@ -162,14 +202,20 @@ def run_prompt(config: Any, engine: Engine, batch: Any) -> None:
     asyncio.run(worker._run_prompt(row, {"temperature": 1.0}, trajectory))
 
 
-def test_an_edited_episode_gives_all_its_rows(published: dict[str, Any], folder: Path, tokenizer: Any) -> None:
+def test_an_edited_episode_gives_all_its_rows(
+    published: dict[str, Any], folder: Path, tokenizer: Any
+) -> None:
     engine = Engine(tokenizer, NoisyPolicy("TreeWorld", 0.1), "TreeWorld", 2, **EDITED)
     run_prompt(configured(folder), engine, rows("trees", "TreeWorld", 2, **EDITED))
     assert published.pop("u") == "finished"
     assert len(engine.replies) == 2, "the group of the row"
     for session, replies in enumerate(engine.replies.values()):
         said = iter(replies)
-        known = rollout(agentgym.make("TreeWorld", **EDITED), lambda chats, said=said: [next(said) for _ in chats], 2)
+        known = rollout(
+            agentgym.make("TreeWorld", **EDITED),
+            lambda chats, said=said: [next(said) for _ in chats],
+            2,
+        )
         expected = to_training_dict(known)
         assert len(expected["rows"]) > 2
         assert [key for key in published if key.startswith(f"u_{session}_")] == [
@@ -183,16 +229,28 @@ def test_an_edited_episode_gives_all_its_rows(published: dict[str, Any], folder:
             assert field["rollout_log_probs"].tolist() == pytest.approx(row["logprobs"][start:])
             assert field["rm_scores"].sum().item() == pytest.approx(known.reward)
             ends = field["extra_fields"]["reward_extra_info"]
-            assert ends == {"success": float(known.reward >= 1), "truncated": float(known.truncated), "turns": float(len(replies))}
+            assert ends == {
+                "success": float(known.reward >= 1),
+                "truncated": float(known.truncated),
+                "turns": float(len(replies)),
+            }
 
 
-def test_an_episode_that_does_not_fit_is_truncated(published: dict[str, Any], folder: Path, tokenizer: Any) -> None:
+def test_an_episode_that_does_not_fit_is_truncated(
+    published: dict[str, Any], folder: Path, tokenizer: Any
+) -> None:
     engine = Engine(tokenizer, idle, "ListWorld", 3, **SMALL)
-    run_prompt(configured(folder, response_length=100), engine, rows("lists", "ListWorld", 3, **SMALL))
+    run_prompt(
+        configured(folder, response_length=100), engine, rows("lists", "ListWorld", 3, **SMALL)
+    )
     field = published["u_0_0"]
     replies = next(iter(engine.replies.values()))
     assert 1 <= len(replies) < 7
-    assert field["extra_fields"]["reward_extra_info"] == {"success": 0.0, "truncated": 1.0, "turns": float(len(replies))}
+    assert field["extra_fields"]["reward_extra_info"] == {
+        "success": 0.0,
+        "truncated": 1.0,
+        "turns": float(len(replies)),
+    }
     assert len(field["responses"]) <= 100
     whole = replies[-1].prompt_ids + replies[-1].ids
     assert field["responses"].tolist() == list(whole[len(replies[0].prompt_ids) :][:100])
@@ -201,7 +259,10 @@ def test_an_episode_that_does_not_fit_is_truncated(published: dict[str, Any], fo
 def test_what_cannot_be_played_fails_as_a_group(
     published: dict[str, Any], folder: Path, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine, batch = Engine(tokenizer, idle, "ListWorld", 3, **SMALL), rows("lists", "ListWorld", 3, **SMALL)
+    engine, batch = (
+        Engine(tokenizer, idle, "ListWorld", 3, **SMALL),
+        rows("lists", "ListWorld", 3, **SMALL),
+    )
     run_prompt(configured(folder, prompt_length=50), engine, batch)
     assert published == {"u": "failure"}
     assert "the first prompt of seed 3 has" in caplog.text
@@ -212,7 +273,10 @@ def test_what_cannot_be_played_fails_as_a_group(
     config = configured(folder)
     config.data.apply_chat_template_kwargs = {"enable_thinking": False}
     run_prompt(config, engine, rows("lists", "ListWorld", 3, **SMALL))
-    assert "data.apply_chat_template_kwargs must be empty, got {'enable_thinking': False}" in caplog.text
+    assert (
+        "data.apply_chat_template_kwargs must be empty, got {'enable_thinking': False}"
+        in caplog.text
+    )
     assert engine.replies == {}
 
 
@@ -221,7 +285,11 @@ def test_verls_data_set_reads_the_rows(folder: Path, tokenizer: Any, tmp_path: P
     config = configured(folder).data
     config.max_prompt_length, config.filter_overlong_prompts_workers = 4_000, None
     rows = [RLHFDataset([str(tmp_path / "rows.parquet")], tokenizer, config)[k] for k in range(3)]
-    assert [(row["seed"], row["index"], row["agent_name"]) for row in rows] == [(4, 0, "lists"), (5, 1, "lists"), (6, 2, "lists")]
+    assert [(row["seed"], row["index"], row["agent_name"]) for row in rows] == [
+        (4, 0, "lists"),
+        (5, 1, "lists"),
+        (6, 2, "lists"),
+    ]
     chat, _ = agentgym.make("ListWorld", **SMALL).reset(seed=5)
     assert rows[1]["raw_prompt"] == [{"role": m.role, "content": m.text} for m in chat.messages]
     assert collate_fn(rows)["seed"].tolist() == [4, 5, 6]

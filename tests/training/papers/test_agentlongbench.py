@@ -1,4 +1,6 @@
-"""Reading and scoring answers of AgentLongBench, the files of a run, and LongContextQA, where the same questions are asked."""
+"""Reading and scoring answers of AgentLongBench, the files of a run, and LongContextQA, where
+the same questions are asked.
+"""
 
 from __future__ import annotations
 
@@ -86,12 +88,21 @@ def test_the_last_tag_counts_and_none_is_wrong() -> None:
     assert last_tag("<answer>1</answer> no, <ANSWER>\n2 </ANSWER>") == "2"
     assert last_tag("<answer>1") is None
     assert score("int", 0, None) == 0.0
-    assert [metric(task, "verbose") for task in ("intersection", "find_target_offsets_tool", "count_frequency_env")] == [
+    assert [
+        metric(task, "verbose")
+        for task in ("intersection", "find_target_offsets_tool", "count_frequency_env")
+    ] == [
         "f1",
         "ordered pair",
         "accuracy",
     ]
-    assert {form(task, style) for task in TASKS for style in ("concise", "verbose")} == {"int", "bool", "pair", "list", "name"}
+    assert {form(task, style) for task in TASKS for style in ("concise", "verbose")} == {
+        "int",
+        "bool",
+        "pair",
+        "list",
+        "name",
+    }
 
 
 PLAN = Plan(settings=("ki-c", "kf-v"), lengths=("16384",), samples=2, seed=5)
@@ -100,7 +111,9 @@ PLAN = Plan(settings=("ki-c", "kf-v"), lengths=("16384",), samples=2, seed=5)
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
-    assert sum(rows for *_, rows in longbench.write(PLAN, folder, counter("heuristic"))) == 2 * 2 * 8
+    assert (
+        sum(rows for *_, rows in longbench.write(PLAN, folder, counter("heuristic"))) == 2 * 2 * 8
+    )
     return folder
 
 
@@ -110,13 +123,18 @@ def replies(data: Path, out: Path, change: Any = lambda row: row["answer"]) -> P
         target = out / path.relative_to(data)
         target.parent.mkdir(parents=True, exist_ok=True)
         rows = map(json.loads, path.read_text().splitlines())
-        lines = [{"id": row["id"], "raw_response": f"<answer>{change(row)}</answer>"} for row in rows]
+        lines = [
+            {"id": row["id"], "raw_response": f"<answer>{change(row)}</answer>"} for row in rows
+        ]
         target.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return out
 
 
 def test_the_layout_is_the_published_one_and_a_second_run_changes_nothing(data: Path) -> None:
-    names = {str(path.relative_to(data / "ki-c" / "16384")) for path in (data / "ki-c" / "16384").glob("*/*")}
+    names = {
+        str(path.relative_to(data / "ki-c" / "16384"))
+        for path in (data / "ki-c" / "16384").glob("*/*")
+    }
     assert "tool_response/find_duplicates_tool.jsonl" in names
     assert "env_response/weighted_summation_env.jsonl" in names
     assert "final_guess/intersection.jsonl" in names
@@ -125,21 +143,32 @@ def test_the_layout_is_the_published_one_and_a_second_run_changes_nothing(data: 
     assert [rows for *_, rows in longbench.write(PLAN, data, counter("heuristic"))] == [0, 0]
     assert {path: path.read_bytes() for path in data.rglob("*.jsonl")} == before
     assert not list(data.rglob("*.part"))
-    row = json.loads((data / "kf-v/16384/final_guess/intersection.jsonl").read_text().splitlines()[1])
+    row = json.loads(
+        (data / "kf-v/16384/final_guess/intersection.jsonl").read_text().splitlines()[1]
+    )
     (again,) = make_rows("kf-v", 16384, 1, {"intersection": 2}, 5, counter("heuristic"))
     assert json.loads(json.dumps(again)) == row
 
 
-def test_right_answers_score_1_and_missing_or_doubled_ones_count_once(data: Path, tmp_path: Path) -> None:
+def test_right_answers_score_1_and_missing_or_doubled_ones_count_once(
+    data: Path, tmp_path: Path
+) -> None:
     outcomes = longbench.score_folder(data, replies(data, tmp_path / "right"))
     assert len(outcomes) == 32
     assert all(each.score == 1.0 and each.answered for each in outcomes)
     file = tmp_path / "right/ki-c/16384/env_response/count_frequency_env.jsonl"
     first, _ = file.read_text().splitlines()
     file.write_text(f"{first}\n" * 3)
-    scores = [each.score for each in longbench.score_folder(data, tmp_path / "right") if each.task == "count_frequency_env"]
+    scores = [
+        each.score
+        for each in longbench.score_folder(data, tmp_path / "right")
+        if each.task == "count_frequency_env"
+    ]
     assert sorted(scores) == [0.0, 1.0, 1.0, 1.0]
-    assert all(each.score == 0 and not each.answered for each in longbench.score_folder(data, tmp_path / "nothing"))
+    assert all(
+        each.score == 0 and not each.answered
+        for each in longbench.score_folder(data, tmp_path / "nothing")
+    )
     with pytest.raises(ValueError, match=r"holds no rows; run: agentgym longbench write"):
         longbench.score_folder(tmp_path / "right", data)
 
@@ -168,7 +197,9 @@ def test_the_report_has_tables_and_a_heat_map(data: Path, tmp_path: Path) -> Non
     scores, contexts = tables
     assert len(scores[2]) == 16
     assert scores[2][0][4] == "100.0 [34.2, 100.0]"
-    by_hand = [each.acl_scan for each in outcomes if (each.setting, each.task[-4:]) == ("ki-c", "_env")]
+    by_hand = [
+        each.acl_scan for each in outcomes if (each.setting, each.task[-4:]) == ("ki-c", "_env")
+    ]
     row = next(line for line in contexts[2] if line[:2] == ["concise", "environment"])
     assert row[4] == f"{sum(by_hand) / len(by_hand):,.1f}"
     figure = longbench.heatmap_figure(longbench.cells(outcomes))
@@ -179,7 +210,10 @@ def test_the_report_has_tables_and_a_heat_map(data: Path, tmp_path: Path) -> Non
 def test_wrong_plans_are_refused() -> None:
     for options, message in {
         ("settings", ("ki-x",)): "settings must be one of ki-c, ki-v, kf-c, kf-v, got 'ki-x'",
-        ("lengths", ("33k",)): "lengths must be among 32k, 64k, .*, or numbers of tokens, got '33k'",
+        (
+            "lengths",
+            ("33k",),
+        ): "lengths must be among 32k, 64k, .*, or numbers of tokens, got '33k'",
         ("tasks", ("sum",)): "tasks must be one of count_frequency_tool, .*, got 'sum'",
         ("samples", 0): r"samples must be an integer in \[1, 100000\], got 0",
     }.items():
@@ -188,14 +222,28 @@ def test_wrong_plans_are_refused() -> None:
 
 
 def test_the_commands_run(tmp_path: Path) -> None:
-    options = ["--lengths", "16384", "--settings", "kf-v", "--samples", "1", "--tokens", "heuristic"]
+    options = [
+        "--lengths",
+        "16384",
+        "--settings",
+        "kf-v",
+        "--samples",
+        "1",
+        "--tokens",
+        "heuristic",
+    ]
     assert "wrote 8 rows" in command("longbench", "write", str(tmp_path / "d"), *options).stdout
     replies(tmp_path / "d", tmp_path / "a")
-    scored = command("longbench", "score", str(tmp_path / "d"), str(tmp_path / "a"), "--out", str(tmp_path / "o"))
+    scored = command(
+        "longbench", "score", str(tmp_path / "d"), str(tmp_path / "a"), "--out", str(tmp_path / "o")
+    )
     assert "100.0" in scored.stdout
     log = tmp_path / "t.jsonl"
     assert command("rollout", "LongContextQA", "--episodes", "2", "--out", str(log)).returncode == 0
-    assert "Find Target" in command("longbench", "report", str(log), "--out", str(tmp_path / "r")).stdout
+    assert (
+        "Find Target"
+        in command("longbench", "report", str(log), "--out", str(tmp_path / "r")).stdout
+    )
     assert (tmp_path / "r" / "heatmap.png").exists()
     wrong = command("longbench", "write", str(tmp_path / "d"), "--lengths", "9z")
     assert wrong.returncode == 2
@@ -206,9 +254,16 @@ def test_the_commands_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("setting", list(SETTINGS))
 def test_every_task_is_solved_in_every_setting(setting: str, delivery: str) -> None:
     for seed, task in enumerate(TASKS):
-        options: dict[str, Any] = {**SETTINGS[setting], "task": task, "delivery": delivery, "labels": True}
+        options: dict[str, Any] = {
+            **SETTINGS[setting],
+            "task": task,
+            "delivery": delivery,
+            "labels": True,
+        }
         for arm in ("", "SPH"):
-            trajectory = rollout(make("LongContextQA", oracles=arm, **options), OraclePolicy("LongContextQA"), seed)
+            trajectory = rollout(
+                make("LongContextQA", oracles=arm, **options), OraclePolicy("LongContextQA"), seed
+            )
             assert trajectory.reward == 1.0
             assert all(step.info["optimal"] for step in trajectory.steps)
         outcome = longbench.outcome(trajectory)
@@ -227,8 +282,14 @@ def test_only_pages_with_evidence_are_worth_reading() -> None:
     assert f"Round {4 * other - 3}: Guess" in outcome.text
     assert f"Round {4 * other + 1}: Guess" not in outcome.text
     assert "Pages read: " + str(other) in world.state()
-    assert play(env, ToolCall("read_log", {"page": 9})).text == "error: the log has the pages 1 to 8, got 9"
-    assert "error: the answer must be a whole number" in play(env, ToolCall("answer", {"value": "many"})).text
+    assert (
+        play(env, ToolCall("read_log", {"page": 9})).text
+        == "error: the log has the pages 1 to 8, got 9"
+    )
+    assert (
+        "error: the answer must be a whole number"
+        in play(env, ToolCall("answer", {"value": "many"})).text
+    )
     assert say(env, f"<answer>{world.question.answer}</answer>").reward == 1.0
 
 
@@ -253,7 +314,9 @@ def test_a_page_that_was_cut_was_not_read() -> None:
 
 @pytest.mark.parametrize("steps", [2, 3, 4, 64])
 def test_at_horizon_gives_questions_that_take_that_many_turns(steps: int) -> None:
-    world = LongContextQA(QAConfig(**LongContextQA.config_for_horizon(steps), budget_factor=1.0, budget_slack=0), 3)
+    world = LongContextQA(
+        QAConfig(**LongContextQA.config_for_horizon(steps), budget_factor=1.0, budget_slack=0), 3
+    )
     world.generate()
     assert world.max_turns == steps
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[2, 10001\], got 1"):
@@ -265,7 +328,9 @@ def test_short_logs_that_isolate_are_drawn_until_one_does() -> None:
         world = LongContextQA(QAConfig(task="intersection", rounds=5), seed)
         world.generate()
         assert world.log.survivors[-1] == 1
-    with pytest.raises(ValueError, match=r"no log of 5 rounds can be made; take more, or a min_list below 5"):
+    with pytest.raises(
+        ValueError, match=r"no log of 5 rounds can be made; take more, or a min_list below 5"
+    ):
         LongContextQA(QAConfig(task="intersection", rounds=5, late=0.0), 0).generate()
 
 
@@ -276,24 +341,30 @@ def test_menu_features_and_texts_of_other_worlds() -> None:
     assert len(world.action_catalog()) == 5
     assert world.features().shape == (9,)
     assert render(world.action_catalog()[0])
-    with pytest.raises(ValueError, match="does not tell the number of pages; a menu needs rounds and length=0"):
+    with pytest.raises(
+        ValueError, match="does not tell the number of pages; a menu needs rounds and length=0"
+    ):
         LongContextQA(QAConfig(length=5_000), 0).action_catalog()
     for bad in ("", "The question: what?\nTurn budget: 3"):
         with pytest.raises(ValueError, match="this is not a task of LongContextQA"):
             LongContextQA.read_task(bad)
     with pytest.raises(ValueError, match="there is no question in"):
-        LongContextQA.read_task("The log has 3 rounds on 1 pages of 3;\n\nThe question: what?\nTurn budget: 3")
+        LongContextQA.read_task(
+            "The log has 3 rounds on 1 pages of 3;\n\nThe question: what?\nTurn budget: 3"
+        )
     with pytest.raises(ValueError, match="this is not a state of LongContextQA"):
         world.read_state("Turns left: x")
-    for option, message in {"task": "task must be one of", "delivery": "delivery must be one of task, pages, got 'x'"}.items():
+    for option, message in {
+        "task": "task must be one of",
+        "delivery": "delivery must be one of task, pages, got 'x'",
+    }.items():
         with pytest.raises(ValueError, match=message):
             QAConfig(**{option: "x"})  # type: ignore[arg-type]
 
 
 def test_the_evidence_of_the_paper_has_its_length() -> None:
-    """At 128K tokens, table 2 has 3,041 tokens for tool questions and 2,044 for environment questions in concise logs; ours, which
-    are generated by other habits, are of the same order.
-    """
+    """At 128K tokens, table 2 has 3,041 tokens for tool questions and 2,044 for environment
+    questions in concise logs; ours, which are generated by other habits, are of the same order."""
     log = make_log("ki-c", 131_072, 0, 0, counter("cl100k_base"))
     mean = sum(each.tokens for each in log.rounds[1:]) / (len(log.rounds) - 1)
     assert 1_000 < mean < 5_000

@@ -13,8 +13,22 @@ from agentgym import Chat, Reply, ToolCall, make, render
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.evaluation import plots
-from agentgym.training.papers.gsm_agent import SearchResult, metrics, outcome, revisits_figure, summary, timed
-from agentgym.training.papers.reasoning_graph import Path, ReasoningGraph, figures, graph_of, graph_summary, paths_of
+from agentgym.training.papers.gsm_agent import (
+    SearchResult,
+    metrics,
+    outcome,
+    revisits_figure,
+    summary,
+    timed,
+)
+from agentgym.training.papers.reasoning_graph import (
+    Path,
+    ReasoningGraph,
+    figures,
+    graph_of,
+    graph_summary,
+    paths_of,
+)
 from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, rollout
 from tests.training.cli.test_main import command
 
@@ -30,10 +44,16 @@ CASE = (
 
 
 def test_the_case_study_is_relabelled() -> None:
-    """34 of 36 steps agree: step 12 was called an exploration, but its node was known; step 27 is next_page, so it exploits."""
+    """34 of 36 steps agree: step 12 was called an exploration, but its node was known; step 27
+    is next_page, so it exploits.
+    """
     path = Path.of([node for node, _ in CASE])
     told = ["exploration" if label == "-" else label for _, label in CASE]
-    differ = [step for step, (mine, theirs) in enumerate(zip(path.kinds, told, strict=True), 1) if mine != theirs]
+    differ = [
+        step
+        for step, (mine, theirs) in enumerate(zip(path.kinds, told, strict=True), 1)
+        if mine != theirs
+    ]
     assert differ == [12, 27]
     assert [path.kinds[step - 1] for step in differ] == ["revisit", "exploitation"]
     assert path.visited == 14
@@ -57,15 +77,23 @@ def test_steps_are_labelled(nodes: list[int], kinds: list[str], visited: int) ->
 
 
 def test_figures_of_paths() -> None:
-    found = figures([Path.of([1, 1, 1]), Path.of([1, 2, 1]), Path.of([1, 2, 3, 1]), Path.of([4]), Path.of([])])
+    found = figures(
+        [Path.of([1, 1, 1]), Path.of([1, 2, 1]), Path.of([1, 2, 3, 1]), Path.of([4]), Path.of([])]
+    )
     assert pytest.approx((1 + 2 + 3 + 1) / 4) == found.V
     assert found.hasRvst == 0.5
-    assert (found.Expl, found.Expt, found.Rvst) == pytest.approx(((0 + 1 / 2 + 2 / 3) / 3, 1 / 3, (1 / 2 + 1 / 3) / 3))
+    assert (found.Expl, found.Expt, found.Rvst) == pytest.approx(
+        ((0 + 1 / 2 + 2 / 3) / 3, 1 / 3, (1 / 2 + 1 / 3) / 3)
+    )
     assert found.Expl + found.Expt + found.Rvst == pytest.approx(1)
     assert found.Expl_first == pytest.approx((1 / 3 + 2 / 3 + 3 / 4 + 1) / 4)
-    assert (found.Rvst_V2, found.hasRvst_V2, found.Rvst_V3, found.hasRvst_V3) == pytest.approx((1 / 2, 1, 1 / 3, 1))
+    assert (found.Rvst_V2, found.hasRvst_V2, found.Rvst_V3, found.hasRvst_V3) == pytest.approx(
+        (1 / 2, 1, 1 / 3, 1)
+    )
     alone = figures([Path.of([4, 4])])
-    assert (alone.Expl, alone.Expt) == (0, 1), "as in the tables, where the first step does not count"
+    assert (alone.Expl, alone.Expt) == (0, 1), (
+        "as in the tables, where the first step does not count"
+    )
     assert isnan(alone.Rvst_V2)
     _title, header, rows = graph_summary({"o3": [Path.of([4, 4])], "none": []})
     assert header[-2:] == ["Rvst-V3+", "hasRvst-V3+"]
@@ -73,16 +101,32 @@ def test_figures_of_paths() -> None:
     assert rows[1] == ["none", *[""] * 12]
 
 
-def step(turn: int, text: str = "x", ids: tuple[int, ...] = (), calls: int = 1, **more: Any) -> Step:
-    return Step(Chat(), Reply(text, ids=ids), 0.0, {"turn": turn, "success": False, "detail": {"calls": calls}, **more})
+def step(
+    turn: int, text: str = "x", ids: tuple[int, ...] = (), calls: int = 1, **more: Any
+) -> Step:
+    return Step(
+        Chat(),
+        Reply(text, ids=ids),
+        0.0,
+        {"turn": turn, "success": False, "detail": {"calls": calls}, **more},
+    )
 
 
 def episode(
-    *steps: Step, log: list[dict[str, Any]], answer: str | None, wanted: list[str], early: int = 0, **labels: Any
+    *steps: Step,
+    log: list[dict[str, Any]],
+    answer: str | None,
+    wanted: list[str],
+    early: int = 0,
+    **labels: Any,
 ) -> Trajectory:
     report = {"searches": log, "oracle_documents": wanted, "early_stops": early, "answer": answer}
     last = steps[-1]
-    info = {**last.info, "success": answer == "5", "detail": {**last.info["detail"], "report": report}}
+    info = {
+        **last.info,
+        "success": answer == "5",
+        "detail": {**last.info["detail"], "report": report},
+    }
     played = (*steps[:-1], Step(last.chat, last.reply, 0.0, info))
     return Trajectory("{}", 3, played, Chat(), True, False, labels)
 
@@ -92,31 +136,58 @@ def look(turn: int, *ids: str) -> dict[str, Any]:
 
 
 def test_outcomes_by_hand() -> None:
-    """Two searches in turn 1 (the second completes), one in turn 3; turn 2 stops without a number; turn 4 answers."""
+    """Two searches in turn 1 (the second completes), one in turn 3; turn 2 stops without a
+    number; turn 4 answers.
+    """
     log = [look(1, "a", "x"), look(1, "b"), look(3, "a")]
-    steps = step(1, ids=(1, 2, 3)), step(2, "I think I am done.", (1, 1), calls=0), step(3, ids=(1,)), step(4, "#### 5", (1,) * 10)
+    steps = (
+        step(1, ids=(1, 2, 3)),
+        step(2, "I think I am done.", (1, 1), calls=0),
+        step(3, ids=(1,)),
+        step(4, "#### 5", (1,) * 10),
+    )
     found = outcome(episode(*steps, log=log, answer="#### 5", wanted=["a", "b"], seconds=2.5))
     assert found == SearchResult(False, 2, 2.5, True, 1.0, 1.0, True, 1, 4.0, 16.0)
-    assert outcome(episode(*steps, log=log, answer="5", wanted=["a", "b"], early=2)).early_stops == 3
+    assert (
+        outcome(episode(*steps, log=log, answer="5", wanted=["a", "b"], early=2)).early_stops == 3
+    )
     lost = outcome(episode(step(1, "no"), log=[look(1, "a")], answer=None, wanted=["a", "b"]))
     assert (lost.complete, lost.followed_format, lost.success) == (False, False, False)
-    assert all(map(isnan, (lost.extra, lost.extra_turns, lost.seconds, lost.tokens, lost.tokens_all)))
-    counted = outcome(episode(step(1, "two words"), log=[look(1, "a")], answer=None, wanted=["b"]), lambda text: len(text.split()))
+    assert all(
+        map(isnan, (lost.extra, lost.extra_turns, lost.seconds, lost.tokens, lost.tokens_all))
+    )
+    counted = outcome(
+        episode(step(1, "two words"), log=[look(1, "a")], answer=None, wanted=["b"]),
+        lambda text: len(text.split()),
+    )
     assert (counted.tokens, counted.tokens_all) == (2.0, 2.0)
     unsearched = outcome(episode(step(1, "#### 5", (1, 2)), log=[], answer="#### 5", wanted=["a"]))
-    assert (unsearched.rounds, unsearched.tokens, unsearched.tokens_all, unsearched.followed_format) == (0, 0.0, 2.0, True)
-    assert not outcome(episode(step(1, "#### ?"), log=[], answer="#### ?", wanted=["a"])).followed_format
+    assert (
+        unsearched.rounds,
+        unsearched.tokens,
+        unsearched.tokens_all,
+        unsearched.followed_format,
+    ) == (0, 0.0, 2.0, True)
+    assert not outcome(
+        episode(step(1, "#### ?"), log=[], answer="#### ?", wanted=["a"])
+    ).followed_format
 
 
 def test_replies_that_sum_up_are_no_stops_and_no_turns() -> None:
-    steps = step(1, ids=(1,)), step(1, "A summary.", (1,) * 9, calls=0, context={"phase": "summary"}), step(2, ids=(1,))
+    steps = (
+        step(1, ids=(1,)),
+        step(1, "A summary.", (1,) * 9, calls=0, context={"phase": "summary"}),
+        step(2, ids=(1,)),
+    )
     found = outcome(episode(*steps, log=[look(1, "a")], answer=None, wanted=["a"]))
     assert (found.early_stops, found.tokens, found.tokens_all) == (0, 1.0, 2.0)
 
 
 def test_what_is_not_of_this_world_is_refused() -> None:
     played = rollout(make("ListWorld", items=3, removals=1), OraclePolicy("ListWorld"), 0)
-    with pytest.raises(ValueError, match="the trajectory of seed 0 has no report of SearchWorld at its end"):
+    with pytest.raises(
+        ValueError, match="the trajectory of seed 0 has no report of SearchWorld at its end"
+    ):
         outcome(played)
     with pytest.raises(ValueError, match="there are no episodes to take the mean of"):
         metrics([])
@@ -130,9 +201,24 @@ def test_means_are_those_of_the_tables() -> None:
     assert (found.Acc, found.SR, found.Dur, found.SC) == pytest.approx((1 / 3, 2, 2, 1 / 3))
     assert (found.ER, found.ER_turns, found.FF, found.PremT) == pytest.approx((3, 1, 2 / 3, 1))
     assert (found.TotTok, found.TotTok_all) == pytest.approx((500 / 3, 200))
-    assert found.TokR == pytest.approx((50 + 100) / 2), "the mean of ratios, over episodes with a search; not the ratio of means"
+    assert found.TokR == pytest.approx((50 + 100) / 2), (
+        "the mean of ratios, over episodes with a search; not the ratio of means"
+    )
     _title, header, rows = summary({"all": [one, two, none], "lost": [none]})
-    assert header == ["setting", "Acc", "SR", "Dur (s)", "SC", "ER", "ER_turns", "FF", "PremT", "TotTok", "TotTok_all", "Tok/R"]
+    assert header == [
+        "setting",
+        "Acc",
+        "SR",
+        "Dur (s)",
+        "SC",
+        "ER",
+        "ER_turns",
+        "FF",
+        "PremT",
+        "TotTok",
+        "TotTok_all",
+        "Tok/R",
+    ]
     assert rows[0][:6] == ["all", "33.33%", "2.00", "2.00", "33.33%", "3.00"]
     assert (rows[1][5], rows[1][-1]) == ("", "")
 
@@ -170,7 +256,10 @@ def test_early_answers_are_early_stops() -> None:
 
 
 def test_the_graph_of_a_database() -> None:
-    trajectories = [rollout(make("SearchWorld", tasks=60), NoisyPolicy("SearchWorld", 0.3), seed) for seed in range(5)]
+    trajectories = [
+        rollout(make("SearchWorld", tasks=60), NoisyPolicy("SearchWorld", 0.3), seed)
+        for seed in range(5)
+    ]
     graph = graph_of(trajectories[0])
     database = get_database(DatabaseOptions(tasks=60))
     assert graph.documents.shape == (len(database.documents),)
@@ -180,7 +269,9 @@ def test_the_graph_of_a_database() -> None:
     assert [len(path.nodes) for path in paths] == list(map(len, logs))
     for path, log in zip(paths, logs, strict=True):
         for k, entry in enumerate(log):
-            assert path.nodes[k] == (path.nodes[k - 1] if entry["tool"] == "next_page" else graph.node(entry["query"]))
+            assert path.nodes[k] == (
+                path.nodes[k - 1] if entry["tool"] == "next_page" else graph.node(entry["query"])
+            )
     assert graph_of(trajectories[0]) is graph
 
 
@@ -197,7 +288,12 @@ def test_clusters_part_what_is_different() -> None:
 
 def test_the_command_writes_tables_and_the_scatter(tmp_path: File) -> None:
     log = TrajectoryLog(tmp_path / "noisy.jsonl")
-    log.append(*(rollout(make("SearchWorld", tasks=60), NoisyPolicy("SearchWorld", 0.3), seed).to_json() for seed in range(4)))
+    log.append(
+        *(
+            rollout(make("SearchWorld", tasks=60), NoisyPolicy("SearchWorld", 0.3), seed).to_json()
+            for seed in range(4)
+        )
+    )
     shown = command("gsm", f"noisy={log.path}", "--out", str(tmp_path), "--count")
     assert shown.returncode == 0, shown.stderr
     written = (tmp_path / "summary.md").read_text()
@@ -205,7 +301,10 @@ def test_the_command_writes_tables_and_the_scatter(tmp_path: File) -> None:
     assert "| setting | V | hasRvst |" in written
     assert written.count("| noisy |") == 2
     assert (tmp_path / "revisits.png").exists()
-    for wrong, message in (("noisy", "a setting is name=FILE, got 'noisy'"), ("no=nowhere", "holds no trajectories")):
+    for wrong, message in (
+        ("noisy", "a setting is name=FILE, got 'noisy'"),
+        ("no=nowhere", "holds no trajectories"),
+    ):
         shown = command("gsm", wrong)
         assert shown.returncode != 0
         assert message in " ".join(shown.stderr.split())

@@ -1,4 +1,6 @@
-"""The benchmark of LORE: presets of the ablation, and tables, files and figures against figures computed by hand."""
+"""The benchmark of LORE: presets of the ablation, and tables, files and figures against figures
+computed by hand.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,23 @@ from matplotlib.text import Text
 
 from agentgym import Reply
 from agentgym.envs.lore.config import GRID
-from agentgym.training.evaluation import Ablation, Result, ablation_tables, plots, presets, run_ablation, write_report
-from agentgym.training.papers.lore import accuracy, curve, lines, lore_figure, lore_tables, write_curves
+from agentgym.training.evaluation import (
+    Ablation,
+    Result,
+    ablation_tables,
+    plots,
+    presets,
+    run_ablation,
+    write_report,
+)
+from agentgym.training.papers.lore import (
+    accuracy,
+    curve,
+    lines,
+    lore_figure,
+    lore_tables,
+    write_curves,
+)
 from agentgym.training.rollout import PolicyConfig
 from tests.training.cli.test_main import command
 
@@ -23,12 +40,35 @@ BOTH = ("lore-standard", "lore-hard")
 
 
 def row(solved: int, operations: int, height: int, seed: int = 0, **changes: Any) -> Result:
-    """An episode with the report of a world of LORE; further names are of the report or of the result."""
-    report = {"operations": operations, "height": height, "reads": 4, "redundant_reads": 1, "guessed_reads": 0}
+    """An episode with the report of a world of LORE; further names are of the report or of the
+    result.
+    """
+    report = {
+        "operations": operations,
+        "height": height,
+        "reads": 4,
+        "redundant_reads": 1,
+        "guessed_reads": 0,
+    }
     report |= {"premature_halt": False, "synthesis_error": False, "lost_leads": 0}
     report |= {name: changes.pop(name) for name in [*changes] if name in report}
-    fields = {"world": "DocumentWorld", "arm": "", "horizon": operations, "axis": "operations", **changes}
-    return Result(**fields, seed=seed, success=float(solved), steps=1, optimal=1, alive=1, alive_optimal=1, report=report)
+    fields = {
+        "world": "DocumentWorld",
+        "arm": "",
+        "horizon": operations,
+        "axis": "operations",
+        **changes,
+    }
+    return Result(
+        **fields,
+        seed=seed,
+        success=float(solved),
+        steps=1,
+        optimal=1,
+        alive=1,
+        alive_optimal=1,
+        report=report,
+    )
 
 
 ROWS = [
@@ -44,8 +84,12 @@ ROWS = [
 
 
 def test_the_tables_are_those_computed_by_hand() -> None:
-    """Wilson's limits by hand: 1/2 is 50 ± 40.5; n/n begins at n / (n + z²), and 0/n ends at z² / (n + z²), z² = 3.8415."""
-    operations, height, failures = lore_tables([*ROWS, Result("ListWorld", "", 3, 0, 1.0, 3, 3, 3, 3)])
+    """Wilson's limits by hand: 1/2 is 50 ± 40.5; n/n begins at n / (n + z²), and 0/n ends at z²
+    / (n + z²), z² = 3.8415.
+    """
+    operations, height, failures = lore_tables(
+        [*ROWS, Result("ListWorld", "", 3, 0, 1.0, 3, 3, 3, 3)]
+    )
     assert operations == (
         "DocumentWorld: accuracy by operations, % with Wilson's 95 % intervals",
         ["operations", "none", "SP"],
@@ -57,8 +101,12 @@ def test_the_tables_are_those_computed_by_hand() -> None:
         ],
     )
     assert height[1] == ["height", "none", "SP"]
-    # Wilson's 4/7: (4/7 + 0.27439) / 1.54878 = 54.61, and z * sqrt(0.034985 + 0.019599) / 1.54878 = 29.57 to either side.
-    assert height[2] == [["1 to 5", "", "1/1: 100.0 [20.7, 100.0]"], ["1 to 40", "4/7: 57.1 [25.0, 84.2]", ""]]
+    # Wilson's 4/7: (4/7 + 0.27439) / 1.54878 = 54.61, and z * sqrt(0.034985 + 0.019599) / 1.54878 =
+    # 29.57 to either side.
+    assert height[2] == [
+        ["1 to 5", "", "1/1: 100.0 [20.7, 100.0]"],
+        ["1 to 40", "4/7: 57.1 [25.0, 84.2]", ""],
+    ]
     assert failures[1] == [
         *("", "episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads"),
         *("leads lost", "reads", "redundant", "guessed"),
@@ -79,7 +127,9 @@ def test_the_file_has_the_bins_of_the_spec(tmp_path: Path) -> None:
         ("height", "1", "5", "3", "4"),
         ("height", "6", "10", "1", "1"),
     ]
-    assert {(r["world"], r["oracles"], r["context"]) for r in read} == {("DocumentWorld", "none", "none")}
+    assert {(r["world"], r["oracles"], r["context"]) for r in read} == {
+        ("DocumentWorld", "none", "none")
+    }
     assert [(r["accuracy"], r["low"], r["high"]) for r in read][::3] == [
         ("0.5000", "0.0945", "0.9055"),
         ("1.0000", "0.2065", "1.0000"),
@@ -88,26 +138,42 @@ def test_the_file_has_the_bins_of_the_spec(tmp_path: Path) -> None:
 
 def test_bins_of_height_are_joined_until_they_hold_ten_episodes() -> None:
     def ends(*heights: int) -> list[tuple[int, int, int]]:
-        return [(each.low, each.high, each.episodes) for each in curve([row(1, 1, height) for height in heights], "height")]
+        return [
+            (each.low, each.high, each.episodes)
+            for each in curve([row(1, 1, height) for height in heights], "height")
+        ]
 
     assert ends(7) == [(6, 10, 1)]
     assert ends(*[3] * 10, *[8] * 10) == [(1, 5, 10), (6, 10, 10)]
     assert ends(*[3] * 9, 12, *[31] * 10) == [(1, 15, 10), (31, 35, 10)]
     assert ends(*[3] * 12, *[31] * 4, *[90] * 5) == [(1, 90, 21)]
     assert ends(*[3] * 12, *[31] * 4, *[90] * 6) == [(1, 5, 12), (31, 90, 10)]
-    mixed = curve([row(k % 4 == 0, 1, height) for k, height in enumerate([3] * 8 + [8] * 8)], "height")
-    assert [(each.low, each.high, each.episodes, each.accuracy.value) for each in mixed] == [(1, 10, 16, 0.25)]
+    mixed = curve(
+        [row(k % 4 == 0, 1, height) for k, height in enumerate([3] * 8 + [8] * 8)], "height"
+    )
+    assert [(each.low, each.high, each.episodes, each.accuracy.value) for each in mixed] == [
+        (1, 10, 16, 0.25)
+    ]
 
 
 def test_lines_are_named_after_what_differs() -> None:
     def names(*pairs: tuple[str, str]) -> list[str]:
-        return [*lines([row(1, 1, 1, arm=arm, context=context) for arm, context in pairs])["DocumentWorld"]]
+        return [
+            *lines([row(1, 1, 1, arm=arm, context=context) for arm, context in pairs])[
+                "DocumentWorld"
+            ]
+        ]
 
     assert names(("", "none")) == ["none"]
     assert names(("SP", "memory")) == ["SP"]
     assert names(("SP", "none"), ("", "none"), ("S", "none")) == ["none", "S", "SP"]
     assert names(("", "memory"), ("", "none")) == ["none", "memory"]
-    assert names(*product(("", "S"), ("none", "memory"))) == ["none, none", "none, memory", "S, none", "S, memory"]
+    assert names(*product(("", "S"), ("none", "memory"))) == [
+        "none, none",
+        "none, memory",
+        "S, none",
+        "S, memory",
+    ]
     assert lines([Result("ListWorld", "", 3, 0, 1.0, 3, 3, 3, 3)]) == {}
 
 
@@ -122,9 +188,19 @@ def test_the_figure_shows_the_accuracies_and_their_intervals(tmp_path: Path) -> 
     low, high = band[band[:, 0] == 1][:, 1].min(), band[band[:, 0] == 1][:, 1].max()
     assert (round(low, 1), round(high, 1)) == (9.5, 90.5)
     ends = np.asarray(top.collections[1].get_paths()[0].vertices)
-    assert [round(end, 1) for end in ends[:, 1]] == [20.7, 100.0], "a single point has a line in place of a band"
+    assert [round(end, 1) for end in ends[:, 1]] == [20.7, 100.0], (
+        "a single point has a line in place of a band"
+    )
     texts = {text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
-    assert {"number of operations", "height: longest chain of dependencies", "accuracy (%)", "none", "SP", "5", "200"} <= texts
+    assert {
+        "number of operations",
+        "height: longest chain of dependencies",
+        "accuracy (%)",
+        "none",
+        "SP",
+        "5",
+        "200",
+    } <= texts
     for name in ("a.png", "b.png"):
         plots.save(lore_figure(rows), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
@@ -146,7 +222,10 @@ def test_the_presets_are_the_grid_of_the_paper_in_three_worlds() -> None:
     [
         ({"axis": "operation"}, "DocumentWorld has no option 'operation'; options: "),
         ({"horizons": (100_001,)}, r"operations must be an integer in \[0, 100000\], got 100001"),
-        ({"options": {"": {"operations": 3}}}, "operations is what sets the sizes of this ablation; give its values as horizons"),
+        (
+            {"options": {"": {"operations": 3}}},
+            "operations is what sets the sizes of this ablation; give its values as horizons",
+        ),
     ],
 )
 def test_an_axis_that_cannot_be_is_refused(changes: dict[str, Any], why: str) -> None:
@@ -155,11 +234,18 @@ def test_an_axis_that_cannot_be_is_refused(changes: dict[str, Any], why: str) ->
 
 
 def test_an_oracle_solves_all_and_a_guess_halts_early(tmp_path: Path) -> None:
-    small: dict[str, Any] = {"horizons": (1, 6), "seeds": 2, "contexts": ("none", "clear_results"), "window": 100_000}
+    small: dict[str, Any] = {
+        "horizons": (1, 6),
+        "seeds": 2,
+        "contexts": ("none", "clear_results"),
+        "window": 100_000,
+    }
     ablation = Ablation(**{**presets()["lore-hard"], **small}, policy=PolicyConfig("oracle"))
     rows = run_ablation(ablation, tmp_path / "a", 1)
     assert [row.success for row in rows] == [1.0] * 24
-    assert {(row.axis, row.horizon, (row.report or {})["operations"]) for row in rows} == {("operations", n, n) for n in (1, 6)}
+    assert {(row.axis, row.horizon, (row.report or {})["operations"]) for row in rows} == {
+        ("operations", n, n) for n in (1, 6)
+    }
     assert all(row.usage for row in rows)
     for found in (accuracy(rows, "operations", 1), accuracy(rows, "height", 1)):
         assert sum(each.episodes for each in found) == 24
@@ -167,11 +253,18 @@ def test_an_oracle_solves_all_and_a_guess_halts_early(tmp_path: Path) -> None:
     written = {path.name for path in write_report(rows, tmp_path / "a")}
     assert {"lore.csv", "lore.png", "contexts.png", "summary.md"} <= written
     assert "CodeWorld: how episodes failed" in (tmp_path / "a" / "summary.md").read_text()
-    guess = Ablation(**{**presets()["lore-hard"], "horizons": (1, 6), "seeds": 2}, policy=PolicyConfig(f"{__name__}:guess"))
+    guess = Ablation(
+        **{**presets()["lore-hard"], "horizons": (1, 6), "seeds": 2},
+        policy=PolicyConfig(f"{__name__}:guess"),
+    )
     failures = [
-        table for title, _, table in ablation_tables(run_ablation(guess, tmp_path / "b", 1)) if "how episodes failed" in title
+        table
+        for title, _, table in ablation_tables(run_ablation(guess, tmp_path / "b", 1))
+        if "how episodes failed" in title
     ]
-    assert [line[:7] for table in failures for line in table] == [["none", "4", "4", "4", "0", "0", "0"]] * 3
+    assert [line[:7] for table in failures for line in table] == [
+        ["none", "4", "4", "4", "0", "0", "0"]
+    ] * 3
 
 
 def guess(_: str) -> Any:
@@ -181,17 +274,52 @@ def guess(_: str) -> Any:
 
 def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) -> None:
     out = tmp_path / "a"
-    line = ["ablate", "--preset", "lore-hard", "--world", "CodeWorld,DocumentWorld", "--arms", "none,SP", "--horizons", "2,8"]
-    line += ["--seeds", "2", "--policy", "noisy", "--set", "theta=2", "--set", "CodeWorld.names=sequential", "--workers", "1"]
+    line = [
+        "ablate",
+        "--preset",
+        "lore-hard",
+        "--world",
+        "CodeWorld,DocumentWorld",
+        "--arms",
+        "none,SP",
+        "--horizons",
+        "2,8",
+    ]
+    line += [
+        "--seeds",
+        "2",
+        "--policy",
+        "noisy",
+        "--set",
+        "theta=2",
+        "--set",
+        "CodeWorld.names=sequential",
+        "--workers",
+        "1",
+    ]
     shown = command(*line, "--out", str(out))
     assert shown.returncode == 0, shown.stderr
     assert "DocumentWorld: accuracy by height" in shown.stdout
     settings = json.loads((out / "ablation.json").read_text())
-    assert settings["options"] == {"": {"difficulty": "hard", "theta": 2}, "CodeWorld": {"names": "sequential"}}
-    assert (settings["axis"], settings["horizons"], settings["arms"]) == ("operations", [2, 8], ["", "SP"])
-    assert (out / "lore.csv").read_text().startswith("world,oracles,context,by,from,to,episodes,solved,accuracy,low,high\nCode")
+    assert settings["options"] == {
+        "": {"difficulty": "hard", "theta": 2},
+        "CodeWorld": {"names": "sequential"},
+    }
+    assert (settings["axis"], settings["horizons"], settings["arms"]) == (
+        "operations",
+        [2, 8],
+        ["", "SP"],
+    )
+    assert (
+        (out / "lore.csv")
+        .read_text()
+        .startswith("world,oracles,context,by,from,to,episodes,solved,accuracy,low,high\nCode")
+    )
     shown = command(line[0], "--preset", "lore")
-    assert (shown.returncode, "preset must be one of lumina, lore-standard, lore-hard, loca, got 'lore'" in shown.stderr) == (
+    assert (
+        shown.returncode,
+        "preset must be one of lumina, lore-standard, lore-hard, loca, got 'lore'" in shown.stderr,
+    ) == (
         2,
         True,
     )

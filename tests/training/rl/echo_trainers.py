@@ -1,4 +1,6 @@
-"""What the tests of the trainers share: teachers and small models for the identity world, and episodes made by hand."""
+"""What the tests of the trainers share: teachers and small models for the identity world, and
+episodes made by hand.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def wavering_model(tokenizer: Any, turns: int) -> Any:
 
 def parameters(trained: Trainer[Any]) -> torch.Tensor:
     """All that is trained or saved, in one vector."""
-    return torch.cat([p.detach().flatten() for module in trained.modules.values() for p in module.parameters()])
+    return torch.cat(
+        [p.detach().flatten() for module in trained.modules.values() for p in module.parameters()]
+    )
 
 
 def gradients(trained: Trainer[Any], losses: Any) -> torch.Tensor:
@@ -60,13 +64,22 @@ def gradients(trained: Trainer[Any], losses: Any) -> torch.Tensor:
     trained.optimizer.zero_grad()
     for loss in losses:
         loss.backward()
-    found = [p.grad for module in trained.modules.values() for p in module.parameters() if p.grad is not None]
+    found = [
+        p.grad
+        for module in trained.modules.values()
+        for p in module.parameters()
+        if p.grad is not None
+    ]
     return torch.cat([gradient.flatten() for gradient in found])
 
 
 def have_the_same_gradients(trainers: Iterable[Trainer[Any]], updates: int) -> None:
-    """Check that trainers that differ in how they divide a batch have the same gradient at each of so many updates."""
-    first, *others = ([gradients(trained, losses) for losses in trained.updates()] for trained in trainers)
+    """Check that trainers that differ in how they divide a batch have the same gradient at each
+    of so many updates.
+    """
+    first, *others = (
+        [gradients(trained, losses) for losses in trained.updates()] for trained in trainers
+    )
     assert len(first) == updates
     assert min(gradient.abs().max() for gradient in first) > 1e-3
     for other in others:
@@ -88,7 +101,8 @@ def episode(
         seed: Its seed.
         rewards: The reward of each step.
         lengths: The sampled tokens of each step; 1 if not given.
-        cuts: Steps at which the context is edited: their prompt does not begin with what came before.
+        cuts: Steps at which the context is edited: their prompt does not begin with what came
+            before.
         truncated: Whether it was truncated instead of terminated.
         fresh: The first id; no id occurs twice.
     """
@@ -98,7 +112,14 @@ def episode(
         prompt = (*(() if k in cuts else context), fresh, fresh + 1)
         ids = tuple(range(fresh + 2, fresh + 2 + length))
         fresh += 2 + length
-        steps.append(Step(Chat(), Reply("", prompt, ids, tuple(-0.01 * i for i in ids)), reward, {"success": reward >= 1}))
+        steps.append(
+            Step(
+                Chat(),
+                Reply("", prompt, ids, tuple(-0.01 * i for i in ids)),
+                reward,
+                {"success": reward >= 1},
+            )
+        )
         context = prompt + ids
     return Trajectory("{}", seed, tuple(steps), Chat(), not truncated, truncated)
 

@@ -55,7 +55,11 @@ class EchoWorld(World[Config]):
 
 
 # Known to Gymnasium alone: agentgym's own registry holds the worlds of the package.
-gymnasium.register("tests/EchoWorld-v0", "agentgym.env:ToolEnv", kwargs={"world": "tests.training.rl.echo_world:EchoWorld"})
+gymnasium.register(
+    "tests/EchoWorld-v0",
+    "agentgym.env:ToolEnv",
+    kwargs={"world": "tests.training.rl.echo_world:EchoWorld"},
+)
 
 
 def make_env(turns: int = 1) -> gymnasium.Env[Any, Any]:

@@ -1,4 +1,6 @@
-"""Learning from nothing: what the teacher says, mixtures of envs, runs that go on exactly, models that play from a folder."""
+"""Learning from nothing: what the teacher says, mixtures of envs, runs that go on exactly,
+models that play from a folder.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,29 @@ from agentgym.training.rl.learning_curve import learning_figure
 from agentgym.training.rollout import PolicyConfig, collect, load_policy, replay, rollout
 from agentgym.training.rollout.mixture import mixture
 
-SIZES: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2, "context": 1_024, "max_new_tokens": 8}
-STEPS: dict[str, Any] = {"cloning_steps": 4, "hint_steps": 2, "rl_steps": 2, "groups": 2, "evaluations": 2, "episodes": 4}
-TINY = LearnConfig(horizons=(1,), arms=("", "SP"), contexts=("none", "clear_thinking"), window=900, **SIZES, **STEPS)
+SIZES: dict[str, Any] = {
+    "width": 16,
+    "layers": 1,
+    "heads": 2,
+    "context": 1_024,
+    "max_new_tokens": 8,
+}
+STEPS: dict[str, Any] = {
+    "cloning_steps": 4,
+    "hint_steps": 2,
+    "rl_steps": 2,
+    "groups": 2,
+    "evaluations": 2,
+    "episodes": 4,
+}
+TINY = LearnConfig(
+    horizons=(1,),
+    arms=("", "SP"),
+    contexts=("none", "clear_thinking"),
+    window=900,
+    **SIZES,
+    **STEPS,
+)
 
 
 def read(task: str) -> Any:
@@ -42,7 +64,9 @@ def test_the_reasoning_of_a_list_world_goes_from_the_lock_to_the_call() -> None:
     assert world.reasoning(ToolCall("pop", {"id": 1})) == "0: 11 keep\n1: 12 pop"
     world.pop(1)
     assert world.reasoning(ToolCall("pop", {"id": 1})) == "1: 13 pop"
-    assert world.reasoning(ToolCall("pop", {"id": 2})) == "1: 13 keep\n2: 14 pop", "a wrong call has the words that lead to it"
+    assert world.reasoning(ToolCall("pop", {"id": 2})) == "1: 13 keep\n2: 14 pop", (
+        "a wrong call has the words that lead to it"
+    )
     world.pop(1)
     assert world.reasoning(ToolCall("done", {})) == "1: 14 keep"
 
@@ -61,7 +85,10 @@ def test_the_teacher_thinks_unless_it_is_told_all_and_plays_as_without(arm: str)
     for policy in (OraclePolicy("ListWorld"), NoisyPolicy("ListWorld", 0.5)):
         for seed in range(4):
             aloud, silent = rollout(env, ThinkingPolicy(policy), seed), rollout(env, policy, seed)
-            calls = [[parse(step.reply.text).calls for step in played.steps] for played in (aloud, silent)]
+            calls = [
+                [parse(step.reply.text).calls for step in played.steps]
+                for played in (aloud, silent)
+            ]
             assert calls[0] == calls[1]
             thought = [parse(step.reply.text).thinking for step in aloud.steps]
             assert [bool(text) for text in thought[:1]] == [not {"S", "P"} <= set(arm)]
@@ -74,20 +101,32 @@ def test_a_mixture_plays_the_env_that_the_seed_chooses() -> None:
     assert {t.seed: t.steps[0].chat for t in played} == {
         seed: gymnasium.make(specs[seed % 3]).reset(seed=seed)[0] for seed in range(7)
     }
-    assert all(replay(trajectory) == trajectory for trajectory in played), "its spec says what it is made of"
+    assert all(replay(trajectory) == trajectory for trajectory in played), (
+        "its spec says what it is made of"
+    )
     with pytest.raises(ValueError, match="a mixture needs at least one spec"):
         gymnasium.make(mixture([]))
 
 
 def test_hints_and_context_strategies_are_learnt_one_at_a_time() -> None:
-    config = LearnConfig(horizons=(2, 3), arms=("", "PS"), contexts=("none", "clear_results", "compaction"), window=900)
+    config = LearnConfig(
+        horizons=(2, 3),
+        arms=("", "PS"),
+        contexts=("none", "clear_results", "compaction"),
+        window=900,
+    )
     cells = [("", "none"), ("PS", "none"), ("", "clear_results"), ("", "compaction")]
     assert config.cells() == cells
     envs = [gymnasium.make(spec) for spec in config.specs(config.cells())]
     for number, env in enumerate(envs):
         arm, context = cells[number % 4]
         stack = str(env)
-        found = ["PlanOracle" in stack, "StateOracle" in stack, "ClearToolResults" in stack, "Compaction" in stack]
+        found = [
+            "PlanOracle" in stack,
+            "StateOracle" in stack,
+            "ClearToolResults" in stack,
+            "Compaction" in stack,
+        ]
         assert found == [arm != "", arm != "", context == "clear_results", context == "compaction"]
         env.reset(seed=0)
         assert len(tool_env(env).world.items) == (4 if number < 4 else 6)
@@ -96,7 +135,10 @@ def test_hints_and_context_strategies_are_learnt_one_at_a_time() -> None:
 def test_a_curve_drops_what_is_going_to_be_repeated(tmp_path: Path) -> None:
     path = tmp_path / CURVE
     curve = Curve(path)
-    points = [Point("teacher", 0, 0, 0.0, 1.0, 1.0), *(Point(p, k, 0, 0.0, 0.0, 0.0) for p in ("cloning", "rl") for k in (2, 4))]
+    points = [
+        Point("teacher", 0, 0, 0.0, 1.0, 1.0),
+        *(Point(p, k, 0, 0.0, 0.0, 0.0) for p in ("cloning", "rl") for k in (2, 4)),
+    ]
     for point in points:
         curve.add(point)
     with path.open("a") as file:
@@ -133,11 +175,18 @@ def test_a_run_writes_its_curve_and_its_model(whole: Path) -> None:
     env = mixture(TINY.specs([("", "none")]))
     assert points[-1].greedy == evaluate(load_policy(whole), env, TINY.episodes)
     assert json.loads((whole / "train.json").read_text())["arms"] == ["", "SP"]
-    assert [len((whole / phase / "metrics.jsonl").read_text().splitlines()) for phase in ("cloning", "hints", "rl")] == [4, 2, 2]
+    assert [
+        len((whole / phase / "metrics.jsonl").read_text().splitlines())
+        for phase in ("cloning", "hints", "rl")
+    ] == [4, 2, 2]
 
 
-@pytest.mark.parametrize("stop", [("cloning", 1), ("cloning", 3), ("cloning", 4), ("hints", 1), ("rl", 1), ("rl", 2)])
-def test_a_run_that_was_stopped_goes_on_exactly(whole: Path, tmp_path: Path, stop: tuple[str, int]) -> None:
+@pytest.mark.parametrize(
+    "stop", [("cloning", 1), ("cloning", 3), ("cloning", 4), ("hints", 1), ("rl", 1), ("rl", 2)]
+)
+def test_a_run_that_was_stopped_goes_on_exactly(
+    whole: Path, tmp_path: Path, stop: tuple[str, int]
+) -> None:
     def interrupt(phase: str, step: int, steps: int) -> None:
         if (phase, step) == stop:
             raise KeyboardInterrupt
@@ -146,7 +195,9 @@ def test_a_run_that_was_stopped_goes_on_exactly(whole: Path, tmp_path: Path, sto
         Learning(TINY, tmp_path).run(interrupt)
     Learning(TINY, tmp_path).run()
     assert without_time(tmp_path) == without_time(whole)
-    assert (tmp_path / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert (tmp_path / "model.safetensors").read_bytes() == (
+        whole / "model.safetensors"
+    ).read_bytes()
 
 
 def test_a_run_that_has_ended_is_not_repeated(whole: Path) -> None:
@@ -161,7 +212,10 @@ def test_a_saved_model_plays_greedily_and_is_read_once(whole: Path) -> None:
     policy = config.make("ListWorld")
     assert config.make("ListWorld") is policy
     env = make("ListWorld", items=2, removals=0, max_failed_rounds=1)
-    texts = [[step.reply.text for step in rollout(env, player, 3).steps] for player in (policy, policy, load_policy(whole))]
+    texts = [
+        [step.reply.text for step in rollout(env, player, 3).steps]
+        for player in (policy, policy, load_policy(whole))
+    ]
     assert texts[0] == texts[1] == texts[2]
     loaded: Any = policy
     assert (loaded.temperature, loaded.max_new_tokens) == (0.0, 8)
@@ -178,13 +232,20 @@ def test_the_figure_shows_phases_levels_and_both_ways_to_sample() -> None:
     figure = learning_figure(points)
     (panel,) = figure.axes
     drawn = {
-        str(line.get_label()): [list(map(float, data)) for data in (line.get_xdata(), line.get_ydata())] for line in panel.lines
+        str(line.get_label()): [
+            list(map(float, data)) for data in (line.get_xdata(), line.get_ydata())
+        ]
+        for line in panel.lines
     }
     assert drawn["most probable tokens"] == [[0.0, 10.0, 30.0], [0.0, 60.0, 90.0]]
     assert drawn["sampled, temperature 1"][1] == [0.0, 40.0, 80.0]
     assert drawn["teacher"][1] == [50.0, 50.0]
     assert drawn["random legal play"][1] == [10.0, 10.0]
-    places = {text.get_text(): text.get_position()[0] for text in panel.findobj(Text) if isinstance(text, Text)}
+    places = {
+        text.get_text(): text.get_position()[0]
+        for text in panel.findobj(Text)
+        if isinstance(text, Text)
+    }
     assert places["cloning"] == 5.0
     assert places["reinforcement learning"] == 20.0
 
@@ -199,16 +260,35 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     return tmp_path
 
 
-def test_the_command_trains_and_what_it_wrote_plays(at: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learn, "LearnConfig", partial(LearnConfig, groups=1, evaluations=1, **SIZES))
-    small = ["--horizons", "1", "--arms", "none", "--cloning", "2", "--rl", "1", "--episodes", "2", "--out", "t"]
+def test_the_command_trains_and_what_it_wrote_plays(
+    at: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        learn, "LearnConfig", partial(LearnConfig, groups=1, evaluations=1, **SIZES)
+    )
+    small = [
+        "--horizons",
+        "1",
+        "--arms",
+        "none",
+        "--cloning",
+        "2",
+        "--rl",
+        "1",
+        "--episodes",
+        "2",
+        "--out",
+        "t",
+    ]
     shown = command("train", *small)
     assert shown.exit_code == 0, shown.output
     assert "teacher: " in shown.output
     assert "rl 1, 44 episodes" in shown.output
     assert (at / "t" / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert command("train", *small, "--seed", "1").exit_code == 2
-    played = command("rollout", "ListWorld", "--policy", "t", "--set", "items=2", "--set", "removals=0")
+    played = command(
+        "rollout", "ListWorld", "--policy", "t", "--set", "items=2", "--set", "removals=0"
+    )
     assert played.exit_code == 0, played.output
     assert "of 1" in played.output
 
@@ -217,7 +297,10 @@ def test_the_command_trains_and_what_it_wrote_plays(at: Path, monkeypatch: pytes
     ("arguments", "message"),
     [
         (["train", "--world", "NoWorld"], "there is no world 'NoWorld'"),
-        (["train", "--horizons", "2,x"], "horizons must be whole numbers separated by commas, got 'x'"),
+        (
+            ["train", "--horizons", "2,x"],
+            "horizons must be whole numbers separated by commas, got 'x'",
+        ),
         (["train", "--horizons", "2,2"], "horizons must be given, each once, got [2, 2]"),
         (["train", "--arms", "H"], "H needs S"),
         (["train", "--context", "forget"], "'forget'"),
@@ -229,7 +312,9 @@ def test_the_command_trains_and_what_it_wrote_plays(at: Path, monkeypatch: pytes
         (["rollout", "ListWorld", "--policy", "nobody"], "or the folder of a trained model"),
     ],
 )
-def test_bad_input_is_one_clear_line_and_leaves_nothing_behind(at: Path, arguments: list[str], message: str) -> None:
+def test_bad_input_is_one_clear_line_and_leaves_nothing_behind(
+    at: Path, arguments: list[str], message: str
+) -> None:
     (at / "file").write_text("a file where a folder should be")
     (at / "empty").mkdir()
     before = sorted(at.rglob("*"))

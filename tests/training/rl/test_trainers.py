@@ -1,4 +1,6 @@
-"""The trainers: known answers on an identity world, gradients and advantages computed a second way, and exact resumption."""
+"""The trainers: known answers on an identity world, gradients and advantages computed a second
+way, and exact resumption.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,12 @@ def test_cloning_learns_the_identity(tokenizer: Any) -> None:
     assert evaluate(LocalPolicy(trainer.model, tokenizer, 0, 4), make_env, 40) == 1.0
 
 
-@pytest.mark.parametrize(("baseline", "level"), [("grpo", "episode"), ("rloo", "turn"), ("reinforce", "episode")])
-def test_grpo_mends_by_reward_alone_what_was_cloned_wrongly(tokenizer: Any, wavering: Any, baseline: str, level: str) -> None:
+@pytest.mark.parametrize(
+    ("baseline", "level"), [("grpo", "episode"), ("rloo", "turn"), ("reinforce", "episode")]
+)
+def test_grpo_mends_by_reward_alone_what_was_cloned_wrongly(
+    tokenizer: Any, wavering: Any, baseline: str, level: str
+) -> None:
     options: dict[str, Any] = {"baseline": baseline, "level": level, "max_new_tokens": 4}
     config = GRPOConfig(steps=16, learning_rate=2e-3, warmup=3, epochs=2, **options)
     trainer = GRPO(copy.deepcopy(wavering), tokenizer, make_env, config)
@@ -68,12 +74,19 @@ def test_grpo_mends_by_reward_alone_what_was_cloned_wrongly(tokenizer: Any, wave
     assert fmean(metrics["reward"] for metrics in found[:3]) < 0.75
     assert fmean(metrics["reward"] for metrics in found[-3:]) > 0.9
     assert evaluate(LocalPolicy(trainer.model, tokenizer, 0, 4), make_env, 100) == 1.0
-    assert max(metrics["sampler_drift"] for metrics in found) < 1e-4, "trainer and sampler have the same log-probabilities"
-    assert all(metrics["turns"] == 1 and metrics["success"] == metrics["reward"] for metrics in found)
+    assert max(metrics["sampler_drift"] for metrics in found) < 1e-4, (
+        "trainer and sampler have the same log-probabilities"
+    )
+    assert all(
+        metrics["turns"] == 1 and metrics["success"] == metrics["reward"] for metrics in found
+    )
 
 
 def test_advantages_by_hand() -> None:
-    group = [episode(seed, [reward]) for seed, reward in [(1, 1.0), (2, 0.5), (1, 0.0), (1, 0.0), (2, 0.5), (1, 1.0)]]
+    group = [
+        episode(seed, [reward])
+        for seed, reward in [(1, 1.0), (2, 0.5), (1, 0.0), (1, 0.0), (2, 0.5), (1, 1.0)]
+    ]
     expected = {
         "grpo": [1.0, 0.0, -1.0, -1.0, 0.0, 1.0],
         "rloo": [2 / 3, 0.0, -2 / 3, -2 / 3, 0.0, 2 / 3],
@@ -81,19 +94,27 @@ def test_advantages_by_hand() -> None:
     }
     for baseline, values in expected.items():
         for level in ("episode", "turn"):
-            assert [steps[0] for steps in advantages(group, baseline, level)] == pytest.approx(values, abs=1e-5)
+            assert [steps[0] for steps in advantages(group, baseline, level)] == pytest.approx(
+                values, abs=1e-5
+            )
     alone = [episode(1, [1.0]), episode(2, [0.0])]
-    assert advantages(alone, "grpo") == advantages(alone, "rloo") == [(0.0,), (0.0,)], "nothing to compare with is no news"
+    assert advantages(alone, "grpo") == advantages(alone, "rloo") == [(0.0,), (0.0,)], (
+        "nothing to compare with is no news"
+    )
 
 
 def test_an_episode_has_one_advantage_and_a_turn_its_own() -> None:
-    """Two episodes of one seed, the second a turn longer: its last turn is compared with nothing."""
+    """Two episodes of one seed, the second a turn longer: its last turn is compared with
+    nothing.
+    """
     played = [episode(1, [1.0, 0.0]), episode(1, [0.0, 0.0, 4.0])]
     assert advantages(played, "rloo") == [(-3.0, -3.0), (3.0, 3.0, 3.0)]
     assert advantages(played, "rloo", "turn", 0.5) == [(0.0, -2.0), (0.0, 2.0, 0.0)]
 
 
-def brute_force(played: list[Trajectory], baseline: str, gamma: float) -> Iterator[tuple[float, ...]]:
+def brute_force(
+    played: list[Trajectory], baseline: str, gamma: float
+) -> Iterator[tuple[float, ...]]:
     """Advantages of turns, each from its definition."""
 
     def to_go(t: Trajectory, k: int) -> float:
@@ -102,7 +123,11 @@ def brute_force(played: list[Trajectory], baseline: str, gamma: float) -> Iterat
     for t in played:
         found = []
         for k in range(len(t.steps)):
-            alike = [o for o in played if len(o.steps) > k and (o.seed == t.seed or baseline == "reinforce")]
+            alike = [
+                o
+                for o in played
+                if len(o.steps) > k and (o.seed == t.seed or baseline == "reinforce")
+            ]
             values = [to_go(o, k) for o in alike]
             others = [to_go(o, k) for o in alike if o is not t]
             base = fmean(others or values) if baseline == "rloo" else fmean(values)
@@ -116,22 +141,37 @@ def test_advantages_of_turns_are_those_of_the_definition(baseline: str) -> None:
     draw = random.Random(1)
     for _ in range(20):
         lengths = [draw.randint(1, 5) for _ in range(9)]
-        played = [episode(draw.randint(0, 2), [draw.choice([0.0, 0.5, 1.0]) for _ in range(n)]) for n in lengths]
+        played = [
+            episode(draw.randint(0, 2), [draw.choice([0.0, 0.5, 1.0]) for _ in range(n)])
+            for n in lengths
+        ]
         gamma = draw.choice([1.0, 0.9, 0.0])
-        for found, expected in zip(advantages(played, baseline, "turn", gamma), brute_force(played, baseline, gamma), strict=True):
+        for found, expected in zip(
+            advantages(played, baseline, "turn", gamma),
+            brute_force(played, baseline, gamma),
+            strict=True,
+        ):
             assert found == pytest.approx(expected, abs=1e-4)
 
 
 def test_an_episode_counts_the_same_however_long_it_is_and_however_it_is_cut() -> None:
-    played = [episode(0, [0.0] * 3, (1, 3, 2)), episode(1, [0.0] * 3, (1, 3, 2), cuts=(1, 2)), episode(2, [1.0])]
+    played = [
+        episode(0, [0.0] * 3, (1, 3, 2)),
+        episode(1, [0.0] * 3, (1, 3, 2), cuts=(1, 2)),
+        episode(2, [1.0]),
+    ]
     data = weighted(played, [2.0, 2.0, 2.0])
-    assert (data.shares * data.advantages).sum(1).tolist() == pytest.approx([2 / 3, 1 / 9, 1 / 3, 2 / 9, 2 / 3])
+    assert (data.shares * data.advantages).sum(1).tolist() == pytest.approx(
+        [2 / 3, 1 / 9, 1 / 3, 2 / 9, 2 / 3]
+    )
     by_token = weighted(played, [2.0, 2.0, 2.0], "token")
     assert by_token.shares[by_token.sampled].tolist() == pytest.approx([1 / 13] * 13)
 
 
 def test_what_belongs_to_a_step_is_at_its_tokens() -> None:
-    """Random episodes with edits, in which every id is unique, against a table from ids to what they should have."""
+    """Random episodes with edits, in which every id is unique, against a table from ids to what
+    they should have.
+    """
     draw = random.Random(2)
     for _ in range(20):
         played, tokens, expected, fresh = [], [], {}, 0
@@ -155,12 +195,16 @@ def test_what_belongs_to_a_step_is_at_its_tokens() -> None:
 
 
 def test_the_gradient_is_the_one_of_the_formula(tokenizer: Any) -> None:
-    """At the first update the clipped objective is the plain policy gradient: a weighted sum over log-probabilities."""
+    """At the first update the clipped objective is the plain policy gradient: a weighted sum
+    over log-probabilities.
+    """
     values = [1.0, -1.0, 0.5, -0.25]
     for micro_batch in (0, 1, 3):
         config = GRPOConfig(max_new_tokens=3, micro_batch=micro_batch)
         trainer = GRPO(small_model(tokenizer), tokenizer, make_env, config)
-        episodes = list(collect(LocalPolicy(trainer.model, tokenizer, max_new_tokens=3), make_env, [1, 1, 2, 2]))
+        episodes = list(
+            collect(LocalPolicy(trainer.model, tokenizer, max_new_tokens=3), make_env, [1, 1, 2, 2])
+        )
         found = gradients(trainer, trainer._losses(weighted(episodes, values), 1.0, fresh=True))
 
         def plain(trainer: Any, episodes: list[Trajectory]) -> Iterator[torch.Tensor]:
@@ -177,15 +221,32 @@ def test_the_gradient_is_the_one_of_the_formula(tokenizer: Any) -> None:
 
 def test_micro_batches_change_no_gradient(tokenizer: Any) -> None:
     """With all terms of the loss, and rows of different lengths."""
-    options: dict[str, Any] = {"epochs": 2, "minibatches": 2, "kl": 0.5, "entropy": 0.3, "max_new_tokens": 3}
-    configs = [GRPOConfig(groups=2, group_size=4, micro_batch=size, **options) for size in (0, 1, 2, 5)]
-    trainers = (GRPO(small_model(tokenizer), tokenizer, lambda: make_env(2), config) for config in configs)
+    options: dict[str, Any] = {
+        "epochs": 2,
+        "minibatches": 2,
+        "kl": 0.5,
+        "entropy": 0.3,
+        "max_new_tokens": 3,
+    }
+    configs = [
+        GRPOConfig(groups=2, group_size=4, micro_batch=size, **options) for size in (0, 1, 2, 5)
+    ]
+    trainers = (
+        GRPO(small_model(tokenizer), tokenizer, lambda: make_env(2), config) for config in configs
+    )
     have_the_same_gradients(trainers, updates=4)
 
 
 def test_a_part_of_a_batch_has_only_the_padding_it_needs() -> None:
-    data = experience([episode(k, [1.0], (length,)) for k, length in enumerate([5, 1, 3, 2])], torch.arange(11.0), "token", 9)
-    assert [chosen.tolist() for chosen in data.chunks(3)] == [[1, 3, 2], [0]], "rows of like length together"
+    data = experience(
+        [episode(k, [1.0], (length,)) for k, length in enumerate([5, 1, 3, 2])],
+        torch.arange(11.0),
+        "token",
+        9,
+    )
+    assert [chosen.tolist() for chosen in data.chunks(3)] == [[1, 3, 2], [0]], (
+        "rows of like length together"
+    )
     part = data.take(data.chunks(3)[0])
     assert part.ids.tolist() == [[0, 1, 2, 9, 9], [0, 1, 2, 3, 9], [0, 1, 2, 3, 4]]
     assert part.advantages.tolist() == [[0, 0, 5, 0, 0], [0, 0, 9, 10, 0], [0, 0, 6, 7, 8]]
@@ -193,8 +254,12 @@ def test_a_part_of_a_batch_has_only_the_padding_it_needs() -> None:
 
 
 def test_minibatches_add_up_to_the_whole(tokenizer: Any) -> None:
-    trainer = GRPO(small_model(tokenizer), tokenizer, make_env, GRPOConfig(minibatches=4, entropy=0.1))
-    played = list(collect(LocalPolicy(trainer.model, tokenizer, max_new_tokens=3), make_env, range(8)))
+    trainer = GRPO(
+        small_model(tokenizer), tokenizer, make_env, GRPOConfig(minibatches=4, entropy=0.1)
+    )
+    played = list(
+        collect(LocalPolicy(trainer.model, tokenizer, max_new_tokens=3), make_env, range(8))
+    )
     data = weighted(played, [float(k % 3) for k in range(8)])
     whole = gradients(trainer, trainer._losses(data, 1.0, fresh=True))
     parts = [gradients(trainer, losses) for losses in trainer.optimise(data)]
@@ -206,7 +271,12 @@ def test_minibatches_add_up_to_the_whole(tokenizer: Any) -> None:
 def test_the_ratio_is_clipped_where_it_would_go_on_gaining(tokenizer: Any) -> None:
     trainer = GRPO(small_model(tokenizer), tokenizer, make_env, GRPOConfig(clip=0.2))
     played = list(collect(LocalPolicy(trainer.model, tokenizer, max_new_tokens=2), make_env, [1]))
-    for shift, value, flows in ((-1.0, 1.0, False), (-1.0, -1.0, True), (1.0, 1.0, True), (1.0, -1.0, False)):
+    for shift, value, flows in (
+        (-1.0, 1.0, False),
+        (-1.0, -1.0, True),
+        (1.0, 1.0, True),
+        (1.0, -1.0, False),
+    ):
         trainer.records = Recorder()
         data = weighted(played, [value])
         data = replace(data, logprobs=data.logprobs + shift * data.sampled)
@@ -222,12 +292,16 @@ def test_the_ratio_is_clipped_where_it_would_go_on_gaining(tokenizer: Any) -> No
 
 def test_the_divergence_is_zero_at_the_start_and_its_gradient_leads_back(tokenizer: Any) -> None:
     trainer = GRPO(small_model(tokenizer), tokenizer, make_env, GRPOConfig(kl=1.0))
-    played = list(collect(LocalPolicy(trainer.model, tokenizer, max_new_tokens=3), make_env, range(8)))
+    played = list(
+        collect(LocalPolicy(trainer.model, tokenizer, max_new_tokens=3), make_env, range(8))
+    )
     data = weighted(played, [0.0] * 8)
     assert trainer.loss(data, trainer.predict(data)).item() == 0.0
     with torch.no_grad():
         for parameter in trainer.model.parameters():
-            parameter.add_(0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+            parameter.add_(
+                0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+            )
     optimizer = torch.optim.SGD(trainer.model.parameters(), lr=0.1)
     apart = []
     for _ in range(20):
@@ -240,7 +314,9 @@ def test_the_divergence_is_zero_at_the_start_and_its_gradient_leads_back(tokeniz
 
 
 def test_entropies_are_those_of_the_distribution_and_the_bonus_raises_them(tokenizer: Any) -> None:
-    trainer = GRPO(small_model(tokenizer), tokenizer, make_env, GRPOConfig(entropy=1.0, temperature=0.7))
+    trainer = GRPO(
+        small_model(tokenizer), tokenizer, make_env, GRPOConfig(entropy=1.0, temperature=0.7)
+    )
     played = list(collect(LocalPolicy(trainer.model, tokenizer, 0.7, 3), make_env, range(4)))
     data = weighted(played, [0.0] * 4)
     prediction = trainer.predict(data)
@@ -251,7 +327,9 @@ def test_entropies_are_those_of_the_distribution_and_the_bonus_raises_them(token
     loss = trainer.loss(data, prediction)
     assert loss.item() == pytest.approx(-(data.shares * prediction.entropies).sum().item())
     trainer._update([loss])
-    assert (trainer.predict(data).entropies * data.shares).sum() > (prediction.entropies * data.shares).sum()
+    assert (trainer.predict(data).entropies * data.shares).sum() > (
+        prediction.entropies * data.shares
+    ).sum()
 
 
 def test_bf16_computes_in_bfloat16_and_stays_near(tokenizer: Any) -> None:
@@ -271,14 +349,18 @@ def test_bf16_computes_in_bfloat16_and_stays_near(tokenizer: Any) -> None:
 def test_sampler_and_trainer_have_the_same_precision(tokenizer: Any, wavering: Any) -> None:
     apart: dict[str, float] = {}
     for precision in ("fp32", "bf16"):
-        trainer = GRPO(wavering, tokenizer, make_env, GRPOConfig(precision=precision, max_new_tokens=3))
+        trainer = GRPO(
+            wavering, tokenizer, make_env, GRPOConfig(precision=precision, max_new_tokens=3)
+        )
         for of in ("fp32", "bf16"):
-            _, played = GRPO(wavering, tokenizer, make_env, GRPOConfig(precision=of, max_new_tokens=3)).sample(range(100))
+            _, played = GRPO(
+                wavering, tokenizer, make_env, GRPOConfig(precision=of, max_new_tokens=3)
+            ).sample(range(100))
             data = weighted(played, [0.0] * 100)
             drift = trainer.predict(data).logprobs - data.logprobs
             apart[f"{of} {precision}"] = drift[data.sampled].abs().mean().item()
-    # Where the processor has no bf16 instructions, equal precisions give equal numbers; elsewhere sampling token by token and
-    # reading the whole row round differently.
+    # Where the processor has no bf16 instructions, equal precisions give equal numbers; elsewhere
+    # sampling token by token and reading the whole row round differently.
     unequal = min(apart["fp32 bf16"], apart["bf16 fp32"])
     assert unequal > 0
     assert apart["fp32 fp32"] < unequal / 100, apart
@@ -287,7 +369,9 @@ def test_sampler_and_trainer_have_the_same_precision(tokenizer: Any, wavering: A
 
 def test_each_step_and_each_seed_has_instances_and_noise_of_its_own(tokenizer: Any) -> None:
     def drawn(seed: int, step: int) -> tuple[range, list[tuple[int, ...]]]:
-        trainer = GRPO(small_model(tokenizer), tokenizer, make_env, GRPOConfig(seed=seed, max_new_tokens=4))
+        trainer = GRPO(
+            small_model(tokenizer), tokenizer, make_env, GRPOConfig(seed=seed, max_new_tokens=4)
+        )
         trainer.step = step
         _, played = trainer.sample([5, 5])
         return trainer.seeds(3), [t.steps[0].reply.ids for t in played]
@@ -319,7 +403,13 @@ def test_wrong_settings_are_named(kind: Any, options: dict[str, Any], message: s
 
 
 def test_logprobs_of_a_prompt_are_not_trained(tokenizer: Any) -> None:
-    trainer = Cloning(Echo(), small_model(tokenizer), tokenizer, make_env, CloningConfig(episodes=4, micro_batch=3))
+    trainer = Cloning(
+        Echo(),
+        small_model(tokenizer),
+        tokenizer,
+        make_env,
+        CloningConfig(episodes=4, micro_batch=3),
+    )
     ((*losses,),) = list(trainer.updates())
     episodes = list(collect(trainer.teacher, make_env, range(TRAIN_SEED, TRAIN_SEED + 4)))
     tokens = sum(len(step.reply.ids) for t in episodes for step in t.steps)

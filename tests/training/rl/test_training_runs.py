@@ -1,4 +1,6 @@
-"""Training runs: they go on exactly where they stopped, log each step once, and leave out episodes that broke."""
+"""Training runs: they go on exactly where they stopped, log each step once, and leave out
+episodes that broke.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,25 @@ import pytest
 import torch
 
 from agentgym.training.evaluation import evaluate
-from agentgym.training.rl import GRPO, PPO, TRAIN_SEED, Cloning, CloningConfig, GRPOConfig, PPOConfig, Trainer
+from agentgym.training.rl import (
+    GRPO,
+    PPO,
+    TRAIN_SEED,
+    Cloning,
+    CloningConfig,
+    GRPOConfig,
+    PPOConfig,
+    Trainer,
+)
 from agentgym.training.rl.metrics_log import Recorder
 from agentgym.training.rollout import Collector
-from tests.training.rl.echo_trainers import Echo, make_words_tokenizer, parameters, stop_at, wavering_model
+from tests.training.rl.echo_trainers import (
+    Echo,
+    make_words_tokenizer,
+    parameters,
+    stop_at,
+    wavering_model,
+)
 from tests.training.rl.echo_world import make_env
 
 KINDS = ["cloning", "grpo", "ppo"]
@@ -30,7 +47,9 @@ Start = Callable[..., Trainer[Any]]
 
 @pytest.fixture(scope="module")
 def start() -> Start:
-    """Starts a short run that has all that a state is made of: noise, rewards, value head, reference, minibatches."""
+    """Starts a short run that has all that a state is made of: noise, rewards, value head,
+    reference, minibatches.
+    """
     tokenizer = make_words_tokenizer()
     wavering = wavering_model(tokenizer, turns=2)
 
@@ -38,10 +57,14 @@ def start() -> Start:
         model = copy.deepcopy(wavering)
         common: dict[str, Any] = {"steps": 6, "save_every": 3, "num_envs": 4, **changes}
         if kind == "cloning":
-            return Cloning(Echo(), model, tokenizer, make_env, CloningConfig(episodes=4, **common), out)
+            return Cloning(
+                Echo(), model, tokenizer, make_env, CloningConfig(episodes=4, **common), out
+            )
         common = {"max_new_tokens": 4, "kl": 0.1, "epochs": 2, "minibatches": 2, **common}
         if kind == "grpo":
-            return GRPO(model, tokenizer, make_env, GRPOConfig(groups=2, group_size=2, **common), out)
+            return GRPO(
+                model, tokenizer, make_env, GRPOConfig(groups=2, group_size=2, **common), out
+            )
         return PPO(model, tokenizer, lambda: make_env(2), PPOConfig(episodes=4, **common), out)
 
     return begin
@@ -63,13 +86,19 @@ def test_a_run_that_was_stopped_goes_on_exactly(start: Start, kind: str, tmp_pat
     assert not torch.equal(parameters(resumed), parameters(whole))
     resumed.train()
     assert torch.equal(parameters(resumed), parameters(whole))
-    assert logged(tmp_path / "cut") == logged(tmp_path / "whole"), "steps 4 and 5, which were repeated, are there once"
+    assert logged(tmp_path / "cut") == logged(tmp_path / "whole"), (
+        "steps 4 and 5, which were repeated, are there once"
+    )
     assert [line["step"] for line in logged(tmp_path / "whole")] == [1, 2, 3, 4, 5, 6]
     assert whole.seeds(1)[0] >= TRAIN_SEED, "evaluation has the seeds from 0 on"
-    assert max(line["grad_norm"] for line in logged(tmp_path / "whole")[3:]) > 0.1, "there was something to learn"
+    assert max(line["grad_norm"] for line in logged(tmp_path / "whole")[3:]) > 0.1, (
+        "there was something to learn"
+    )
 
 
-def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(start: Start, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(
+    start: Start, tmp_path: Path
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         start("cloning", tmp_path).train(stop_at(2))
     with (tmp_path / "metrics.jsonl").open("a") as file:
@@ -90,27 +119,41 @@ def test_tensorboard_shows_each_step_once(start: Start, tmp_path: Path) -> None:
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     lines = logged(tmp_path)
-    assert sorted(events.Tags()["scalars"]) == sorted({name for line in lines for name in line} - {"step"})
+    assert sorted(events.Tags()["scalars"]) == sorted(
+        {name for line in lines for name in line} - {"step"}
+    )
     for name in events.Tags()["scalars"]:
         found = [(event.step, event.value) for event in events.Scalars(name)]
-        expected = [(line["step"], pytest.approx(line[name], rel=1e-5)) for line in lines if name in line]
+        expected = [
+            (line["step"], pytest.approx(line[name], rel=1e-5)) for line in lines if name in line
+        ]
         assert found == expected, name
 
 
-def test_tensorboard_is_an_extra(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_is_an_extra(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ImportError, match=r"tensorboard=True needs TensorBoard: pip install 'agentgym\[tensorboard\]'"):
+    with pytest.raises(
+        ImportError,
+        match=r"tensorboard=True needs TensorBoard: pip install 'agentgym\[tensorboard\]'",
+    ):
         start("cloning", tmp_path, tensorboard=True).train()
 
 
 def test_a_checkpoint_is_for_the_run_that_wrote_it(start: Start, tmp_path: Path) -> None:
     start("ppo", tmp_path, steps=1).train()
-    with pytest.raises(ValueError, match="holds model, reference, value and this run has model, reference: go on with the trainer"):
+    with pytest.raises(
+        ValueError,
+        match="holds model, reference, value and this run has model, reference: go on with the trainer",
+    ):
         start("grpo", tmp_path)
     assert not list(tmp_path.glob("*.new")), "files are written beside their place, and moved there"
 
 
-def test_a_run_without_a_folder_leaves_nothing(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_a_folder_leaves_nothing(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     start("cloning", None, steps=1, tensorboard=True).train()
     assert list(tmp_path.iterdir()) == []
@@ -132,25 +175,36 @@ def broken(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
 
     def breaking(*args: Any) -> Iterator[Any]:
         for k, trajectory in enumerate(COLLECT(*args)):
-            failed = replace(trajectory, steps=(), terminated=False, truncated=True, failure="the worker died")
+            failed = replace(
+                trajectory, steps=(), terminated=False, truncated=True, failure="the worker died"
+            )
             yield failed if k % share == 0 else trajectory
 
     monkeypatch.setattr(Collector, "collect", breaking)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_failures_are_dropped_and_counted(start: Start, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_dropped_and_counted(
+    start: Start, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken(monkeypatch, 4)
-    trainer = start(kind, None, steps=1, kl=0.0) if kind != "cloning" else start(kind, None, steps=1)
+    trainer = (
+        start(kind, None, steps=1, kl=0.0) if kind != "cloning" else start(kind, None, steps=1)
+    )
     found: list[Any] = []
     trainer.train(lambda step, metrics: found.append(metrics))
     (metrics,) = found
     assert metrics["failures"] == 1
     assert metrics["truncated"] == 0
     assert metrics["turns"] == (2 if kind == "ppo" else 1)
-    assert kind != "cloning" or metrics["reward"] == metrics["success"] == 1.0, "a failure is no lost episode"
+    assert kind != "cloning" or metrics["reward"] == metrics["success"] == 1.0, (
+        "a failure is no lost episode"
+    )
     broken(monkeypatch, 1)
-    with pytest.raises(RuntimeError, match="none of 4 episodes was played to its end: the worker died; mend the workers"):
+    with pytest.raises(
+        RuntimeError,
+        match="none of 4 episodes was played to its end: the worker died; mend the workers",
+    ):
         start(kind, None, steps=1).train()
 
 
@@ -180,8 +234,12 @@ def test_episodes_can_be_played_by_workers_that_stay_for_the_run(start: Start, k
 def test_micro_batches_change_no_figure(start: Start, kind: str) -> None:
     found: list[Any] = []
     for size in (0, 1, 3):
-        once: dict[str, Any] = {} if kind == "cloning" else {"epochs": 1, "minibatches": 1, "entropy": 0.1}
-        start(kind, None, steps=1, micro_batch=size, **once).train(lambda step, metrics: found.append(metrics))
+        once: dict[str, Any] = (
+            {} if kind == "cloning" else {"epochs": 1, "minibatches": 1, "entropy": 0.1}
+        )
+        start(kind, None, steps=1, micro_batch=size, **once).train(
+            lambda step, metrics: found.append(metrics)
+        )
     assert abs(found[0]["loss"]) > 1e-3
     for name, value in found[0].items():
         assert [metrics[name] for metrics in found] == pytest.approx([value] * 3, abs=1e-5), name

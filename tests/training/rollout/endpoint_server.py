@@ -1,4 +1,6 @@
-"""Two servers of the chat-completions protocol: one plays a script; run as a program, this file serves a tiny random model."""
+"""Two servers of the chat-completions protocol: one plays a script; run as a program, this file
+serves a tiny random model.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from agentgym.training.rollout import EndpointConfig, EndpointPolicy
 
 @dataclass
 class Answer:
-    """What the server does about a request; `hang` leaves it without an answer for as long as the server lives."""
+    """What the server does about a request; `hang` leaves it without an answer for as long as
+    the server lives.
+    """
 
     message: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200
@@ -41,8 +45,18 @@ class Answer:
             return self.body
         if self.error is not None:
             return json.dumps({"error": self.error})
-        choice = {"index": 0, "message": {"role": "assistant", "content": None, **self.message}, "finish_reason": "stop"}
-        answer = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model, "choices": [choice | self.choice]}
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": None, **self.message},
+            "finish_reason": "stop",
+        }
+        answer = {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": model,
+            "choices": [choice | self.choice],
+        }
         return json.dumps(answer | ({"usage": self.usage} if self.usage else {}))
 
 
@@ -50,7 +64,9 @@ Script = Callable[[dict[str, Any], int], Answer]
 
 
 class ScriptedServer(ThreadingHTTPServer):
-    """Answers the k-th request as `script(request, k)` says, and counts how many it has at a time."""
+    """Answers the k-th request as `script(request, k)` says, and counts how many it has at a
+    time.
+    """
 
     daemon_threads = True
     request_queue_size = 128
@@ -66,7 +82,9 @@ class ScriptedServer(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], (ConnectionError, json.JSONDecodeError)):  # a client that gave up half-way
+        if not isinstance(
+            sys.exc_info()[1], (ConnectionError, json.JSONDecodeError)
+        ):  # a client that gave up half-way
             super().handle_error(request, client_address)
 
 
@@ -91,7 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
             server.most = max(server.most, server.now)
         try:
             answer = (
-                server.script(request, number) if self.path == "/v1/chat/completions" else Answer(status=404, error="no such path")
+                server.script(request, number)
+                if self.path == "/v1/chat/completions"
+                else Answer(status=404, error="no such path")
             )
             server.ending.wait(60 if answer.hang else answer.delay)
         finally:
@@ -103,7 +123,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = answer.text(model).encode()
         try:
             self.send_response(answer.status)
-            for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **answer.headers}.items():
+            for name, value in {
+                "Content-Type": "application/json",
+                "Content-Length": str(len(body)),
+                **answer.headers,
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
@@ -117,7 +141,9 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving(script: Script | Answer) -> Iterator[ScriptedServer]:
     answer = script
-    server = ScriptedServer((lambda request, number: answer) if isinstance(answer, Answer) else answer)
+    server = ScriptedServer(
+        (lambda request, number: answer) if isinstance(answer, Answer) else answer
+    )
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -130,9 +156,14 @@ def serving(script: Script | Answer) -> Iterator[ScriptedServer]:
 
 
 @contextmanager
-def playing(script: Script | Answer, **options: Any) -> Iterator[tuple[EndpointPolicy, ScriptedServer]]:
+def playing(
+    script: Script | Answer, **options: Any
+) -> Iterator[tuple[EndpointPolicy, ScriptedServer]]:
     options = {"backoff": 0.001, "timeout": 20.0} | options
-    with serving(script) as server, closing(EndpointPolicy(EndpointConfig("m", server.url, **options))) as policy:
+    with (
+        serving(script) as server,
+        closing(EndpointPolicy(EndpointConfig("m", server.url, **options))) as policy,
+    ):
         yield policy, server
 
 
@@ -147,7 +178,12 @@ def playing_out(plan: list[ToolCall], text: bool) -> Script:
         turn = sum(message["role"] == "assistant" for message in request["messages"])
         if text:
             return Answer({"content": agentgym.render(plan[turn])})
-        return Answer({"content": "next", "tool_calls": [call(plan[turn].name, json.dumps(dict(plan[turn].arguments)))]})
+        return Answer(
+            {
+                "content": "next",
+                "tool_calls": [call(plan[turn].name, json.dumps(dict(plan[turn].arguments)))],
+            }
+        )
 
     return script
 
@@ -169,11 +205,17 @@ def transformers_serve(folder: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     line = [sys.executable, __file__, str(folder), str(port)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    with (folder / "log").open("w") as log, subprocess.Popen(line, stdout=log, stderr=log, env=environment) as process:
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(line, stdout=log, stderr=log, env=environment) as process,
+    ):
         try:
             for _ in range(600):
                 assert process.poll() is None, (folder / "log").read_text()
-                with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60):
+                with (
+                    suppress(OSError),
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60),
+                ):
                     break
                 time.sleep(0.1)
             yield f"http://127.0.0.1:{port}/v1"
@@ -188,7 +230,9 @@ TEMPLATE = (
 
 
 def serve_tiny_model(folder: Path, port: int) -> None:
-    """Make a random model and a tokenizer, and serve them with transformers' own server until killed."""
+    """Make a random model and a tokenizer, and serve them with transformers' own server until
+    killed.
+    """
     # Tests import this module for the other server, which needs none of these.
     import torch  # noqa: PLC0415
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
@@ -201,9 +245,13 @@ def serve_tiny_model(folder: Path, port: int) -> None:
     bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bytewise.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<eos>"], initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<eos>"], initial_alphabet=alphabet, show_progress=False
+    )
     bytewise.train_from_iterator(["assistant: tool_call name arguments user system error"], trainer)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytewise, eos_token="<eos>", pad_token="<eos>")
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bytewise, eos_token="<eos>", pad_token="<eos>"
+    )
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
     config = LlamaConfig(

@@ -1,4 +1,6 @@
-"""A world whose tool breaks when it is told to, and policies that tell it to, for the tests of the collectors."""
+"""A world whose tool breaks when it is told to, and policies that tell it to, for the tests of
+the collectors.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ FAULTS = {
 }
 
 gymnasium.register(
-    "tests/FaultyWorld-v0", "agentgym.env:ToolEnv", kwargs={"world": "tests.training.rollout.faulty_world:FaultyWorld"}
+    "tests/FaultyWorld-v0",
+    "agentgym.env:ToolEnv",
+    kwargs={"world": "tests.training.rollout.faulty_world:FaultyWorld"},
 )
 
 

@@ -1,4 +1,6 @@
-"""Collection by every engine: the same trajectories, faults that cost one episode, runs that go on where they were killed."""
+"""Collection by every engine: the same trajectories, faults that cost one episode, runs that go
+on where they were killed.
+"""
 
 from __future__ import annotations
 
@@ -55,19 +57,25 @@ def by_seed(trajectories: Any) -> list[str]:
 
 SPECS = [
     agentgym.spec("ListWorld", oracles="SPH", labels=True),
-    agentgym.spec("TreeWorld", nodes=12, oracles="S", context="compaction+awareness", window=3_000, shots=1),
+    agentgym.spec(
+        "TreeWorld", nodes=12, oracles="S", context="compaction+awareness", window=3_000, shots=1
+    ),
 ]
 
 
 @pytest.mark.parametrize("replicate", [False, True])
 @pytest.mark.parametrize("engine", APART)
 @pytest.mark.parametrize("spec", SPECS, ids=["hints", "edits"])
-def test_every_engine_records_what_lockstep_records(spec: Any, engine: str, replicate: bool) -> None:
+def test_every_engine_records_what_lockstep_records(
+    spec: Any, engine: str, replicate: bool
+) -> None:
     world = re.search(r"\w+World", spec.id)[0]  # type: ignore[index]
     policy = Awaiting(NoisyPolicy(world, 0.2))
     expected = by_seed(collect(policy, spec, range(7), 3))
     assert len(expected) == 7
-    assert by_seed(collect(policy, spec, range(7), 3, engine=engine, replicate=replicate)) == expected
+    assert (
+        by_seed(collect(policy, spec, range(7), 3, engine=engine, replicate=replicate)) == expected
+    )
 
 
 def numbers(seeds: Sequence[int]) -> list[int]:
@@ -92,7 +100,12 @@ def test_what_breaks_costs_its_episode_alone(engine: str, how: str, replicate: b
     seeds = sorted([*struck, *[seed for seed, number in drawn.items() if number][:6]])
     # A worker that is only slow, on a busy machine, must not be taken for one that hangs.
     timeout = 8.0 if how == "hang" else None
-    played = {t.seed: t for t in collect(Worker(how), make_env, seeds, 2, engine=engine, replicate=replicate, timeout=timeout)}
+    played = {
+        t.seed: t
+        for t in collect(
+            Worker(how), make_env, seeds, 2, engine=engine, replicate=replicate, timeout=timeout
+        )
+    }
     fine = {t.seed: t for t in collect(Worker(), make_env, seeds, 2)}
     assert sorted(played) == seeds
     for seed in seeds:
@@ -113,7 +126,9 @@ def test_lockstep_raises_what_breaks() -> None:
 
 @pytest.mark.parametrize("engine", APART)
 def test_when_everything_breaks_the_collection_says_why(engine: str) -> None:
-    with pytest.raises(CollectionError, match=r"5 episodes broke one after the other; the last one: .*no disk"):
+    with pytest.raises(
+        CollectionError, match=r"5 episodes broke one after the other; the last one: .*no disk"
+    ):
         list(collect(Worker(), lambda: make_env(broken=True), range(20), 2, engine=engine))
 
 
@@ -121,15 +136,24 @@ def test_an_env_that_cannot_be_made_is_an_error_of_the_user() -> None:
     with pytest.raises(ValueError, match="there is no world 'NoWorld'"):
         Collector("NoWorld")
     with pytest.raises(ValueError, match="an episode needs an env with a spec"):
-        Collector(lambda: make_env().unwrapped.__class__("tests.training.rollout.faulty_world:FaultyWorld"))
+        Collector(
+            lambda: make_env().unwrapped.__class__(
+                "tests.training.rollout.faulty_world:FaultyWorld"
+            )
+        )
 
 
 def test_bad_arguments_are_named() -> None:
-    with pytest.raises(ValueError, match="engine must be one of lockstep, threads, asyncio, processes, ray, got 'thread'"):
+    with pytest.raises(
+        ValueError,
+        match="engine must be one of lockstep, threads, asyncio, processes, ray, got 'thread'",
+    ):
         Collector("ListWorld", engine="thread")
     with pytest.raises(ValueError, match="num_envs"):
         Collector("ListWorld", 0)
-    with pytest.raises(ValueError, match="lockstep cannot give up a slot that hangs, so it takes no timeout"):
+    with pytest.raises(
+        ValueError, match="lockstep cannot give up a slot that hangs, so it takes no timeout"
+    ):
         Collector("ListWorld", timeout=1.0)
     with pytest.raises(ValueError, match="timeout"):
         Collector("ListWorld", engine="threads", timeout=0.0)
@@ -169,7 +193,12 @@ def test_replies_that_wait_are_awaited_together() -> None:
 
 def test_processes_play_in_processes() -> None:
     played = list(collect(Worker("who"), make_env, range(12), 3, engine="processes"))
-    pids = {m.text.split()[-1] for t in played for m in t.last.messages if m.text.startswith("worked in process")}
+    pids = {
+        m.text.split()[-1]
+        for t in played
+        for m in t.last.messages
+        if m.text.startswith("worked in process")
+    }
     assert pids
     assert str(os.getpid()) not in pids
 
@@ -188,8 +217,12 @@ def test_a_collection_that_is_left_early_leaves_nothing_running() -> None:
         endless = collector.collect(Worker(), count())
         assert not next(endless).failure
         endless.close()
-        assert multiprocessing.active_children() == [] or len(multiprocessing.active_children()) <= 2
-        assert [t.seed for t in sorted(collector.collect(Worker(), range(3)), key=lambda t: t.seed)] == [0, 1, 2]
+        assert (
+            multiprocessing.active_children() == [] or len(multiprocessing.active_children()) <= 2
+        )
+        assert [
+            t.seed for t in sorted(collector.collect(Worker(), range(3)), key=lambda t: t.seed)
+        ] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("engine", APART)
@@ -228,11 +261,20 @@ def test_a_log_is_written_before_the_trajectory_is_yielded_and_read_back(tmp_pat
     others = list(collect(Worker(), make_env, [0, 1], 2, log=log, labels={"arm": "P"}))
     assert len(others) == 2
     assert len(list(TrajectoryLog(log))) == len(seeds) + 2
-    assert len(list(collect(Worker(), lambda: make_env(turns=5), [0, 1], log=log, labels={"arm": "P"}))) == 2
+    assert (
+        len(
+            list(collect(Worker(), lambda: make_env(turns=5), [0, 1], log=log, labels={"arm": "P"}))
+        )
+        == 2
+    )
     assert len(list(TrajectoryLog(log))) == len(seeds) + 4
     asked = [9, 4, 2, 2, 2]
     assert [
-        t.seed for t in sorted(collect(Worker(), make_env, asked, 2, log=log, labels={"arm": "S"}), key=lambda t: t.seed)
+        t.seed
+        for t in sorted(
+            collect(Worker(), make_env, asked, 2, log=log, labels={"arm": "S"}),
+            key=lambda t: t.seed,
+        )
     ] == sorted(asked)
     assert len(list(TrajectoryLog(log))) == len(seeds) + 6, "9 and a third 2 were new"
 
@@ -266,7 +308,9 @@ def test_a_run_that_was_killed_goes_on_and_its_workers_end_with_it(tmp_path: Pat
     script, log = tmp_path / "run.py", tmp_path / "log.jsonl"
     script.write_text(SCRIPT)
     line = [sys.executable, str(script), str(log)]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         assert process.stdout is not None
         for text in process.stdout:
             if int(text) == 20:

@@ -1,4 +1,6 @@
-"""Local models: tokens in are tokens out, log-probabilities are those of the model, and rows hold every sampled token once."""
+"""Local models: tokens in are tokens out, log-probabilities are those of the model, and rows
+hold every sampled token once.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,23 @@ from agentgym.policy import PolicyError
 from agentgym.training.rl import Row, rows
 from agentgym.training.rl.batches import batch, logprobs_of
 from agentgym.training.rl.token_rows import join
-from agentgym.training.rollout import LocalPolicy, Renderer, Step, Trajectory, collect, make_model, make_tokenizer, rollout
+from agentgym.training.rollout import (
+    LocalPolicy,
+    Renderer,
+    Step,
+    Trajectory,
+    collect,
+    make_model,
+    make_tokenizer,
+    rollout,
+)
 from agentgym.training.rollout.models import END, TEMPLATE
 
 OPTIONS: dict[str, Any] = {"items": 5, "removals": 2, "dialect": "python"}
-THINKING = TEMPLATE.replace("message.content", "(message.content.split('</think>')[-1] if not loop.last else message.content)")
+THINKING = TEMPLATE.replace(
+    "message.content",
+    "(message.content.split('</think>')[-1] if not loop.last else message.content)",
+)
 
 
 def env(**changes: Any) -> Any:
@@ -29,16 +43,24 @@ def env(**changes: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    demos = [rollout(env(), OraclePolicy("ListWorld", dialect="python"), seed) for seed in range(20)]
+    demos = [
+        rollout(env(), OraclePolicy("ListWorld", dialect="python"), seed) for seed in range(20)
+    ]
     return make_tokenizer([m.raw or m.text for demo in demos for m in demo.last.messages], 400)
 
 
 def policy(tokenizer: Any, **options: Any) -> LocalPolicy:
-    return LocalPolicy(make_model(tokenizer, width=32, heads=2), tokenizer, **{"max_new_tokens": 6, **options})
+    return LocalPolicy(
+        make_model(tokenizer, width=32, heads=2), tokenizer, **{"max_new_tokens": 6, **options}
+    )
 
 
 def test_a_tokenizer_made_on_the_spot_reads_anything_back(tokenizer: Any) -> None:
-    for text in ("Initial list: [13, 91]", "Größe 値 \n\t <|end|> 123456", "```python\npop(id=3)\n```"):
+    for text in (
+        "Initial list: [13, 91]",
+        "Größe 値 \n\t <|end|> 123456",
+        "```python\npop(id=3)\n```",
+    ):
         assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
     assert len(tokenizer.encode("pop(id=", add_special_tokens=False)) < 5
 
@@ -60,12 +82,19 @@ def test_sampled_ids_are_kept_though_the_text_has_other_tokens(tokenizer: Any) -
     one = env()
     chat, _ = one.reset(seed=0)
     text = "```python\npop(id=0)\n```"
-    slow = tuple(i for character in text for i in tokenizer.encode(character, add_special_tokens=False))
+    slow = tuple(
+        i for character in text for i in tokenizer.encode(character, add_special_tokens=False)
+    )
     assert slow != tuple(tokenizer.encode(text, add_special_tokens=False))
-    reply = Reply(text, renderer.ids(chat), (*slow, tokenizer.eos_token_id), (0.0,) * (len(slow) + 1))
+    reply = Reply(
+        text, renderer.ids(chat), (*slow, tokenizer.eos_token_id), (0.0,) * (len(slow) + 1)
+    )
     renderer.remember(chat, reply)
     after, *_ = one.step(text)
-    assert renderer.ids(after)[: len(reply.prompt_ids) + len(reply.ids)] == reply.prompt_ids + reply.ids
+    assert (
+        renderer.ids(after)[: len(reply.prompt_ids) + len(reply.ids)]
+        == reply.prompt_ids + reply.ids
+    )
     assert tokenizer.decode(list(renderer.ids(after))).count(END) == 3
 
 
@@ -88,7 +117,9 @@ def test_a_template_that_strips_thinking_starts_a_new_row(tokenizer: Any) -> Non
 
 def played(replies: list[Reply]) -> Trajectory:
     """A trajectory that holds replies."""
-    return Trajectory("{}", 0, tuple(Step(Chat(), reply, 0.0, {}) for reply in replies), Chat(), True, False)
+    return Trajectory(
+        "{}", 0, tuple(Step(Chat(), reply, 0.0, {}) for reply in replies), Chat(), True, False
+    )
 
 
 def test_logprobs_are_those_of_the_model_and_padding_changes_nothing(tokenizer: Any) -> None:
@@ -106,7 +137,9 @@ def test_logprobs_are_those_of_the_model_and_padding_changes_nothing(tokenizer: 
 def test_a_batch_plays_as_each_chat_alone(tokenizer: Any) -> None:
     chats = [env(items=items).reset(seed=items)[0] for items in (3, 5, 8)]
     together = policy(tokenizer, temperature=0)(chats)
-    assert [reply.ids for reply in together] == [policy(tokenizer, temperature=0)([chat])[0].ids for chat in chats]
+    assert [reply.ids for reply in together] == [
+        policy(tokenizer, temperature=0)([chat])[0].ids for chat in chats
+    ]
 
 
 def test_sampling_is_seeded_and_leaves_the_global_generators_alone(tokenizer: Any) -> None:
@@ -120,9 +153,13 @@ def test_sampling_is_seeded_and_leaves_the_global_generators_alone(tokenizer: An
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(1, 4)), min_size=1, max_size=8))
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(1, 4)), min_size=1, max_size=8)
+)
 def test_every_sampled_token_is_in_one_row(turns: list[tuple[bool, int, int]]) -> None:
-    """Random episodes in which some prompts continue the one before and some are rewritten; every id is unique."""
+    """Random episodes in which some prompts continue the one before and some are rewritten;
+    every id is unique.
+    """
     fresh = iter(range(10_000))
     replies: list[Reply] = []
     context: tuple[int, ...] = ()
@@ -132,17 +169,24 @@ def test_every_sampled_token_is_in_one_row(turns: list[tuple[bool, int, int]]) -
         replies.append(Reply("", prompt, ids, tuple(-float(i) for i in ids)))
         context = prompt + ids
     made = rows(played(replies))
-    trained = [i for row in made for i, sampled in zip(row.ids, row.sampled, strict=True) if sampled]
+    trained = [
+        i for row in made for i, sampled in zip(row.ids, row.sampled, strict=True) if sampled
+    ]
     assert trained == [i for reply in replies for i in reply.ids]
     for row in made:
-        assert [-logprob for logprob, sampled in zip(row.logprobs or (), row.sampled, strict=True) if sampled] == [
-            float(i) for i, sampled in zip(row.ids, row.sampled, strict=True) if sampled
-        ]
+        assert [
+            -logprob
+            for logprob, sampled in zip(row.logprobs or (), row.sampled, strict=True)
+            if sampled
+        ] == [float(i) for i, sampled in zip(row.ids, row.sampled, strict=True) if sampled]
     assert len(made) == 1 + sum(rewritten for rewritten, *_ in turns[1:])
 
 
 def test_rows_need_ids_and_logprobs() -> None:
-    with pytest.raises(ValueError, match="no reply of seed 0 has token ids: play it with a policy that records them"):
+    with pytest.raises(
+        ValueError,
+        match="no reply of seed 0 has token ids: play it with a policy that records them",
+    ):
         rows(played([Reply("pop")]))
     with pytest.raises(ValueError, match="step 0 has 2 ids and 1 logprobs; record one for each id"):
         rows(played([Reply("pop", (1,), (2, 3), (0.0,))]))
@@ -151,7 +195,9 @@ def test_rows_need_ids_and_logprobs() -> None:
 
 
 def test_a_batch_is_padded_on_the_right() -> None:
-    made = batch([Row((5, 6, 7), (0, 1, 1), (0.0, -1.0, -2.0), (0,)), Row((8,), (1,), (-3.0,), (1,))], pad=0)
+    made = batch(
+        [Row((5, 6, 7), (0, 1, 1), (0.0, -1.0, -2.0), (0,)), Row((8,), (1,), (-3.0,), (1,))], pad=0
+    )
     assert made.ids.tolist() == [[5, 6, 7], [8, 0, 0]]
     assert made.attended.tolist() == [[1, 1, 1], [1, 0, 0]]
     assert made.sampled.tolist() == [[0, 1, 1], [1, 0, 0]]
@@ -179,7 +225,12 @@ def test_a_reply_ends_where_the_model_s_context_does(tokenizer: Any) -> None:
         assert len(first.ids) == min(9, lengths[1] + room - lengths[0])
         made = [row for reply in (first, second) for row in join([(0, reply)])]
         again = logprobs_of(model, batch(made, 0), 1.0)
-        assert again.shape[1] == lengths[1] + room, "the longest row just fits, so it can be trained on"
+        assert again.shape[1] == lengths[1] + room, (
+            "the longest row just fits, so it can be trained on"
+        )
     model = make_model(tokenizer, width=32, heads=2, context=lengths[1])
-    with pytest.raises(PolicyError, match=f"a prompt has {lengths[1]} tokens and the model takes {lengths[1]}; play with a window"):
+    with pytest.raises(
+        PolicyError,
+        match=f"a prompt has {lengths[1]} tokens and the model takes {lengths[1]}; play with a window",
+    ):
         LocalPolicy(model, tokenizer)(chats)

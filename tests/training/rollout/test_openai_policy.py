@@ -1,4 +1,6 @@
-"""The policy that plays through a chat-completions endpoint, against real servers on the loopback interface."""
+"""The policy that plays through a chat-completions endpoint, against real servers on the
+loopback interface.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,25 @@ import pytest
 
 import agentgym
 from agentgym import Chat, Image, Message, ToolCall, parse
-from agentgym.training.rollout import EndpointConfig, EndpointPolicy, EndpointUsage, PolicyConfig, replay, rollout
+from agentgym.training.rollout import (
+    EndpointConfig,
+    EndpointPolicy,
+    EndpointUsage,
+    PolicyConfig,
+    replay,
+    rollout,
+)
 from agentgym.training.rollout.openai_policy import ContextLengthError, EndpointError, retry_after
 from tests.helpers import PATIENCE
-from tests.training.rollout.endpoint_server import Answer, call, failing, playing, playing_out, serving, transformers_serve
+from tests.training.rollout.endpoint_server import (
+    Answer,
+    call,
+    failing,
+    playing,
+    playing_out,
+    serving,
+    transformers_serve,
+)
 
 ASK = Chat((Message("user", "hello", id="0:1"),))
 
@@ -36,7 +53,11 @@ def _no_strays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     before = set(threading.enumerate())  # a test of another file may have left a thread that hangs
     yield
-    assert not [thread.name for thread in threading.enumerate() if thread not in before and thread.name.startswith("agentgym")]
+    assert not [
+        thread.name
+        for thread in threading.enumerate()
+        if thread not in before and thread.name.startswith("agentgym")
+    ]
 
 
 def ask(answer: Answer, **options: Any) -> str:
@@ -47,10 +68,14 @@ def ask(answer: Answer, **options: Any) -> str:
 def test_options_and_key_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "sk-mine")
     options = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "seed": 3}
-    with playing(Answer({"content": "hi"}), **options, api_key_env="MY_KEY", extra_body={"top_k": 2}) as (policy, server):
+    with playing(
+        Answer({"content": "hi"}), **options, api_key_env="MY_KEY", extra_body={"top_k": 2}
+    ) as (policy, server):
         assert policy([]) == []
         assert policy([ASK]) == [agentgym.Reply("hi")]
-    assert server.requests == [{"model": "m", "messages": [{"role": "user", "content": "hello"}], **options, "top_k": 2}]
+    assert server.requests == [
+        {"model": "m", "messages": [{"role": "user", "content": "hello"}], **options, "top_k": 2}
+    ]
     assert server.keys == ["Bearer sk-mine"]
 
 
@@ -85,7 +110,10 @@ def test_a_plan_played_by_the_server_solves_the_world(tools: Any, dialect: Any) 
     solved = rollout(agentgym.make("ListWorld", **options), oracle, 5)
     plan = [one for message in solved.last.messages for one in message.calls]
     options["dialect"] = dialect if tools == "native" else "auto"
-    with playing(playing_out(plan, tools == "text"), tools=tools, dialect=dialect) as (policy, server):
+    with playing(playing_out(plan, tools == "text"), tools=tools, dialect=dialect) as (
+        policy,
+        server,
+    ):
         trajectory = rollout(agentgym.make("ListWorld", **options), policy, 5)
     assert trajectory.reward == 1.0
     assert replay(trajectory) == trajectory
@@ -104,16 +132,40 @@ def test_a_plan_played_by_the_server_solves_the_world(tools: Any, dialect: Any) 
 
 def test_parallel_calls_come_after_the_content_in_order() -> None:
     text = ask(
-        Answer({"content": "both", "tool_calls": [call("a", '{"x": 1.5}'), call("b", ""), call("c", {"y": "</tool_call>"})]})
+        Answer(
+            {
+                "content": "both",
+                "tool_calls": [
+                    call("a", '{"x": 1.5}'),
+                    call("b", ""),
+                    call("c", {"y": "</tool_call>"}),
+                ],
+            }
+        )
     )
     message = parse(text)
     assert message.text == "both"
-    assert message.calls == (ToolCall("a", {"x": 1.5}), ToolCall("b", {}), ToolCall("c", {"y": "</tool_call>"}))
+    assert message.calls == (
+        ToolCall("a", {"x": 1.5}),
+        ToolCall("b", {}),
+        ToolCall("c", {"y": "</tool_call>"}),
+    )
 
 
 @pytest.mark.parametrize(
     "arguments",
-    ['{"a": 1', "[1]", '{"a": 1}, "b": 2', "{}}</tool_call>", '{"a": 1, "a": 2}', "null", '"x"', "NaN", 7, '{"a": "\x00"}'],
+    [
+        '{"a": 1',
+        "[1]",
+        '{"a": 1}, "b": 2',
+        "{}}</tool_call>",
+        '{"a": 1, "a": 2}',
+        "null",
+        '"x"',
+        "NaN",
+        7,
+        '{"a": "\x00"}',
+    ],
 )
 def test_malformed_arguments_reach_the_env_which_refuses_them(arguments: Any) -> None:
     text = ask(Answer({"tool_calls": [call("done", arguments)]}))
@@ -126,7 +178,9 @@ def test_malformed_arguments_reach_the_env_which_refuses_them(arguments: Any) ->
     assert chat.messages[-1].text.startswith("error: ")
 
 
-@pytest.mark.parametrize("calls", [[{}], [{"function": None}], [call("no good", "{}")], [None], ["x"]])
+@pytest.mark.parametrize(
+    "calls", [[{}], [{"function": None}], [call("no good", "{}")], [None], ["x"]]
+)
 def test_calls_without_sense_do_not_raise(calls: Any) -> None:
     assert not parse(ask(Answer({"tool_calls": calls}))).calls
 
@@ -134,7 +188,17 @@ def test_calls_without_sense_do_not_raise(calls: Any) -> None:
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_reasoning_becomes_thinking(name: str) -> None:
     calls = [call("f", "{}")]
-    message = parse(ask(Answer({"content": "so", name: "hm </think> <tool_call>no</tool_call>", "tool_calls": calls})))
+    message = parse(
+        ask(
+            Answer(
+                {
+                    "content": "so",
+                    name: "hm </think> <tool_call>no</tool_call>",
+                    "tool_calls": calls,
+                }
+            )
+        )
+    )
     assert message.thinking == "hm  <tool_call>no</tool_call>"
     assert (message.text, message.calls) == ("so", (ToolCall("f", {}),))
 
@@ -146,7 +210,10 @@ def test_a_refusal_is_a_reply_and_so_is_nothing() -> None:
 
 def test_logprobs_are_kept_when_asked_for() -> None:
     logprobs = {"content": [{"token": "h", "logprob": -0.5}, {"token": "i", "logprob": 0}]}
-    with playing(Answer({"content": "hi"}, choice={"logprobs": logprobs}), logprobs=True) as (policy, server):
+    with playing(Answer({"content": "hi"}, choice={"logprobs": logprobs}), logprobs=True) as (
+        policy,
+        server,
+    ):
         (reply,) = policy([ASK])
     assert (reply.logprobs, reply.ids) == ((-0.5, 0.0), ())
     assert server.requests[0]["logprobs"] is True
@@ -158,7 +225,10 @@ HISTORY = Chat(
         Message("user", "task", images=(Image(b"png"),)),
         parse("<think>a</think>go <tool_call>{bad", turn=1),
         Message("user", "error: bad"),
-        parse('<think>b</think>do <tool_call>{"name": "f"}</tool_call><tool_call>{"name": "g"}</tool_call>', turn=2),
+        parse(
+            '<think>b</think>do <tool_call>{"name": "f"}</tool_call><tool_call>{"name": "g"}</tool_call>',
+            turn=2,
+        ),
         Message("tool", "one", call_id="call_2_0"),
         Message("tool", "two", call_id="call_2_1", images=(Image(b"dot"),)),
         Message("assistant", "by hand", calls=(ToolCall("h", {}),)),
@@ -170,18 +240,42 @@ def test_native_history_keeps_pairs_and_shows_unreadable_replies() -> None:
     with playing(Answer({"content": "x"})) as (policy, server):
         policy([HISTORY])
     sent = server.requests[0]["messages"]
-    assert [m["role"] for m in sent] == ["system", "user", "assistant", "user", "assistant", "tool", "tool", "user", "assistant"]
+    assert [m["role"] for m in sent] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "user",
+        "assistant",
+    ]
     assert sent[2] == {"role": "assistant", "content": "<think>a</think>go <tool_call>{bad"}
     assert sent[4]["reasoning_content"] == "b"
-    assert [one["id"] for one in sent[4]["tool_calls"]] == [sent[5]["tool_call_id"], sent[6]["tool_call_id"]]
+    assert [one["id"] for one in sent[4]["tool_calls"]] == [
+        sent[5]["tool_call_id"],
+        sent[6]["tool_call_id"],
+    ]
 
 
 def test_text_history_alternates_and_is_exact() -> None:
     with playing(Answer({"content": "x"}), tools="text") as (policy, server):
         policy([HISTORY])
     sent = server.requests[0]["messages"]
-    assert [m["role"] for m in sent] == ["system", "user", "assistant", "user", "assistant", "user", "assistant"]
-    assert [sent[2]["content"], sent[4]["content"]] == [HISTORY.messages[2].raw, HISTORY.messages[4].raw]
+    assert [m["role"] for m in sent] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert [sent[2]["content"], sent[4]["content"]] == [
+        HISTORY.messages[2].raw,
+        HISTORY.messages[4].raw,
+    ]
     assert [part["type"] for part in sent[5]["content"]] == ["text", "image_url"]
     assert sent[5]["content"][0]["text"] == "one\n\ntwo"
     assert parse(sent[6]["content"]).calls == (ToolCall("h", {}),)
@@ -210,14 +304,20 @@ def test_retry_after_is_honoured_in_seconds_and_as_a_date() -> None:
 
 @pytest.mark.parametrize("asked", ["3600", "inf"])
 def test_a_server_that_asks_for_too_long_a_wait_is_not_asked_again(asked: str) -> None:
-    with playing(failing(9, 429, Retry_After=asked)) as (policy, server), pytest.raises(EndpointError, match=r"429: .*concurrency"):
+    with (
+        playing(failing(9, 429, Retry_After=asked)) as (policy, server),
+        pytest.raises(EndpointError, match=r"429: .*concurrency"),
+    ):
         policy([ASK])
     assert len(server.requests) == 1
 
 
 def test_after_the_last_retry_the_error_names_status_and_remedy() -> None:
     with playing(failing(99, 500), retries=2) as (policy, server):
-        with pytest.raises(EndpointError, match=r"3 requests.* answered 500: .*not now.*; see the log of the server") as caught:
+        with pytest.raises(
+            EndpointError,
+            match=r"3 requests.* answered 500: .*not now.*; see the log of the server",
+        ) as caught:
             policy([ASK])
         assert caught.value.status == 500
         assert server.url in str(caught.value)
@@ -239,7 +339,10 @@ def test_after_the_last_retry_the_error_names_status_and_remedy() -> None:
 )
 def test_what_a_retry_cannot_mend_fails_at_once(status: int, code: str | None, remedy: str) -> None:
     refusal = Answer(status=status, error={"message": "no", "code": code})
-    with playing(refusal) as (policy, server), pytest.raises(EndpointError, match=f"{status}.*; .*{remedy}") as caught:
+    with (
+        playing(refusal) as (policy, server),
+        pytest.raises(EndpointError, match=f"{status}.*; .*{remedy}") as caught,
+    ):
         policy([ASK])
     assert len(server.requests) == 1
     assert "sk-test" not in str(caught.value)
@@ -249,25 +352,44 @@ def test_what_a_retry_cannot_mend_fails_at_once(status: int, code: str | None, r
     "error",
     [
         {"message": "too many tokens", "code": "context_length_exceeded"},
-        {"message": "This model's maximum context length is 4096 tokens.", "type": "BadRequestError", "code": 400},
-        {"message": "the request exceeds the available context size", "type": "exceed_context_size_error", "code": 400},
+        {
+            "message": "This model's maximum context length is 4096 tokens.",
+            "type": "BadRequestError",
+            "code": 400,
+        },
+        {
+            "message": "the request exceeds the available context size",
+            "type": "exceed_context_size_error",
+            "code": 400,
+        },
     ],
 )
 def test_a_chat_that_is_too_long_has_its_own_error(error: dict[str, Any]) -> None:
-    with playing(Answer(status=400, error=error)) as (policy, _), pytest.raises(ContextLengthError, match="context strategy"):
+    with (
+        playing(Answer(status=400, error=error)) as (policy, _),
+        pytest.raises(ContextLengthError, match="context strategy"),
+    ):
         policy([ASK])
 
 
-@pytest.mark.parametrize("body", ["<html>a proxy</html>", "[]", '{"choices": []}', '{"error": {"message": "upstream is down"}}'])
+@pytest.mark.parametrize(
+    "body",
+    ["<html>a proxy</html>", "[]", '{"choices": []}', '{"error": {"message": "upstream is down"}}'],
+)
 def test_an_answer_that_is_no_completion_is_an_infrastructure_error(body: str) -> None:
-    with playing(Answer(body=body), retries=1) as (policy, server), pytest.raises(EndpointError, match="gave no chat completion"):
+    with (
+        playing(Answer(body=body), retries=1) as (policy, server),
+        pytest.raises(EndpointError, match="gave no chat completion"),
+    ):
         policy([ASK])
     assert len(server.requests) == 2
 
 
 def test_a_request_without_an_answer_times_out() -> None:
     with playing(Answer(hang=True), timeout=0.5, retries=1) as (policy, _):
-        with pytest.raises(EndpointError, match=r"2 requests.* took over 0.5 s; raise timeout") as caught:
+        with pytest.raises(
+            EndpointError, match=r"2 requests.* took over 0.5 s; raise timeout"
+        ) as caught:
             policy([ASK])
         assert caught.value.status is None
 
@@ -277,7 +399,10 @@ def test_a_refused_connection_names_the_address() -> None:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         told = pytest.raises(EndpointError, match=f"{url}.*cannot be reached: .*start the server")
-        with closing(EndpointPolicy(EndpointConfig("m", url, retries=1, backoff=0.001))) as policy, told:
+        with (
+            closing(EndpointPolicy(EndpointConfig("m", url, retries=1, backoff=0.001))) as policy,
+            told,
+        ):
             policy([ASK])
 
 
@@ -286,12 +411,18 @@ def test_one_failure_gives_the_other_requests_up() -> None:
         bad = request["messages"][0]["content"] == "hello"
         return Answer(status=400, error={"message": "no"}, delay=0.1) if bad else Answer(hang=True)
 
-    with playing(script, timeout=10 * PATIENCE) as (policy, _), pytest.raises(EndpointError, match="400"):
+    with (
+        playing(script, timeout=10 * PATIENCE) as (policy, _),
+        pytest.raises(EndpointError, match="400"),
+    ):
         policy([Chat((Message("user", "other"),)), ASK])
 
 
 def test_the_limit_of_requests_holds_for_all_callers_together() -> None:
-    with playing(lambda request, number: Answer({"content": request["messages"][0]["content"]}, delay=0.03), concurrency=3) as (
+    with playing(
+        lambda request, number: Answer({"content": request["messages"][0]["content"]}, delay=0.03),
+        concurrency=3,
+    ) as (
         policy,
         server,
     ):
@@ -316,7 +447,9 @@ def test_usage_is_read_and_summed() -> None:
         "prompt_tokens_details": {"cached_tokens": 60},
         "completion_tokens_details": {"reasoning_tokens": 5},
     }
-    with playing(Answer({"content": "x"}, usage=usage, choice={"finish_reason": "length"}, delay=0.02)) as (policy, _):
+    with playing(
+        Answer({"content": "x"}, usage=usage, choice={"finish_reason": "length"}, delay=0.02)
+    ) as (policy, _):
         policy([ASK] * 3)
         assert policy.last == EndpointUsage(1, 1, 1, 0, 100, 60, 20, 5, policy.last.seconds)
         assert policy.last.seconds >= 0.02
@@ -342,7 +475,9 @@ def test_a_reply_that_is_not_awaited_any_more_is_given_up() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(policy.areply(ASK), 0.2)
 
-    with playing(lambda request, number: Answer({"content": "ok"}, hang=number == 1), concurrency=1) as (policy, _):
+    with playing(
+        lambda request, number: Answer({"content": "ok"}, hang=number == 1), concurrency=1
+    ) as (policy, _):
         asyncio.run(main(policy))
         assert policy([ASK])[0].text == "ok"
 
@@ -370,7 +505,9 @@ def test_a_program_that_forgets_to_close_ends_cleanly() -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("x\n", "", 0)
 
 
-def test_the_command_line_plays_through_an_endpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_command_line_plays_through_an_endpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     config = PolicyConfig("agentgym.training.rollout.openai_policy:from_environment")
     monkeypatch.delenv("OPENAI_MODEL", raising=False)
     with pytest.raises(ValueError, match="set OPENAI_MODEL"):
@@ -390,7 +527,9 @@ def test_a_model_behind_transformers_serve_plays_a_world(tmp_path: Path) -> None
         pytest.importorskip(name)
     with transformers_serve(tmp_path) as url:
         for tools in ("native", "text"):
-            config = EndpointConfig(str(tmp_path), url, temperature=1.0, max_tokens=12, seed=1, tools=tools)
+            config = EndpointConfig(
+                str(tmp_path), url, temperature=1.0, max_tokens=12, seed=1, tools=tools
+            )
             env = agentgym.make("ListWorld", max_failed_rounds=3)
             with closing(EndpointPolicy(config)) as policy:
                 trajectory = rollout(env, policy, 0)
@@ -398,5 +537,8 @@ def test_a_model_behind_transformers_serve_plays_a_world(tmp_path: Path) -> None
             assert policy.usage.prompt_tokens > policy.usage.completion_tokens > 0
             assert any(step.reply.text for step in trajectory.steps)
         wrong = EndpointConfig("elsewhere", url, retries=0)
-        with closing(EndpointPolicy(wrong)) as policy, pytest.raises(EndpointError, match=r"400.*correct the options"):
+        with (
+            closing(EndpointPolicy(wrong)) as policy,
+            pytest.raises(EndpointError, match=r"400.*correct the options"),
+        ):
             policy([ASK])

@@ -1,4 +1,6 @@
-"""Collection by actors of Ray, in a cluster of one machine: as elsewhere, and with weights or an endpoint shared."""
+"""Collection by actors of Ray, in a cluster of one machine: as elsewhere, and with weights or
+an endpoint shared.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,25 @@ def cluster() -> Iterator[None]:
 
 @pytest.mark.parametrize("replicate", [False, True])
 def test_actors_record_what_lockstep_records(replicate: bool) -> None:
-    spec = agentgym.spec("TreeWorld", nodes=12, oracles="S", context="compaction+awareness", window=3_000, shots=1)
+    spec = agentgym.spec(
+        "TreeWorld", nodes=12, oracles="S", context="compaction+awareness", window=3_000, shots=1
+    )
     policy = NoisyPolicy("TreeWorld", 0.2)
     expected = {t.seed: t.to_json() for t in collect(policy, spec, range(5), 2)}
-    played = {t.seed: t.to_json() for t in collect(policy, spec, range(5), 2, engine="ray", replicate=replicate)}
+    played = {
+        t.seed: t.to_json()
+        for t in collect(policy, spec, range(5), 2, engine="ray", replicate=replicate)
+    }
     assert played == expected
 
 
 @pytest.mark.parametrize(
     ("how", "cause"),
-    [("raise", "OSError: the disk is full"), ("die", "died|exit|unavailable"), ("hang", "no answer in 15 seconds")],
+    [
+        ("raise", "OSError: the disk is full"),
+        ("die", "died|exit|unavailable"),
+        ("hang", "no answer in 15 seconds"),
+    ],
 )
 def test_an_actor_that_breaks_costs_its_episode_alone(how: str, cause: str) -> None:
     fine = {t.seed: t for t in collect(Worker(), make_env, range(5), 2)}
@@ -57,8 +68,12 @@ def test_an_actor_that_breaks_costs_its_episode_alone(how: str, cause: str) -> N
 def test_weights_are_shared_and_every_copy_samples_for_itself() -> None:
     texts = ["Say something about lists: [1, 2, 3]", *(f"number {number}" for number in range(50))]
     tokenizer = make_tokenizer(texts, 300)
-    policy = LocalPolicy(make_model(tokenizer, width=32, heads=2, context=4_096), tokenizer, max_new_tokens=5)
-    played = list(collect(policy, agentgym.spec("ListWorld", items=4, removals=1), [3, 3], 2, engine="ray"))
+    policy = LocalPolicy(
+        make_model(tokenizer, width=32, heads=2, context=4_096), tokenizer, max_new_tokens=5
+    )
+    played = list(
+        collect(policy, agentgym.spec("ListWorld", items=4, removals=1), [3, 3], 2, engine="ray")
+    )
     assert len(played) == 2
     one, other = ([step.reply.ids for step in t.steps] for t in played)
     assert one != other, "two episodes of one instance, as in a group of GRPO"

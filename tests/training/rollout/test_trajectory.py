@@ -1,4 +1,6 @@
-"""Trajectories: what goes into a JSON line comes out again, and a killed run loses at most its torn last line."""
+"""Trajectories: what goes into a JSON line comes out again, and a killed run loses at most its
+torn last line.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,20 @@ from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.evaluation import score
 from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, replay, rollout
 
-ARMS = [(arm, scope, shots) for arm in agentgym.ARMS for scope in ("persistent", "ephemeral") for shots in (0, 1)]
+ARMS = [
+    (arm, scope, shots)
+    for arm in agentgym.ARMS
+    for scope in ("persistent", "ephemeral")
+    for shots in (0, 1)
+]
 
 
-def play(arm: str = "", scope: str = "persistent", shots: int = 0, world: str = "TreeWorld") -> Trajectory:
-    env = agentgym.make(world, oracles=arm, hint_scope=scope, shots=shots, labels=True, budget_slack=6)
+def play(
+    arm: str = "", scope: str = "persistent", shots: int = 0, world: str = "TreeWorld"
+) -> Trajectory:
+    env = agentgym.make(
+        world, oracles=arm, hint_scope=scope, shots=shots, labels=True, budget_slack=6
+    )
     labels = {"world": world, "arm": arm, "horizon": 12}
     return rollout(env, NoisyPolicy(world, 0.3), 5, labels)
 
@@ -30,7 +41,8 @@ def test_a_line_holds_all_that_the_policy_saw_and_wrote(arm: str, scope: str, sh
     again = Trajectory.from_json(line)
     assert "\n" not in line
     assert again.steps == tuple(
-        Step(step.chat, step.reply, step.reward, json.loads(json.dumps(step.info))) for step in trajectory.steps
+        Step(step.chat, step.reply, step.reward, json.loads(json.dumps(step.info)))
+        for step in trajectory.steps
     )
     assert (again.last, again.seed, again.labels, again.terminated, again.truncated) == (
         trajectory.last, trajectory.seed, trajectory.labels, trajectory.terminated, trajectory.truncated,
@@ -47,10 +59,24 @@ def test_a_trajectory_can_be_replayed(arm: str, scope: str, shots: int) -> None:
 
 
 def test_tokens_images_and_thinking_survive() -> None:
-    message = Message("assistant", "x", "why", (ToolCall("f", {"a": [1, None]}, "c"),), id="1:0", raw="<think>why</think>x")
+    message = Message(
+        "assistant",
+        "x",
+        "why",
+        (ToolCall("f", {"a": [1, None]}, "c"),),
+        id="1:0",
+        raw="<think>why</think>x",
+    )
     chat = Chat((Message("user", "look", images=(Image(b"\x89PNG", "a dot"),), id="0:1"), message))
     reply = Reply("x", (1, 2), (3,), (-0.5,))
-    trajectory = Trajectory('{"id": "x"}', 3, (Step(chat, reply, 0.5, {}),), chat.add(Message("tool", "ok")), True, False)
+    trajectory = Trajectory(
+        '{"id": "x"}',
+        3,
+        (Step(chat, reply, 0.5, {}),),
+        chat.add(Message("tool", "ok")),
+        True,
+        False,
+    )
     assert Trajectory.from_json(trajectory.to_json()) == trajectory
     assert trajectory.reward == 0.5
 
@@ -92,10 +118,19 @@ def test_what_is_no_trajectory_is_refused() -> None:
 
 def test_replay_notices_another_episode() -> None:
     trajectory = play()
-    short = Trajectory(trajectory.spec, trajectory.seed, trajectory.steps[:1], trajectory.last, True, False)
+    short = Trajectory(
+        trajectory.spec, trajectory.seed, trajectory.steps[:1], trajectory.last, True, False
+    )
     with pytest.raises(ValueError, match="ends before its episode"):
         replay(short)
-    long = Trajectory(trajectory.spec, trajectory.seed, (*trajectory.steps, trajectory.steps[-1]), trajectory.last, True, False)
+    long = Trajectory(
+        trajectory.spec,
+        trajectory.seed,
+        (*trajectory.steps, trajectory.steps[-1]),
+        trajectory.last,
+        True,
+        False,
+    )
     with pytest.raises(ValueError, match="episode ends before its trajectory"):
         replay(long)
 

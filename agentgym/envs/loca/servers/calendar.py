@@ -1,4 +1,6 @@
-"""The calendar server: events as Google Calendar gives them, kept so that each is an event of RFC 5545 too."""
+"""The calendar server: events as Google Calendar gives them, kept so that each is an event of RFC
+5545 too.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
 """Characters of each text; those of summary and description are Google Calendar's."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 """Signs that iCalendar cannot hold; tab and line feed are allowed."""
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII)
+_MOMENT = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII
+)
 """A date-time of RFC 3339, its offset left out where a time zone is given beside it."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 """A full-date of RFC 3339."""
@@ -84,7 +88,11 @@ class Calendar(Server):
         Times are objects: {"dateTime": "2025-01-15T09:00:00-05:00"}, or {"dateTime": "2025-01-15T09:00:00", "timeZone":
         "America/New_York"}, or {"date": "2025-01-15"} for whole days, of which the end is the day after the last.
         """
-        record = _record({"summary": summary, "description": description or "", "location": location or ""}, start, end)
+        record = _record(
+            {"summary": summary, "description": description or "", "location": location or ""},
+            start,
+            end,
+        )
         return self._get(self._put(record, iso(self.context.clock.tick())))
 
     @tool
@@ -106,8 +114,16 @@ class Calendar(Server):
         event = self.store.get("events", eventId)
         changes = {"summary": summary, "description": description, "location": location}
         texts = {name: event[name] if text is None else text for name, text in changes.items()}
-        record = _record(texts, event["start"] if start is None else start, event["end"] if end is None else end)
-        self.store.update("events", eventId, **record, sequence=event["sequence"] + 1, updated=iso(self.context.clock.tick()))
+        record = _record(
+            texts, event["start"] if start is None else start, event["end"] if end is None else end
+        )
+        self.store.update(
+            "events",
+            eventId,
+            **record,
+            sequence=event["sequence"] + 1,
+            updated=iso(self.context.clock.tick()),
+        )
         return self._get(eventId)
 
     @tool
@@ -136,13 +152,26 @@ class Calendar(Server):
         low, high = _bound("timeMin", timeMin), _bound("timeMax", timeMax)
         most = _LISTED if maxResults is None else maxResults
         if low >= high:
-            raise ToolError(f"invalid argument: timeMax must be later than timeMin, got {echo(timeMin)} to {echo(timeMax)}")
+            raise ToolError(
+                f"invalid argument: timeMax must be later than timeMin, got {echo(timeMin)} to "
+                f"{echo(timeMax)}"
+            )
         if not 1 <= most <= MAX_LISTED:
             raise ToolError(f"invalid argument: maxResults must be 1 to {MAX_LISTED}, got {most}")
         order = "updated, rowid" if orderBy == "updated" else "starts, rowid"
-        rows = self.store.rows(f"SELECT * FROM events WHERE ends > ? AND starts < ? ORDER BY {order} LIMIT ?", low, high, most + 1)
+        rows = self.store.rows(
+            f"SELECT * FROM events WHERE ends > ? AND starts < ? ORDER BY {order} LIMIT ?",
+            low,
+            high,
+            most + 1,
+        )
         items = [_resource(row) for row in rows[:most]]
-        return {"kind": "calendar#events", "timeZone": "UTC", "items": items, "truncated": len(rows) > most}
+        return {
+            "kind": "calendar#events",
+            "timeZone": "UTC",
+            "items": items,
+            "truncated": len(rows) > most,
+        }
 
     def add(self, events: Event | Iterable[Event]) -> list[str]:
         """Put events into the calendar; their ids.
@@ -154,7 +183,9 @@ class Calendar(Server):
         with self.store.change():
             for event in [events] if isinstance(events, Event) else events:
                 texts = {name: getattr(event, name) for name in _LIMITS}
-                ids.append(self._put(_record(texts, _time_of(event.start), _time_of(event.end)), now))
+                ids.append(
+                    self._put(_record(texts, _time_of(event.start), _time_of(event.end)), now)
+                )
         return ids
 
     def events(self) -> list[Event]:
@@ -162,7 +193,11 @@ class Calendar(Server):
         rows = self.store.rows("SELECT * FROM events ORDER BY starts, rowid")
         same = ("summary", "description", "location", "id")
         return [
-            Event(**{name: row[name] for name in same}, start=_parse_stored(row["start"]), end=_parse_stored(row["end"]))
+            Event(
+                **{name: row[name] for name in same},
+                start=_parse_stored(row["start"]),
+                end=_parse_stored(row["end"]),
+            )
             for row in rows
         ]
 
@@ -196,8 +231,19 @@ class Calendar(Server):
 def _resource(row: Row) -> Row:
     """Return an event as the API gives it; texts that are empty are left out."""
     texts = {name: row[name] for name in _LIMITS if row[name]}
-    head = {"kind": "calendar#event", "id": row["id"], "status": "confirmed", "created": row["created"], "updated": row["updated"]}
-    tail = {"start": row["start"], "end": row["end"], "iCalUID": f"{row['id']}@calendar", "sequence": row["sequence"]}
+    head = {
+        "kind": "calendar#event",
+        "id": row["id"],
+        "status": "confirmed",
+        "created": row["created"],
+        "updated": row["updated"],
+    }
+    tail = {
+        "start": row["start"],
+        "end": row["end"],
+        "iCalUID": f"{row['id']}@calendar",
+        "sequence": row["sequence"],
+    }
     return {**head, **texts, **tail}
 
 
@@ -210,14 +256,18 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
     texts = {name: text.replace("\r\n", "\n").replace("\r", "\n") for name, text in fields.items()}
     for name, text in texts.items():
         if _CONTROL.search(text) or len(text) > _LIMITS[name]:
-            raise ToolError(f"invalid argument: {name} has at most {_LIMITS[name]} characters and no control characters")
+            raise ToolError(
+                f"invalid argument: {name} has at most {_LIMITS[name]} characters and no control "
+                "characters"
+            )
     first, last = _parse_time("start", start), _parse_time("end", end)
     if ("date" in first) != ("date" in last):
         raise ToolError("invalid argument: start and end must both have a date or both a dateTime")
     starts, ends = _seconds(first), _seconds(last)
     if ends < starts or (ends == starts and "date" in first):
         raise ToolError(
-            f"invalid argument: the event must end after it starts, got {echo(first)} to {echo(last)}; an end date is the day after"
+            f"invalid argument: the event must end after it starts, got {echo(first)} to "
+            f"{echo(last)}; an end date is the day after"
         )
     return {**texts, "start": first, "end": last, "starts": starts, "ends": ends}
 
@@ -225,10 +275,15 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
 def _parse_time(name: str, spec: Mapping[str, Any]) -> dict[str, str]:
     """Return a time as it is kept: a date, or a dateTime with its offset."""
     fields = {key: value for key, value in spec.items() if value is not None}
-    unknown = [key for key, value in fields.items() if key not in ("date", "dateTime", "timeZone") or not isinstance(value, str)]
+    unknown = [
+        key
+        for key, value in fields.items()
+        if key not in ("date", "dateTime", "timeZone") or not isinstance(value, str)
+    ]
     if unknown or ("date" in fields) == ("dateTime" in fields):
         raise ToolError(
-            f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": "…"}}, got {echo(spec)}'
+            f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": '
+            f'"…"}}, got {echo(spec)}'
         )
     zone = None if "timeZone" not in fields else _zone(fields["timeZone"])
     if "date" in fields:
@@ -237,11 +292,14 @@ def _parse_time(name: str, spec: Mapping[str, Any]) -> dict[str, str]:
     if moment.tzinfo is None:
         if zone is None:
             raise ToolError(
-                f"invalid argument: {name}.dateTime needs an offset or {name} a timeZone, got {echo(fields['dateTime'])}"
+                f"invalid argument: {name}.dateTime needs an offset or {name} a timeZone, got "
+                f"{echo(fields['dateTime'])}"
             )
         # By way of UTC, so that an hour which the zone skips becomes one that it has.
         moment = moment.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
-    return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | ({} if zone is None else {"timeZone": zone.key})
+    return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | (
+        {} if zone is None else {"timeZone": zone.key}
+    )
 
 
 def _zone(key: str) -> ZoneInfo:
@@ -250,7 +308,10 @@ def _zone(key: str) -> ZoneInfo:
             raise ValueError(key)
         return ZoneInfo(key)
     except (ValueError, KeyError, OSError):
-        raise ToolError(f"invalid argument: there is no time zone {echo(key)}; use an IANA name such as Europe/Berlin") from None
+        raise ToolError(
+            f"invalid argument: there is no time zone {echo(key)}; use an IANA name such as "
+            "Europe/Berlin"
+        ) from None
 
 
 def _day(name: str, text: str) -> date:
@@ -259,25 +320,37 @@ def _day(name: str, text: str) -> date:
     except ValueError:
         day = None
     if day is None or day.year not in _YEARS:
-        raise ToolError(f"invalid argument: {name}.date must be a day such as 2025-01-15, got {echo(text)}")
+        raise ToolError(
+            f"invalid argument: {name}.date must be a day such as 2025-01-15, got {echo(text)}"
+        )
     return day
 
 
 def _moment(name: str, text: str) -> datetime:
     parts = _MOMENT.fullmatch(text)
     try:
-        moment = datetime.fromisoformat(f"{parts[1]}T{parts[2]}{'Z' if parts[3] else parts[4] or ''}") if parts else None
+        moment = (
+            datetime.fromisoformat(f"{parts[1]}T{parts[2]}{'Z' if parts[3] else parts[4] or ''}")
+            if parts
+            else None
+        )
     except ValueError:
         moment = None
     if moment is None or moment.year not in _YEARS:
-        raise ToolError(f"invalid argument: {name} must be a time such as 2025-01-15T09:00:00Z, got {echo(text)}")
+        raise ToolError(
+            f"invalid argument: {name} must be a time such as 2025-01-15T09:00:00Z, got "
+            f"{echo(text)}"
+        )
     return moment
 
 
 def _bound(name: str, text: str) -> int:
     moment = _moment(name, text)
     if moment.tzinfo is None:
-        raise ToolError(f"invalid argument: {name} needs an offset, as in 2025-01-15T09:00:00Z, got {echo(text)}")
+        raise ToolError(
+            f"invalid argument: {name} needs an offset, as in 2025-01-15T09:00:00Z, got "
+            f"{echo(text)}"
+        )
     return int(moment.timestamp())
 
 
@@ -313,8 +386,15 @@ def _component(component: Any, row: Row) -> Any:
     for name in _LIMITS:
         if row[name]:
             component.add(name, row[name])
-    for name, value in (("dtstart", row["start"]), ("dtend", row["end"]))[: 1 + (row["ends"] > row["starts"])]:
+    for name, value in (("dtstart", row["start"]), ("dtend", row["end"]))[
+        : 1 + (row["ends"] > row["starts"])
+    ]:
         when = _parse_stored(value)
-        component.add(name, when.astimezone(UTC) if isinstance(when, datetime) and "timeZone" not in value else when)
+        component.add(
+            name,
+            when.astimezone(UTC)
+            if isinstance(when, datetime) and "timeZone" not in value
+            else when,
+        )
     component.add("sequence", row["sequence"])
     return component

@@ -41,7 +41,8 @@ class InitialState:
 
 
 class Clock:
-    """The clock of an episode. It shows what the task sets, goes on by a second with each reading of `tick`, and with nothing else.
+    """The clock of an episode. It shows what the task sets, goes on by a second with each reading
+    of `tick`, and with nothing else.
 
     Args:
         start: The moment at which the episode begins; it must have a time zone.
@@ -52,7 +53,9 @@ class Clock:
 
     def __init__(self, start: datetime = START) -> None:
         if start.tzinfo is None:
-            raise ValueError(f"start must have a time zone, got {start!r}; write datetime(..., tzinfo=UTC)")
+            raise ValueError(
+                f"start must have a time zone, got {start!r}; write datetime(..., tzinfo=UTC)"
+            )
         self._now = start.astimezone(UTC)
 
     def now(self) -> datetime:
@@ -60,7 +63,9 @@ class Clock:
         return self._now
 
     def tick(self) -> datetime:
-        """Return the time of something that happens now, in UTC; no two such moments are the same."""
+        """Return the time of something that happens now, in UTC; no two such moments are the
+        same.
+        """
         self._now += timedelta(seconds=1)
         return self._now
 

@@ -1,6 +1,8 @@
-"""The memory server: a graph of entities and relations in a file of the workspace, one JSON object a line.
+"""The memory server: a graph of entities and relations in a file of the workspace, one JSON object
+a line.
 
-It keeps the file as the Model Context Protocol's own memory server does, so tools that work on files see the same graph.
+It keeps the file as the Model Context Protocol's own memory server does, so tools that work on
+files see the same graph.
 """
 
 from __future__ import annotations
@@ -72,9 +74,11 @@ class KnowledgeGraph(Server):
         """Add entities; those whose name is there already are left as they are. What was added is given."""
         graph = self.load()
         names = {entity["name"] for entity in graph["entities"]}
-        new = [entity for name, entity in {entity["name"]: entity for entity in reversed(entities)}.items() if name not in names][
-            ::-1
-        ]
+        new = [
+            entity
+            for name, entity in {entity["name"]: entity for entity in reversed(entities)}.items()
+            if name not in names
+        ][::-1]
         graph["entities"] += new
         self.save(graph)
         return new
@@ -100,7 +104,11 @@ class KnowledgeGraph(Server):
             entity = _find_entity(graph, item["entityName"])
             if entity is None:
                 raise ToolError(f"not found: there is no entity called {echo(item['entityName'])}")
-            new = [content for content in dict.fromkeys(item["contents"]) if content not in entity["observations"]]
+            new = [
+                content
+                for content in dict.fromkeys(item["contents"])
+                if content not in entity["observations"]
+            ]
             entity["observations"] += new
             additions.append({"entityName": item["entityName"], "addedObservations": new})
         self.save(graph)
@@ -111,7 +119,11 @@ class KnowledgeGraph(Server):
         """Remove entities with their relations."""
         graph, names = self.load(), set(entityNames)
         graph["entities"] = [entity for entity in graph["entities"] if entity["name"] not in names]
-        graph["relations"] = [relation for relation in graph["relations"] if not {relation["from"], relation["to"]} & names]
+        graph["relations"] = [
+            relation
+            for relation in graph["relations"]
+            if not {relation["from"], relation["to"]} & names
+        ]
         self.save(graph)
         return "Entities deleted successfully"
 
@@ -122,7 +134,9 @@ class KnowledgeGraph(Server):
         for item in deletions:
             entity = _find_entity(graph, item["entityName"])
             if entity is not None:
-                entity["observations"] = [text for text in entity["observations"] if text not in item["observations"]]
+                entity["observations"] = [
+                    text for text in entity["observations"] if text not in item["observations"]
+                ]
         self.save(graph)
         return "Observations deleted successfully"
 
@@ -130,7 +144,9 @@ class KnowledgeGraph(Server):
     def delete_relations(self, relations: list[Relation]) -> str:
         """Remove relations."""
         graph = self.load()
-        graph["relations"] = [relation for relation in graph["relations"] if relation not in relations]
+        graph["relations"] = [
+            relation for relation in graph["relations"] if relation not in relations
+        ]
         self.save(graph)
         return "Relations deleted successfully"
 
@@ -144,7 +160,11 @@ class KnowledgeGraph(Server):
         """Give the entities that have a text in their name, type or observations, upper or lower case, with all their relations."""
         graph, part = self.load(), query.lower()
         hits = [
-            e for e in graph["entities"] if any(part in text.lower() for text in (e["name"], e["entityType"], *e["observations"]))
+            e
+            for e in graph["entities"]
+            if any(
+                part in text.lower() for text in (e["name"], e["entityType"], *e["observations"])
+            )
         ]
         return _subgraph(graph, hits)
 
@@ -168,7 +188,10 @@ class KnowledgeGraph(Server):
                 try:
                     item = _line().validate_json(line)
                 except ValidationError:
-                    raise ToolError(f"conflict: line {number} of {self.path} is no entity and no relation: {echo(line)}") from None
+                    raise ToolError(
+                        f"conflict: line {number} of {self.path} is no entity and no relation: "
+                        f"{echo(line)}"
+                    ) from None
                 kind = item.pop("type")
                 graph["entities" if kind == "entity" else "relations"].append(item)
         return graph
@@ -177,7 +200,10 @@ class KnowledgeGraph(Server):
         """Write the graph into the file."""
         entities = [{"type": "entity", **entity} for entity in graph["entities"]]
         relations = [{"type": "relation", **relation} for relation in graph["relations"]]
-        lines = [json.dumps(line, ensure_ascii=False, separators=(",", ":")) for line in [*entities, *relations]]
+        lines = [
+            json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+            for line in [*entities, *relations]
+        ]
         self.context.files.write(self.path, "\n".join(lines))
 
 
@@ -188,7 +214,9 @@ def _find_entity(graph: Graph, name: str) -> Entity | None:
 def _subgraph(graph: Graph, entities: list[Entity]) -> Graph:
     """Entities with all relations that one of them has."""
     names = {entity["name"] for entity in entities}
-    relations = [relation for relation in graph["relations"] if {relation["from"], relation["to"]} & names]
+    relations = [
+        relation for relation in graph["relations"] if {relation["from"], relation["to"]} & names
+    ]
     return Graph(entities=entities, relations=relations)
 
 
@@ -202,5 +230,7 @@ class _RelationLine(Relation):
 
 @functools.cache
 def _line() -> TypeAdapter[Any]:
-    """Return the validator of a line of the file; made on first use, since it takes milliseconds."""
+    """Return the validator of a line of the file; made on first use, since it takes
+    milliseconds.
+    """
     return TypeAdapter(_EntityLine | _RelationLine)

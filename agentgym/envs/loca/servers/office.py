@@ -87,7 +87,11 @@ class Office:
             ToolError: The call was refused.
         """
         if name not in self._tools:
-            self._tools = {name: bound for server in self.toolsets() for name, bound in tools_of(server).items()}
+            self._tools = {
+                name: bound
+                for server in self.toolsets()
+                for name, bound in tools_of(server).items()
+            }
         result = self._tools[name](arguments)
         return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
 

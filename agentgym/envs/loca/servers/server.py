@@ -17,8 +17,9 @@ _PAGE = 100
 class Server(Toolset):
     """A service of the office. It stands for itself: mount it on any env, or serve it over MCP.
 
-    A server fills `schema` and offers `@tool` methods. They return text, `Content` or JSON-able data, take the time from
-    `self.context.clock`, and refuse a call with `ToolError` before anything has changed (or inside `self.store.change()`).
+    A server fills `schema` and offers `@tool` methods. They return text, `Content` or JSON-able
+    data, take the time from `self.context.clock`, and refuse a call with `ToolError` before
+    anything has changed (or inside `self.store.change()`).
 
     A large server is composed of `parts`: plain classes that are handed the server, whose context,
     store and session they reach through it, and the parts that they work with.

@@ -18,9 +18,11 @@ _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Store:
-    """Tables of records. A column whose declared type is JSON holds any JSON value, one of type BOOL a truth value.
+    """Tables of records. A column whose declared type is JSON holds any JSON value, one of type
+    BOOL a truth value.
 
-    A column name has one type in all tables of a schema. Every table whose records have an `id` declares it as primary key.
+    A column name has one type in all tables of a schema. Every table whose records have an `id`
+    declares it as primary key.
 
     Args:
         schema: SQL that makes the tables.
@@ -47,7 +49,9 @@ class Store:
             record = dict(zip(names, values_, strict=True))
             for k, kind in kinds:
                 if values_[k] is not None:
-                    record[names[k]] = bool(values_[k]) if kind == "BOOL" else json.loads(values_[k])
+                    record[names[k]] = (
+                        bool(values_[k]) if kind == "BOOL" else json.loads(values_[k])
+                    )
             records.append(record)
         return records
 
@@ -72,22 +76,29 @@ class Store:
         Args:
             table: Its table.
             id: Its id.
-            kind: What to call such a record in the error; the name of the table without its last letter by default.
-            **equal: Columns that must have these values besides; the id alone is not found otherwise.
+            kind: What to call such a record in the error; the name of the table without its last
+                letter by default.
+            **equal: Columns that must have these values besides; the id alone is not found
+                otherwise.
 
         Raises:
             ToolError: There is none.
         """
         records = self.find(table, id=id, **equal)
         if not records:
-            raise ToolError(f"not found: there is no {kind or table[:-1].replace('_', ' ')} with id {echo(id)}")
+            raise ToolError(
+                f"not found: there is no {kind or table[:-1].replace('_', ' ')} with id {echo(id)}"
+            )
         return records[0]
 
     def insert(self, table: str, **record: Any) -> int:
         """Add a record; its rowid, which is its id where that is an integer."""
         names = ", ".join(f'"{name}"' for name in record)
         marks = ", ".join("?" * len(record))
-        cursor = self._db.execute(f'INSERT INTO "{table}" ({names}) VALUES ({marks})', [_encode(v) for v in record.values()])
+        cursor = self._db.execute(
+            f'INSERT INTO "{table}" ({names}) VALUES ({marks})',
+            [_encode(v) for v in record.values()],
+        )
         return int(cursor.lastrowid or 0)
 
     def insert_all(self, table: str, records: Iterable[Mapping[str, Any]]) -> None:
@@ -105,12 +116,17 @@ class Store:
         """Change columns of the record with an id."""
         if changes:
             names = ", ".join(f'"{name}" = ?' for name in changes)
-            self._db.execute(f'UPDATE "{table}" SET {names} WHERE id = ?', list(map(_encode, [*changes.values(), id])))
+            self._db.execute(
+                f'UPDATE "{table}" SET {names} WHERE id = ?',
+                list(map(_encode, [*changes.values(), id])),
+            )
 
     def delete(self, table: str, **equal: Any) -> int:
         """Remove the records whose columns have these values; how many there were."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
-        return self._db.execute(f'DELETE FROM "{table}" WHERE {where}', list(map(_encode, equal.values()))).rowcount
+        return self._db.execute(
+            f'DELETE FROM "{table}" WHERE {where}', list(map(_encode, equal.values()))
+        ).rowcount
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the names of the columns of a table."""

@@ -1,4 +1,6 @@
-"""The conversions of two versions of a shop over many scenarios in BigQuery, and what the winner entails (LOCA-bench, table 7)."""
+"""The conversions of two versions of a shop over many scenarios in BigQuery, and what the
+winner entails (LOCA-bench, table 7).
+"""
 
 from __future__ import annotations
 
@@ -39,17 +41,38 @@ DATASET, RECORD, BUCKET, LOG = "ab_testing", "record.csv", "promo-assets-for-b",
 COLUMNS = ("scenario", "A_conversion %", "B_conversion %")
 OVERALL = "overall (total_store_views/total_clicks)"
 PAYLOAD = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
-TYPES = {"time_window": "STRING", "A_clicks": "INT64", "A_store_views": "INT64", "B_clicks": "INT64", "B_store_views": "INT64"}
+TYPES = {
+    "time_window": "STRING",
+    "A_clicks": "INT64",
+    "A_store_views": "INT64",
+    "B_clicks": "INT64",
+    "B_store_views": "INT64",
+}
 TABLES = f"SELECT table_name FROM {DATASET}.INFORMATION_SCHEMA.TABLES ORDER BY table_name"
 TOPICS = (
     "Baby Beauty Books Camping Cameras Coffee Computers Cycling Fashion Fishing Fitness Flowers Furniture Games Garden Gifts "
     "Grocery Guitars Health Hiking Jewelry Kitchen Lighting Luggage Music Nutrition Office Outdoor Pets Phones Photo Running "
     "Sailing Shoes Software Spices Storage Tea Toys Watches"
 ).split()
-KINDS = ("", "_Basics", "_Bundles", "_Care", "_Classics", "_Clearance", "_Gifts", "_Kids", "_New", "_Premium", "_Pro", "_Repair")
+KINDS = (
+    "",
+    "_Basics",
+    "_Bundles",
+    "_Care",
+    "_Classics",
+    "_Clearance",
+    "_Gifts",
+    "_Kids",
+    "_New",
+    "_Premium",
+    "_Pro",
+    "_Repair",
+)
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
 PARTS = 50
-"""The overall conversion of A is a whole number of parts of this many, so that B can have the same one exactly."""
+"""The overall conversion of A is a whole number of parts of this many, so that B can have the
+same one exactly.
+"""
 
 CHUNK = 2
 """How many scenarios the reference plan sums up at a time."""
@@ -75,13 +98,20 @@ class ABTestingConfig(OfficeConfig):
 
 
 class ABTesting(OfficeTask[ABTestingConfig]):
-    """Compute the conversions of an A/B test from BigQuery; make a bucket if B has won, and log it if not."""
+    """Compute the conversions of an A/B test from BigQuery; make a bucket if B has won, and log
+    it if not.
+    """
 
     Config = ABTestingConfig
     servers = ("filesystem", "google_cloud", "python_execute", "claim_done")
     start = datetime(2025, 8, 20, 9, tzinfo=UTC)
     outputs = (RECORD, "what follows from the result")
-    mutable_tables = ("google_cloud.buckets", "google_cloud.objects", "google_cloud.log_entries", "google_cloud.log_routes")
+    mutable_tables = (
+        "google_cloud.buckets",
+        "google_cloud.objects",
+        "google_cloud.log_entries",
+        "google_cloud.log_routes",
+    )
     tokens_per_unit = 60.0
 
     def draw(self, size: int) -> None:
@@ -97,12 +127,24 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         rates, ends = {}, np.cumsum(lengths)
         for k, (name, end) in enumerate(zip(names, ends, strict=True)):
             rows = slice(end - lengths[k], end)
-            cloud.bigquery.load(DATASET, f"ab_{name}", TYPES, self._rows(int(hours[k]), clicks[:, rows], views[:, rows]))
+            cloud.bigquery.load(
+                DATASET,
+                f"ab_{name}",
+                TYPES,
+                self._rows(int(hours[k]), clicks[:, rows], views[:, rows]),
+            )
             rates[name] = _rates(clicks[:, rows], views[:, rows])
         rates[OVERALL] = _rates(clicks, views)
         self._leave(cloud, names)
         files.write(
-            RECORD, write_csv(COLUMNS, [dict(zip(COLUMNS, (name, "", ""), strict=True)) for name in ("scenario_name", OVERALL)])
+            RECORD,
+            write_csv(
+                COLUMNS,
+                [
+                    dict(zip(COLUMNS, (name, "", ""), strict=True))
+                    for name in ("scenario_name", OVERALL)
+                ],
+            ),
         )
         self.truth = {
             "rows": [dict(zip(COLUMNS, (name, *(float(100 * r) for r in both)), strict=True)) for name, both in rates.items()],
@@ -117,65 +159,105 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     def _counts(self, lengths: Counts) -> tuple[Counts, Counts]:
         """Clicks and store views of both versions in all rows of all scenarios.
 
-        Few scenarios have most of the clicks, and they lean to another version than the others do: the mean of the rates misleads.
+        Few scenarios have most of the clicks, and they lean to another version than the others do:
+        the mean of the rates misleads.
         """
         size = len(lengths)
         large = self.rng.random(size) < 0.3
-        volume = np.where(large, self.rng.integers(150, 400, size), self.rng.integers(20, 60, size)).repeat(lengths)
-        lean = int(self.rng.choice([-1, 1])) * np.where(large, -0.5, 1.0) * self.rng.uniform(0.005, 0.04, size)
+        volume = np.where(
+            large, self.rng.integers(150, 400, size), self.rng.integers(20, 60, size)
+        ).repeat(lengths)
+        lean = (
+            int(self.rng.choice([-1, 1]))
+            * np.where(large, -0.5, 1.0)
+            * self.rng.uniform(0.005, 0.04, size)
+        )
         base = self.rng.uniform(0.70, 0.78, size)
         clicks = self.rng.integers(0, volume + 1, (2, len(volume)))
         clicks[:, self.rng.random(len(volume)) < self.config.zero_rate] = 0
         idle = self.rng.random(size) < self.config.idle_rate
         idle[0], idle[1:2] = False, idle[1:2] | (size > 4)
-        clicks[self.rng.integers(0, 2, size).repeat(lengths), np.arange(len(volume))] *= ~idle.repeat(lengths)
+        clicks[
+            self.rng.integers(0, 2, size).repeat(lengths), np.arange(len(volume))
+        ] *= ~idle.repeat(lengths)
         clicks[:, 0] += PARTS
         rate = np.stack([base - lean / 2, base + lean / 2]).repeat(lengths, axis=1)
-        return clicks, np.rint(clicks * np.clip(rate + self.rng.normal(0, 0.05, clicks.shape), 0.3, 0.95)).astype(np.int64)
+        return clicks, np.rint(
+            clicks * np.clip(rate + self.rng.normal(0, 0.05, clicks.shape), 0.3, 0.95)
+        ).astype(np.int64)
 
     def _decide(self, verdict: str, clicks: Counts, views: Counts) -> None:
         """Change the counts a little, so that the test ends as it should."""
         for version in (0, 1):
-            _spread(self.rng, clicks[version], np.where(clicks[version] > 0, 2**40, 0), int(-clicks[version].sum() % PARTS))
+            _spread(
+                self.rng,
+                clicks[version],
+                np.where(clicks[version] > 0, 2**40, 0),
+                int(-clicks[version].sum() % PARTS),
+            )
         parts = round(PARTS * float(views.sum() / clicks.sum()))
         for version, mine in enumerate("AB"):
             more = 0
             if verdict[0] == mine:
-                more = 1 if "view" in verdict else max(2, int(self.rng.uniform(0.003, 0.012) * clicks[version].sum()))
+                more = (
+                    1
+                    if "view" in verdict
+                    else max(2, int(self.rng.uniform(0.003, 0.012) * clicks[version].sum()))
+                )
             wanted = parts * int(clicks[version].sum()) // PARTS + more
             _spread(self.rng, views[version], clicks[version], wanted - int(views[version].sum()))
 
     def _rows(self, hours: int, clicks: Counts, views: Counts) -> list[Sequence[Any]]:
-        """The rows of a scenario in any order; each hour has one, and some have another from a second shop."""
+        """The rows of a scenario in any order; each hour has one, and some have another from a
+        second shop.
+        """
         places = [*range(hours), *map(int, self.rng.integers(0, hours, clicks.shape[1] - hours))]
         first = datetime(2025, 7, 29, tzinfo=UTC)
         moments = [first + timedelta(hours=place) for place in places]
         names = [f"{moment.month}/{moment.day} {moment:%H}:00-{moment:%H}:59" for moment in moments]
-        counts = [column.tolist() for version in (0, 1) for column in (clicks[version], views[version])]
+        counts = [
+            column.tolist() for version in (0, 1) for column in (clicks[version], views[version])
+        ]
         rows: list[Sequence[Any]] = list(zip(names, *counts, strict=True))
         self.rng.shuffle(rows)
         return rows
 
     def _leave(self, cloud: GoogleCloud, names: Sequence[str]) -> None:
-        """What is there besides: tables that are no scenarios, buckets and entries of earlier tests."""
+        """What is there besides: tables that are no scenarios, buckets and entries of earlier
+        tests.
+        """
         owners = [(name, str(self.rng.choice(["Ada", "Bo", "Chen"]))) for name in names]
-        cloud.bigquery.load(DATASET, "scenario_owners", {"scenario": "STRING", "owner": "STRING"}, owners)
+        cloud.bigquery.load(
+            DATASET, "scenario_owners", {"scenario": "STRING", "owner": "STRING"}, owners
+        )
         for name in names[:3]:
-            for dataset, table in ((DATASET, f"pilot_ab_{name}"), (f"{DATASET}_2024", f"ab_{name}")):
+            for dataset, table in (
+                (DATASET, f"pilot_ab_{name}"),
+                (f"{DATASET}_2024", f"ab_{name}"),
+            ):
                 counts = self.rng.integers(30, 90, (2, 4))
                 cloud.bigquery.load(dataset, table, TYPES, self._rows(4, counts, counts * 2 // 3))
-        for bucket in self.rng.permutation(["promo-assets-for-a", f"{BUCKET}-2024", "promo-assets"])[
-            : 2 + int(self.rng.integers(2))
-        ]:
+        for bucket in self.rng.permutation(
+            ["promo-assets-for-a", f"{BUCKET}-2024", "promo-assets"]
+        )[: 2 + int(self.rng.integers(2))]:
             cloud.storage.add_bucket(str(bucket))
-            cloud.storage.put_object(str(bucket), "banner.txt", f"Banner {int(self.rng.integers(100, 999))}")
+            cloud.storage.put_object(
+                str(bucket), "banner.txt", f"Banner {int(self.rng.integers(100, 999))}"
+            )
         for _ in range(int(self.rng.integers(1, 4))):
-            winner = PAYLOAD if self.rng.random() < 0.5 else {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
+            winner = (
+                PAYLOAD
+                if self.rng.random() < 0.5
+                else {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
+            )
             cloud.logging.log(
                 LOG,
                 winner,
                 "INFO",
-                self.start - timedelta(days=int(self.rng.integers(12, 25)), seconds=int(self.rng.integers(9999))),
+                self.start
+                - timedelta(
+                    days=int(self.rng.integers(12, 25)), seconds=int(self.rng.integers(9999))
+                ),
             )
 
     @classmethod
@@ -203,18 +285,35 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read the format and the tables; sum up a few scenarios at a time; write the record and what follows."""
-        columns, label = yield read("Read the format of the record.", _read_record, "read_text_file", path=RECORD)
-        scenarios = yield read("List the tables.", _read_tables, "bigquery_run_query", query=TABLES, max_results=10_000)
+        """Read the format and the tables; sum up a few scenarios at a time; write the record
+        and what follows.
+        """
+        columns, label = yield read(
+            "Read the format of the record.", _read_record, "read_text_file", path=RECORD
+        )
+        scenarios = yield read(
+            "List the tables.", _read_tables, "bigquery_run_query", query=TABLES, max_results=10_000
+        )
         chunks = [scenarios[k : k + CHUNK] for k in range(0, len(scenarios), CHUNK)]
         facts = yield [
-            read(f"Sum up the scenarios {chunk[0]} to {chunk[-1]}.", _read_sums, "bigquery_run_query", query=_query(chunk))
+            read(
+                f"Sum up the scenarios {chunk[0]} to {chunk[-1]}.",
+                _read_sums,
+                "bigquery_run_query",
+                query=_query(chunk),
+            )
             for chunk in chunks
         ]
         sums = {name: counts for fact in facts for name, counts in fact.items()}
         sums[label] = [sum(column) for column in zip(*sums.values(), strict=True)]
-        rates = {name: [Fraction(v, c) if c else Fraction(0) for c, v in ((a, b), (x, y))] for name, (a, b, x, y) in sums.items()}
-        rows = [dict(zip(columns, (name, *(f"{float(100 * r):.2f}" for r in both)), strict=True)) for name, both in rates.items()]
+        rates = {
+            name: [Fraction(v, c) if c else Fraction(0) for c, v in ((a, b), (x, y))]
+            for name, (a, b, x, y) in sums.items()
+        }
+        rows = [
+            dict(zip(columns, (name, *(f"{float(100 * r):.2f}" for r in both)), strict=True))
+            for name, both in rates.items()
+        ]
         if rates[label][1] > rates[label][0]:
             then = write(
                 f"B has won: create the bucket {BUCKET}.",
@@ -232,7 +331,17 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 log_name=LOG,
                 message=PAYLOAD,
             )
-        yield [write(f"Write {RECORD}.", RECORD, "write_file", same=("path",), path=RECORD, content=write_csv(columns, rows)), then]
+        yield [
+            write(
+                f"Write {RECORD}.",
+                RECORD,
+                "write_file",
+                same=("path",),
+                path=RECORD,
+                content=write_csv(columns, rows),
+            ),
+            then,
+        ]
 
     def describe(self) -> Iterable[ToolCall]:
         """The format, and all rows of all scenarios."""
@@ -240,14 +349,25 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         yield ToolCall("bigquery_run_query", {"query": TABLES, "max_results": 10_000})
         for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
             if table.startswith("ab_"):
-                yield ToolCall("bigquery_run_query", {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000})
+                yield ToolCall(
+                    "bigquery_run_query",
+                    {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000},
+                )
 
     def faults(self) -> Iterator[str]:
-        """The record has the right rows, there is the bucket or the entry, and nothing else has changed."""
+        """The record has the right rows, there is the bucket or the entry, and nothing else has
+        changed.
+        """
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
         rows, broken = csv_rows(files, RECORD, COLUMNS)
         yield from broken
-        yield from row_faults(RECORD, rows, self.truth["rows"], dict.fromkeys(COLUMNS[1:], number(0.00501, "%")), COLUMNS[:1])
+        yield from row_faults(
+            RECORD,
+            rows,
+            self.truth["rows"],
+            dict.fromkeys(COLUMNS[1:], number(0.00501, "%")),
+            COLUMNS[:1],
+        )
         won = self.truth["winner"] == "B"
         if won and BUCKET not in cloud.storage.buckets():
             yield f"there is no bucket {BUCKET}, though B has won"
@@ -283,9 +403,13 @@ def _scenarios(rng: np.random.Generator, count: int) -> list[str]:
 
 
 def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -> None:
-    """Add `more` (less, if negative) to the sum of counts, in steps of one over all of them, between 0 and `most`."""
+    """Add `more` (less, if negative) to the sum of counts, in steps of one over all of them,
+    between 0 and `most`.
+    """
     while more:
-        places = rng.permutation(np.flatnonzero(counts < most if more > 0 else counts > 0))[: abs(more)]
+        places = rng.permutation(np.flatnonzero(counts < most if more > 0 else counts > 0))[
+            : abs(more)
+        ]
         counts[places] += np.sign(more)
         more -= int(np.sign(more)) * len(places)
 
@@ -308,7 +432,9 @@ def _payload(content: str) -> Any:
 
 def _query(scenarios: Sequence[str]) -> str:
     sums = ", ".join(f"SUM({column}) AS {column}" for column in list(TYPES)[1:])
-    return " UNION ALL ".join(f"SELECT '{name}' AS scenario, {sums} FROM {DATASET}.ab_{name}" for name in scenarios)
+    return " UNION ALL ".join(
+        f"SELECT '{name}' AS scenario, {sums} FROM {DATASET}.ab_{name}" for name in scenarios
+    )
 
 
 def _read_record(text: str) -> tuple[list[str], str]:
@@ -322,7 +448,10 @@ def _read_tables(text: str) -> list[str]:
 
 
 def _read_sums(text: str) -> Mapping[str, list[int]]:
-    return {row["scenario"]: [row[column] for column in list(TYPES)[1:]] for row in json.loads(text)["rows"]}
+    return {
+        row["scenario"]: [row[column] for column in list(TYPES)[1:]]
+        for row in json.loads(text)["rows"]
+    }
 
 
 register_task(ABTesting)

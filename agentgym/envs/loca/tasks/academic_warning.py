@@ -1,4 +1,6 @@
-"""Students whose latest quiz fell far below the mean of their earlier exams (LOCA-bench, table 7)."""
+"""Students whose latest quiz fell far below the mean of their earlier exams (LOCA-bench, table
+7).
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,19 @@ from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.messages import ToolCall
 
-DATASET, LATEST, RESULT, LOG = "academic_warning", "latest_quiz_scores.csv", "bad_student.csv", "exam_log"
+DATASET, LATEST, RESULT, LOG = (
+    "academic_warning",
+    "latest_quiz_scores.csv",
+    "bad_student.csv",
+    "exam_log",
+)
 COLUMNS = ("student_id", "name", "drop_percent")
 TYPES = {"student_id": "STRING", "name": "STRING", "class_id": "STRING", "score": "FLOAT64"}
 WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)
 MARGIN = 0.004
-"""How far drops that are drawn at random stay away from the two limits; those at a limit are at it exactly."""
+"""How far drops that are drawn at random stay away from the two limits; those at a limit are at
+it exactly.
+"""
 
 _EXAM = re.compile(r"scores_\d{4}")
 
@@ -67,7 +76,9 @@ class AcademicWarningConfig(OfficeConfig):
 
 
 class AcademicWarning(OfficeTask[AcademicWarningConfig]):
-    """Compare quiz scores with the exams in BigQuery; list students who fell, and log those who fell most."""
+    """Compare quiz scores with the exams in BigQuery; list students who fell, and log those who
+    fell most.
+    """
 
     Config = AcademicWarningConfig
     servers = ("filesystem", "python_execute", "google_cloud", "claim_done")
@@ -80,14 +91,21 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         exams = min(15, 1 + -(-size // 45)) if self.config.exams is None else self.config.exams
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
-        classes = [f"Class {chr(65 + int(self.rng.integers(max(3, min(26, size // 50)))))}" for _ in ids]
+        classes = [
+            f"Class {chr(65 + int(self.rng.integers(max(3, min(26, size // 50)))))}" for _ in ids
+        ]
         students = list(zip(ids, names, classes, strict=True))
         # Four left after the exams and have no quiz; four are new and have no exam.
         stayed, left, new = students[:size], students[size : size + 4], students[size + 4 :]
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
         kinds = self._kinds(size)
-        scores = {student[0]: self._scores(kind, exams) for student, kind in zip(stayed, kinds, strict=True)}
-        tables: dict[str, list[Sequence[Any]]] = {f"scores_{2401 + 100 * (k // 12) + k % 12}": [] for k in range(exams)}
+        scores = {
+            student[0]: self._scores(kind, exams)
+            for student, kind in zip(stayed, kinds, strict=True)
+        }
+        tables: dict[str, list[Sequence[Any]]] = {
+            f"scores_{2401 + 100 * (k // 12) + k % 12}": [] for k in range(exams)
+        }
         for k, rows in enumerate(tables.values()):
             rows += [(*s, score / 10) for s in stayed if (score := scores[s[0]][0][k]) is not None]
             rows += [(*s, round(float(self.rng.uniform(40, 100)), 1)) for s in left]
@@ -100,15 +118,22 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             {"class_id": "STRING", "teacher": "STRING"},
             [(c, names[k]) for k, c in enumerate(sorted(set(classes)))],
         )
-        latest = [(*s, scores[s[0]][1] / 10) for s in stayed] + [(*s, round(float(self.rng.uniform(20, 60)), 1)) for s in new]
+        latest = [(*s, scores[s[0]][1] / 10) for s in stayed] + [
+            (*s, round(float(self.rng.uniform(20, 60)), 1)) for s in new
+        ]
         self.rng.shuffle(latest)
-        files.write(LATEST, write_csv(tuple(TYPES), [dict(zip(TYPES, row, strict=True)) for row in latest]))
+        files.write(
+            LATEST, write_csv(tuple(TYPES), [dict(zip(TYPES, row, strict=True)) for row in latest])
+        )
         for k, student in enumerate(left):
             text = f"Student {student[1]} ({student[0]}) fell by more than 45 % last term."
             cloud.logging.log(LOG, text, "CRITICAL", self.start - timedelta(days=20, minutes=7 * k))
         bad = {s: _drop(*scores[s[0]]) for s in stayed if _drop(*scores[s[0]]) > WARNING}
         self.truth = {
-            "bad": [{"student_id": s[0], "name": s[1], "drop_percent": float(100 * drop)} for s, drop in bad.items()],
+            "bad": [
+                {"student_id": s[0], "name": s[1], "drop_percent": float(100 * drop)}
+                for s, drop in bad.items()
+            ],
             "critical": {s[0]: s[1] for s, drop in bad.items() if drop > CRITICAL},
             "entries": log_state(cloud),
             "tables": bigquery_state(cloud, DATASET),
@@ -116,31 +141,55 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         }
 
     def _kinds(self, size: int) -> list[str]:
-        """What becomes of each student: `fine`, `warning`, `critical`, or a drop that is at a limit exactly."""
-        drop, critical, limit = self.config.drop_rate, self.config.critical_rate, self.config.limit_rate
+        """What becomes of each student: `fine`, `warning`, `critical`, or a drop that is at a
+        limit exactly.
+        """
+        drop, critical, limit = (
+            self.config.drop_rate,
+            self.config.critical_rate,
+            self.config.limit_rate,
+        )
         shares = np.array([drop * (1 - critical), drop * critical, limit / 2, limit / 2])
         shares = np.append(shares, max(0.0, 1 - shares.sum()))
-        kinds = [str(kind) for kind in self.rng.choice(["warning", "critical", "25", "45", "fine"], size, p=shares / shares.sum())]
+        kinds = [
+            str(kind)
+            for kind in self.rng.choice(
+                ["warning", "critical", "25", "45", "fine"], size, p=shares / shares.sum()
+            )
+        ]
         sure = self.rng.permutation(size)
         for place, kind in zip(sure, ("critical", "25", "45", "warning"), strict=False):
             kinds[int(place)] = kind
         return kinds
 
     def _scores(self, kind: str, exams: int) -> tuple[list[int | None], int]:
-        """The exams of a student, None for one that was missed, and the quiz, in tenths of a point."""
-        if kind in ("25", "45"):  # 80 in every exam makes the limits 60 and 44, which are exact in any arithmetic
+        """The exams of a student, None for one that was missed, and the quiz, in tenths of a
+        point.
+        """
+        if kind in (
+            "25",
+            "45",
+        ):  # 80 in every exam makes the limits 60 and 44, which are exact in any arithmetic
             past: list[int | None] = [800] * exams
             return past, 600 if kind == "25" else 440
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
         drawn = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
-        past = [None if self.rng.random() < self.config.absence_rate else round(10 * float(score)) for score in drawn]
+        past = [
+            None if self.rng.random() < self.config.absence_rate else round(10 * float(score))
+            for score in drawn
+        ]
         if not any(past):
             past[0] = round(10 * ability)
         low, high = {"fine": (-0.15, 0.25), "warning": (0.25, 0.45), "critical": (0.45, 0.7)}[kind]
         while True:
-            mean = Fraction(sum(score for score in past if score is not None), sum(score is not None for score in past))
+            mean = Fraction(
+                sum(score for score in past if score is not None),
+                sum(score is not None for score in past),
+            )
             latest = min(1000, round(float(mean) * (1 - float(self.rng.uniform(low, high)))))
-            if low + MARGIN < _drop(past, latest) < high - MARGIN or (kind == "fine" and _drop(past, latest) < 0.25 - MARGIN):
+            if low + MARGIN < _drop(past, latest) < high - MARGIN or (
+                kind == "fine" and _drop(past, latest) < 0.25 - MARGIN
+            ):
                 return past, latest
 
     def task(self) -> str:
@@ -157,20 +206,35 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read the quiz; let BigQuery sum the exams in tenths, which is exact; write the file and the entries."""
+        """Read the quiz; let BigQuery sum the exams in tenths, which is exact; write the file
+        and the entries.
+        """
         quiz = yield read("Read the latest quiz.", _read_quiz, "read_text_file", path=LATEST)
-        tables = yield read("List the tables.", _read_tables, "bigquery_get_dataset_info", dataset_id=DATASET)
-        union = " UNION ALL ".join(f"SELECT student_id, score FROM {DATASET}.{table}" for table in tables)
+        tables = yield read(
+            "List the tables.", _read_tables, "bigquery_get_dataset_info", dataset_id=DATASET
+        )
+        union = " UNION ALL ".join(
+            f"SELECT student_id, score FROM {DATASET}.{table}" for table in tables
+        )
         sums = "SUM(CAST(ROUND(score * 10) AS INT64)) AS total, COUNT(*) AS exams"
         query = f"SELECT student_id, {sums} FROM ({union}) GROUP BY student_id"
-        past = yield read("Sum the exams of each student.", _read_sums, "bigquery_run_query", query=query, max_results=10_000)
+        past = yield read(
+            "Sum the exams of each student.",
+            _read_sums,
+            "bigquery_run_query",
+            query=query,
+            max_results=10_000,
+        )
         drops = {
             student: 1 - Fraction(latest) / Fraction(past[student][0], 10 * past[student][1])
             for student, (_, latest) in quiz.items()
             if student in past
         }
         bad = {student: drop for student, drop in sorted(drops.items()) if drop > WARNING}
-        rows = [{"student_id": s, "name": quiz[s][0], "drop_percent": f"{float(100 * drop):.1f}"} for s, drop in bad.items()]
+        rows = [
+            {"student_id": s, "name": quiz[s][0], "drop_percent": f"{float(100 * drop):.1f}"}
+            for s, drop in bad.items()
+        ]
         entries = [
             write(f"Log {quiz[s][0]} ({s}).", LOG, "logging_write_log", same=("log_name", "severity"), about=s, log_name=LOG,
                   severity="CRITICAL", message=f"{quiz[s][0]} ({s}) fell by more than 45 %.")
@@ -183,15 +247,24 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         yield ToolCall("read_text_file", {"path": LATEST})
         yield ToolCall("bigquery_get_dataset_info", {"dataset_id": DATASET})
         for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
-            yield ToolCall("bigquery_run_query", {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000})
+            yield ToolCall(
+                "bigquery_run_query",
+                {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000},
+            )
 
     def faults(self) -> Iterator[str]:
-        """The file has the right students, the log the right entries, and nothing else has changed."""
+        """The file has the right students, the log the right entries, and nothing else has
+        changed.
+        """
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
         rows, broken = csv_rows(files, RESULT, COLUMNS)
         yield from broken
         yield from row_faults(
-            RESULT, rows, self.truth["bad"], {"name": exact, "drop_percent": number(0.0501, "%")}, ("student_id",)
+            RESULT,
+            rows,
+            self.truth["bad"],
+            {"name": exact, "drop_percent": number(0.0501, "%")},
+            ("student_id",),
         )
         yield from self._entry_faults(cloud)
         yield from bigquery_faults(cloud, self.truth["tables"])
@@ -204,14 +277,23 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             return
         left = dict(self.truth["critical"])
         for name, severity, text in entries[len(self.truth["entries"]) :]:
-            named = [student for student in set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text)) if student in left]
+            named = [
+                student
+                for student in set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
+                if student in left
+            ]
             ids = set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
-            right = len(ids) == len(named) == 1 and re.search(rf"(?<!\w){re.escape(left[named[0]])}(?!\w)", text)
+            right = len(ids) == len(named) == 1 and re.search(
+                rf"(?<!\w){re.escape(left[named[0]])}(?!\w)", text
+            )
             if name == LOG and severity == "CRITICAL" and right:
                 del left[named[0]]
             else:
                 yield f"the entry {text[:100]!r} with severity {severity} in {name} is wrong or one too many"
-        yield from (f"there is no CRITICAL entry in {LOG} for {name} ({student})" for student, name in left.items())
+        yield from (
+            f"there is no CRITICAL entry in {LOG} for {name} ({student})"
+            for student, name in left.items()
+        )
 
 
 def _drop(past: Sequence[int | None], latest: int) -> Fraction:
@@ -220,7 +302,9 @@ def _drop(past: Sequence[int | None], latest: int) -> Fraction:
 
 
 def _read_quiz(text: str) -> dict[str, tuple[str, str]]:
-    return {row["student_id"]: (row["name"], row["score"]) for row in csv.DictReader(io.StringIO(text))}
+    return {
+        row["student_id"]: (row["name"], row["score"]) for row in csv.DictReader(io.StringIO(text))
+    }
 
 
 def _read_tables(text: str) -> list[str]:

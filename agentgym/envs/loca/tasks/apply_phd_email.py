@@ -1,4 +1,6 @@
-"""Application papers that some professors ask for, each in an archive of another structure (LOCA-bench, table 7)."""
+"""Application papers that some professors ask for, each in an archive of another structure
+(LOCA-bench, table 7).
+"""
 
 from __future__ import annotations
 
@@ -96,9 +98,11 @@ class ApplyPhDEmailConfig(OfficeConfig):
 
 
 class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
-    """Find the professors who ask for application papers, and send each an archive with the structure asked for.
+    """Find the professors who ask for application papers, and send each an archive with the
+    structure asked for.
 
-    Archives are made in the terminal, so a host on which programs cannot run in the sandbox raises RuntimeError at that call.
+    Archives are made in the terminal, so a host on which programs cannot run in the sandbox raises
+    RuntimeError at that call.
     """
 
     Config = ApplyPhDEmailConfig
@@ -118,7 +122,9 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         first, marks = papers.draw_layout(rng), rng.permutation(size) + 1
         wanted, mails = {}, []
         for k, professor in enumerate(names[:size]):
-            place = f"{rng.choice(['cs', 'math', 'ai'])}.{str(rng.choice(LAST)).lower()}.example.edu"
+            place = (
+                f"{rng.choice(['cs', 'math', 'ai'])}.{str(rng.choice(LAST)).lower()}.example.edu"
+            )
             box = address(professor, int(marks[k]), place)
             layout = papers.draw_layout(rng) if self.config.different_structures else first
             texts = self._positive(layout) if k < count else self._negative()
@@ -127,7 +133,9 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             mails += self._letters(professor, box, texts)
         others = self.config.other_mails
         for _ in range(-(-size // 8) if others is None else others):
-            mails.append(Mail("news@campus.example.org", ME, "News", self._filled(NEWS), self._moment()))
+            mails.append(
+                Mail("news@campus.example.org", ME, "News", self._filled(NEWS), self._moment())
+            )
         email.add_user(ME, "castillo-2025", name)
         email.login_as(ME)
         email.deliver(sorted(mails, key=lambda mail: mail.date))
@@ -149,11 +157,19 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             f"I am enrolled at Westlake University; my student ID is {student}.",
             "My passport ends in 2029.",
         ]
-        entity = {"name": "me", "entityType": "person", "observations": [str(note) for note in self.rng.permutation(notes)]}
-        self.office.context.files.write(self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n")
+        entity = {
+            "name": "me",
+            "entityType": "person",
+            "observations": [str(note) for note in self.rng.permutation(notes)],
+        }
+        self.office.context.files.write(
+            self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n"
+        )
 
     def _positive(self, layout: Layout) -> list[str]:
-        """The mails of a professor who asks for papers in the end, in the order in which they were written."""
+        """The mails of a professor who asks for papers in the end, in the order in which they
+        were written.
+        """
         ask = f"{self._pick(ASKS)}\n\n{self._tree(layout)}\n\n{self._pick(ENDS)}"
         if self.rng.random() >= self.config.repeat_rate:
             return [ask]
@@ -169,23 +185,40 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             return [f"{EXAMPLE}\n\n{self._tree()}"]
         if kind < 0.06 + 0.3 * self.config.repeat_rate:
             return [f"{self._pick(ASKS)}\n\n{self._tree()}\n\n{self._pick(ENDS)}", CLOSED]
-        return [self._filled(REFUSALS) for _ in range(1 + int(self.rng.random() < self.config.repeat_rate / 2))]
+        return [
+            self._filled(REFUSALS)
+            for _ in range(1 + int(self.rng.random() < self.config.repeat_rate / 2))
+        ]
 
     def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
         """The mails of a professor, and perhaps an automatic reply at any time."""
         sender = f"{professor} <{box}>" if self.rng.random() < 0.8 else box
         moment, mails = self._moment(), []
         for text in texts:
-            subject = self._pick(["Re: PhD application", "Your application", "Re: Application for a PhD position"])
-            mails.append(Mail(sender, ME, subject, f"Dear Mary,\n\n{text}\n\nBest regards\n{professor}", moment))
+            subject = self._pick(
+                ["Re: PhD application", "Your application", "Re: Application for a PhD position"]
+            )
+            mails.append(
+                Mail(
+                    sender,
+                    ME,
+                    subject,
+                    f"Dear Mary,\n\n{text}\n\nBest regards\n{professor}",
+                    moment,
+                )
+            )
             moment += timedelta(minutes=int(self.rng.integers(60, 2_000)))
         if self.rng.random() < self.config.automatic_rate:
             moment = mails[0].date + timedelta(minutes=int(self.rng.integers(-2_000, 4_000)))
-            mails.append(Mail(sender, ME, f"{AUTOMATIC}PhD application", self._filled([ABSENT]), moment))
+            mails.append(
+                Mail(sender, ME, f"{AUTOMATIC}PhD application", self._filled([ABSENT]), moment)
+            )
         return mails
 
     def _tree(self, layout: Layout | None = None) -> str:
-        return papers.draw_tree(self.rng, papers.draw_layout(self.rng) if layout is None else layout)
+        return papers.draw_tree(
+            self.rng, papers.draw_layout(self.rng) if layout is None else layout
+        )
 
     def _pick(self, texts: Sequence[str]) -> str:
         return texts[int(self.rng.integers(len(texts)))]
@@ -216,16 +249,27 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read memory, papers and mails; merge the awards, make all archives with one command, send them."""
+        """Read memory, papers and mails; merge the awards, make all archives with one command,
+        send them.
+        """
         (name, student), listed = yield [
             read("Read the memory.", _read_person, "read_graph"),
             read("List the papers.", lambda text: re.findall(r"^\[FILE\] ((?:award|letter)\S*)", text, re.MULTILINE),
                  "list_directory", path=FLAT),
         ]  # fmt: skip
         dated = yield [
-            read(f"Read {paper}.", _read_paper, "read_pdf_pages", pdf_file_path=f"{FLAT}/{paper}", end_page=9) for paper in listed
+            read(
+                f"Read {paper}.",
+                _read_paper,
+                "read_pdf_pages",
+                pdf_file_path=f"{FLAT}/{paper}",
+                end_page=9,
+            )
+            for paper in listed
         ]
-        written = sorted((when, author, paper) for paper, (when, author) in zip(listed, dated, strict=True))
+        written = sorted(
+            (when, author, paper) for paper, (when, author) in zip(listed, dated, strict=True)
+        )
         letters = [(author, paper) for _, author, paper in written if paper.startswith("letter")]
         awards = [f"{FLAT}/{paper}" for _, _, paper in written if paper.startswith("award")]
         newest: dict[str, Sequence[Any]] = {}
@@ -234,14 +278,20 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             if held is None or told[1] > held[1]:
                 newest[told[0]] = told
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
-        asked = {box: _sources(files, root, letters) for box, (_, _, files) in sorted(newest.items()) if files}
+        asked = {
+            box: _sources(files, root, letters)
+            for box, (_, _, files) in sorted(newest.items())
+            if files
+        }
         archives = {f"{OUT}/{k}/{root}.zip": members for k, members in enumerate(asked.values(), 1)}
         yield [
             *_merges(awards, {source for members in asked.values() for source in members.values()}),
             write("Write down what belongs into each archive.", "archives", "write_file", same=("path",),
                   path=LIST, content=json.dumps(archives, indent=1)),
         ]  # fmt: skip
-        yield write("Make the archives.", "archives", "execute_command", same=("command",), command=SCRIPT)
+        yield write(
+            "Make the archives.", "archives", "execute_command", same=("command",), command=SCRIPT
+        )
         body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
         yield [
             write(f"Send the archive to {box}.", "mails", "send_email", same=("to", "subject"), to=box, subject=SUBJECT, body=body,
@@ -250,13 +300,17 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         ]  # fmt: skip
 
     def faults(self) -> Iterator[str]:
-        """One mail with the right archive to each professor who asked, no other mail; nothing else has changed."""
+        """One mail with the right archive to each professor who asked, no other mail; nothing
+        else has changed.
+        """
         email = self.office.get(Email)
         left = dict(self.truth["wanted"])
         for mail in email.sent():
             box = ", ".join(mail.recipients)
             if box in left:
-                yield from (f"the mail to {box}: {fault}" for fault in self._wrong(mail, left.pop(box)))
+                yield from (
+                    f"the mail to {box}: {fault}" for fault in self._wrong(mail, left.pop(box))
+                )
             else:
                 yield f"the mail {echo(mail.subject)} to {echo(box)}: nobody asked for it, or not again"
         yield from (f"there is no mail to {box}" for box in left)
@@ -276,8 +330,12 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         except ToolError as error:
             yield str(error)
             return
-        yield from set_faults("the archive", (path for path in found if not path.endswith("/")), list(wanted))
-        folders = {path[: place + 1] for path in wanted for place, sign in enumerate(path) if sign == "/"}
+        yield from set_faults(
+            "the archive", (path for path in found if not path.endswith("/")), list(wanted)
+        )
+        folders = {
+            path[: place + 1] for path in wanted for place, sign in enumerate(path) if sign == "/"
+        }
         yield from (
             f"the archive: the folder {echo(path)} should not be there"
             for path in found
@@ -294,7 +352,9 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             return bool(data == files[f"/workspace/{FLAT}/{source}"])
         awards = self.truth["awards"][:: 1 if source == OLDEST else -1]
         try:
-            return _pages(data) == [page for award in awards for page in _pages(files[f"/workspace/{FLAT}/{award}"])]
+            return _pages(data) == [
+                page for award in awards for page in _pages(files[f"/workspace/{FLAT}/{award}"])
+            ]
         except ToolError:
             return False
 
@@ -306,7 +366,9 @@ def _pages(data: bytes) -> list[str]:
 
 def _read_person(text: str) -> tuple[str, str]:
     notes = " ".join(json.loads(text)["entities"][0]["observations"])
-    return re.findall(r"full name is ([^.]+)\.", notes)[0], re.findall(r"my student ID is (\d+)", notes)[0]
+    return re.findall(r"full name is ([^.]+)\.", notes)[0], re.findall(
+        r"my student ID is (\d+)", notes
+    )[0]
 
 
 def _read_paper(text: str) -> tuple[str, str]:
@@ -317,7 +379,9 @@ def _read_paper(text: str) -> tuple[str, str]:
 
 
 def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None:
-    """The address and date of a mail, and what it asks for, by path; nothing of an automatic reply."""
+    """The address and date of a mail, and what it asks for, by path; nothing of an automatic
+    reply.
+    """
     if mail["subject"].startswith(AUTOMATIC):
         return None
     above: list[tuple[int, str]] = []
@@ -329,7 +393,11 @@ def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None
         elif what in WHAT:
             path = "".join([*(folder for _, folder in above), name])
             files[path] = WHAT[what]
-    return _SENDER.findall(mail["from"])[0], mail["date"], files if _ASK.search(mail["body"]) and files else None
+    return (
+        _SENDER.findall(mail["from"])[0],
+        mail["date"],
+        files if _ASK.search(mail["body"]) and files else None,
+    )
 
 
 def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -339,9 +407,13 @@ def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> di
         place = path.replace(ROOT, root)
         if paper == LETTERS:
             for n, (author, letter) in enumerate(letters, 1):
-                sources[place.replace("<Last_Name>", author).replace("<n>", str(n))] = f"/workspace/{FLAT}/{letter}"
+                sources[place.replace("<Last_Name>", author).replace("<n>", str(n))] = (
+                    f"/workspace/{FLAT}/{letter}"
+                )
         else:
-            sources[place] = _merged(paper) if paper in (OLDEST, NEWEST) else f"/workspace/{FLAT}/{paper}"
+            sources[place] = (
+                _merged(paper) if paper in (OLDEST, NEWEST) else f"/workspace/{FLAT}/{paper}"
+            )
     return sources
 
 
@@ -353,7 +425,13 @@ def _merges(awards: Sequence[str], sources: set[str]) -> list[Step]:
     """The steps that merge the awards in the orders that are asked for."""
     orders = {OLDEST: list(awards), NEWEST: list(awards[::-1])}
     return [
-        write(f"Merge the {order}.", "archives", "merge_pdfs", pdf_paths=paths, output_path=_merged(order))
+        write(
+            f"Merge the {order}.",
+            "archives",
+            "merge_pdfs",
+            pdf_paths=paths,
+            output_path=_merged(order),
+        )
         for order, paths in orders.items()
         if _merged(order) in sources
     ]

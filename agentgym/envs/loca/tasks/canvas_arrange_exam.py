@@ -1,4 +1,6 @@
-"""A schedule of the final exams that a student still has to take, from announcements and mails (LOCA-bench, table 7)."""
+"""A schedule of the final exams that a student still has to take, from announcements and mails
+(LOCA-bench, table 7).
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,33 @@ COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-
            "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)",
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
-KEPT = ("courses", "assignments", "submissions", "quizzes", "topics", "entries", "messages", "enrollments")
+KEPT = (
+    "courses",
+    "assignments",
+    "submissions",
+    "quizzes",
+    "topics",
+    "entries",
+    "messages",
+    "enrollments",
+)
 NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
-GROUPS = ("CS", "AI", "MATH", "PHYS", "BIO", "CHEM", "HIST", "ECON", "LAW", "ENG", "NET", "DB", "ART", "MED")
+GROUPS = (
+    "CS",
+    "AI",
+    "MATH",
+    "PHYS",
+    "BIO",
+    "CHEM",
+    "HIST",
+    "ECON",
+    "LAW",
+    "ENG",
+    "NET",
+    "DB",
+    "ART",
+    "MED",
+)
 SUBJECTS = (
     "Applied Ethics|Biochemistry|Climate Systems|Computer Vision|Cross-Cultural Studies|Data Structures|Decision-Making|"
     "Econometrics|Fluid Dynamics|Genetics|Graph Theory|Human-Computer Interaction|International Law|Linear Algebra|"
@@ -59,7 +85,10 @@ POSTS = (
 SPAM = (
     ("{n} % off", "Only until {day}: {n} % off everything in our shop. Order before {hour}:00."),
     ("Your parcel", "Your parcel {n} arrives on {day} before {hour}:00. Please be at home."),
-    ("Library", "The book {n} has to be returned by {day}, {hour}:00. The library is closed on exam days."),
+    (
+        "Library",
+        "The book {n} has to be returned by {day}, {hour}:00. The library is closed on exam days.",
+    ),
     ("Film night", "Film night on {day} at {hour}:00 in Hall {n}. No exam afterwards, we promise!"),
 )
 _LINE = re.compile(r"^(Course|Date|Time|Duration|Place|Proctor|Books): (.+)$", re.MULTILINE)
@@ -69,7 +98,8 @@ _NONE = re.compile(r"(?:There is no final exam in|You are exempt from the final 
 
 @dataclass(frozen=True, kw_only=True)
 class CanvasArrangeExamConfig(OfficeConfig):
-    """The size is the number of courses. Rates are shares of the courses; what they leave has its exam announced in Canvas.
+    """The size is the number of courses. Rates are shares of the courses; what they leave has its
+    exam announced in Canvas.
 
     Attributes:
         email_rate: The share of courses whose exam is announced by mail.
@@ -90,11 +120,15 @@ class CanvasArrangeExamConfig(OfficeConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.email_rate + self.no_exam_rate + self.exemption_rate > 1.0:
-            raise ValueError("email_rate, no_exam_rate and exemption_rate must not be more than 1 together")
+            raise ValueError(
+                "email_rate, no_exam_rate and exemption_rate must not be more than 1 together"
+            )
 
 
 class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
-    """Fill a workbook with the final exams that a student still has to take, from Canvas and the mailbox."""
+    """Fill a workbook with the final exams that a student still has to take, from Canvas and
+    the mailbox.
+    """
 
     Config = CanvasArrangeExamConfig
     servers = ("filesystem", "python_execute", "excel", "memory", "email", "canvas", "claim_done")
@@ -104,12 +138,24 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def draw(self, size: int) -> None:
         """Draw courses, their announcements, the mails and the empty schedule."""
-        canvas, email, files = self.office.get(Canvas), self.office.get(Email), self.office.context.files
+        canvas, email, files = (
+            self.office.get(Canvas),
+            self.office.get(Email),
+            self.office.context.files,
+        )
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
         names = people(self.rng, 6)
-        self._staff = [(canvas.people.add_user(name, address(name, k, "mcp.com"), f"pw-{k}"), name) for k, name in enumerate(names)]
-        hours = [NOW.replace(hour=7) + timedelta(days=d, hours=h) for d in range(max(45, size)) for h in range(12) if h != 5]
+        self._staff = [
+            (canvas.people.add_user(name, address(name, k, "mcp.com"), f"pw-{k}"), name)
+            for k, name in enumerate(names)
+        ]
+        hours = [
+            NOW.replace(hour=7) + timedelta(days=d, hours=h)
+            for d in range(max(45, size))
+            for h in range(12)
+            if h != 5
+        ]
         ahead = [hour for hour in hours if hour > NOW]
         self._starts = [ahead[int(k)] for k in self.rng.permutation(len(ahead))]
         sure = int(self.rng.integers(size))  # a course with an exam that surely is to be taken
@@ -122,7 +168,12 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         for _ in range(2 * size + 4):
             subject, text = SPAM[int(self.rng.integers(len(SPAM)))]
             mails.append(
-                self._mail("news@shop.example.com", self._talk(subject), self._talk(text), int(self.rng.integers(1, 30_000)))
+                self._mail(
+                    "news@shop.example.com",
+                    self._talk(subject),
+                    self._talk(text),
+                    int(self.rng.integers(1, 30_000)),
+                )
             )
         email.deliver(sorted(mails, key=lambda mail: mail.date))
         canvas.people.login_as(LOGIN)
@@ -132,17 +183,29 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             "entityType": "person",
             "observations": [f"Her login to Canvas and mail is {LOGIN}.", "She is a student."],
         }
-        files.write(self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **about}) + "\n")
+        files.write(
+            self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **about}) + "\n"
+        )
         files.write(FILE, write_workbook({SHEET: [COLUMNS]}))
         exams.sort(key=_order)
         kept = file_state(files)
         self.truth = {"exams": exams, "files": kept, "canvas": digest(canvas.store, *KEPT)}
 
-    def _course(self, canvas: Canvas, k: int, sure: bool) -> tuple[dict[str, Any] | None, list[Mail]]:
+    def _course(
+        self, canvas: Canvas, k: int, sure: bool
+    ) -> tuple[dict[str, Any] | None, list[Mail]]:
         """Draw a course; its row in the schedule, if it has one, and the mails about it."""
-        (teacher, person), (_, other) = (self._staff[int(j)] for j in self.rng.choice(len(self._staff), 2, replace=False))
-        code, name = f"{GROUPS[k % len(GROUPS)]}{100 + k // len(GROUPS)}", str(self.rng.choice(SUBJECTS))
-        books, credit = str(self.rng.choice(["Open-book", "Closed-book"])), int(self.rng.integers(2, 6))
+        (teacher, person), (_, other) = (
+            self._staff[int(j)] for j in self.rng.choice(len(self._staff), 2, replace=False)
+        )
+        code, name = (
+            f"{GROUPS[k % len(GROUPS)]}{100 + k // len(GROUPS)}",
+            str(self.rng.choice(SUBJECTS)),
+        )
+        books, credit = (
+            str(self.rng.choice(["Open-book", "Closed-book"])),
+            int(self.rng.integers(2, 6)),
+        )
         section = f"-{k + 1}"
         course = canvas.courses.add_course(
             name + section,
@@ -152,29 +215,50 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             teacher_email=self._address(person),
         )
         article = "an" if books.startswith("O") else "a"
-        posts = [f"Welcome: This course gives {credit} credits. Its final exam, if there is one, is {article} {books} one."]
+        posts = [
+            f"Welcome: This course gives {credit} credits. Its final exam, if there is one, is {article} {books} one."
+        ]
         posts += [self._talk(str(post)) for post in self.rng.choice(POSTS, 2)]
         rates = (self.config.email_rate, self.config.no_exam_rate, self.config.exemption_rate)
-        kind = str(self.rng.choice(["Email", "none", "exempt", "Announcement"], p=[*rates, 1 - sum(rates)]))
+        kind = str(
+            self.rng.choice(["Email", "none", "exempt", "Announcement"], p=[*rates, 1 - sum(rates)])
+        )
         kind = "Email" if sure and kind in ("none", "exempt") else kind
         proctor = other if self.rng.random() < 0.25 else person
-        exam = {CODE: code, NAME: name, PROCTOR: proctor, PROCTOR_EMAIL: self._address(proctor), BOOKS: books, CREDIT: credit}
+        exam = {
+            CODE: code,
+            NAME: name,
+            PROCTOR: proctor,
+            PROCTOR_EMAIL: self._address(proctor),
+            BOOKS: books,
+            CREDIT: credit,
+        }
         exam[SOURCE] = "Email" if kind == "Email" else "Announcement"
-        notices = [f"There is no final exam in {code + section}. Your grade follows from homework and project."]
+        notices = [
+            f"There is no final exam in {code + section}. Your grade follows from homework and project."
+        ]
         if kind != "none":
             notices = self._notices(code + section, exam, proctor != person, sure)
         posts += [f"Final exam: {text}" for text in notices if kind != "Email"]
         for j, post in enumerate(posts):
             title, _, text = post.partition(": ")
-            canvas.discussions.add_announcement(course, title, text, posted_at=NOW - timedelta(days=30 - 3 * j))
+            canvas.discussions.add_announcement(
+                course, title, text, posted_at=NOW - timedelta(days=30 - 3 * j)
+            )
         takes = kind in ("Email", "Announcement") and (exam[DATE] == TBD or _begin(exam) > NOW)
-        return exam if takes else None, self._letters(kind, code + section, self._address(person), notices)
+        return exam if takes else None, self._letters(
+            kind, code + section, self._address(person), notices
+        )
 
     def _address(self, person: str) -> str:
         return address(person, [name for _, name in self._staff].index(person), "mcp.com")
 
-    def _notices(self, course: str, exam: dict[str, Any], names_proctor: bool, sure: bool) -> list[str]:
-        """The notices about an exam, one after the other; the exam becomes what the last one says."""
+    def _notices(
+        self, course: str, exam: dict[str, Any], names_proctor: bool, sure: bool
+    ) -> list[str]:
+        """The notices about an exam, one after the other; the exam becomes what the last one
+        says.
+        """
         notices = []
         proctor = f"{exam[PROCTOR]} ({exam[PROCTOR_EMAIL]})" if names_proctor else ""
         for _ in range(1 + int(self.rng.random() < self.config.change_rate)):
@@ -189,7 +273,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             return [self._mail(sender, "Your exam", text, int(self.rng.integers(1, 8_000)))]
         texts = notices if kind == "Email" else []
         return [
-            self._mail(sender, "Final exam", text, 9_000 - 900 * j - int(self.rng.integers(800))) for j, text in enumerate(texts)
+            self._mail(sender, "Final exam", text, 9_000 - 900 * j - int(self.rng.integers(800)))
+            for j, text in enumerate(texts)
         ]
 
     def _time_and_place(self, sure: bool) -> dict[str, Any]:
@@ -205,13 +290,19 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             PLACE: place,
         }
         if not sure and self.rng.random() < self.config.tbd_rate:
-            unknown: tuple[str, ...] = ((PLACE,), (DURATION,), (DATE, TIME))[int(self.rng.integers(3))]
+            unknown: tuple[str, ...] = ((PLACE,), (DURATION,), (DATE, TIME))[
+                int(self.rng.integers(3))
+            ]
             exam |= dict.fromkeys(unknown, TBD)
         return exam
 
     def _talk(self, text: str) -> str:
         day = NOW + timedelta(days=int(self.rng.integers(-20, 40)))
-        return text.format(day=f"{day:%B} {day.day}", hour=int(self.rng.integers(8, 20)), n=int(self.rng.integers(2, 90)))
+        return text.format(
+            day=f"{day:%B} {day.day}",
+            hour=int(self.rng.integers(8, 20)),
+            n=int(self.rng.integers(2, 90)),
+        )
 
     def _mail(self, sender: str, subject: str, body: str, minutes: int) -> Mail:
         return Mail(sender, LOGIN, subject, body, NOW - timedelta(minutes=minutes))
@@ -235,7 +326,12 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         """Read courses, announcements and mails; write the rows."""
         courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
         lists = yield [
-            read(f"List the announcements of {c['code']}.", _read_posts, "canvas_list_announcements", course_id=c["id"])
+            read(
+                f"List the announcements of {c['code']}.",
+                _read_posts,
+                "canvas_list_announcements",
+                course_id=c["id"],
+            )
             for c in courses
         ]
         mails = yield from read_folder(lambda mail: _read_notice(mail["body"]))
@@ -251,7 +347,9 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                     start_cell="A2")  # fmt: skip
 
     def faults(self) -> Iterator[str]:
-        """The schedule has exactly the rows that it should, in order; nothing else has changed, and no mail was sent."""
+        """The schedule has exactly the rows that it should, in order; nothing else has changed,
+        and no mail was sent.
+        """
         files = self.office.context.files
         try:
             sheet = next(iter(read_workbook(files.read(FILE)).values()), [])
@@ -263,7 +361,11 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             yield f"{FILE} has the headers {header}, it should have {list(COLUMNS)}"
         else:
             yield from row_faults(FILE, rows, self.truth["exams"], CELLS, (CODE,), ordered=True)
-            yield from (f"{FILE} has something beside the table: {row[len(COLUMNS) :]}" for row in sheet if len(row) > len(COLUMNS))
+            yield from (
+                f"{FILE} has something beside the table: {row[len(COLUMNS) :]}"
+                for row in sheet
+                if len(row) > len(COLUMNS)
+            )
         if digest(self.office.get(Canvas).store, *KEPT) != self.truth["canvas"]:
             yield "something in Canvas was changed"
         yield from sent_faults(self.office.get(Email))
@@ -309,14 +411,23 @@ def _order(exam: Mapping[str, Any]) -> tuple[bool, str, str]:
 
 
 def _notice(course: str, exam: Mapping[str, Any], proctor: str, iso: bool) -> str:
-    """What a notice about an exam says; a mail writes the date in ISO 8601 and says if books are allowed."""
+    """What a notice about an exam says; a mail writes the date in ISO 8601 and says if books
+    are allowed.
+    """
     begin = None if exam[DATE] == TBD else _begin(exam)
     lines = [f"The final exam, as it is planned now.\nCourse: {course}"]
     if begin is None:
         lines.append("Date: not fixed yet")
     else:
-        lines += [f"Date: {begin:%Y-%m-%d}" if iso else f"Date: {begin:%B %d, %Y}", f"Time: {begin:%H:%M} UTC"]
-    lines.append("Duration: not fixed yet" if exam[DURATION] == TBD else f"Duration: {exam[DURATION]} minutes")
+        lines += [
+            f"Date: {begin:%Y-%m-%d}" if iso else f"Date: {begin:%B %d, %Y}",
+            f"Time: {begin:%H:%M} UTC",
+        ]
+    lines.append(
+        "Duration: not fixed yet"
+        if exam[DURATION] == TBD
+        else f"Duration: {exam[DURATION]} minutes"
+    )
     lines.append("Place: not fixed yet" if exam[PLACE] == TBD else f"Place: {exam[PLACE]}")
     lines += [f"Proctor: {proctor}"] if proctor else []
     lines += [f"Books: {exam[BOOKS]}"] if iso else []
@@ -326,7 +437,8 @@ def _notice(course: str, exam: Mapping[str, Any], proctor: str, iso: bool) -> st
 def _read_courses(text: str) -> list[dict[str, Any]]:
     named = {"id": "id", "code": "course_code", "name": "name", "email": "teacher_email"}
     return [
-        {"teacher": course["teachers"][0]["display_name"]} | {new: course[old] for new, old in named.items()}
+        {"teacher": course["teachers"][0]["display_name"]}
+        | {new: course[old] for new, old in named.items()}
         for course in json.loads(text)
     ]
 
@@ -335,11 +447,17 @@ def _read_posts(text: str) -> dict[str, Any]:
     """Credits and books out of the welcome post, and the notices about the exam, newest first."""
     posts = [post["message"] for post in json.loads(text)]
     welcome = next(found for post in posts if (found := _WELCOME.search(post)))
-    return {"credit": int(welcome[1]), "books": welcome[2], "notices": [fact for post in posts if (fact := _read_notice(post))]}
+    return {
+        "credit": int(welcome[1]),
+        "books": welcome[2],
+        "notices": [fact for post in posts if (fact := _read_notice(post))],
+    }
 
 
 def _read_notice(text: str) -> dict[str, Any] | None:
-    """What a mail or a post tells about an exam, or that there is none for the student; None if it is about something else."""
+    """What a mail or a post tells about an exam, or that there is none for the student; None if
+    it is about something else.
+    """
     if none := _NONE.search(text):
         return {"course": none[1], "none": True}
     told = dict(_LINE.findall(text))
@@ -348,13 +466,20 @@ def _read_notice(text: str) -> dict[str, Any] | None:
     exam = {"course": told["Course"], DATE: TBD, TIME: TBD, DURATION: TBD, PLACE: TBD}
     if "Time" in told:
         form = "%Y-%m-%d" if told["Date"][0].isdigit() else "%B %d, %Y"
-        exam |= {DATE: f"{datetime.strptime(told['Date'], form):%m/%d/%Y}", TIME: told["Time"].removesuffix(" UTC")}
-    exam |= {} if told["Duration"].startswith("not") else {DURATION: int(told["Duration"].split()[0])}
+        exam |= {
+            DATE: f"{datetime.strptime(told['Date'], form):%m/%d/%Y}",
+            TIME: told["Time"].removesuffix(" UTC"),
+        }
+    exam |= (
+        {} if told["Duration"].startswith("not") else {DURATION: int(told["Duration"].split()[0])}
+    )
     exam |= {} if told["Place"].startswith("not") else {PLACE: told["Place"]}
     return exam | {name.lower(): told[name] for name in ("Proctor", "Books") if name in told}
 
 
-def _row(course: Mapping[str, Any], posts: Mapping[str, Any], newest: tuple[str, str, Mapping[str, Any]]) -> dict[str, Any]:
+def _row(
+    course: Mapping[str, Any], posts: Mapping[str, Any], newest: tuple[str, str, Mapping[str, Any]]
+) -> dict[str, Any]:
     _, source, fact = newest
     proctor, mail = course["teacher"], course["email"]
     if "proctor" in fact:
@@ -366,7 +491,13 @@ def _row(course: Mapping[str, Any], posts: Mapping[str, Any], newest: tuple[str,
         PROCTOR_EMAIL: mail,
     }
     exam = {name: fact[name] for name in (DATE, TIME, DURATION, PLACE)}
-    return {**named, **exam, BOOKS: fact.get("books", posts["books"]), SOURCE: source, CREDIT: posts["credit"]}
+    return {
+        **named,
+        **exam,
+        BOOKS: fact.get("books", posts["books"]),
+        SOURCE: source,
+        CREDIT: posts["credit"],
+    }
 
 
 register_task(CanvasArrangeExam)

@@ -1,4 +1,6 @@
-"""All quizzes and assignments of a student that are still to be done, out of many courses (LOCA-bench, table 7)."""
+"""All quizzes and assignments of a student that are still to be done, out of many courses
+(LOCA-bench, table 7).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, file_state, number, row_faults, write_csv
+from agentgym.envs.loca.checks import (
+    csv_rows,
+    digest,
+    exact,
+    file_faults,
+    file_state,
+    number,
+    row_faults,
+    write_csv,
+)
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import people
 from agentgym.envs.loca.plan import Plan, Step, read
@@ -24,7 +35,14 @@ ME, LOGIN = "Ryan Brown", "ryan.brown93@mcp.com"
 QUIZ_FILE, ASSIGNMENT_FILE = "quiz_info.csv", "assignment_info.csv"
 QUIZ = ("course_code", "course_name", "credits", "quiz_title", "number_of_questions", "time_limit", "allowed_attempts",
         "scoring_policy", "points_possible", "deadline")  # fmt: skip
-ASSIGNMENT = ("course_code", "assignment_title", "description", "deadline", "course_name", "points_possible")
+ASSIGNMENT = (
+    "course_code",
+    "assignment_title",
+    "description",
+    "deadline",
+    "course_name",
+    "points_possible",
+)
 NUMBERS = {"credits", "number_of_questions", "time_limit", "allowed_attempts", "points_possible"}
 SUBJECTS = {
     "CS": "Algorithms|Compilers|Operating Systems|Computer Graphics|Software Testing|Programming Languages",
@@ -42,7 +60,17 @@ TALK = (
     "A guest from industry talks about the subject in week {n}; attendance is welcome and not graded.",
 )
 POLICY = "Whoever has at least {score} points in the entrance assessment of {code} is exempt from all its quizzes and assignments."
-KEPT = ("courses", "assignments", "submissions", "quizzes", "quiz_submissions", "topics", "entries", "messages", "enrollments")
+KEPT = (
+    "courses",
+    "assignments",
+    "submissions",
+    "quizzes",
+    "quiz_submissions",
+    "topics",
+    "entries",
+    "messages",
+    "enrollments",
+)
 _POLICY = re.compile(r"at least (\d+) points in the entrance assessment of (\S+) is exempt")
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
 NOW = datetime(2025, 1, 15, 9, tzinfo=UTC)
@@ -69,7 +97,9 @@ class CanvasListTestConfig(OfficeConfig):
 
 
 class CanvasListTest(OfficeTask[CanvasListTestConfig]):
-    """List the quizzes and assignments that a student still has to do, from Canvas and personal notes."""
+    """List the quizzes and assignments that a student still has to do, from Canvas and personal
+    notes.
+    """
 
     Config = CanvasListTestConfig
     servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
@@ -78,10 +108,15 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     tokens_per_unit = 790.0
 
     def draw(self, size: int) -> None:
-        """Draw courses with quizzes, assignments and announcements, the notes of the student, and the files to fill in."""
+        """Draw courses with quizzes, assignments and announcements, the notes of the student,
+        and the files to fill in.
+        """
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
-        teachers = [canvas.people.add_user(name, f"t{k}@mcp.com", f"pw-{k}") for k, name in enumerate(people(self.rng, 5))]
+        teachers = [
+            canvas.people.add_user(name, f"t{k}@mcp.com", f"pw-{k}")
+            for k, name in enumerate(people(self.rng, 5))
+        ]
         self.truth = {"quizzes": [], "assignments": []}
         notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
         open_course = int(self.rng.integers(size))  # in which there is surely something to do
@@ -90,11 +125,21 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             name = str(self.rng.choice(SUBJECTS[group].split("|")))
             code = f"{group}{int(self.rng.integers(1, 5))}0{int(self.rng.integers(1, 9))}-{k + 1}"
             teacher = teachers[int(self.rng.integers(5))]
-            course = {"course_code": code, "course_name": name, "credits": int(self.rng.integers(2, 6))}
-            course_id = canvas.courses.add_course(name, code, teacher, students=[1], credits=course["credits"])
+            course = {
+                "course_code": code,
+                "course_name": name,
+                "credits": int(self.rng.integers(2, 6)),
+            }
+            course_id = canvas.courses.add_course(
+                name, code, teacher, students=[1], credits=course["credits"]
+            )
             exempt = self._announce(canvas, course_id, code, notes, never=k == open_course)
             for done, tasks in (("quizzes", self._quizzes), ("assignments", self._assignments)):
-                self.truth[done] += [task for task in tasks(canvas, course_id, course, sure=k == open_course) if not exempt]
+                self.truth[done] += [
+                    task
+                    for task in tasks(canvas, course_id, course, sure=k == open_course)
+                    if not exempt
+                ]
         canvas.people.login_as(LOGIN)
         self._write_files(notes)
         for name, title in (("quizzes", "quiz_title"), ("assignments", "assignment_title")):
@@ -103,22 +148,42 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         files = self.office.context.files
         self.truth["files"] = file_state(files)
 
-    def _announce(self, canvas: Canvas, course_id: int, code: str, notes: list[str], never: bool) -> bool:
-        """Draw the announcements of a course and the assessment of the student; whether the student is exempt."""
-        posts = [str(self.rng.choice(TALK)).format(n=int(self.rng.integers(1, 90)), teacher="the teacher") for _ in range(2)]
+    def _announce(
+        self, canvas: Canvas, course_id: int, code: str, notes: list[str], never: bool
+    ) -> bool:
+        """Draw the announcements of a course and the assessment of the student; whether the
+        student is exempt.
+        """
+        posts = [
+            str(self.rng.choice(TALK)).format(
+                n=int(self.rng.integers(1, 90)), teacher="the teacher"
+            )
+            for _ in range(2)
+        ]
         need, score = None, int(self.rng.integers(70, 100))
         if self.rng.random() < self.config.exemption_rate:
-            limits = [int(limit) for limit in self.rng.choice([80, 85, 90, 95], 1 + int(self.rng.random() < 0.3), replace=False)]
-            posts += [f"{'A correction: ' if k else ''}{POLICY.format(score=limit, code=code)}" for k, limit in enumerate(limits)]
+            limits = [
+                int(limit)
+                for limit in self.rng.choice(
+                    [80, 85, 90, 95], 1 + int(self.rng.random() < 0.3), replace=False
+                )
+            ]
+            posts += [
+                f"{'A correction: ' if k else ''}{POLICY.format(score=limit, code=code)}"
+                for k, limit in enumerate(limits)
+            ]
             need = limits[-1]
-            # As often as not the score is one that decides: the threshold itself, or a point below it.
+            # As often as not the score is one that decides: the threshold itself, or a point below
+            # it.
             score = int(self.rng.choice([need, need - 1, score, score]))
             score = min(score, need - 1) if never else score
         if need is not None or self.rng.random() < 0.5:
             notes.append(f"My entrance assessment of {code}: {score} points.")
         first = NOW - timedelta(days=20)
         for k, post in enumerate(posts):
-            canvas.discussions.add_announcement(course_id, f"Announcement {k + 1}", post, posted_at=first + timedelta(days=4 * k))
+            canvas.discussions.add_announcement(
+                course_id, f"Announcement {k + 1}", post, posted_at=first + timedelta(days=4 * k)
+            )
         return need is not None and score >= need
 
     def _due(self, sure: bool) -> tuple[str, bool]:
@@ -128,27 +193,47 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         return iso((NOW + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
 
     def _count(self, rate: float, sure: bool) -> int:
-        return 1 if sure else int(self.rng.random() < rate) * (1 + int(self.rng.random() < rate / 2))
+        return (
+            1 if sure else int(self.rng.random() < rate) * (1 + int(self.rng.random() < rate / 2))
+        )
 
-    def _quizzes(self, canvas: Canvas, course_id: int, course: dict[str, Any], sure: bool) -> Iterator[dict[str, Any]]:
+    def _quizzes(
+        self, canvas: Canvas, course_id: int, course: dict[str, Any], sure: bool
+    ) -> Iterator[dict[str, Any]]:
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
             kind = str(self.rng.choice(["Midterm", "Chapter", "Unit"]))
             count, attempts = int(self.rng.integers(2, 12)), int(self.rng.integers(1, 4))
-            fields: dict[str, Any] = {"time_limit": int(self.rng.choice([30, 45, 60, 90])), "allowed_attempts": attempts}
-            fields |= {"points_possible": 10 * count, "scoring_policy": str(self.rng.choice(["keep_highest", "keep_latest"]))}
+            fields: dict[str, Any] = {
+                "time_limit": int(self.rng.choice([30, 45, 60, 90])),
+                "allowed_attempts": attempts,
+            }
+            fields |= {
+                "points_possible": 10 * count,
+                "scoring_policy": str(self.rng.choice(["keep_highest", "keep_latest"])),
+            }
             title = f"{course['course_code']} {kind} Quiz {k + 1}"
             canvas.quizzes.add_quiz(course_id, title, due_at=due, question_count=count, **fields)
             if ahead:
-                yield {**course, "quiz_title": title, "number_of_questions": count, **fields, "deadline": due}
+                yield {
+                    **course,
+                    "quiz_title": title,
+                    "number_of_questions": count,
+                    **fields,
+                    "deadline": due,
+                }
 
-    def _assignments(self, canvas: Canvas, course_id: int, course: dict[str, Any], sure: bool) -> Iterator[dict[str, Any]]:
+    def _assignments(
+        self, canvas: Canvas, course_id: int, course: dict[str, Any], sure: bool
+    ) -> Iterator[dict[str, Any]]:
         for k in range(self._count(self.config.assignment_rate, sure)):
             due, ahead = self._due(sure)
             title = f"{course['course_code']} {self.rng.choice(['Homework', 'Project', 'Essay'])} {k + 1}"
             about = f"Hand in part {k + 1}, on {course['course_name']}, as text of at most {int(self.rng.integers(1, 20))} pages."
             points = int(self.rng.choice([50, 100, 150]))
-            made = canvas.assignments.add_assignment(course_id, title, description=about, points_possible=points, due_at=due)
+            made = canvas.assignments.add_assignment(
+                course_id, title, description=about, points_possible=points, due_at=due
+            )
             if not sure and self.rng.random() < self.config.submission_rate:
                 canvas.assignments.add_submission(
                     made,
@@ -158,15 +243,41 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 )
             elif ahead:
                 named = {"course_code": course["course_code"], "course_name": course["course_name"]}
-                yield {**named, "assignment_title": title, "description": about, "deadline": due, "points_possible": points}
+                yield {
+                    **named,
+                    "assignment_title": title,
+                    "description": about,
+                    "deadline": due,
+                    "points_possible": points,
+                }
 
     def _write_files(self, notes: list[str]) -> None:
-        entity = {"name": ME, "entityType": "person", "observations": [notes[0], *map(str, self.rng.permutation(notes[1:]))]}
+        entity = {
+            "name": ME,
+            "entityType": "person",
+            "observations": [notes[0], *map(str, self.rng.permutation(notes[1:]))],
+        }
         files = self.office.context.files
-        files.write(self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n")
-        example = {"course_code": "CS401-0", "course_name": "Example Course", "deadline": "2024-06-30T23:59:00Z", "credits": 3}
-        example |= {"quiz_title": "CS401-0 Unit Quiz 1", "number_of_questions": 5, "time_limit": 45, "allowed_attempts": 2}
-        example |= {"scoring_policy": "keep_highest", "assignment_title": "CS401-0 Homework 1", "description": "Hand in part 1."}
+        files.write(
+            self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n"
+        )
+        example = {
+            "course_code": "CS401-0",
+            "course_name": "Example Course",
+            "deadline": "2024-06-30T23:59:00Z",
+            "credits": 3,
+        }
+        example |= {
+            "quiz_title": "CS401-0 Unit Quiz 1",
+            "number_of_questions": 5,
+            "time_limit": 45,
+            "allowed_attempts": 2,
+        }
+        example |= {
+            "scoring_policy": "keep_highest",
+            "assignment_title": "CS401-0 Homework 1",
+            "description": "Hand in part 1.",
+        }
         for name, columns in ((QUIZ_FILE, QUIZ), (ASSIGNMENT_FILE, ASSIGNMENT)):
             files.write(name, write_csv(columns, [{**example, "points_possible": 100}]))
 
@@ -185,7 +296,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read the notes; read courses, announcements, quizzes, assignments and submissions; write both files."""
+        """Read the notes; read courses, announcements, quizzes, assignments and submissions;
+        write both files.
+        """
         scores = yield read("Read the memory.", _read_scores, "read_graph")
         courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
         parts = yield [step for course in courses for step in _read_parts(course)]
@@ -197,7 +310,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 quizzes += [{**course, **quiz} for quiz in found]
                 ahead += [{**course, **assignment} for assignment in given]
         states = yield [_read_state(assignment) for assignment in ahead]
-        assignments = [row for row, state in zip(ahead, states, strict=True) if state == "unsubmitted"]
+        assignments = [
+            row for row, state in zip(ahead, states, strict=True) if state == "unsubmitted"
+        ]
         quizzes.sort(key=lambda row: _order(row, "quiz_title"))
         assignments.sort(key=lambda row: _order(row, "assignment_title"))
         yield [
@@ -206,7 +321,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         ]
 
     def faults(self) -> Iterator[str]:
-        """Both files hold exactly the rows that they should, in order; Canvas and the other files are as they were."""
+        """Both files hold exactly the rows that they should, in order; Canvas and the other
+        files are as they were.
+        """
         files = self.office.context.files
         for name, columns, title, kind in (
             (QUIZ_FILE, QUIZ, "quiz_title", "quizzes"),
@@ -215,7 +332,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             rows, broken = csv_rows(files, name, columns)
             yield from broken
             cells = {column: number() if column in NUMBERS else exact for column in columns}
-            yield from row_faults(name, rows, self.truth[kind], cells, ("course_code", title), ordered=True)
+            yield from row_faults(
+                name, rows, self.truth[kind], cells, ("course_code", title), ordered=True
+            )
         if digest(self.office.get(Canvas).store, *KEPT) != self.truth["canvas"]:
             yield "something in Canvas was changed"
         yield from file_faults(files, self.truth["files"], [QUIZ_FILE, ASSIGNMENT_FILE])
@@ -236,15 +355,22 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 
 def _read_parts(course: dict[str, Any]) -> list[Step]:
     """The steps that read the announcements, quizzes and assignments of a course."""
-    tools = {"announcements": _read_policy, "quizzes": _read_quizzes, "assignments": _read_assignments}
+    tools = {
+        "announcements": _read_policy,
+        "quizzes": _read_quizzes,
+        "assignments": _read_assignments,
+    }
     code = course["course_code"]
     return [
-        read(f"List the {name} of {code}.", learn, f"canvas_list_{name}", course_id=course["id"]) for name, learn in tools.items()
+        read(f"List the {name} of {code}.", learn, f"canvas_list_{name}", course_id=course["id"])
+        for name, learn in tools.items()
     ]
 
 
 def _read_policy(text: str) -> int | None:
-    """The points that exempt, by the newest announcement that says so; announcements are listed newest first."""
+    """The points that exempt, by the newest announcement that says so; announcements are listed
+    newest first.
+    """
     found = (_POLICY.search(post["message"]) for post in json.loads(text))
     return next((int(policy[1]) for policy in found if policy), None)
 
@@ -257,15 +383,25 @@ def _read_quizzes(text: str) -> list[dict[str, Any]]:
 
 
 def _read_assignments(text: str) -> list[dict[str, Any]]:
-    named = {"assignment_id": "id", "course_id": "course_id", "assignment_title": "name", "deadline": "due_at"}
+    named = {
+        "assignment_id": "id",
+        "course_id": "course_id",
+        "assignment_title": "name",
+        "deadline": "due_at",
+    }
     found = [each for each in json.loads(text) if each["due_at"] > iso(NOW)]
-    return [{name: each[named.get(name, name)] for name in (*named, "description", "points_possible")} for each in found]
+    return [
+        {name: each[named.get(name, name)] for name in (*named, "description", "points_possible")}
+        for each in found
+    ]
 
 
 def _read_state(assignment: dict[str, Any]) -> Step:
     ids = {name: assignment[name] for name in ("course_id", "assignment_id")}
     label = f"Look whether {assignment['assignment_title']} was handed in."
-    return read(label, lambda text: json.loads(text)["workflow_state"], "canvas_get_submission", **ids)
+    return read(
+        label, lambda text: json.loads(text)["workflow_state"], "canvas_get_submission", **ids
+    )
 
 
 register_task(CanvasListTest)

@@ -1,4 +1,6 @@
-"""Reminders to the students of a course who have not handed in their presentation by mail (LOCA-bench, table 7)."""
+"""Reminders to the students of a course who have not handed in their presentation by mail
+(LOCA-bench, table 7).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import echo
 
 ME, PASSWORD = "virginia_diaz@mcp.com", "assistant-2025"
-ACCOUNT, ROSTER, SHEET, SUBJECT = "email_account.txt", "nlp_statistics.xlsx", "NLP Course Students", "nlp-course-emergency"
+ACCOUNT, ROSTER, SHEET, SUBJECT = (
+    "email_account.txt",
+    "nlp_statistics.xlsx",
+    "NLP Course Students",
+    "nlp-course-emergency",
+)
 COLUMNS = ("Name", "Student ID", "Email", "Status")
 ENROLLED, WITHDRAWN = "enrolled", "withdrawn"
 RIGHT = (
@@ -61,11 +68,26 @@ REMARKS = (
     "The numbers on slide {n} are from the second run, since the first one had a mistake in the evaluation.",
 )
 NEWS = (
-    ("Room for the presentations", "the presentations take place in room {n}. Please bring the list of students with you."),
-    ("nlp-course evaluation", "{n} students have filled in the form about the course. The results come next month."),
-    ("nlp-presentation-schedule", "here is the schedule with {n} slots. It does not say who has handed in anything."),
-    ("Question about the exam", "is chapter {n} part of the exam? I could not find it in the plan of the course."),
-    ("Withdrawal from courses", "{n} students have left courses of the department this week. The roster is up to date."),
+    (
+        "Room for the presentations",
+        "the presentations take place in room {n}. Please bring the list of students with you.",
+    ),
+    (
+        "nlp-course evaluation",
+        "{n} students have filled in the form about the course. The results come next month.",
+    ),
+    (
+        "nlp-presentation-schedule",
+        "here is the schedule with {n} slots. It does not say who has handed in anything.",
+    ),
+    (
+        "Question about the exam",
+        "is chapter {n} part of the exam? I could not find it in the plan of the course.",
+    ),
+    (
+        "Withdrawal from courses",
+        "{n} students have left courses of the department this week. The roster is up to date.",
+    ),
 )
 PRESENTATION = "It comes with the file, as asked for."
 _SUBJECT = re.compile(r"nlp-presentation-([0-9]+)-", re.IGNORECASE)
@@ -101,7 +123,9 @@ class Student(NamedTuple):
 
 
 class CourseAssistant(OfficeTask[CourseAssistantConfig]):
-    """Find the enrolled students whose presentation is not in the mailbox, and remind each of them by mail."""
+    """Find the enrolled students whose presentation is not in the mailbox, and remind each of
+    them by mail.
+    """
 
     Config = CourseAssistantConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
@@ -117,7 +141,10 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         for k, student in enumerate(students):
             wrong = [self._mail(student, students, counts=False) for _ in range(self._attempts())]
             done = k != sure and self.rng.random() < self.config.submission_rate
-            right = [self._mail(student, students, counts=True) for _ in range(done * (1 + (self.rng.random() < 0.15)))]
+            right = [
+                self._mail(student, students, counts=True)
+                for _ in range(done * (1 + (self.rng.random() < 0.15)))
+            ]
             mails += wrong + right
             if student.status == ENROLLED and not done:
                 missing[student.email] = [student.name, student.id]
@@ -127,7 +154,10 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         email.add_user(ME, PASSWORD, "Virginia Diaz")
         email.add_users((student.email, "", student.name) for student in students)
         email.deliver(sorted(mails, key=lambda mail: mail.date), user=ME)
-        files.write(ACCOUNT, f"Mail account of the teaching assistant\nAddress: {ME}\nPassword: {PASSWORD}\n")
+        files.write(
+            ACCOUNT,
+            f"Mail account of the teaching assistant\nAddress: {ME}\nPassword: {PASSWORD}\n",
+        )
         files.write(ROSTER, write_workbook({SHEET: [COLUMNS, *students]}))
         self.truth = {
             "missing": missing,
@@ -139,7 +169,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         }
 
     def _students(self, size: int) -> list[Student]:
-        """Students with different IDs, many of which differ in one digit; some names are equal or the beginning of another."""
+        """Students with different IDs, many of which differ in one digit; some names are equal
+        or the beginning of another.
+        """
         names = people(self.rng, size)
         for k in range(1, size):
             namesake = names[int(self.rng.integers(k))]
@@ -149,8 +181,13 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             elif kind < 0.12:
                 names[k] = f"{namesake} {self.rng.choice(LAST)}"
         span = min(100_000, 5 * size + 100)
-        numbers = int(self.rng.integers(100_001 - span)) + self.rng.choice(span, size, replace=False)
-        states = [WITHDRAWN if self.rng.random() < self.config.withdrawal_rate else ENROLLED for _ in names]
+        numbers = int(self.rng.integers(100_001 - span)) + self.rng.choice(
+            span, size, replace=False
+        )
+        states = [
+            WITHDRAWN if self.rng.random() < self.config.withdrawal_rate else ENROLLED
+            for _ in names
+        ]
         marks = self.rng.permutation(size)
         return [
             Student(name, f"2000{int(number):05}", address(name, int(mark) + 1, "mcp.com"), state)
@@ -158,7 +195,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]
 
     def _attempts(self) -> int:
-        return int(self.rng.random() < self.config.attempt_rate) * (1 + int(self.rng.random() < 0.2))
+        return int(self.rng.random() < self.config.attempt_rate) * (
+            1 + int(self.rng.random() < 0.2)
+        )
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         """A mail of a student that is a submission, or that looks like one."""
@@ -174,7 +213,8 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             attached[str(self.rng.choice(OTHER_FILES))] = b"This file cannot be shown.\n"
         other = students[int(self.rng.integers(len(students)))].name
         remarks = [
-            str(text).format(n=int(self.rng.integers(3, 40)), other=other) for text in self.rng.choice(REMARKS, 2, replace=False)
+            str(text).format(n=int(self.rng.integers(3, 40)), other=other)
+            for text in self.rng.choice(REMARKS, 2, replace=False)
         ]
         story = str(self.rng.choice(STORIES)).format(n=int(self.rng.integers(3, 40)))
         body = f"Dear Virginia,\n\n{story} {' '.join(remarks)} {PRESENTATION}\n\nBest wishes\n{student.name}"
@@ -211,9 +251,17 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         """Read the account, log in, read the roster and all mails; write to who is missing."""
         account, students = yield [
             read("Read the account.", _read_account, "read_text_file", path=ACCOUNT),
-            read("Read the roster.", _read_roster, "read_data_from_excel", filepath=ROSTER, sheet_name=SHEET),
+            read(
+                "Read the roster.",
+                _read_roster,
+                "read_data_from_excel",
+                filepath=ROSTER,
+                sheet_name=SHEET,
+            ),
         ]
-        yield read("Log in to the mailbox.", lambda text: json.loads(text)["status"], "login", **account)
+        yield read(
+            "Log in to the mailbox.", lambda text: json.loads(text)["status"], "login", **account
+        )
         submitted = set((yield from read_folder(_read_submission)))
         yield [
             write(
@@ -224,7 +272,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]  # fmt: skip
 
     def faults(self) -> Iterator[str]:
-        """One right mail to everybody who is missing and no other mail; nothing else has changed."""
+        """One right mail to everybody who is missing and no other mail; nothing else has
+        changed.
+        """
         email = self.office.get(Email)
         left = dict(self.truth["missing"])
         for mail in email.sent():
@@ -238,7 +288,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
                 yield f"the mail {echo(mail.subject)} to {echo(', '.join(people))}: {wrong}"
             else:
                 del left[people[0]]
-        yield from (f"there is no right mail to {name} ({number})" for name, number in left.values())
+        yield from (
+            f"there is no right mail to {name} ({number})" for name, number in left.values()
+        )
         yield from mail_faults(email.store, self.truth["mails"])
         if digest(email.store, "users") != self.truth["users"]:
             yield "the users of the mail server were changed"
@@ -255,7 +307,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         if _named(mail.text, self.truth["names"]) != {student[0]}:
             return f"the text should have the name {student[0]} and no other"
         hidden = mail.html or ""
-        if _ids(hidden) & self.truth["ids"] - {student[1]} or _named(hidden, self.truth["names"]) - {student[0]}:
+        if _ids(hidden) & self.truth["ids"] - {student[1]} or _named(
+            hidden, self.truth["names"]
+        ) - {student[0]}:
             return "the HTML names other students"
         return ""
 
@@ -265,7 +319,9 @@ def _ids(text: str) -> set[str]:
 
 
 def _named(text: str, names: Iterable[str]) -> set[str]:
-    """The names in a text; one that is a part of another is in it only if it stands elsewhere too."""
+    """The names in a text; one that is a part of another is in it only if it stands elsewhere
+    too.
+    """
     rest, found = " ".join(text.split()).casefold(), set()
     for name in sorted((name for name in names if name.casefold() in rest), key=len, reverse=True):
         rest, count = re.subn(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", " ", rest)
@@ -294,7 +350,11 @@ def _read_roster(text: str) -> list[list[str]]:
 def _read_submission(mail: dict[str, Any]) -> str | None:
     """The student whose submission a mail is, if it is one."""
     found = _SUBJECT.match(mail["subject"])
-    return found[1] if found and any(file["filename"].endswith(".pdf") for file in mail["attachments"]) else None
+    return (
+        found[1]
+        if found and any(file["filename"].endswith(".pdf") for file in mail["attachments"])
+        else None
+    )
 
 
 register_task(CourseAssistant)

@@ -1,4 +1,6 @@
-"""Yearly growth of a market in a category of a company, from a workbook with other categories (LOCA-bench, table 7)."""
+"""Yearly growth of a market in a category of a company, from a workbook with other categories
+(LOCA-bench, table 7).
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,45 @@ from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, writ
 from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError, echo
 
-DATA, FORMAT, REQUEST, RESULT = "Market_Data.xlsx", "Market_Data_Format.xlsx", "task_specific.md", "growth_rate.xlsx"
+DATA, FORMAT, REQUEST, RESULT = (
+    "Market_Data.xlsx",
+    "Market_Data_Format.xlsx",
+    "task_specific.md",
+    "growth_rate.xlsx",
+)
 WEIGHTS, VALUES, SHEET = "Methodology", "RawData", "Growth"
 YEAR, TOTAL, NONE = "Year", "Growth Rate %", "NA"
-KINDS = ("", "Electric", "Hybrid", "Used", "Premium", "Budget", "Smart", "Portable", "Industrial", "Medical", "Rental", "Green")
+KINDS = (
+    "",
+    "Electric",
+    "Hybrid",
+    "Used",
+    "Premium",
+    "Budget",
+    "Smart",
+    "Portable",
+    "Industrial",
+    "Medical",
+    "Rental",
+    "Green",
+)
 GOODS = ("Cars|Vans|Trucks|Bikes|Trains|Phones|Tablets|Cameras|Printers|Servers|Sensors|Batteries|Pumps|Engines|Robots|Drones|"
          "Lamps|Heaters|Fridges|Furniture|Toys|Shoes|Coats|Snacks|Drinks").split("|")  # fmt: skip
 PLACES = ("", " and Parts", " (Asia)", " (Europe)", " (Americas)")
 FIELDS = ("Mobility|Energy|Home|Office|Health|Leisure|Industry|Retail|Food|Fashion|Security|Education|Agriculture|Logistics|"
           "Construction|Media|Travel|Finance|Research|Water").split("|")  # fmt: skip
-LINES = ("", " Services", " Systems", " Products", " Components", " and Care", " Solutions", " Platforms", " Tools", " Supplies")
+LINES = (
+    "",
+    " Services",
+    " Systems",
+    " Products",
+    " Components",
+    " and Care",
+    " Solutions",
+    " Platforms",
+    " Tools",
+    " Supplies",
+)
 BLOCK, MAX_BLOCKS = 20, 8_000
 _CHUNK = 80  # cells that the plan reads at once
 _REQUEST = re.compile(r"## Report to be made\n\n- Target category: (.+)\n- Years: (\d+) to (\d+)")
@@ -60,7 +91,9 @@ class ExcelMarketResearchConfig(OfficeConfig):
 
 
 class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
-    """Convert market data to a company's own category with the weights of a workbook, and report the growth of each year."""
+    """Convert market data to a company's own category with the weights of a workbook, and
+    report the growth of each year.
+    """
 
     Config = ExcelMarketResearchConfig
     servers = ("filesystem", "terminal", "python_execute", "excel", "claim_done")
@@ -70,7 +103,16 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     def draw(self, size: int) -> None:
         """Draw weights, market data and the request, and work out the report."""
         years, raw, internal = self._shape(BLOCK * min(size, MAX_BLOCKS))
-        names = _names(self.rng, [f"{kind} {good}{place}".strip() for kind in KINDS for good in GOODS for place in PLACES], raw)
+        names = _names(
+            self.rng,
+            [
+                f"{kind} {good}{place}".strip()
+                for kind in KINDS
+                for good in GOODS
+                for place in PLACES
+            ],
+            raw,
+        )
         own = _names(self.rng, [f"{field}{line}" for field in FIELDS for line in LINES], internal)
         target = int(self.rng.integers(internal))
         weights = [_weights(self.rng, raw, self.config.weight_rate) for _ in own]
@@ -79,10 +121,15 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         units = {k: str(self.rng.choice(["mn", "mn", "bn"])) for k in range(raw)}
         units |= dict(zip(self.rng.permutation(used).tolist()[:2], ("mn", "bn"), strict=False))
         last = int(self.rng.integers(2015, 2025))
-        data = {last - years + 1 + t: row for t, row in enumerate(_values(self.rng, years, raw, units))}
+        data = {
+            last - years + 1 + t: row for t, row in enumerate(_values(self.rng, years, raw, units))
+        }
         first, last = self._write_request(own, target, sorted(data))
         self._write_data(names, own, weights, data, units)
-        whole = {y: sum(weights[target][k] * row[k] * (1000 if units[k] == "bn" else 1) for k in used) for y, row in data.items()}
+        whole = {
+            y: sum(weights[target][k] * row[k] * (1000 if units[k] == "bn" else 1) for k in used)
+            for y, row in data.items()
+        }
         columns = [YEAR, *(f"{names[k]} %" for k in used), TOTAL]
         rows = []
         for year in range(first, last + 1):
@@ -92,26 +139,41 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
                 growth = [f"{(new / old - 1) * 100:.2f}" for old, new in zip(*sizes, strict=True)]
             rows.append(dict(zip(columns, [year, *growth], strict=True)))
         files = self.office.context.files
-        self.truth = {"columns": columns, "rows": rows, "files": {path: files.read(path) for path in files.walk()}}
+        self.truth = {
+            "columns": columns,
+            "rows": rows,
+            "files": {path: files.read(path) for path in files.walk()},
+        }
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
-        """How many years, raw categories and internal categories make about so many cells, with some spread in the years."""
+        """How many years, raw categories and internal categories make about so many cells, with
+        some spread in the years.
+        """
         asked, side = self.config, cells**0.5
         years = asked.num_years or max(3, round(min(1.15 * side, 120) * self.rng.uniform(0.9, 1.1)))
         internal = asked.num_internal_categories or min(200, max(2, round(0.25 * side)))
-        raw = asked.num_raw_categories or min(1_000, max(1, round(cells / (years + internal + 2)) - 1))
+        raw = asked.num_raw_categories or min(
+            1_000, max(1, round(cells / (years + internal + 2)) - 1)
+        )
         return years, raw, internal
 
-    def _write_request(self, own: Sequence[str], target: int, years: Sequence[int]) -> tuple[int, int]:
+    def _write_request(
+        self, own: Sequence[str], target: int, years: Sequence[int]
+    ) -> tuple[int, int]:
         """Write the request between older ones; the first and the last year of the report."""
         spare = min(3, len(years) - 2)
         first = years[0] + int(self.rng.integers(0, spare + 1)) * int(self.rng.random() < 0.5)
         last = max(first + 1, years[-1] - int(self.rng.integers(0, 3)))
         older = [
-            f"- Target category: {own[k]}\n- Years: {years[0]} to {years[-1] - 1}" for k in self.rng.integers(len(own), size=2)
+            f"- Target category: {own[k]}\n- Years: {years[0]} to {years[-1] - 1}"
+            for k in self.rng.integers(len(own), size=2)
         ]
         asked = f"- Target category: {own[target]}\n- Years: {first} to {last}"
-        parts = [f"## Delivered in 2023\n\n{older[0]}", f"## Report to be made\n\n{asked}", f"## Delivered in 2024\n\n{older[1]}"]
+        parts = [
+            f"## Delivered in 2023\n\n{older[0]}",
+            f"## Report to be made\n\n{asked}",
+            f"## Delivered in 2024\n\n{older[1]}",
+        ]
         text = "\n\n".join(parts[k] for k in self.rng.permutation(3))
         self.office.context.files.write(REQUEST, f"# Growth reports\n\n{text}\n")
         return first, last
@@ -126,7 +188,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     ) -> None:
         """Write the workbooks; RawData has its columns in another order than Methodology."""
         rows: list[list[Any]] = [
-            [name, *(_cell(self.rng, weight) for weight in row)] for name, row in zip(own, weights, strict=True)
+            [name, *(_cell(self.rng, weight) for weight in row)]
+            for name, row in zip(own, weights, strict=True)
         ]
         order = self.rng.permutation(len(names)).tolist()
         years = sorted(data, reverse=bool(self.rng.random() < 0.4))
@@ -170,34 +233,82 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         """Read the request, then the sheets piece by piece; write the report."""
         asked = yield read("Read the request.", _read_request, "read_text_file", path=REQUEST)
         form, sizes = yield [
-            read("Look at the form.", lambda text: json.loads(text)["sheets"][0], "get_workbook_metadata", filepath=FORMAT),
-            read("Look at the size of the sheets.", _read_sizes, "get_workbook_metadata", filepath=DATA, include_ranges=True),
+            read(
+                "Look at the form.",
+                lambda text: json.loads(text)["sheets"][0],
+                "get_workbook_metadata",
+                filepath=FORMAT,
+            ),
+            read(
+                "Look at the size of the sheets.",
+                _read_sizes,
+                "get_workbook_metadata",
+                filepath=DATA,
+                include_ranges=True,
+            ),
         ]
         kept = functools.partial(_read_weights, target=asked["target"])
         [last, heads, *parts] = yield [
-            read("Read the form.", lambda text: _rows(text)[0][-1], "read_data_from_excel", filepath=FORMAT, sheet_name=form),
+            read(
+                "Read the form.",
+                lambda text: _rows(text)[0][-1],
+                "read_data_from_excel",
+                filepath=FORMAT,
+                sheet_name=form,
+            ),
             *_pieces(VALUES, 1, [1, sizes[VALUES][1]], lambda rows: rows[0]),
             *_pieces(WEIGHTS, 1, sizes[WEIGHTS], kept),
         ]
-        names, weights = parts[0]["names"], next(part["weights"] for part in parts if part["weights"])
-        used = {name: Fraction(str(weight)) for name, weight in zip(names, weights, strict=True) if weight}
-        told = {match[1]: (k, match[2]) for k, head in enumerate(heads) if (match := _HEAD.fullmatch(head))}
+        names, weights = (
+            parts[0]["names"],
+            next(part["weights"] for part in parts if part["weights"]),
+        )
+        used = {
+            name: Fraction(str(weight))
+            for name, weight in zip(names, weights, strict=True)
+            if weight
+        }
+        told = {
+            match[1]: (k, match[2])
+            for k, head in enumerate(heads)
+            if (match := _HEAD.fullmatch(head))
+        }
         columns = [told[name][0] for name in used]
-        found = yield _pieces(VALUES, 2, sizes[VALUES], lambda rows: [[row[0], *(row[k] for k in columns)] for row in rows])
+        found = yield _pieces(
+            VALUES,
+            2,
+            sizes[VALUES],
+            lambda rows: [[row[0], *(row[k] for k in columns)] for row in rows],
+        )
         factors = [weight * (1000 if told[name][1] == "bn" else 1) for name, weight in used.items()]
-        data = {row[0]: _with_sum([Fraction(str(value)) for value in row[1:]], factors) for part in found for row in part}
+        data = {
+            row[0]: _with_sum([Fraction(str(value)) for value in row[1:]], factors)
+            for part in found
+            for row in part
+        }
         table: list[list[Any]] = [[YEAR, *(f"{name} %" for name in used), last]]
         for year in range(asked["first"], asked["last"] + 1):
             pairs = zip(data.get(year - 1, ()), data[year], strict=False)
-            growth: list[Any] = [float(round((new - old) / old * 100, 2)) for old, new in pairs] or [NONE] * len(data[year])
+            growth: list[Any] = [
+                float(round((new - old) / old * 100, 2)) for old, new in pairs
+            ] or [NONE] * len(data[year])
             table.append([year, *growth])
         yield write(f"Make {RESULT}.", RESULT, "create_workbook", filepath=RESULT)
-        yield write(f"Call its sheet {form}.", RESULT, "rename_worksheet", filepath=RESULT, old_name="Sheet1", new_name=form)
+        yield write(
+            f"Call its sheet {form}.",
+            RESULT,
+            "rename_worksheet",
+            filepath=RESULT,
+            old_name="Sheet1",
+            new_name=form,
+        )
         place = {"filepath": RESULT, "sheet_name": form}
         yield write("Write the report.", RESULT, "write_data_to_excel", **place, data=table)
 
     def faults(self) -> Iterator[str]:
-        """The report has exactly the sheet, heads and rows that it should; no other file was changed."""
+        """The report has exactly the sheet, heads and rows that it should; no other file was
+        changed.
+        """
         files, columns = self.office.context.files, self.truth["columns"]
         rows: list[list[Any]] = []
         try:
@@ -206,7 +317,9 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             broken = [f"{RESULT}: {error}"]
         yield from broken
         found = [dict(zip(columns, row, strict=False)) for row in rows]
-        yield from row_faults(RESULT, found, self.truth["rows"], dict.fromkeys(columns, _same), (YEAR,), ordered=True)
+        yield from row_faults(
+            RESULT, found, self.truth["rows"], dict.fromkeys(columns, _same), (YEAR,), ordered=True
+        )
         yield from file_faults(files, self.truth["files"], [RESULT])
 
 
@@ -214,22 +327,38 @@ def _names(rng: np.random.Generator, pool: Sequence[str], count: int) -> list[st
     return [pool[k] for k in rng.choice(len(pool), count, replace=False)]
 
 
-def _weights(rng: np.random.Generator, count: int, rate: float, *, mixed: bool = False) -> list[Decimal]:
-    """Weights of three decimals that sum to about 1, some of them 0; `mixed` makes sure of two others and of a 0 where it can."""
+def _weights(
+    rng: np.random.Generator, count: int, rate: float, *, mixed: bool = False
+) -> list[Decimal]:
+    """Weights of three decimals that sum to about 1, some of them 0; `mixed` makes sure of two
+    others and of a 0 where it can.
+    """
     drawn = (rng.random(count) < rate) * rng.uniform(0.05, 1, count)
     if mixed:
         places = rng.permutation(count)
         drawn[places[:2]] = rng.uniform(0.2, 1, len(places[:2]))
         drawn[places[-1]] *= count == 1
     total = max(float(drawn.sum()), 0.05)
-    return [Decimal(max(1, round(1000 * float(weight) / total)) if weight else 0) / 1000 for weight in drawn]
+    return [
+        Decimal(max(1, round(1000 * float(weight) / total)) if weight else 0) / 1000
+        for weight in drawn
+    ]
 
 
-def _values(rng: np.random.Generator, years: int, count: int, units: Mapping[int, str]) -> list[list[Decimal]]:
-    """Market sizes with two decimals, by year and category, each in its unit; all are more than 0."""
+def _values(
+    rng: np.random.Generator, years: int, count: int, units: Mapping[int, str]
+) -> list[list[Decimal]]:
+    """Market sizes with two decimals, by year and category, each in its unit; all are more than
+    0.
+    """
     size, trend = rng.uniform(5_000, 50_000, count), rng.choice([0.05, 0.02, 0.0, -0.015], count)
     noise = rng.choice([0.05, 0.15], count, p=[0.8, 0.2]) * rng.uniform(-1, 1, (years, count))
-    drawn = size * (1 + trend) ** np.arange(years)[:, None] * (1 + noise) / [1000 if units[k] == "bn" else 1 for k in range(count)]
+    drawn = (
+        size
+        * (1 + trend) ** np.arange(years)[:, None]
+        * (1 + noise)
+        / [1000 if units[k] == "bn" else 1 for k in range(count)]
+    )
     return [[Decimal(max(1, round(100 * value))) / 100 for value in row] for row in drawn.tolist()]
 
 
@@ -251,16 +380,32 @@ def _read_sizes(text: str) -> dict[str, list[int]]:
     return {title: [area.bottom or 0, area.right or 0] for title, area in areas.items()}
 
 
-def _pieces(title: str, first: int, size: Sequence[int], keep: Callable[[list[list[Any]]], Any]) -> list[Step]:
-    """The steps that read the rows of a sheet from the first on, a few at once; `keep` says what is to be kept of rows."""
+def _pieces(
+    title: str, first: int, size: Sequence[int], keep: Callable[[list[list[Any]]], Any]
+) -> list[Step]:
+    """The steps that read the rows of a sheet from the first on, a few at once; `keep` says
+    what is to be kept of rows.
+    """
     bottom, right = size
     at_once = max(1, _CHUNK // right)
     steps = []
     for top in range(first, bottom + 1, at_once):
         end = min(bottom, top + at_once - 1)
-        place = {"sheet_name": title, "start_cell": spot_name(top, 1), "end_cell": spot_name(end, right)}
+        place = {
+            "sheet_name": title,
+            "start_cell": spot_name(top, 1),
+            "end_cell": spot_name(end, right),
+        }
         label = f"Read rows {top} to {end} of {title}."
-        steps.append(read(label, lambda text: keep(_rows(text)), "read_data_from_excel", filepath=DATA, **place))
+        steps.append(
+            read(
+                label,
+                lambda text: keep(_rows(text)),
+                "read_data_from_excel",
+                filepath=DATA,
+                **place,
+            )
+        )
     return steps
 
 
@@ -279,11 +424,16 @@ def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
 
 
 def _with_sum(values: list[Fraction], factors: Sequence[Fraction]) -> list[Fraction]:
-    return [*values, sum((factor * value for factor, value in zip(factors, values, strict=True)), Fraction(0))]
+    return [
+        *values,
+        sum((factor * value for factor, value in zip(factors, values, strict=True)), Fraction(0)),
+    ]
 
 
 def _report(data: bytes, columns: Sequence[str]) -> tuple[list[list[Any]], list[str]]:
-    """The rows of a report under its heads, without empty ones, and what is wrong with it as a whole."""
+    """The rows of a report under its heads, without empty ones, and what is wrong with it as a
+    whole.
+    """
     sheets = _sheets(data)
     if list(sheets) != [SHEET]:
         return [], [f"{RESULT} has the sheets {echo(list(sheets))}, it should have {SHEET} only"]
@@ -291,21 +441,33 @@ def _report(data: bytes, columns: Sequence[str]) -> tuple[list[list[Any]], list[
     if heads != list(columns):
         return [], [f"{RESULT} has the heads {echo(heads)}, it should have {echo(list(columns))}"]
     rows = [row for row in sheets[SHEET][1:] if row]
-    return rows, [f"{RESULT}: the row of {echo(as_text(row[0]))} has too many cells" for row in rows if len(row) > len(columns)]
+    return rows, [
+        f"{RESULT}: the row of {echo(as_text(row[0]))} has too many cells"
+        for row in rows
+        if len(row) > len(columns)
+    ]
 
 
 @functools.lru_cache(maxsize=4)
 def _sheets(data: bytes) -> Mapping[str, list[list[Any]]]:
-    """What `read_workbook` gives, kept, since a report is looked at after each call; nobody changes it."""
+    """What `read_workbook` gives, kept, since a report is looked at after each call; nobody
+    changes it.
+    """
     return read_workbook(data)
 
 
 def _same(found: Any, wanted: Any) -> bool:
-    """Whether a cell is the number that it should be, within 0.01 (a year exactly), or the text that there is none."""
+    """Whether a cell is the number that it should be, within 0.01 (a year exactly), or the text
+    that there is none.
+    """
     if wanted == NONE:
         return exact(found, NONE)
     allowed = 0.0 if isinstance(wanted, int) else 0.01
-    return isinstance(found, (int, float)) and not isinstance(found, bool) and abs(found - float(wanted)) <= allowed + 1e-9
+    return (
+        isinstance(found, (int, float))
+        and not isinstance(found, bool)
+        and abs(found - float(wanted)) <= allowed + 1e-9
+    )
 
 
 register_task(ExcelMarketResearch)

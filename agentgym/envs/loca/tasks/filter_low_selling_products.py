@@ -1,4 +1,6 @@
-"""Products that hardly sell go to the outlet, and all subscribers are told of it (LOCA-bench, table 7)."""
+"""Products that hardly sell go to the outlet, and all subscribers are told of it (LOCA-bench,
+table 7).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from pydantic import Field
 
 from agentgym.config import Share
 from agentgym.envs.loca.catalog import goods
-from agentgym.envs.loca.checks import csv_rows, digest, exact, file_faults, file_state, number, row_faults, set_faults, write_csv
+from agentgym.envs.loca.checks import (
+    csv_rows,
+    digest,
+    exact,
+    file_faults,
+    file_state,
+    number,
+    row_faults,
+    set_faults,
+    write_csv,
+)
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
@@ -30,7 +42,14 @@ from agentgym.tools import echo
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 OUTLET = "Outlet/Clearance"
 SUBSCRIBERS, TEMPLATE, TABLE = "subscriber.json", "email_template.txt", "discount_products.csv"
-COLUMNS = ("Product ID", "Product Name", "In Stock Since", "Original Price", "Discounted Price", "Discount Ratio")
+COLUMNS = (
+    "Product ID",
+    "Product Name",
+    "In Stock Since",
+    "Original Price",
+    "Discounted Price",
+    "Discount Ratio",
+)
 DAYS, SALES = 90, 10
 LETTER = """Subject: Outlet prices for you, {name}
 
@@ -66,18 +85,29 @@ class FilterLowSellingProductsConfig(OfficeConfig):
 
 
 class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
-    """Move products that hardly sell to an outlet category, and send a table of them to every subscriber."""
+    """Move products that hardly sell to an outlet category, and send a table of them to every
+    subscriber.
+    """
 
     Config = FilterLowSellingProductsConfig
     servers = ("filesystem", "python_execute", "email", "woocommerce", "claim_done")
     outputs = (f"category {OUTLET}", TABLE, "mails to the subscribers")
-    mutable_tables = ("woocommerce.products", "woocommerce.categories", "woocommerce.product_categories")
+    mutable_tables = (
+        "woocommerce.products",
+        "woocommerce.categories",
+        "woocommerce.product_categories",
+    )
     tokens_per_unit = 560.0
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers, and the files to fill in."""
-        low = min(size, max(1, round(size / 3)) if self.config.low_selling is None else self.config.low_selling)
-        fates = [str(fate) for fate in self.rng.permutation(["low"] * low + ["other"] * (size - low))]
+        low = min(
+            size,
+            max(1, round(size / 3)) if self.config.low_selling is None else self.config.low_selling,
+        )
+        fates = [
+            str(fate) for fate in self.rng.permutation(["low"] * low + ["other"] * (size - low))
+        ]
         drawn: list[dict[str, Any]] = []
         slow: list[dict[str, Any]] = []
         for made, fate in zip(goods(self.rng, size), fates, strict=True):
@@ -92,14 +122,25 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         letters = self._subscribers(count, len(rows))
         files = self.office.context.files
         files.write(TEMPLATE, LETTER)
-        files.write("blog_template.md", "# Outlet news\n\nFrom {date} on, {count} products cost less.\n")
-        files.write(TABLE, write_csv(COLUMNS, [_row(1, "Example Product", "2024-01-31", "100.00", "87.50")]))
-        self.truth = {"rows": sorted(rows, key=_order), "letters": letters, "shop": _shop(shop), "terms": _terms(shop)}
+        files.write(
+            "blog_template.md", "# Outlet news\n\nFrom {date} on, {count} products cost less.\n"
+        )
+        files.write(
+            TABLE, write_csv(COLUMNS, [_row(1, "Example Product", "2024-01-31", "100.00", "87.50")])
+        )
+        self.truth = {
+            "rows": sorted(rows, key=_order),
+            "letters": letters,
+            "shop": _shop(shop),
+            "terms": _terms(shop),
+        }
         self.truth |= {"categories": shop.categories.all(), "users": self.office.get(Email).users()}
         self.truth["files"] = file_state(files)
 
     def _prices(self) -> dict[str, str]:
-        """A price in units of 2 and one that is lower by a multiple of 2.5 percent, so that both and their ratio are exact."""
+        """A price in units of 2 and one that is lower by a multiple of 2.5 percent, so that
+        both and their ratio are exact.
+        """
         regular = Decimal(2 * int(self.rng.integers(3, 150)))
         percent = Decimal(5 * int(self.rng.integers(4, 21))) / 2
         sale = "" if self.rng.random() < 0.1 else f"{regular * (100 - percent) / 100:.2f}"
@@ -114,8 +155,13 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             twin = before[int(self.rng.integers(len(before)))]
             double = {"regular": f"{2 * Decimal(twin['regular']):.2f}"}
             double["sale"] = f"{2 * Decimal(twin['sale']):.2f}" if twin["sale"] else ""
-            return product | {"since": twin["since"], **(double if Decimal(twin["regular"]) < 10_000 else {})}
-        return product | ({"since": before[-1]["since"]} if before and self.rng.random() < 0.3 else {})
+            return product | {
+                "since": twin["since"],
+                **(double if Decimal(twin["regular"]) < 10_000 else {}),
+            }
+        return product | (
+            {"since": before[-1]["since"]} if before and self.rng.random() < 0.3 else {}
+        )
 
     def _other(self, others: int) -> dict[str, Any]:
         """A product that stays; the first two are at the two limits."""
@@ -137,7 +183,9 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
         """A drawn product as the shop takes it."""
         sold = product["sold"] + int(self.rng.integers(0, 300))
-        created = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC) + timedelta(minutes=int(self.rng.integers(0, 1440)))
+        created = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC) + timedelta(
+            minutes=int(self.rng.integers(0, 1440))
+        )
         return {
             "name": product["name"], "sku": product["sku"], "short_description": product["short_description"],
             "categories": [product["department"]], "regular_price": product["regular"], "sale_price": product["sale"],
@@ -147,7 +195,9 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }  # fmt: skip
 
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
-        """Write the list of subscribers; subject and text of the mail to each address that is to have one."""
+        """Write the list of subscribers; subject and text of the mail to each address that is
+        to have one.
+        """
         names = people(self.rng, count)
         entries: list[dict[str, Any]] = []
         letters = {}
@@ -155,13 +205,22 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         email.add_user(ME, "admin-2025", "Shop Admin")
         email.login_as(ME)
         for k, name in enumerate(names):
-            if k and self.rng.random() < 0.08:  # somebody has subscribed twice, with another spelling of the address
+            if (
+                k and self.rng.random() < 0.08
+            ):  # somebody has subscribed twice, with another spelling of the address
                 twice = entries[int(self.rng.integers(k))]
-                entries.append({**twice, "email": twice["email"].title().replace("Mcp.Com", "MCP.com")})
+                entries.append(
+                    {**twice, "email": twice["email"].title().replace("Mcp.Com", "MCP.com")}
+                )
                 continue
-            mail, active = address(name, k + 1, DOMAIN), not k or self.rng.random() >= self.config.inactive_rate
+            mail, active = (
+                address(name, k + 1, DOMAIN),
+                not k or self.rng.random() >= self.config.inactive_rate,
+            )
             email.add_user(mail, "", name)
-            entries.append({"name": name, "email": mail, "status": "active" if active else "cancelled"})
+            entries.append(
+                {"name": name, "email": mail, "status": "active" if active else "cancelled"}
+            )
             if active:
                 letters[mail] = _letter(LETTER, name, products)
         order = self.rng.permutation(len(entries))
@@ -190,13 +249,24 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read files and products; create the category, move the products and write the table; send the mails."""
+        """Read files and products; create the category, move the products and write the table;
+        send the mails.
+        """
         letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
-        people_ = yield read("Read the subscribers.", _read_subscribers, "read_text_file", path=SUBSCRIBERS)
-        slow = yield from read_shop("the products", "woo_products_list", _read_slow, orderby="id", order="asc")
+        people_ = yield read(
+            "Read the subscribers.", _read_subscribers, "read_text_file", path=SUBSCRIBERS
+        )
+        slow = yield from read_shop(
+            "the products", "woo_products_list", _read_slow, orderby="id", order="asc"
+        )
         rows = sorted((_row(*each) for each in slow), key=_order)
         create = ToolCall("woo_products_categories_create", {"categoryData": {"name": OUTLET}})
-        outlet = yield Step(f"Create the category {OUTLET}.", create, lambda text: json.loads(text)["id"], self.outputs[0])
+        outlet = yield Step(
+            f"Create the category {OUTLET}.",
+            create,
+            lambda text: json.loads(text)["id"],
+            self.outputs[0],
+        )
         steps = [write_table(TABLE, COLUMNS, rows)]
         for k in range(0, len(slow), 100):
             moved = [{"id": each[0], "categories": [{"id": outlet}]} for each in slow[k : k + 100]]
@@ -207,11 +277,15 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         for to, name in people_.items():
             subject, body = _letter(letter, name, len(rows))
             message = {"to": to, "subject": subject, "body": body, "attachments": [TABLE]}
-            mails.append(write(f"Write to {to}.", self.outputs[2], "send_email", same=("to",), **message))
+            mails.append(
+                write(f"Write to {to}.", self.outputs[2], "send_email", same=("to",), **message)
+            )
         yield mails
 
     def faults(self) -> Iterator[str]:
-        """The category holds just the slow products; the table is right, here and with every mail; all else is as it was."""
+        """The category holds just the slow products; the table is right, here and with every
+        mail; all else is as it was.
+        """
         files, truth = self.office.context.files, self.truth
         yield from self._shop_faults()
         yield from _table_faults(files, truth["rows"])
@@ -224,11 +298,18 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         for category in truth["categories"]:
             if {**held.pop(category["id"], {}), "count": category["count"]} != category:
                 yield f"the category {category['name']!r} was changed"
-        outlet = next((key for key, category in held.items() if category["name"].strip() == OUTLET), None)
+        outlet = next(
+            (key for key, category in held.items() if category["name"].strip() == OUTLET), None
+        )
         if outlet is None:
             yield f"there is no category {OUTLET}"
-        yield from (f"the category {held[key]['name']!r} was added" for key in held if key != outlet)
-        terms, wanted = _terms(shop), truth["terms"] | {row["Product ID"]: [outlet] for row in truth["rows"]}
+        yield from (
+            f"the category {held[key]['name']!r} was added" for key in held if key != outlet
+        )
+        terms, wanted = (
+            _terms(shop),
+            truth["terms"] | {row["Product ID"]: [outlet] for row in truth["rows"]},
+        )
         for product, categories in wanted.items():
             if terms.get(product) != categories:
                 yield f"product {product} has the categories {terms.get(product)}, it should have {categories}"
@@ -271,7 +352,11 @@ def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, 
 
 def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
     """What the rows are sorted by; the ratios are exact, so the cells tell them."""
-    return row["In Stock Since"], Decimal(row["Discount Ratio"].removesuffix("%")), row["Product Name"]
+    return (
+        row["In Stock Since"],
+        Decimal(row["Discount Ratio"].removesuffix("%")),
+        row["Product Name"],
+    )
 
 
 def _day(days: int) -> str:
@@ -286,7 +371,11 @@ def _letter(template: str, name: str, count: int) -> tuple[str, str]:
 def _table_faults(files: Workspace, wanted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     rows, broken = csv_rows(files, TABLE, COLUMNS)
     yield from broken
-    cells = dict.fromkeys(COLUMNS, number()) | {"Product Name": exact, "In Stock Since": exact, "Discount Ratio": _same_percent}
+    cells = dict.fromkeys(COLUMNS, number()) | {
+        "Product Name": exact,
+        "In Stock Since": exact,
+        "Discount Ratio": _same_percent,
+    }
     yield from row_faults(TABLE, rows, wanted, cells, ("Product ID",), ordered=True)
 
 
@@ -297,7 +386,9 @@ def _same_percent(found: Any, wanted: str) -> bool:
 def _terms(shop: WooCommerce) -> dict[int, list[int]]:
     """The categories of each product."""
     found: dict[int, list[int]] = {}
-    for row in shop.store.rows("SELECT product_id, term_id FROM product_categories ORDER BY product_id, term_id"):
+    for row in shop.store.rows(
+        "SELECT product_id, term_id FROM product_categories ORDER BY product_id, term_id"
+    ):
         found.setdefault(row["product_id"], []).append(row["term_id"])
     return found
 
@@ -309,7 +400,11 @@ def _shop(shop: WooCommerce) -> str:
 
 def _read_subscribers(text: str) -> dict[str, str]:
     """The names of those who are active, by address."""
-    return {each["email"].lower(): each["name"] for each in json.loads(text)["subscribers"] if each["status"] == "active"}
+    return {
+        each["email"].lower(): each["name"]
+        for each in json.loads(text)["subscribers"]
+        if each["status"] == "active"
+    }
 
 
 def _read_slow(product: dict[str, Any]) -> list[Any] | None:
@@ -319,7 +414,13 @@ def _read_slow(product: dict[str, Any]) -> list[Any] | None:
     sells = int(custom["sales_last_30_days"]) >= SALES or (START.date() - since).days <= DAYS
     if sells or product["status"] != "publish" or product["stock_status"] != "instock":
         return None
-    return [product["id"], product["name"], since.isoformat(), product["regular_price"], product["sale_price"]]
+    return [
+        product["id"],
+        product["name"],
+        since.isoformat(),
+        product["regular_price"],
+        product["sale_price"],
+    ]
 
 
 register_task(FilterLowSellingProducts)

@@ -1,4 +1,6 @@
-"""Sensor readings of one hour in BigQuery that are out of the ranges in a workbook (LOCA-bench, table 7)."""
+"""Sensor readings of one hour in BigQuery that are out of the ranges in a workbook (LOCA-bench,
+table 7).
+"""
 
 from __future__ import annotations
 
@@ -35,21 +37,47 @@ from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError
 
 DATASET, TABLE, BUCKET = "machine_operating", "live_sensor", "iot_anomaly_reports"
-BOOK, SHEET, REPORT = "machine_operating_parameters.xlsx", "Operating Parameters", "anomaly_report.csv"
-TYPES = {"timestamp": "TIMESTAMP", "machine_id": "STRING", "sensor_type": "STRING", "reading": "FLOAT64"}
+BOOK, SHEET, REPORT = (
+    "machine_operating_parameters.xlsx",
+    "Operating Parameters",
+    "anomaly_report.csv",
+)
+TYPES = {
+    "timestamp": "TIMESTAMP",
+    "machine_id": "STRING",
+    "sensor_type": "STRING",
+    "reading": "FLOAT64",
+}
 COLUMNS = (*TYPES, "normal_range")
 HEADER = ("machine_id", "machine_description", "sensor_type", "unit", "min_value", "max_value")
 NOON = datetime(2025, 8, 19, 12, tzinfo=UTC)
 FIRST, LAST = NOON - timedelta(minutes=30), NOON + timedelta(minutes=30)
-OUTSIDE = tuple(FIRST - timedelta(seconds=s) for s in (60, 1)) + tuple(LAST + timedelta(seconds=s) for s in (1, 60))
+OUTSIDE = tuple(FIRST - timedelta(seconds=s) for s in (60, 1)) + tuple(
+    LAST + timedelta(seconds=s) for s in (1, 60)
+)
 SENSORS = {
     "temperature": ("°C", 1500, 8500), "pressure": ("bar", 80, 220), "vibration": ("mm/s", 20, 180),
     "rpm": ("1/min", 80000, 320000), "current": ("A", 200, 1800), "flow_rate": ("l/min", 2000, 12000),
 }  # fmt: skip
 """Unit and usual range of each type of sensor; all readings are drawn in hundredths."""
 
-KINDS = ("Assembly robot", "Conveyor", "Cooling unit", "Drill press", "Lathe", "Milling machine", "Packing line", "Press", "Pump")
-BUCKETS = ("iot_anomaly_report", "iot_anomaly_reports_old", "iot_reports", "machine_anomaly_reports")
+KINDS = (
+    "Assembly robot",
+    "Conveyor",
+    "Cooling unit",
+    "Drill press",
+    "Lathe",
+    "Milling machine",
+    "Packing line",
+    "Press",
+    "Pump",
+)
+BUCKETS = (
+    "iot_anomaly_report",
+    "iot_anomaly_reports_old",
+    "iot_reports",
+    "machine_anomaly_reports",
+)
 PAGE = 100
 Range: TypeAlias = tuple[int, int]
 
@@ -78,7 +106,9 @@ class MachineOperatingConfig(OfficeConfig):
 
 
 class MachineOperating(OfficeTask[MachineOperatingConfig]):
-    """Find the sensor readings of one hour that are out of range; write a report and upload it to a bucket."""
+    """Find the sensor readings of one hour that are out of range; write a report and upload it
+    to a bucket.
+    """
 
     Config = MachineOperatingConfig
     servers = ("filesystem", "python_execute", "excel", "google_cloud", "claim_done")
@@ -94,7 +124,9 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         limits = {sensor: self._range(sensor[1]) for sensor in sensors}
         sure = sensors[int(self.rng.integers(size))]  # which surely has a range and an anomaly
         ranges = {
-            sensor: held for sensor, held in limits.items() if sensor == sure or self.rng.random() >= self.config.missing_rate
+            sensor: held
+            for sensor, held in limits.items()
+            if sensor == sure or self.rng.random() >= self.config.missing_rate
         }
         if size > 4:
             ranges.pop(next(sensor for sensor in sensors if sensor != sure), None)
@@ -134,7 +166,9 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         """What is normal for a sensor: like others of the type, but not the same."""
         _, low, high = SENSORS[kind]
         step = max(1, high // 200)
-        least, most = (step * round(limit * float(self.rng.uniform(0.8, 1.2)) / step) for limit in (low, high))
+        least, most = (
+            step * round(limit * float(self.rng.uniform(0.8, 1.2)) / step) for limit in (low, high)
+        )
         return least, most
 
     def _readings(self, held: Range, hours: int, sure: bool) -> list[tuple[str, int]]:
@@ -142,8 +176,13 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         low, high = held
         config = self.config
         reach = 30 * (config.hours or hours)
-        minutes = np.arange(-(reach // config.interval_minutes), reach // config.interval_minutes + 1) * config.interval_minutes
-        values = np.clip(np.rint(self.rng.normal((low + high) / 2, (high - low) / 6, len(minutes))), low, high).astype(int)
+        minutes = (
+            np.arange(-(reach // config.interval_minutes), reach // config.interval_minutes + 1)
+            * config.interval_minutes
+        )
+        values = np.clip(
+            np.rint(self.rng.normal((low + high) / 2, (high - low) / 6, len(minutes))), low, high
+        ).astype(int)
         at_limit = self.rng.random(len(minutes)) < config.limit_rate
         values[at_limit] = self.rng.choice([low, high], int(at_limit.sum()))
         inside = np.flatnonzero(np.abs(minutes) <= 30)
@@ -158,45 +197,87 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         if sure or self.rng.random() < config.anomaly_rate:
             ends = [inside[0], inside[-1]] if sure else [self.rng.choice([inside[0], inside[-1]])]
             values[ends] = self._out(held)
-            extra = [(moment, self._out(held)) for moment in OUTSIDE if sure or self.rng.random() < 0.5]
+            extra = [
+                (moment, self._out(held)) for moment in OUTSIDE if sure or self.rng.random() < 0.5
+            ]
             extra += [(NOON + timedelta(days=int(self.rng.choice([-1, 1]))), self._out(held))]
         moments = [NOON + timedelta(minutes=minute) for minute in minutes.tolist()]
-        return [(_stamp(moment), value) for moment, value in (*zip(moments, values.tolist(), strict=True), *extra)]
+        return [
+            (_stamp(moment), value)
+            for moment, value in (*zip(moments, values.tolist(), strict=True), *extra)
+        ]
 
     def _out(self, held: Range) -> int:
         low, high = held
-        return int(self.rng.choice([self.rng.integers(max(0, 2 * low - high), low), self.rng.integers(high + 1, 2 * high)]))
+        return int(
+            self.rng.choice(
+                [
+                    self.rng.integers(max(0, 2 * low - high), low),
+                    self.rng.integers(high + 1, 2 * high),
+                ]
+            )
+        )
 
     def _spell(self, held: Range) -> list[int]:
-        """Readings of a sensor that something is wrong with, one after the other; not all of them are out of range."""
+        """Readings of a sensor that something is wrong with, one after the other; not all of
+        them are out of range.
+        """
         low, high = held
         width = high - low
         kind = int(self.rng.integers(4))
         if kind == 0:  # a spike
-            return [high + round(width * float(part)) + 1 for part in self.rng.uniform(0.1, 0.8, int(self.rng.integers(1, 3)))]
+            return [
+                high + round(width * float(part)) + 1
+                for part in self.rng.uniform(0.1, 0.8, int(self.rng.integers(1, 3)))
+            ]
         if kind == 1:  # a drift
-            return [int(value) for value in np.linspace(high - width // 3, high + width // 3, int(self.rng.integers(4, 10)))]
+            return [
+                int(value)
+                for value in np.linspace(
+                    high - width // 3, high + width // 3, int(self.rng.integers(4, 10))
+                )
+            ]
         if kind == 2:  # it swings
             return [self._out(held) for _ in range(int(self.rng.integers(3, 7)))]
         return [0] * int(self.rng.integers(2, 5))  # it fails
 
-    def _book(self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]) -> bytes:
+    def _book(
+        self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]
+    ) -> bytes:
         """The workbook: the ranges that hold, those that held last year, and the machines."""
-        machines = {machine: str(self.rng.choice(KINDS)) for machine in dict.fromkeys(machine for machine, _ in sensors)}
+        machines = {
+            machine: str(self.rng.choice(KINDS))
+            for machine in dict.fromkeys(machine for machine, _ in sensors)
+        }
         rows = [
             (machine, machines[machine], kind, SENSORS[kind][0], low / 100, high / 100)
             for (machine, kind), (low, high) in sorted(ranges.items())
         ]
-        old = [(*row[:4], round(row[4] * 0.5, 2), round(row[5] * 0.9, 2)) for row in rows[:: max(1, len(rows) // 10)]]
-        summary = [(machine, name, f"Hall {int(self.rng.integers(1, 9))}") for machine, name in sorted(machines.items())]
+        old = [
+            (*row[:4], round(row[4] * 0.5, 2), round(row[5] * 0.9, 2))
+            for row in rows[:: max(1, len(rows) // 10)]
+        ]
+        summary = [
+            (machine, name, f"Hall {int(self.rng.integers(1, 9))}")
+            for machine, name in sorted(machines.items())
+        ]
         self.rng.shuffle(rows)
         return write_workbook(
-            {SHEET: [HEADER, *rows], f"{SHEET} 2024": [HEADER, *old], "Machine Summary": [("machine_id", "name", "hall"), *summary]}
+            {
+                SHEET: [HEADER, *rows],
+                f"{SHEET} 2024": [HEADER, *old],
+                "Machine Summary": [("machine_id", "name", "hall"), *summary],
+            }
         )
 
     def _leave(self, cloud: GoogleCloud, rows: Sequence[tuple[str, str, str, float]]) -> None:
-        """Tables and buckets that are there besides, and often the bucket itself with earlier reports."""
-        some = [(f"2024{stamp[4:]}", machine, kind, 2 * value) for stamp, machine, kind, value in rows[:20]]
+        """Tables and buckets that are there besides, and often the bucket itself with earlier
+        reports.
+        """
+        some = [
+            (f"2024{stamp[4:]}", machine, kind, 2 * value)
+            for stamp, machine, kind, value in rows[:20]
+        ]
         cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, some)
         text = ",".join(COLUMNS) + "\n"
         for bucket in map(str, self.rng.choice(BUCKETS, 2, replace=False)):
@@ -224,8 +305,16 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read the ranges, then the readings of the hour, both in pages; write the report; upload it."""
-        last = yield read("See how long the sheet is.", _read_length, "get_workbook_metadata", filepath=BOOK, include_ranges=True)
+        """Read the ranges, then the readings of the hour, both in pages; write the report;
+        upload it.
+        """
+        last = yield read(
+            "See how long the sheet is.",
+            _read_length,
+            "get_workbook_metadata",
+            filepath=BOOK,
+            include_ranges=True,
+        )
         lines = max(40, -(-last // 3))  # the workbook is loaded for each page
         pages = yield [
             read(f"Read the ranges in rows {top} to {min(last, top + lines - 1)}.", _read_ranges, "read_data_from_excel",
@@ -258,7 +347,9 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         yield from self._report_faults(files, REPORT)
         try:
             data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
-            if not files.is_file(REPORT) or data != files.read(REPORT):  # a copy has the faults that were told already
+            if not files.is_file(REPORT) or data != files.read(
+                REPORT
+            ):  # a copy has the faults that were told already
                 uploaded.write(self.outputs[1][5:], data)
                 yield from self._report_faults(uploaded, self.outputs[1][5:])
         except ToolError as error:
@@ -287,7 +378,9 @@ def _stamp(moment: datetime) -> str:
 
 
 def _moment(text: str) -> str:
-    """A moment as ISO 8601 writes it in UTC, which is what it is in if it names no zone; any other text as it is."""
+    """A moment as ISO 8601 writes it in UTC, which is what it is in if it names no zone; any
+    other text as it is.
+    """
     try:
         moment = datetime.fromisoformat(text.strip().removesuffix("UTC").strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
@@ -298,7 +391,10 @@ def _moment(text: str) -> str:
 def _same_range(found: Any, wanted: Any) -> bool:
     """Whether two ranges have the same limits, however their numbers are written."""
     ranges = [_RANGE.fullmatch(str(text)) for text in (found, wanted)]
-    return all(ranges) and all(number()(*pair) for pair in zip(*(limits.groups() for limits in ranges if limits), strict=True))
+    return all(ranges) and all(
+        number()(*pair)
+        for pair in zip(*(limits.groups() for limits in ranges if limits), strict=True)
+    )
 
 
 def _read_length(text: str) -> int:

@@ -1,4 +1,6 @@
-"""Games on consecutive days, counted for each team of a season out of a long schedule (LOCA-bench, table 7)."""
+"""Games on consecutive days, counted for each team of a season out of a long schedule (LOCA-bench,
+table 7).
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,30 @@ from agentgym.envs.loca.task import OfficeTask, register_task
 
 SOURCE, SHEET = "NHL Regular 2024-2025", "nhl-202425-asplayed_schedule"
 RESULT, FILE = "nhl_b2b_analysis", "nhl_b2b_analysis.csv"
-HEADER = ("Date", "Start Time (Sask)", "Start Time (ET)", "Visitor", "Score", "Home", "Score.1", "Status")
+HEADER = (
+    "Date",
+    "Start Time (Sask)",
+    "Start Time (ET)",
+    "Visitor",
+    "Score",
+    "Home",
+    "Score.1",
+    "Status",
+)
 COLUMNS = ("Team", "HA", "AH", "HH", "AA", "Total")
 KINDS = COLUMNS[1:5]
 CHUNK = 300
 TEAMS = (
-    "Anaheim Ducks|Boston Bruins|Buffalo Sabres|Calgary Flames|Carolina Hurricanes|Chicago Blackhawks|Colorado Avalanche|"
-    "Columbus Blue Jackets|Dallas Stars|Detroit Red Wings|Edmonton Oilers|Florida Panthers|Los Angeles Kings|Minnesota Wild|"
-    "Montreal Canadiens|Nashville Predators|New Jersey Devils|New York Islanders|New York Rangers|Ottawa Senators|"
-    "Philadelphia Flyers|Pittsburgh Penguins|San Jose Sharks|Seattle Kraken|St. Louis Blues|Tampa Bay Lightning|"
-    "Toronto Maple Leafs|Utah Hockey Club|Vancouver Canucks|Vegas Golden Knights|Washington Capitals|Winnipeg Jets"
+    "Anaheim Ducks|Boston Bruins|Buffalo Sabres|Calgary Flames|Carolina Hurricanes|Chicago "
+    "Blackhawks|Colorado Avalanche|"
+    "Columbus Blue Jackets|Dallas Stars|Detroit Red Wings|Edmonton Oilers|Florida Panthers|Los "
+    "Angeles Kings|Minnesota Wild|"
+    "Montreal Canadiens|Nashville Predators|New Jersey Devils|New York Islanders|New York "
+    "Rangers|Ottawa Senators|"
+    "Philadelphia Flyers|Pittsburgh Penguins|San Jose Sharks|Seattle Kraken|St. Louis Blues|Tampa "
+    "Bay Lightning|"
+    "Toronto Maple Leafs|Utah Hockey Club|Vancouver Canucks|Vegas Golden Knights|Washington "
+    "Capitals|Winnipeg Jets"
 ).split("|")
 Game = tuple[date, str, str, bool]
 """Day, visitor, home, and whether it was played."""
@@ -67,30 +83,56 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         games = _season(self.rng, teams, size, date(2024, 10, 8), self.config.postponed_rate)
         sheets = self.office.get(GoogleSheet)
         older = _season(self.rng, teams, min(size, 40), date(2023, 10, 10), 0.0)
-        books = [(SOURCE, {SHEET: games}), ("NHL Regular 2023-2024", {"nhl-202324-asplayed_schedule": older})]
+        books = [
+            (SOURCE, {SHEET: games}),
+            ("NHL Regular 2023-2024", {"nhl-202324-asplayed_schedule": older}),
+        ]
         books.append(("NHL Playoffs 2025", {"bracket": older[:3]}))
         for place in self.rng.permutation(len(books)):
             title, parts = books[int(place)]
-            sheets.add_spreadsheet(title, {name: [HEADER, *map(self._row, rows)] for name, rows in parts.items()})
-        self.truth = {"rows": _count(teams, games), "sheets": {book: _state(sheets, book) for book in sheets.titles()}}
+            sheets.add_spreadsheet(
+                title, {name: [HEADER, *map(self._row, rows)] for name, rows in parts.items()}
+            )
+        self.truth = {
+            "rows": _count(teams, games),
+            "sheets": {book: _state(sheets, book) for book in sheets.titles()},
+        }
 
     def _row(self, game: Game) -> list[Any]:
         day, visitor, home, played = game
-        hour, scores = int(self.rng.integers(12, 22)), [int(score) for score in self.rng.integers(0, 8, 2)]
+        hour, scores = (
+            int(self.rng.integers(12, 22)),
+            [int(score) for score in self.rng.integers(0, 8, 2)],
+        )
         scores[1] += scores[0] == scores[1]
         shown: list[Any] = [*scores, "Regulation"] if played else ["", "", "Postponed"]
-        return [day.isoformat(), f"{hour - 2}:00", f"{hour}:00", visitor, shown[0], home, shown[1], shown[2]]
+        return [
+            day.isoformat(),
+            f"{hour - 2}:00",
+            f"{hour}:00",
+            visitor,
+            shown[0],
+            home,
+            shown[1],
+            shown[2],
+        ]
 
     def task(self) -> str:
         """The same for all instances."""
         return (
-            f"The Google spreadsheet '{SOURCE}' has the schedule of a season, sheet {SHEET}. Count, for each team that is in it, "
-            "how often it played on two consecutive days: a back-to-back. Two games of one team on days that follow each other "
-            "make one, so games on three days in a row make two. Games that were postponed were not played on that day and do "
+            f"The Google spreadsheet '{SOURCE}' has the schedule of a season, sheet {SHEET}. "
+            "Count, for each team that is in it, "
+            "how often it played on two consecutive days: a back-to-back. Two games of one team on "
+            "days that follow each other "
+            "make one, so games on three days in a row make two. Games that were postponed were "
+            "not played on that day and do "
             "not count.\n"
-            "Split the counts by where the team played first and then: HA (home, then away), AH, HH and AA; Total is their sum.\n"
-            f"Write the columns {', '.join(COLUMNS)}, with one row for each team in any order (zeros included), into a new Google "
-            f"spreadsheet titled {RESULT}, on its first sheet from A1 on, and the same into {FILE} in the workspace. Make no other "
+            "Split the counts by where the team played first and then: HA (home, then away), AH, "
+            "HH and AA; Total is their sum.\n"
+            f"Write the columns {', '.join(COLUMNS)}, with one row for each team in any order "
+            "(zeros included), into a new Google "
+            f"spreadsheet titled {RESULT}, on its first sheet from A1 on, and the same into {FILE} "
+            "in the workspace. Make no other "
             "spreadsheet and change none of those that are there."
         )
 
@@ -98,23 +140,49 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         """Read the schedule in pieces; count; write both."""
         found = yield read("Find the spreadsheet.", _read_titles, "list_spreadsheets")
         place = {"spreadsheet_id": found[SOURCE], "sheet": SHEET}
-        last = yield read("Read how many rows there are.", _read_length, "get_sheet_data", **place, range="H:H")
+        last = yield read(
+            "Read how many rows there are.", _read_length, "get_sheet_data", **place, range="H:H"
+        )
         areas = [f"A{first}:H{min(last, first + CHUNK - 1)}" for first in range(2, last + 1, CHUNK)]
-        lists = yield [read(f"Read {area} of the schedule.", _read_games, "get_sheet_data", **place, range=area) for area in areas]
+        lists = yield [
+            read(
+                f"Read {area} of the schedule.", _read_games, "get_sheet_data", **place, range=area
+            )
+            for area in areas
+        ]
         games = [_game(text) for texts in lists for text in texts]
         rows = _count(sorted({team for game in games for team in game[1:3]}), games)
         table = [list(COLUMNS), *([row[name] for name in COLUMNS] for row in rows)]
         sheet = self.outputs[0]
         label = f"Make the spreadsheet {RESULT}."
-        made = yield write(label, sheet, "create_spreadsheet", title=RESULT, learn=lambda text: json.loads(text)["spreadsheetId"])
-        content = {"spreadsheet_id": made, "sheet": "Sheet1", "range": f"A1:F{len(table)}", "data": table}
+        made = yield write(
+            label,
+            sheet,
+            "create_spreadsheet",
+            title=RESULT,
+            learn=lambda text: json.loads(text)["spreadsheetId"],
+        )
+        content = {
+            "spreadsheet_id": made,
+            "sheet": "Sheet1",
+            "range": f"A1:F{len(table)}",
+            "data": table,
+        }
         yield [
-            write("Write the counts into it.", sheet, "update_cells", same=("spreadsheet_id",), **content),
+            write(
+                "Write the counts into it.",
+                sheet,
+                "update_cells",
+                same=("spreadsheet_id",),
+                **content,
+            ),
             write_table(FILE, COLUMNS, rows),
         ]
 
     def faults(self) -> Iterator[str]:
-        """File and spreadsheet have the right counts for all teams; the spreadsheets of before are as they were."""
+        """File and spreadsheet have the right counts for all teams; the spreadsheets of before are
+        as they were.
+        """
         rows, broken = csv_rows(self.office.context.files, FILE, COLUMNS)
         yield from broken
         yield from _table_faults(FILE, rows, self.truth["rows"])
@@ -122,9 +190,17 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         titles, before = sheets.titles(), self.truth["sheets"]
         new = [book for book in titles if book not in before]
         named = [book for book in new if titles[book].strip() == RESULT][:1]
-        yield from (f"the spreadsheet {titles[book]!r} should not be there" for book in new if book not in named)
+        yield from (
+            f"the spreadsheet {titles[book]!r} should not be there"
+            for book in new
+            if book not in named
+        )
         yield from self._sheet_faults(sheets.values(named[0]) if named else None)
-        yield from (f"the spreadsheet {titles[book]!r} was changed" for book in before if _state(sheets, book) != before[book])
+        yield from (
+            f"the spreadsheet {titles[book]!r} was changed"
+            for book in before
+            if _state(sheets, book) != before[book]
+        )
 
     def _sheet_faults(self, table: list[list[Any]] | None) -> Iterator[str]:
         if table is None:
@@ -138,18 +214,26 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         yield from _table_faults(f"the spreadsheet {RESULT}", rows, self.truth["rows"])
 
 
-def _table_faults(what: str, rows: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _table_faults(
+    what: str, rows: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]]
+) -> Iterator[str]:
     return row_faults(what, rows, wanted, dict.fromkeys(COLUMNS[1:], number()), ("Team",))
 
 
-def _season(rng: np.random.Generator, teams: Sequence[str], count: int, day: date, postponed: float) -> list[Game]:
-    """Games in the order of their days, no team twice a day; who played the day before plays less often."""
+def _season(
+    rng: np.random.Generator, teams: Sequence[str], count: int, day: date, postponed: float
+) -> list[Game]:
+    """Games in the order of their days, no team twice a day; who played the day before plays less
+    often.
+    """
     games: list[Game] = []
     tired: set[str] = set()
     while len(games) < count:
         order = [teams[int(k)] for k in rng.permutation(len(teams))]
         ready = [team for team in order if team not in tired or rng.random() < 0.3]
-        pairs = list(zip(ready[::2], ready[1::2], strict=False))[: int(rng.integers(0, 1 + max(1, len(teams) // 3)))]
+        pairs = list(zip(ready[::2], ready[1::2], strict=False))[
+            : int(rng.integers(0, 1 + max(1, len(teams) // 3)))
+        ]
         tired = set()
         for visitor, home in pairs[: count - len(games)]:
             games.append((day, visitor, home, bool(rng.random() >= postponed)))
@@ -160,20 +244,29 @@ def _season(rng: np.random.Generator, teams: Sequence[str], count: int, day: dat
 
 def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
     """The row of each team."""
-    played: dict[str, dict[date, str]] = {team: {} for team in teams if any(team in game[1:3] for game in games)}
+    played: dict[str, dict[date, str]] = {
+        team: {} for team in teams if any(team in game[1:3] for game in games)
+    }
     for day, visitor, home, took_place in games:
         if took_place:
             played[visitor][day], played[home][day] = "A", "H"
     rows = []
     for team, days in sorted(played.items()):
-        counts = Counter(days[a] + days[b] for a, b in pairwise(sorted(days)) if b - a == timedelta(days=1))
-        rows.append({"Team": team, **{kind: counts[kind] for kind in KINDS}, "Total": counts.total()})
+        counts = Counter(
+            days[a] + days[b] for a, b in pairwise(sorted(days)) if b - a == timedelta(days=1)
+        )
+        rows.append(
+            {"Team": team, **{kind: counts[kind] for kind in KINDS}, "Total": counts.total()}
+        )
     return rows
 
 
 def _state(sheets: GoogleSheet, book: str) -> str:
     """A hash of the sheets of a spreadsheet and of what was entered into their cells."""
-    sql = "SELECT title, row, cells FROM sheets LEFT JOIN lines ON sheet = sheets.id WHERE spreadsheet = ? ORDER BY sheets.id, row"
+    sql = (
+        "SELECT title, row, cells FROM sheets LEFT JOIN lines ON sheet = sheets.id WHERE "
+        "spreadsheet = ? ORDER BY sheets.id, row"
+    )
     return hashlib.sha256(repr(sheets.store.rows(sql, book)).encode()).hexdigest()
 
 
@@ -188,7 +281,9 @@ def _read_length(text: str) -> int:
 def _read_games(text: str) -> list[str]:
     """The games as texts, which take less room in the state than lists would."""
     rows = json.loads(text)["valueRanges"][0]["values"]
-    return ["|".join((row[0], row[3], row[5], "no" if row[7] == "Postponed" else "yes")) for row in rows]
+    return [
+        "|".join((row[0], row[3], row[5], "no" if row[7] == "Postponed" else "yes")) for row in rows
+    ]
 
 
 def _game(text: str) -> Game:

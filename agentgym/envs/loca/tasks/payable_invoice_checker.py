@@ -1,4 +1,6 @@
-"""Invoices as PDF files that have to be entered into Snowflake, and mails about those that are not paid (LOCA-bench, table 7)."""
+"""Invoices as PDF files that have to be entered into Snowflake, and mails about those that are
+not paid (LOCA-bench, table 7).
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ TABLES = {
 _ID = re.compile(r"(?:Invoice number:|Invoice no\.|Invoice) ([A-Z]+-\d{4}-\d+)")
 _SUPPLIER = re.compile(r"(?:Supplier|Seller|From|Issued by): (.+)")
 _DATE = re.compile(r"(?:Invoice date|Date of invoice|Issued on): (.+)|Invoice no\. \S+ of (.+)")
-_MAIL = re.compile(r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .*?([\w.]+@mcp\.com)")
+_MAIL = re.compile(
+    r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .*?([\w.]+@mcp\.com)"
+)
 _TOTAL = re.compile(r"(?:Invoice total|Total with tax|Grand total): (?:\$|USD )?([\d,]+\.\d\d)")
-_PAID = re.compile(r"(?:PARTIALLY PAID:|Payment in progress:|We received your payment of|Received on \S+:) \$([\d,]+\.\d\d)")
+_PAID = re.compile(
+    r"(?:PARTIALLY PAID:|Payment in progress:|We received your payment of|Received on \S+:) \$([\d,]+\.\d\d)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,18 +69,33 @@ class PayableInvoiceCheckerConfig(OfficeConfig):
 
 
 class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
-    """Enter invoices from PDF files into two tables, and mail their purchasers about those that are not paid."""
+    """Enter invoices from PDF files into two tables, and mail their purchasers about those that
+    are not paid.
+    """
 
     Config = PayableInvoiceCheckerConfig
-    servers = ("filesystem", "terminal", "python_execute", "pdf_tools", "email", "snowflake", "claim_done")
+    servers = (
+        "filesystem",
+        "terminal",
+        "python_execute",
+        "pdf_tools",
+        "email",
+        "snowflake",
+        "claim_done",
+    )
     outputs = ("rows of INVOICES", "rows of INVOICE_PAYMENTS", "comment", "mails")
     tokens_per_unit = 3_800.0
 
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and the tables with other invoices."""
         count = self.config.num_interference
-        count = round(35 * size + 10 * size**0.5 * self.rng.uniform(-1, 1)) if count is None else count
-        buyers = {address(name, k, "mcp.com"): name for k, name in enumerate(people(self.rng, 8 + min(40, 2 + size // 2)))}
+        count = (
+            round(35 * size + 10 * size**0.5 * self.rng.uniform(-1, 1)) if count is None else count
+        )
+        buyers = {
+            address(name, k, "mcp.com"): name
+            for k, name in enumerate(people(self.rng, 8 + min(40, 2 + size // 2)))
+        }
         ids = _ids(self.rng, size, count)
         mails = list(buyers)[8:]
         rates = {name: getattr(self.config, f"{name}_rate") for name in ("paid", "partial", "box")}
@@ -82,34 +103,65 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for k, key in enumerate(ids[:size]):
             mail, other = str(self.rng.choice(mails)), str(self.rng.choice(list(buyers)[:8]))
             # The first invoice is not paid, so that there is a mail to write.
-            invoice, pdf = draw_invoice(self.rng, key, (mail, buyers[mail]), other, rates if k else rates | {"paid": 0.0})
+            invoice, pdf = draw_invoice(
+                self.rng, key, (mail, buyers[mail]), other, rates if k else rates | {"paid": 0.0}
+            )
             found.append(invoice)
             pdfs.append(pdf)
         entered = [k > 0 and self.rng.random() < self.config.entered_rate for k in range(size)]
         rows = [self._other(key, list(buyers)) for key in ids[size:]]
         rows += [_row(invoice) for invoice, done in zip(found, entered, strict=True) if done]
         rows = [rows[k] for k in self.rng.permutation(len(rows))]
-        snowflake, email, files = self.office.get(Snowflake), self.office.get(Email), self.office.context.files
+        snowflake, email, files = (
+            self.office.get(Snowflake),
+            self.office.get(Email),
+            self.office.context.files,
+        )
         for table, columns in TABLES.items():
             order = self.rng.permutation(len(rows)) if table == PAYMENTS else range(len(rows))
-            snowflake.load(table, columns, [[rows[k][name] for name in columns] for k in order], keys=["INVOICE_ID"])
+            snowflake.load(
+                table,
+                columns,
+                [[rows[k][name] for name in columns] for k in order],
+                keys=["INVOICE_ID"],
+            )
         snowflake.set_comment(INVOICES, "INVOICE_DATE", "Date on the invoice")
-        snowflake.set_comment(PAYMENTS, FLAG, str(self.rng.choice(["", "1 = open", "0=Outstanding, 1=Paid"])))
-        email.add_users([(ME, "walker-2025", "Anthony Walker"), *((mail, "", name) for mail, name in buyers.items())])
+        snowflake.set_comment(
+            PAYMENTS, FLAG, str(self.rng.choice(["", "1 = open", "0=Outstanding, 1=Paid"]))
+        )
+        email.add_users(
+            [
+                (ME, "walker-2025", "Anthony Walker"),
+                *((mail, "", name) for mail, name in buyers.items()),
+            ]
+        )
         email.login_as(ME)
         for name, k in self._file_names(ids[:size]).items():
             files.write(f"{FOLDER}/{name}", pdfs[k])
             found[k]["file"] = name
-        self.truth = {"invoices": found, "entered": [k for k, done in enumerate(entered) if done], "rows": rows}
+        self.truth = {
+            "invoices": found,
+            "entered": [k for k, done in enumerate(entered) if done],
+            "rows": rows,
+        }
         self.truth["comments"] = {table: snowflake.comments(table) for table in TABLES}
-        self.truth["forms"] = {table: _form(snowflake.engine.tables[_key(table)]) for table in TABLES}
+        self.truth["forms"] = {
+            table: _form(snowflake.engine.tables[_key(table)]) for table in TABLES
+        }
         self.truth["files"] = {path: files.read(path) for path in files.walk()}
 
     def _file_names(self, ids: Sequence[str]) -> dict[str, int]:
-        """The place of each invoice by the name of its file, in order of the names; some are named by their number."""
+        """The place of each invoice by the name of its file, in order of the names; some are
+        named by their number.
+        """
         scans = self.rng.choice(np.arange(100, 10 * len(ids) + 200), len(ids), replace=False)
         scanned = self.rng.random(len(ids)) < 0.4
-        return dict(sorted((f"scan_{scans[k]}.pdf" if scanned[k] else f"{key}.pdf", k) for k, key in enumerate(ids)))
+        return dict(
+            sorted(
+                (f"scan_{scans[k]}.pdf" if scanned[k] else f"{key}.pdf", k)
+                for k, key in enumerate(ids)
+            )
+        )
 
     def _other(self, key: str, mails: Sequence[str]) -> dict[str, Any]:
         """An invoice that is in the tables and not in the folder."""
@@ -139,16 +191,28 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read all files and look which invoices are in the tables; enter the others, set the comment and send the mails."""
+        """Read all files and look which invoices are in the tables; enter the others, set the
+        comment and send the mails.
+        """
         names = yield read(f"List the folder {FOLDER}.", _read_names, "list_directory", path=FOLDER)
         shown = {"start_page": 1, "end_page": 9}
         found = yield [
-            read(f"Read {name}.", _read_invoice, "read_pdf_pages", pdf_file_path=f"{FOLDER}/{name}", **shown) for name in names
+            read(
+                f"Read {name}.",
+                _read_invoice,
+                "read_pdf_pages",
+                pdf_file_path=f"{FOLDER}/{name}",
+                **shown,
+            )
+            for name in names
         ]
         asked = ", ".join(_quoted(invoice["id"]) for invoice in found)
         query = f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({asked})"
         *columns, there = yield [
-            *(read(f"Describe {table}.", _read_columns, "describe_table", table_name=table) for table in TABLES),
+            *(
+                read(f"Describe {table}.", _read_columns, "describe_table", table_name=table)
+                for table in TABLES
+            ),
             read("Look which invoices were entered before.", _read_ids, "read_query", query=query),
         ]
         rows = [_row(invoice) for invoice in found if invoice["id"] not in there]
@@ -157,29 +221,57 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             label = f"Enter the invoices into {table}."
             changes.append(write(label, output, "write_query", query=_merge(table, labels, rows)))
         comment = f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}"
-        changes.append(write(f"Set the comment of {FLAG}.", self.outputs[2], "write_query", query=comment))
+        changes.append(
+            write(f"Set the comment of {FLAG}.", self.outputs[2], "write_query", query=comment)
+        )
         for mail in sorted({invoice["mail"] for invoice in found}):
             pairs = zip(names, found, strict=True)
-            listed = [name for name, each in pairs if each["mail"] == mail and each["paid"] < each["cents"]]
+            listed = [
+                name
+                for name, each in pairs
+                if each["mail"] == mail and each["paid"] < each["cents"]
+            ]
             if listed:
                 body = "These invoices are not paid in full:\n\n" + "\n".join(listed)
                 told = {"to": mail, "subject": SUBJECT, "body": body}
-                changes.append(write(f"Write to {mail}.", self.outputs[3], "send_email", same=("to", "subject"), **told))
+                changes.append(
+                    write(
+                        f"Write to {mail}.",
+                        self.outputs[3],
+                        "send_email",
+                        same=("to", "subject"),
+                        **told,
+                    )
+                )
         yield changes
 
     def describe(self) -> Iterator[ToolCall]:
         """The folder, all files and both tables."""
         yield ToolCall("list_directory", {"path": FOLDER})
         for invoice in self.truth["invoices"]:
-            yield ToolCall("read_pdf_pages", {"pdf_file_path": f"{FOLDER}/{invoice['file']}", "start_page": 1, "end_page": 9})
+            yield ToolCall(
+                "read_pdf_pages",
+                {"pdf_file_path": f"{FOLDER}/{invoice['file']}", "start_page": 1, "end_page": 9},
+            )
         for table in TABLES:
             yield ToolCall("describe_table", {"table_name": table})
             for start in range(0, len(self.truth["rows"]), 500):
-                yield ToolCall("read_query", {"query": f"SELECT * FROM {table} ORDER BY INVOICE_ID LIMIT 500 OFFSET {start}"})
+                yield ToolCall(
+                    "read_query",
+                    {
+                        "query": f"SELECT * FROM {table} ORDER BY INVOICE_ID LIMIT 500 OFFSET {start}"
+                    },
+                )
 
     def faults(self) -> Iterator[str]:
-        """Both tables have the old rows and the right new ones; the comment is set; each mail is right; no file was changed."""
-        new = [_row(invoice) for k, invoice in enumerate(self.truth["invoices"]) if k not in self.truth["entered"]]
+        """Both tables have the old rows and the right new ones; the comment is set; each mail
+        is right; no file was changed.
+        """
+        new = [
+            _row(invoice)
+            for k, invoice in enumerate(self.truth["invoices"])
+            if k not in self.truth["entered"]
+        ]
         for table in TABLES:
             yield from self._table_faults(table, new)
         yield from self._mail_faults()
@@ -202,7 +294,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         ids = {row["INVOICE_ID"] for row in new}
         rows = _records(tuple(columns.values()), held.data)
         kept = [row for row in rows if row[0] not in ids]
-        yield from set_faults(table, kept, (tuple(row[name] for name in columns) for row in self.truth["rows"]))
+        yield from set_faults(
+            table, kept, (tuple(row[name] for name in columns) for row in self.truth["rows"])
+        )
         found = [dict(zip(columns, row, strict=True)) for row in rows if row[0] in ids]
         same = {name: number(0.001) if kind[0] in "NI" else exact for name, kind in columns.items()}
         yield from row_faults(table, found, new, same, ("INVOICE_ID",))
@@ -213,7 +307,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         left: dict[str, set[str]] = {}
         for invoice in self.truth["invoices"]:
             if invoice["paid"] < invoice["cents"]:
-                left.setdefault(invoice["mail"].lower(), set()).add(invoice["file"].removesuffix(".pdf"))
+                left.setdefault(invoice["mail"].lower(), set()).add(
+                    invoice["file"].removesuffix(".pdf")
+                )
         for mail in self.office.get(Email).sent():
             asked = left.pop(mail.recipients[0], None) if len(mail.recipients) == 1 else None
             if asked is None:
@@ -229,15 +325,22 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
 
 
 def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
-    """Different numbers of invoices: those of the folder, then others, of which some are much like one of the folder."""
+    """Different numbers of invoices: those of the folder, then others, of which some are much
+    like one of the folder.
+    """
     prefixes, found = list(SUPPLIERS), dict[str, None]()
     while len(found) < size:
         found[f"{rng.choice(prefixes)}-2024-{rng.integers(100, 10_000)}"] = None
-    near = [f"{key}{rng.integers(10)}" if k % 2 else key.replace("-2024-", "-2023-") for k, key in enumerate(found)]
+    near = [
+        f"{key}{rng.integers(10)}" if k % 2 else key.replace("-2024-", "-2023-")
+        for k, key in enumerate(found)
+    ]
     for key in near[: others // 2]:
         found[key] = None
     while len(found) < size + others:
-        found[f"{rng.choice(prefixes)}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = None
+        found[f"{rng.choice(prefixes)}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = (
+            None
+        )
     return list(found)
 
 
@@ -248,15 +351,25 @@ def _key(table: str) -> TableName:
 
 def _form(table: Table) -> list[Any]:
     """Names, types and the like of the columns of a table, and the query if it is a view."""
-    return [table.view, *([column.name, column.type, column.nullable, column.key] for column in table.columns)]
+    return [
+        table.view,
+        *([column.name, column.type, column.nullable, column.key] for column in table.columns),
+    ]
 
 
 @functools.lru_cache(maxsize=8)
 def _records(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The records of a table, kept, since they are looked at after each call; as written by the task or by a statement."""
+    """The records of a table, kept, since they are looked at after each call; as written by the
+    task or by a statement.
+    """
     read_as = [int if kind == "INTEGER" else float if kind[0] == "N" else str for kind in kinds]
     columns = zip(read_as, map(json.loads, data), strict=True)
-    return list(zip(*([None if v is None else kind(v) for v in values] for kind, values in columns), strict=True))
+    return list(
+        zip(
+            *([None if v is None else kind(v) for v in values] for kind, values in columns),
+            strict=True,
+        )
+    )
 
 
 def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
@@ -305,7 +418,9 @@ def _read_invoice(text: str) -> dict[str, Any]:
             raise ValueError(f"the text has no {name}")
         facts[name] = (match[1] or match[2]).strip()
     facts["day"], facts["cents"] = _read_day(facts["day"]), _cents(facts["cents"])
-    facts["paid"] = facts["cents"] if "PAID IN FULL" in text else sum(map(_cents, _PAID.findall(text)))
+    facts["paid"] = (
+        facts["cents"] if "PAID IN FULL" in text else sum(map(_cents, _PAID.findall(text)))
+    )
     return facts
 
 

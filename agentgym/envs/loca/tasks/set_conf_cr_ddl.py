@@ -1,4 +1,6 @@
-"""Reminders of camera-ready deadlines that have to be found, in their latest version, among many mails (LOCA-bench, table 7)."""
+"""Reminders of camera-ready deadlines that have to be found, in their latest version, among many
+mails (LOCA-bench, table 7).
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,36 @@ BEFORE = timedelta(hours=3)
 TRACKS = ("Main Track", "Demo Track", "Industry Track", "Workshop Track", "Datasets Track")
 KINDS = ("Conference", "Symposium", "Congress", "Forum")
 TOPICS = (
-    "Adaptive Agents|Bayesian Inference|Causal Discovery|Data Integration|Edge Computing|Federated Learning|Graph Mining|"
-    "Human Computation|Information Retrieval|Knowledge Graphs|Language Technologies|Machine Translation|Network Science|"
-    "Optimization Methods|Privacy Engineering|Quantum Software|Robot Learning|Speech Processing|Trustworthy Systems|"
+    "Adaptive Agents|Bayesian Inference|Causal Discovery|Data Integration|Edge Computing|Federated "
+    "Learning|Graph Mining|"
+    "Human Computation|Information Retrieval|Knowledge Graphs|Language Technologies|Machine "
+    "Translation|Network Science|"
+    "Optimization Methods|Privacy Engineering|Quantum Software|Robot Learning|Speech "
+    "Processing|Trustworthy Systems|"
     "User Modeling|Visual Analytics|Web Services"
 ).split("|")
 REGIONS = ("International", "European", "Asian", "Nordic", "Pacific", "Joint", "World", "Annual")
 NEWS = (
-    "The programme of {name} ({key}) is online. There are {n} accepted papers in all tracks, and {n} rooms are booked.",
-    "Registration for {key} is open until {day}. Students pay {n} euros; authors register before {day}, too.",
-    "Call for workshop papers at {name} ({key}): submit up to {n} pages by {day}, 23:59 AoE. This is no camera-ready deadline.",
-    "Hotels near the venue of {key} fill up. Book by {day} with the code {key}{n} to get the rate for participants.",
+    (
+        "The programme of {name} ({key}) is online. There are {n} accepted papers in all tracks, and "
+        "{n} rooms are booked."
+    ),
+    (
+        "Registration for {key} is open until {day}. Students pay {n} euros; authors register before "
+        "{day}, too."
+    ),
+    (
+        "Call for workshop papers at {name} ({key}): submit up to {n} pages by {day}, 23:59 AoE. This "
+        "is no camera-ready deadline."
+    ),
+    (
+        "Hotels near the venue of {key} fill up. Book by {day} with the code {key}{n} to get the rate "
+        "for participants."
+    ),
 )
-_DEADLINE = re.compile(r"^(\S+), (.+): the camera-ready version is due on (\d+ \w+ \d{4}), 23:59 AoE", re.MULTILINE)
+_DEADLINE = re.compile(
+    r"^(\S+), (.+): the camera-ready version is due on (\d+ \w+ \d{4}), 23:59 AoE", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,24 +116,48 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
 
     def _deadlines(self, key: str, name: str, track: str) -> tuple[datetime, list[Mail]]:
         """The final deadline of a track, and the mails that tell it, one after the other."""
-        due = datetime(2025, 9, 30, 23, 59, tzinfo=AOE) + timedelta(days=int(self.rng.integers(0, 45)))
+        due = datetime(2025, 9, 30, 23, 59, tzinfo=AOE) + timedelta(
+            days=int(self.rng.integers(0, 45))
+        )
         moments = [
-            self.start - timedelta(minutes=int(m)) for m in np.sort(self.rng.choice(np.arange(30, 4320), 3, replace=False))[::-1]
+            self.start - timedelta(minutes=int(m))
+            for m in np.sort(self.rng.choice(np.arange(30, 4320), 3, replace=False))[::-1]
         ]
-        stories = [f"Congratulations on your paper at {name}! Please prepare its final version by the guidelines of the publisher."]
+        stories = [
+            (
+                f"Congratulations on your paper at {name}! Please prepare its final version by the "
+                "guidelines of the publisher."
+            )
+        ]
         dues = [due]
         if self.rng.random() < self.config.extension_rate:
-            stories.append(f"Many authors have asked for more time. The deadline {_day(due)} is therefore EXTENDED.")
+            stories.append(
+                f"Many authors have asked for more time. The deadline {_day(due)} is therefore "
+                "EXTENDED."
+            )
             dues.append(due + timedelta(days=3))
         if self.rng.random() < 0.6:
             place = int(self.rng.integers(1, len(dues) + 1))
-            stories.insert(place, "This is a reminder to upload your paper with its sources and the signed form in time.")
+            stories.insert(
+                place,
+                "This is a reminder to upload your paper with its sources and the signed form in "
+                "time.",
+            )
             dues.insert(place, dues[place - 1])
         letters = []
         for story, day, moment in zip(stories, dues, moments, strict=False):
             due_line = f"{key}, {track}: the camera-ready version is due on {_day(day)}, 23:59 AoE."
             body = f"Dear authors,\n\n{story}\n\n{due_line}\n\nThe chairs"
-            subject = str(self.rng.choice(["Your paper", f"{key}: information for authors", "Final versions", f"News from {key}"]))
+            subject = str(
+                self.rng.choice(
+                    [
+                        "Your paper",
+                        f"{key}: information for authors",
+                        "Final versions",
+                        f"News from {key}",
+                    ]
+                )
+            )
             letters.append(_mail(key, subject, body, moment))
         return dues[len(letters) - 1], letters
 
@@ -123,18 +166,31 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         for _ in range(int(self.rng.integers(1, self.config.news + 1))):
             moment = self.start - timedelta(minutes=int(self.rng.integers(30, 8_000)))
             day = self.start + timedelta(days=int(self.rng.integers(10, 60)))
-            text = str(self.rng.choice(NEWS)).format(name=name, key=key, n=int(self.rng.integers(5, 400)), day=_day(day))
-            found.append(_mail(key, str(self.rng.choice([f"News from {key}", "Your participation", f"{key} 2025"])), text, moment))
+            text = str(self.rng.choice(NEWS)).format(
+                name=name, key=key, n=int(self.rng.integers(5, 400)), day=_day(day)
+            )
+            found.append(
+                _mail(
+                    key,
+                    str(self.rng.choice([f"News from {key}", "Your participation", f"{key} 2025"])),
+                    text,
+                    moment,
+                )
+            )
         return found
 
     def task(self) -> str:
         """The same for all instances."""
         return (
-            f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace names each conference and the "
-            "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged in. Deadlines may have been "
+            f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace "
+            "names each conference and the "
+            "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged "
+            "in. Deadlines may have been "
             "extended: for the track of my paper, what the newest mail about it says is true.\n"
-            "Put one reminder for each of these conferences into my calendar. It begins exactly 3 hours before the deadline. Its "
-            "title has the short name of that conference and the words camera-ready. AoE (anywhere on earth) is UTC-12. Set no "
+            "Put one reminder for each of these conferences into my calendar. It begins exactly 3 "
+            "hours before the deadline. Its "
+            "title has the short name of that conference and the words camera-ready. AoE (anywhere "
+            "on earth) is UTC-12. Set no "
             "other events and change nothing else."
         )
 
@@ -144,34 +200,63 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         told = yield from read_folder(_read_deadline)
         events = []
         for key, track in sorted(targets.items()):
-            newest = max((fact for fact in told if fact["key"] == key and fact["track"] == track), key=lambda fact: fact["date"])
+            newest = max(
+                (fact for fact in told if fact["key"] == key and fact["track"] == track),
+                key=lambda fact: fact["date"],
+            )
             begin = _read_day(newest["due"]) - BEFORE
-            moments: dict[str, Any] = {"start": {"dateTime": begin.isoformat()}, "end": {"dateTime": (begin + BEFORE).isoformat()}}
+            moments: dict[str, Any] = {
+                "start": {"dateTime": begin.isoformat()},
+                "end": {"dateTime": (begin + BEFORE).isoformat()},
+            }
             title = f"{key} camera-ready deadline"
             label = f"Set the reminder of {key} to 3 hours before {newest['due']}, 23:59 AoE."
-            events.append(write(label, self.outputs[0], "create_event", same=("start",), about=key, summary=title, **moments))
+            events.append(
+                write(
+                    label,
+                    self.outputs[0],
+                    "create_event",
+                    same=("start",),
+                    about=key,
+                    summary=title,
+                    **moments,
+                )
+            )
         yield events
 
     def faults(self) -> Iterator[str]:
-        """One right event for each target, and no other; no file was changed and no mail was sent."""
+        """One right event for each target, and no other; no file was changed and no mail was
+        sent.
+        """
         left = dict(self.truth["reminders"])
         for event in self.office.get(Calendar).events():
             title = event.summary.casefold()
             named = [
-                key for key in self.truth["reminders"] if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", event.summary, re.IGNORECASE)
+                key
+                for key in self.truth["reminders"]
+                if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", event.summary, re.IGNORECASE)
             ]
-            right = len(named) == 1 and event.start == left.get(named[0]) and "camera" in title and "ready" in title
+            right = (
+                len(named) == 1
+                and event.start == left.get(named[0])
+                and "camera" in title
+                and "ready" in title
+            )
             if right:
                 del left[named[0]]
             else:
                 yield f"the event {event.summary!r} at {event.start} is no reminder that was asked for, or one too many"
-        yield from (f"there is no right reminder of {key} at {begin}" for key, begin in sorted(left.items()))
+        yield from (
+            f"there is no right reminder of {key} at {begin}" for key, begin in sorted(left.items())
+        )
         yield from sent_faults(self.office.get(Email))
         yield from file_faults(self.office.context.files, self.truth["files"], [])
 
 
 def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:
-    """Names by short name, in random order; short names differ, and some are the beginning of another."""
+    """Names by short name, in random order; short names differ, and some are the beginning of
+    another.
+    """
     found: dict[str, str] = {}
     while len(found) < count:
         words = [str(rng.choice(REGIONS)), str(rng.choice(KINDS)), "on", str(rng.choice(TOPICS))]
@@ -199,7 +284,11 @@ def _read_note(text: str) -> dict[str, str]:
 
 def _read_deadline(mail: dict[str, Any]) -> dict[str, str] | None:
     found = _DEADLINE.search(mail["body"])
-    return {"key": found[1], "track": found[2], "due": found[3], "date": mail["date"]} if found else None
+    return (
+        {"key": found[1], "track": found[2], "due": found[3], "date": mail["date"]}
+        if found
+        else None
+    )
 
 
 register_task(SetConfCrDdl)

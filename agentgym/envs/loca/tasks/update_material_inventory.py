@@ -1,4 +1,6 @@
-"""What new orders take from the raw material, and how much can be made of the rest (LOCA-bench, table 7)."""
+"""What new orders take from the raw material, and how much can be made of the rest (LOCA-bench,
+table 7).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,14 @@ from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
 from agentgym.envs.loca.task import OfficeTask, register_task
 
 TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
-RECIPE = ("Product SKU", "Product Name", "Raw Material ID", "Raw Material Name", "Unit Quantity", "Unit")
+RECIPE = (
+    "Product SKU",
+    "Product Name",
+    "Raw Material ID",
+    "Raw Material Name",
+    "Unit Quantity",
+    "Unit",
+)
 MATERIAL = ("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")
 CELLS = dict.fromkeys(MATERIAL, exact) | {"Current Stock": number(0.001), "Min Stock": number()}
 LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)
@@ -79,33 +88,53 @@ class UpdateMaterialInventoryConfig(OfficeConfig):
 
 
 class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
-    """Take what new orders need from the stock of raw material, and tell the shop how much can be made of the rest."""
+    """Take what new orders need from the stock of raw material, and tell the shop how much can
+    be made of the rest.
+    """
 
     Config = UpdateMaterialInventoryConfig
-    servers = ("filesystem", "terminal", "python_execute", "google_sheet", "woocommerce", "claim_done")
+    servers = (
+        "filesystem",
+        "terminal",
+        "python_execute",
+        "google_sheet",
+        "woocommerce",
+        "claim_done",
+    )
     outputs = ("stock of the materials", "stock of the products")
     mutable_tables = ("woocommerce.products", "google_sheet.lines")
     tokens_per_unit = 655.0
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """As many products as make a plan of about `steps` steps, and twice as many orders; more orders alone add few steps."""
-        products = round((steps - 7) / 1.15)  # one to set its stock, pages to read it and its orders; seven are always there
+        """As many products as make a plan of about `steps` steps, and twice as many orders;
+        more orders alone add few steps.
+        """
+        products = round(
+            (steps - 7) / 1.15
+        )  # one to set its stock, pages to read it and its orders; seven are always there
         if not 1 <= products <= MAX_PRODUCTS:
-            raise ValueError(f"a plan of {cls.__name__} has about 8 to {7 + MAX_PRODUCTS} steps, got {steps}; choose steps there")
+            raise ValueError(
+                f"a plan of {cls.__name__} has about 8 to {7 + MAX_PRODUCTS} steps, got {steps}; choose steps there"
+            )
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
         """Draw materials, recipes and orders; what is left follows from what the orders need."""
         materials = self._materials(self.config.materials or min(100, max(5, round(sqrt(size)))))
-        recipes = self._recipes(materials, self.config.products or max(2, round(0.55 * sqrt(size))), size)
+        recipes = self._recipes(
+            materials, self.config.products or max(2, round(0.55 * sqrt(size))), size
+        )
         shop, sold = self.office.get(WooCommerce), Counter[str]()
         skus = [*recipes, "GIFT-CARD", "ASSEMBLY"]
         orders = self._orders(size, skus, sold)
         used = Counter[str]()
         for sku, count in sold.items():
             used.update({material: count * need for material, need in recipes.get(sku, {}).items()})
-        left = {material: self._left(material, materials, recipes, used[material]) for material in materials}
+        left = {
+            material: self._left(material, materials, recipes, used[material])
+            for material in materials
+        }
         before = {material: left[material] + used[material] for material in materials}
         old = {sku: max(0, _most(recipe, before) - sold[sku]) for sku, recipe in recipes.items()}
         numbers = dict(zip(skus, shop.products.add_all(self._products(skus, old)), strict=True))
@@ -114,39 +143,80 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 line["product_id"] = numbers[line.pop("sku")]
         self._sell(shop, orders)
         new = {numbers[sku]: _most(recipe, left) for sku, recipe in recipes.items()}
-        states = {row["id"]: [row["stock_quantity"], row["stock_status"]] for row in shop.products.all()}
-        states |= {product: [count, "instock" if count else "outofstock"] for product, count in new.items()}
+        states = {
+            row["id"]: [row["stock_quantity"], row["stock_status"]] for row in shop.products.all()
+        }
+        states |= {
+            product: [count, "instock" if count else "outofstock"] for product, count in new.items()
+        }
         self._fill_sheets(materials, recipes, before)
-        rows = [{**row, "Current Stock": _text(left[row["Material ID"]])} for row in self.truth["rows"]]
-        self.truth |= {"rows": rows, "stock": states, "shop": digest(shop.store, *KEPT, without=FREE)}
-        self.truth["sheets"] = other_sheets(self.office.get(GoogleSheet), self.truth["sheet"], STOCK)
+        rows = [
+            {**row, "Current Stock": _text(left[row["Material ID"]])} for row in self.truth["rows"]
+        ]
+        self.truth |= {
+            "rows": rows,
+            "stock": states,
+            "shop": digest(shop.store, *KEPT, without=FREE),
+        }
+        self.truth["sheets"] = other_sheets(
+            self.office.get(GoogleSheet), self.truth["sheet"], STOCK
+        )
         files = self.office.context.files
-        files.write("README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n")
+        files.write(
+            "README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n"
+        )
         self.truth["files"] = file_state(files)
 
     def _materials(self, count: int) -> dict[str, dict[str, str]]:
         """Name, unit and supplier by id."""
-        names = [(base + grade, unit) for unit, bases in MATERIALS.items() for base in bases.split("|") for grade in GRADES]
+        names = [
+            (base + grade, unit)
+            for unit, bases in MATERIALS.items()
+            for base in bases.split("|")
+            for grade in GRADES
+        ]
         chosen = [names[int(k)] for k in self.rng.permutation(len(names))[:count]]
         numbers = map(int, self.rng.permutation(900)[:count] + 100)
         return {
-            f"MAT-{key}": {"name": name, "unit": unit, "supplier": f"{self.rng.choice(LAST)} Materials"}
+            f"MAT-{key}": {
+                "name": name,
+                "unit": unit,
+                "supplier": f"{self.rng.choice(LAST)} Materials",
+            }
             for key, (name, unit) in zip(numbers, chosen, strict=False)
         }
 
-    def _recipes(self, materials: Mapping[str, Mapping[str, str]], count: int, size: int) -> dict[str, dict[str, int]]:
+    def _recipes(
+        self, materials: Mapping[str, Mapping[str, str]], count: int, size: int
+    ) -> dict[str, dict[str, int]]:
         """What each product takes of materials, in hundredths, by SKU."""
-        most = min(len(materials), self.config.materials_per_product or 2 + min(3, max(1, round(sqrt(size) / 5))))
+        most = min(
+            len(materials),
+            self.config.materials_per_product or 2 + min(3, max(1, round(sqrt(size) / 5))),
+        )
         recipes = {}
         for place in map(int, self.rng.permutation(10 * count)[:count]):
             kind = KINDS[int(self.rng.integers(len(KINDS)))]
-            chosen = self.rng.choice(list(materials), int(self.rng.integers(2, most + 1)), replace=False)
-            needs = {str(m): int(self.rng.choice(np.arange(*QUANTITIES[materials[str(m)]["unit"]]))) for m in chosen}
+            chosen = self.rng.choice(
+                list(materials), int(self.rng.integers(2, most + 1)), replace=False
+            )
+            needs = {
+                str(m): int(self.rng.choice(np.arange(*QUANTITIES[materials[str(m)]["unit"]])))
+                for m in chosen
+            }
             recipes[f"{kind.upper()}-{place:03d}"] = needs
         return recipes
 
-    def _left(self, material: str, materials: Mapping[str, Any], recipes: Mapping[str, Mapping[str, int]], used: int) -> int:
-        """What is left of a material in hundredths; often a whole multiple of what one product needs, or a bit less."""
+    def _left(
+        self,
+        material: str,
+        materials: Mapping[str, Any],
+        recipes: Mapping[str, Mapping[str, int]],
+        used: int,
+    ) -> int:
+        """What is left of a material in hundredths; often a whole multiple of what one product
+        needs, or a bit less.
+        """
         needs = [recipe[material] for recipe in recipes.values() if material in recipe]
         step = QUANTITIES[materials[material]["unit"]][2]
         if not needs:
@@ -158,12 +228,21 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         if self.rng.random() < 0.25:
             return need * counts[0] - step
         # Counts that arithmetic in floats gets wrong come first.
-        hard = [count for count in counts if int(((need * count + used) / 100 - used / 100) / (need / 100)) != count]
+        hard = [
+            count
+            for count in counts
+            if int(((need * count + used) / 100 - used / 100) / (need / 100)) != count
+        ]
         return need * [*hard, *counts][0]
 
     def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
         """Orders, first one first; what is new and paid among them is counted."""
-        new = min(size, max(1, round(0.45 * size)) if self.config.new_orders is None else self.config.new_orders)
+        new = min(
+            size,
+            max(1, round(0.45 * size))
+            if self.config.new_orders is None
+            else self.config.new_orders,
+        )
         fates = ["new"] * new + ["exact", "old", "unpaid"][: size - new]
         fates += [str(fate) for fate in self.rng.choice(["old", "exact", "done", "unpaid", "void"], max(0, size - len(fates)),
                                                          p=[0.35, 0.05, 0.2, 0.25, 0.15])]  # fmt: skip
@@ -174,25 +253,41 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             lines[0] = lines[0] if k else (skus[0], 1)  # there is always something to make
             for sku, count in lines if fate == "new" else []:
                 sold[sku] += count
-            orders.append({**self._dates(fate, first=not k), "line_items": [{"sku": sku, "quantity": n} for sku, n in lines]})
+            orders.append(
+                {
+                    **self._dates(fate, first=not k),
+                    "line_items": [{"sku": sku, "quantity": n} for sku, n in lines],
+                }
+            )
         return sorted(orders, key=lambda order: order["date_created"])
 
     def _sku(self, skus: Sequence[str]) -> str:
         """What a line of an order is about; one in six is made of no material."""
         served = self.rng.random() < 1 / 6
-        return skus[len(skus) - 1 - int(self.rng.integers(2))] if served else skus[int(self.rng.integers(len(skus) - 2))]
+        return (
+            skus[len(skus) - 1 - int(self.rng.integers(2))]
+            if served
+            else skus[int(self.rng.integers(len(skus) - 2))]
+        )
 
     def _dates(self, fate: str, first: bool) -> dict[str, Any]:
         """The status of an order, and when it was made and paid."""
-        after = LAST_UPDATE + timedelta(seconds=1 if first else int(self.rng.integers(1, 62 * 3_600)))
+        after = LAST_UPDATE + timedelta(
+            seconds=1 if first else int(self.rng.integers(1, 62 * 3_600))
+        )
         before = LAST_UPDATE - timedelta(seconds=int(self.rng.integers(1, 240 * 3_600)))
         late = timedelta(seconds=int(self.rng.choice([0, 45, 600, 3_600])))
         if self.rng.random() < 0.2:
             late += timedelta(days=int(self.rng.integers(1, 6)))
         if fate == "unpaid":
-            return {"status": str(self.rng.choice(["pending", "on-hold", "failed"])), "date_created": after}
+            return {
+                "status": str(self.rng.choice(["pending", "on-hold", "failed"])),
+                "date_created": after,
+            }
         paid = {"old": before, "exact": LAST_UPDATE}.get(fate, after)
-        status = {"done": "completed", "void": str(self.rng.choice(["cancelled", "refunded"]))}.get(fate, "processing")
+        status = {"done": "completed", "void": str(self.rng.choice(["cancelled", "refunded"]))}.get(
+            fate, "processing"
+        )
         done = {"date_completed": paid} if fate == "done" else {}
         return {"status": status, "date_created": paid - late, "date_paid": paid, **done}
 
@@ -202,7 +297,13 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             made: dict[str, Any] = {"stock_quantity": old[sku]} if sku in old else {"virtual": True}
             created = datetime(2024, 1, 1, tzinfo=UTC)
             price = cents(self.rng, 2_000, 90_000)
-            yield {"name": _name(sku), "sku": sku, "regular_price": price, "date_created": created, **made}
+            yield {
+                "name": _name(sku),
+                "sku": sku,
+                "regular_price": price,
+                "date_created": created,
+                **made,
+            }
 
     def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
         """Add the orders, each by some customer."""
@@ -216,22 +317,46 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             billing = {"first_name": first, "last_name": last, "email": mail, **home}
             ids.append({"email": mail, "first_name": first, "last_name": last, "billing": billing})
         customers = shop.customers.add_all(ids)
-        shop.orders.add_all({**order, "customer_id": customers[int(self.rng.integers(len(customers)))]} for order in orders)
+        shop.orders.add_all(
+            {**order, "customer_id": customers[int(self.rng.integers(len(customers)))]}
+            for order in orders
+        )
 
     def _fill_sheets(
-        self, materials: Mapping[str, Any], recipes: Mapping[str, Mapping[str, int]], before: Mapping[str, int]
+        self,
+        materials: Mapping[str, Any],
+        recipes: Mapping[str, Mapping[str, int]],
+        before: Mapping[str, int],
     ) -> None:
-        """Make the spreadsheet, with the recipe of a product that is sold no more; `truth` gets its id and the materials."""
-        gone = {str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)}
+        """Make the spreadsheet, with the recipe of a product that is sold no more; `truth` gets
+        its id and the materials.
+        """
+        gone = {
+            str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)
+        }
         table = [
-            (sku, _name(sku), material, materials[material]["name"], need / 100, materials[material]["unit"])
+            (
+                sku,
+                _name(sku),
+                material,
+                materials[material]["name"],
+                need / 100,
+                materials[material]["unit"],
+            )
             for sku, recipe in {**recipes, "LAMP-1000": gone}.items()
             for material, need in recipe.items()
         ]
         rows = []
         for key in map(str, self.rng.permutation(list(materials))):
             made = materials[key]
-            cells = (key, made["name"], before[key] / 100, made["unit"], before[key] // 3_000, made["supplier"])
+            cells = (
+                key,
+                made["name"],
+                before[key] / 100,
+                made["unit"],
+                before[key] // 3_000,
+                made["supplier"],
+            )
             rows.append(dict(zip(MATERIAL, cells, strict=True)))
         self.truth = {"rows": rows}
         sheets = {
@@ -264,8 +389,15 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         sheet = yield find_spreadsheet(TITLE)
         table = yield read_table(sheet, RECIPES)
         stock = yield read_table(sheet, STOCK)
-        products = yield from read_shop("the products", "woo_products_list", lambda each: [each["sku"], each["id"]], orderby="id")
-        orders = yield from read_shop("the orders", "woo_orders_list", _read_new, orderby="id", order="asc")
+        products = yield from read_shop(
+            "the products",
+            "woo_products_list",
+            lambda each: [each["sku"], each["id"]],
+            orderby="id",
+        )
+        orders = yield from read_shop(
+            "the orders", "woo_orders_list", _read_new, orderby="id", order="asc"
+        )
         recipes: dict[str, list[tuple[str, Decimal]]] = {}
         for sku, _, material, _, need, _ in table["rows"][1:]:
             recipes.setdefault(sku, []).append((material, Decimal(need)))
@@ -279,9 +411,20 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         ]  # fmt: skip
         cells = [[str(left[row[0]])] for row in stock["rows"][1:]]
         where = {"spreadsheet_id": sheet, "sheet": STOCK, "range": f"C2:C{len(cells) + 1}"}
-        steps = [write("Write the stock of the materials.", self.outputs[0], "update_cells", **where, data=cells)]
+        steps = [
+            write(
+                "Write the stock of the materials.",
+                self.outputs[0],
+                "update_cells",
+                **where,
+                data=cells,
+            )
+        ]
         for sku, product, count in made:
-            label, change = f"Set the stock of {sku} to {count}.", {"productId": product, "productData": {"stock_quantity": count}}
+            label, change = (
+                f"Set the stock of {sku} to {count}.",
+                {"productId": product, "productData": {"stock_quantity": count}},
+            )
             steps.append(write(label, self.outputs[1], "woo_products_update", **change))
         yield steps
 
@@ -292,7 +435,10 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         rows, broken = sheet_rows(sheets, truth["sheet"], STOCK, MATERIAL)
         yield from broken
         yield from row_faults(STOCK, rows, truth["rows"], CELLS, ("Material ID",))
-        found = {row["id"]: row for row in shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")}
+        found = {
+            row["id"]: row
+            for row in shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
+        }
         for product, (count, status) in truth["stock"].items():
             row = found.get(product, {"stock_quantity": None, "stock_status": "gone"})
             if (row["stock_quantity"], row["stock_status"]) != (count, status):
@@ -319,7 +465,10 @@ def _name(sku: str) -> str:
 def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
     """SKU and quantity of each line of an order that is new and paid."""
     paid = order["date_paid_gmt"]
-    if order["status"] != "processing" or datetime.fromisoformat(paid).replace(tzinfo=UTC) <= LAST_UPDATE:
+    if (
+        order["status"] != "processing"
+        or datetime.fromisoformat(paid).replace(tzinfo=UTC) <= LAST_UPDATE
+    ):
         return None
     return [[line["sku"], line["quantity"]] for line in order["line_items"]]
 

@@ -1,4 +1,6 @@
-"""Customers with one completed order in the last seven days, who get a row in BigQuery and a mail (LOCA-bench, table 7)."""
+"""Customers with one completed order in the last seven days, who get a row in BigQuery and a
+mail (LOCA-bench, table 7).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import bigquery_faults, bigquery_state, digest, exact, file_faults, row_faults, set_faults
+from agentgym.envs.loca.checks import (
+    bigquery_faults,
+    bigquery_state,
+    digest,
+    exact,
+    file_faults,
+    row_faults,
+    set_faults,
+)
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import address, people
 from agentgym.envs.loca.plan import Plan, read, write
@@ -25,7 +35,12 @@ from agentgym.envs.loca.task import OfficeTask, register_task
 from agentgym.tools import ToolError
 
 ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
-DATASET, TABLE, TEMPLATE, CREDENTIALS = "woocommerce_crm", "customers", "welcome_email_template.md", "admin_credentials.txt"
+DATASET, TABLE, TEMPLATE, CREDENTIALS = (
+    "woocommerce_crm",
+    "customers",
+    "welcome_email_template.md",
+    "admin_credentials.txt",
+)
 NOW = datetime(2025, 11, 20, 9, tzinfo=UTC)
 FROM = NOW - timedelta(days=7)
 TODAY = f"{NOW:%Y-%m-%d}"
@@ -48,14 +63,39 @@ New books, readings and offers for members come to you once a month. You can lea
 CHUNK = 200
 """How many rows the reference plan adds at a time."""
 
-GOODS = ("Atlas", "Calendar", "Comic", "Cookbook", "Crime novel", "Dictionary", "Notebook", "Picture book", "Poems", "Travel guide")
+GOODS = (
+    "Atlas",
+    "Calendar",
+    "Comic",
+    "Cookbook",
+    "Crime novel",
+    "Dictionary",
+    "Notebook",
+    "Picture book",
+    "Poems",
+    "Travel guide",
+)
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
-KEPT = ("orders", "items", "customers", "products", "categories", "refunds", "notes", "coupons", "settings", "webhooks")
+KEPT = (
+    "orders",
+    "items",
+    "customers",
+    "products",
+    "categories",
+    "refunds",
+    "notes",
+    "coupons",
+    "settings",
+    "webhooks",
+)
 STORIES = {
     "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
     "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
 }  # fmt: skip
-"""What has happened to a customer, and how often. All the edges are the moment seven times 24 hours ago, or a second before it."""
+"""What has happened to a customer, and how often.
+
+All the edges are the moment seven times 24 hours ago, or a second before it.
+"""
 
 Bought: TypeAlias = tuple[str, list[datetime]]
 
@@ -75,7 +115,9 @@ class WoocommerceNewWelcomeConfig(OfficeConfig):
 
 
 class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
-    """Find the customers with one completed order in the last seven days; add them to a table and write to them."""
+    """Find the customers with one completed order in the last seven days; add them to a table
+    and write to them.
+    """
 
     Config = WoocommerceNewWelcomeConfig
     servers = ("filesystem", "python_execute", "email", "google_cloud", "woocommerce", "claim_done")
@@ -84,8 +126,14 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     tokens_per_unit = 538.0
 
     def draw(self, size: int) -> None:
-        """Draw the customers with their orders, the table, and the files that tell what to write as whom."""
-        shop, cloud, email = self.office.get(WooCommerce), self.office.get(GoogleCloud), self.office.get(Email)
+        """Draw the customers with their orders, the table, and the files that tell what to
+        write as whom.
+        """
+        shop, cloud, email = (
+            self.office.get(WooCommerce),
+            self.office.get(GoogleCloud),
+            self.office.get(Email),
+        )
         shop.settings.update("woocommerce_currency", "EUR")
         shop.settings.update("gmt_offset", str(self.rng.choice([-8, -5, 2, 9])))
         bought = self._bought(size)
@@ -93,16 +141,32 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         everybody = self._customers(len(bought) + others)
         customers = everybody[: len(bought)]
         ids = iter(
-            shop.customers.add_all([customer for customer, (story, _) in zip(customers, bought, strict=True) if story != "guest"])
+            shop.customers.add_all(
+                [
+                    customer
+                    for customer, (story, _) in zip(customers, bought, strict=True)
+                    if story != "guest"
+                ]
+            )
         )
         owners = [0 if story == "guest" else next(ids) for story, _ in bought]
         orders = self._orders(shop, owners, customers, bought)
-        known = {owner for owner, (story, _) in zip(owners, bought, strict=True) if story == "known"}
-        held = [(owner, customer) for owner, customer in zip(owners, customers, strict=True) if owner in known]
-        strangers = zip(90_000 + self.rng.permutation(2 * others), everybody[len(bought) :], strict=False)
+        known = {
+            owner for owner, (story, _) in zip(owners, bought, strict=True) if story == "known"
+        }
+        held = [
+            (owner, customer)
+            for owner, customer in zip(owners, customers, strict=True)
+            if owner in known
+        ]
+        strangers = zip(
+            90_000 + self.rng.permutation(2 * others), everybody[len(bought) :], strict=False
+        )
         rows = self._rows([*held, *((int(key), stranger) for key, stranger in strangers)])
         cloud.bigquery.load(DATASET, TABLE, TYPES, [tuple(row.values()) for row in rows])
-        cloud.bigquery.load(DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]])
+        cloud.bigquery.load(
+            DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]]
+        )
         password = self._write_files()
         email.add_user(ME, password, SHOP)
         new: list[dict[str, Any]] = []
@@ -112,26 +176,39 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             customer, (_, moments) = told[owner]
             inside = [moment for moment in moments if moment >= FROM]
             if len(inside) == 1:
-                new.append({**_row(last + len(new) + 1, owner, customer, min(moments)), "welcome_email_sent": True})
+                new.append(
+                    {
+                        **_row(last + len(new) + 1, owner, customer, min(moments)),
+                        "welcome_email_sent": True,
+                    }
+                )
                 letters.append(_letter(LETTER, customer, orders[owner, inside[0]], inside[0]))
         files = self.office.context.files
         self.truth = {
             "rows": [*cloud.bigquery.rows(DATASET, TABLE), *new],
             "letters": letters,
-            "tables": {name: state for name, state in bigquery_state(cloud, DATASET).items() if name != f"{DATASET}.{TABLE}"},
+            "tables": {
+                name: state
+                for name, state in bigquery_state(cloud, DATASET).items()
+                if name != f"{DATASET}.{TABLE}"
+            },
             "shop": digest(shop.store, *KEPT),
             "users": email.users(),
             "files": {path: files.read(path) for path in files.walk()},
         }
 
     def _bought(self, size: int) -> list[Bought]:
-        """What has happened to each customer, with the moments at which the orders were completed, `size` in all."""
+        """What has happened to each customer, with the moments at which the orders were
+        completed, `size` in all.
+        """
         stories = ["new", *map(str, self.rng.permutation(list(STORIES)))]
         found: list[Bought] = []
         left = size
         while left:
             story = (
-                stories[len(found)] if len(found) < len(stories) else str(self.rng.choice(list(STORIES), p=list(STORIES.values())))
+                stories[len(found)]
+                if len(found) < len(stories)
+                else str(self.rng.choice(list(STORIES), p=list(STORIES.values())))
             )
             moments = self._moments(story)[:left]
             left -= len(moments)
@@ -140,8 +217,14 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
 
     def _moments(self, story: str) -> list[datetime]:
         before = FROM - timedelta(seconds=1)
-        inside = [NOW - timedelta(seconds=int(s)) for s in 3_600 + self.rng.choice(7 * 86_400 - 7_200, 3, replace=False)]
-        old = [FROM - timedelta(seconds=int(s)) for s in 3_600 + self.rng.choice(30 * 86_400, 2, replace=False)]
+        inside = [
+            NOW - timedelta(seconds=int(s))
+            for s in 3_600 + self.rng.choice(7 * 86_400 - 7_200, 3, replace=False)
+        ]
+        old = [
+            FROM - timedelta(seconds=int(s))
+            for s in 3_600 + self.rng.choice(30 * 86_400, 2, replace=False)
+        ]
         return {
             "new at the edge": [FROM],
             "new after the edge": [inside[0], before],
@@ -157,18 +240,34 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         found = []
         for k, name in enumerate(people(self.rng, count)):
             first, _, last = name.rpartition(" ")
-            mail = address(name, k + 1, str(self.rng.choice(["mail.example.com", "post.example.org"])))
+            mail = address(
+                name, k + 1, str(self.rng.choice(["mail.example.com", "post.example.org"]))
+            )
             phone = f"+49 170 {int(self.rng.integers(1_000_000, 9_999_999))}"
             city = str(self.rng.choice(["Bremen", "Hamburg", "Kiel", "Lübeck", "Rostock"]))
-            bill = {"first_name": first, "last_name": last, "email": mail, "phone": phone, "city": city, "country": "DE"}
+            bill = {
+                "first_name": first,
+                "last_name": last,
+                "email": mail,
+                "phone": phone,
+                "city": city,
+                "country": "DE",
+            }
             found.append({"email": mail, "first_name": first, "last_name": last, "billing": bill})
         return found
 
     def _orders(
-        self, shop: WooCommerce, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], bought: Sequence[Bought]
+        self,
+        shop: WooCommerce,
+        owners: Sequence[int],
+        customers: Sequence[Mapping[str, Any]],
+        bought: Sequence[Bought],
     ) -> dict[tuple[int, datetime], tuple[int, str]]:
         """Add all orders in any order; id and total by customer and moment of completion."""
-        goods = [{"name": name, "regular_price": f"{int(self.rng.integers(500, 6000)) / 100:.2f}"} for name in GOODS]
+        goods = [
+            {"name": name, "regular_price": f"{int(self.rng.integers(500, 6000)) / 100:.2f}"}
+            for name in GOODS
+        ]
         products = shop.products.add_all(goods)
         records = []
         for owner, customer, (_, moments) in zip(owners, customers, bought, strict=True):
@@ -182,11 +281,20 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             records.append({"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
                             "status": str(self.rng.choice(OTHER_STATUSES))})  # fmt: skip
         for record in records:
-            record["line_items"] = [{"product_id": int(self.rng.choice(products)), "quantity": int(self.rng.integers(1, 4))}]
+            record["line_items"] = [
+                {
+                    "product_id": int(self.rng.choice(products)),
+                    "quantity": int(self.rng.integers(1, 4)),
+                }
+            ]
         records = [records[int(k)] for k in self.rng.permutation(len(records))]
         made = zip(shop.orders.add_all(records), records, strict=True)
         totals = {order["id"]: order["total"] for order in shop.orders.all()}
-        return {(each["customer_id"], each["date_completed"]): (key, totals[key]) for key, each in made if "date_completed" in each}
+        return {
+            (each["customer_id"], each["date_completed"]): (key, totals[key])
+            for key, each in made
+            if "date_completed" in each
+        }
 
     def _rows(self, held: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         """The rows that are in the table already; not all of these customers had a mail."""
@@ -196,12 +304,22 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             day = NOW - timedelta(days=int(self.rng.integers(8, 200)))
             row, sent = _row(int(number), *held[int(place)], day), bool(self.rng.random() < 0.8)
             when = f"{day:%Y-%m-%d}"
-            rows.append(row | {"welcome_email_sent": sent, "welcome_email_date": when if sent else None, "sync_date": when})
+            rows.append(
+                row
+                | {
+                    "welcome_email_sent": sent,
+                    "welcome_email_date": when if sent else None,
+                    "sync_date": when,
+                }
+            )
         return [rows[int(k)] for k in self.rng.permutation(len(rows))]
 
     def _write_files(self) -> str:
         """Write credentials and template; the password."""
-        password, files = PASSWORD.format(int(self.rng.integers(1000, 9999))), self.office.context.files
+        password, files = (
+            PASSWORD.format(int(self.rng.integers(1000, 9999))),
+            self.office.context.files,
+        )
         files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
         files.write(TEMPLATE, LETTER)
         return password
@@ -228,13 +346,26 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
 
     def plan(self) -> Plan:
         """Read files, completed orders and the table; add the rows, log in, and send the mails."""
-        user, password = yield read("Read the credentials.", _read_login, "read_text_file", path=CREDENTIALS)
+        user, password = yield read(
+            "Read the credentials.", _read_login, "read_text_file", path=CREDENTIALS
+        )
         letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
         orders = yield from read_shop(
-            "the completed orders", "woo_orders_list", _read_order, status=["completed"], orderby="id", order="asc"
+            "the completed orders",
+            "woo_orders_list",
+            _read_order,
+            status=["completed"],
+            orderby="id",
+            order="asc",
         )
         query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE}"
-        held = yield read("Read the ids in the table.", _read_ids, "bigquery_run_query", query=query, max_results=10_000)
+        held = yield read(
+            "Read the ids in the table.",
+            _read_ids,
+            "bigquery_run_query",
+            query=query,
+            max_results=10_000,
+        )
         last, known = max((row[0] for row in held), default=0), {row[1] for row in held}
         rows: list[dict[str, Any]] = []
         mails = []
@@ -244,21 +375,38 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
             if len(recent) == 1:
                 order, moment = mine[recent[0]], dates[recent[0]]
-                rows.append({**_row(last + len(rows) + 1, owner, order, min(dates)), "welcome_email_sent": True})
+                rows.append(
+                    {
+                        **_row(last + len(rows) + 1, owner, order, min(dates)),
+                        "welcome_email_sent": True,
+                    }
+                )
                 mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
         yield [
             write(f"Add rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers.", self.outputs[0], "bigquery_run_query",
                   query=_insert(rows[k : k + CHUNK]))
             for k in range(0, len(rows), CHUNK)
         ]  # fmt: skip
-        yield write("Log in to the mail server.", self.outputs[1], "login", email=user, password=password)
+        yield write(
+            "Log in to the mail server.", self.outputs[1], "login", email=user, password=password
+        )
         yield [
-            write(f"Welcome {to}.", self.outputs[1], "send_email", same=("to",), to=to, subject=subject, body=body)
+            write(
+                f"Welcome {to}.",
+                self.outputs[1],
+                "send_email",
+                same=("to",),
+                to=to,
+                subject=subject,
+                body=body,
+            )
             for to, subject, body in mails
         ]
 
     def faults(self) -> Iterator[str]:
-        """The table has the old rows and the new ones, each new customer has a mail, and nothing else has changed."""
+        """The table has the old rows and the new ones, each new customer has a mail, and
+        nothing else has changed.
+        """
         cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
         try:
             rows = cloud.bigquery.rows(DATASET, TABLE)
@@ -267,7 +415,9 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             yield f"{DATASET}.{TABLE}: {error}"
         if rows and list(rows[0]) != list(TYPES):
             yield f"{DATASET}.{TABLE} has other columns than before"
-        yield from row_faults(TABLE, rows, truth["rows"], dict.fromkeys(TYPES, exact), ("woocommerce_id",))
+        yield from row_faults(
+            TABLE, rows, truth["rows"], dict.fromkeys(TYPES, exact), ("woocommerce_id",)
+        )
         yield from self._mail_faults(email)
         if digest(self.office.get(WooCommerce).store, *KEPT) != truth["shop"]:
             yield "something in the shop was changed"
@@ -279,7 +429,9 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     def _mail_faults(self, email: Email) -> Iterator[str]:
         letters = {to: (subject, body) for to, subject, body in self.truth["letters"]}
         mails = email.sent()
-        yield from set_faults("welcome mails", (", ".join(mail.recipients) for mail in mails), list(letters))
+        yield from set_faults(
+            "welcome mails", (", ".join(mail.recipients) for mail in mails), list(letters)
+        )
         for mail in mails:
             subject, body = letters.get(", ".join(mail.recipients), (mail.subject, mail.text))
             if mail.subject.split() != subject.split() or mail.text.split() != body.split():
@@ -288,17 +440,33 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 yield f"the mail to {mail.to} has attachments"
 
 
-def _row(number: int, owner: int, person: Mapping[str, Any], first_order: datetime) -> dict[str, Any]:
-    """A row of the table, for a customer or what was read of an order; as of today and without a mail."""
+def _row(
+    number: int, owner: int, person: Mapping[str, Any], first_order: datetime
+) -> dict[str, Any]:
+    """A row of the table, for a customer or what was read of an order; as of today and without
+    a mail.
+    """
     bill = person["billing"]
     names = {name: bill[name] for name in ("email", "first_name", "last_name", "phone")}
     row = {"id": number, "woocommerce_id": owner, **names, "first_order_date": iso(first_order)}
-    return row | {"welcome_email_sent": False, "welcome_email_date": TODAY, "sync_date": TODAY, "metadata": None}
+    return row | {
+        "welcome_email_sent": False,
+        "welcome_email_date": TODAY,
+        "sync_date": TODAY,
+        "metadata": None,
+    }
 
 
-def _letter(template: str, person: Mapping[str, Any], order: tuple[int, str], moment: datetime) -> tuple[str, str, str]:
+def _letter(
+    template: str, person: Mapping[str, Any], order: tuple[int, str], moment: datetime
+) -> tuple[str, str, str]:
     """Address, subject and text of the mail to a customer."""
-    values = {**person["billing"], "order_id": order[0], "order_total": order[1], "completed_date": f"{moment:%Y-%m-%d}"}
+    values = {
+        **person["billing"],
+        "order_id": order[0],
+        "order_total": order[1],
+        "completed_date": f"{moment:%Y-%m-%d}",
+    }
     text = re.sub(r"\{(\w+)\}", lambda found: str(values[found[1]]), template)
     subject, _, body = text.partition("\n")
     return values["email"], subject.removeprefix("Subject: "), body.strip()
@@ -306,7 +474,10 @@ def _letter(template: str, person: Mapping[str, Any], order: tuple[int, str], mo
 
 def _insert(rows: Sequence[Mapping[str, Any]]) -> str:
     """The statement that adds rows; JSON writes all their values as GoogleSQL does."""
-    values = ", ".join(f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})" for row in rows)
+    values = ", ".join(
+        f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})"
+        for row in rows
+    )
     return f"INSERT INTO {DATASET}.{TABLE} ({', '.join(TYPES)}) VALUES {values}"
 
 

@@ -1,4 +1,6 @@
-"""Alerts for the products of a shop that run out, in a spreadsheet and by mail (LOCA-bench, table 7)."""
+"""Alerts for the products of a shop that run out, in a spreadsheet and by mail (LOCA-bench,
+table 7).
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ FIELDS = {
     "safety_threshold": "Safety Threshold", "supplier_name": "Supplier Name", "supplier_id": "Supplier ID",
     "supplier_contact": "Supplier Contact",
 }  # fmt: skip
-CELLS = {name: number() if name in ("Product ID", "Current Stock", "Safety Threshold") else exact for name in COLUMNS}
+CELLS = {
+    name: number() if name in ("Product ID", "Current Stock", "Safety Threshold") else exact
+    for name in COLUMNS
+}
 LETTER = """Subject: [Stock Alert] {product_name} ({sku})
 
 Dear purchasing manager,
@@ -70,8 +75,24 @@ Please order more in time. All alerts are in the spreadsheet WooCommerce Stock A
 
 Your shop
 """
-ROLES = ("Purchasing assistant", "Former purchasing manager (left in 2024)", "Sales manager", "Warehouse", "Accounting")
-KEPT = ("products", "product_categories", "categories", "tags", "orders", "customers", "coupons", "settings", "webhooks")
+ROLES = (
+    "Purchasing assistant",
+    "Former purchasing manager (left in 2024)",
+    "Sales manager",
+    "Warehouse",
+    "Accounting",
+)
+KEPT = (
+    "products",
+    "product_categories",
+    "categories",
+    "tags",
+    "orders",
+    "customers",
+    "coupons",
+    "settings",
+    "webhooks",
+)
 _MANAGER = re.compile(r"^- Purchasing manager: .* <(\S+)>$", re.MULTILINE)
 
 
@@ -97,7 +118,9 @@ class WoocommerceStockAlertConfig(OfficeConfig):
 
 
 class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
-    """Put the products that are below their safety threshold into a spreadsheet, and write a mail about each."""
+    """Put the products that are below their safety threshold into a spreadsheet, and write a
+    mail about each.
+    """
 
     Config = WoocommerceStockAlertConfig
     servers = ("filesystem", "python_execute", "email", "google_sheet", "woocommerce", "claim_done")
@@ -106,20 +129,45 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     tokens_per_unit = 545.0
 
     def draw(self, size: int) -> None:
-        """Draw the products, their suppliers, the earlier alerts, and the files that tell whom to write what."""
-        low = min(size, max(1, round(0.35 * size)) if self.config.low_stock is None else self.config.low_stock)
+        """Draw the products, their suppliers, the earlier alerts, and the files that tell whom
+        to write what.
+        """
+        low = min(
+            size,
+            max(1, round(0.35 * size)) if self.config.low_stock is None else self.config.low_stock,
+        )
         suppliers = self._suppliers(2 + size // 6)
-        products, fates = [], [str(fate) for fate in self.rng.permutation(["low"] * low + ["other"] * (size - low))]
+        products, fates = (
+            [],
+            [str(fate) for fate in self.rng.permutation(["low"] * low + ["other"] * (size - low))],
+        )
         for k, (made, fate) in enumerate(zip(goods(self.rng, size), fates, strict=True)):
-            first = fate == "other" and fates.index("other") == k  # one is at the threshold in every state
-            products.append({**self._product(fate, first), **made, "supplier": str(self.rng.choice(list(suppliers)))})
+            first = (
+                fate == "other" and fates.index("other") == k
+            )  # one is at the threshold in every state
+            products.append(
+                {
+                    **self._product(fate, first),
+                    **made,
+                    "supplier": str(self.rng.choice(list(suppliers))),
+                }
+            )
         shop = self.office.get(WooCommerce)
         ids = shop.products.add_all([_record(product) for product in products])
         rows = [_row(key, product, suppliers) for key, product in zip(ids, products, strict=True)]
-        old = [self._outdated(row) for row, product in zip(rows, products, strict=True) if product["fate"] == "reported"]
+        old = [
+            self._outdated(row)
+            for row, product in zip(rows, products, strict=True)
+            if product["fate"] == "reported"
+        ]
         sheets = self.office.get(GoogleSheet)
-        gone = [self._outdated({**row, "SKU": f"OLD-{k}", "Product ID": 10**6 + k}) for k, row in enumerate(rows[:2])]
-        sheets.add_spreadsheet(f"{TITLE} 2024", {ALERTS: [COLUMNS, *(tuple(row.values()) for row in gone)]})
+        gone = [
+            self._outdated({**row, "SKU": f"OLD-{k}", "Product ID": 10**6 + k})
+            for k, row in enumerate(rows[:2])
+        ]
+        sheets.add_spreadsheet(
+            f"{TITLE} 2024", {ALERTS: [COLUMNS, *(tuple(row.values()) for row in gone)]}
+        )
         order = [int(k) for k in self.rng.permutation(len(old))]
         listed = [[supplier, *told.values()] for supplier, told in suppliers.items()]
         tables: dict[str, list[Any]] = {
@@ -129,7 +177,13 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         made_sheet = sheets.add_spreadsheet(TITLE, tables)
         new = [row for row, product in zip(rows, products, strict=True) if product["fate"] == "low"]
         manager = self._write_files()
-        self.truth = {"new": new, "old": old, "manager": manager, "sheet": made_sheet, "shop": digest(shop.store, *KEPT)}
+        self.truth = {
+            "new": new,
+            "old": old,
+            "manager": manager,
+            "sheet": made_sheet,
+            "shop": digest(shop.store, *KEPT),
+        }
         files = self.office.context.files
         self.truth |= {
             "files": file_state(files),
@@ -143,7 +197,9 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         for place in map(int, self.rng.permutation(2 * count)[:count]):
             name = f"{self.rng.choice(LAST)} {self.rng.choice(['Supply', 'Supply Co', 'Trading', 'Wholesale'])}"
             contact = address(
-                str(self.rng.choice(["sales", "orders", "info"])), place, f"{name.lower().replace(' ', '-')}.example.com"
+                str(self.rng.choice(["sales", "orders", "info"])),
+                place,
+                f"{name.lower().replace(' ', '-')}.example.com",
             )
             found[f"SUP-{place + 100}"] = {"Supplier Name": name, "Supplier Contact": contact}
         return found
@@ -152,14 +208,27 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         """Stock, threshold and state of a product that calls for an alert or does not."""
         threshold, rates = int(self.rng.integers(8, 51)), self.config
         edge, below = self.rng.random() < rates.boundary_rate, int(self.rng.integers(0, threshold))
-        product = {"fate": fate, "threshold": threshold, "stock": below, "status": "publish", "price": cents(self.rng, 300, 9_000)}
+        product = {
+            "fate": fate,
+            "threshold": threshold,
+            "stock": below,
+            "status": "publish",
+            "price": cents(self.rng, 300, 9_000),
+        }
         if fate == "low":
-            return {**product, "stock": threshold - 1 if edge else -2 if self.rng.random() < 0.05 else below}
+            return {
+                **product,
+                "stock": threshold - 1 if edge else -2 if self.rng.random() < 0.05 else below,
+            }
         kind, plenty = self.rng.random(), threshold + int(self.rng.integers(1, 100))
         if edge or first:
             return {**product, "stock": threshold}
         if kind < rates.reported_rate:
-            return {**product, "fate": "reported", "stock": below if self.rng.random() < 0.7 else plenty}
+            return {
+                **product,
+                "fate": "reported",
+                "stock": below if self.rng.random() < 0.7 else plenty,
+            }
         if kind < rates.reported_rate + rates.hidden_rate:
             return {**product, "status": str(self.rng.choice(["draft", "private"]))}
         return {**product, "stock": None if self.rng.random() < 0.08 else plenty}
@@ -169,17 +238,28 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return {**row, "Current Stock": int(self.rng.integers(0, row["Safety Threshold"]))}
 
     def _write_files(self) -> str:
-        """Write the contacts and the template, and give everybody a mailbox; the address of the manager."""
+        """Write the contacts and the template, and give everybody a mailbox; the address of the
+        manager.
+        """
         names = people(self.rng, len(ROLES) + 1)
         addresses = [address(name, k + 1, DOMAIN) for k, name in enumerate(names)]
         email, files = self.office.get(Email), self.office.context.files
         email.add_users(
-            [(ME, "admin-2025", "Shop Admin"), *((each, "", name) for each, name in zip(addresses, names, strict=True))]
+            [
+                (ME, "admin-2025", "Shop Admin"),
+                *((each, "", name) for each, name in zip(addresses, names, strict=True)),
+            ]
         )
         email.login_as(ME)
         roles = ["Purchasing manager", *ROLES]
-        lines = [f"- {role}: {name} <{each}>" for role, name, each in zip(roles, names, addresses, strict=True)]
-        files.write(CONTACTS, "\n".join(["# Whom to write to", "", *map(str, self.rng.permutation(lines)), ""]))
+        lines = [
+            f"- {role}: {name} <{each}>"
+            for role, name, each in zip(roles, names, addresses, strict=True)
+        ]
+        files.write(
+            CONTACTS,
+            "\n".join(["# Whom to write to", "", *map(str, self.rng.permutation(lines)), ""]),
+        )
         files.write(TEMPLATE, LETTER)
         return addresses[0]
 
@@ -207,7 +287,9 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         sheet = yield find_spreadsheet(TITLE)
         held = yield read_table(sheet, ALERTS)
         listed = yield read_table(sheet, SUPPLIERS)
-        low = yield from read_shop("the products", "woo_products_list", _read_low, orderby="id", order="asc")
+        low = yield from read_shop(
+            "the products", "woo_products_list", _read_low, orderby="id", order="asc"
+        )
         reported = {row[COLUMNS.index("SKU")] for row in held["rows"][1:]}
         suppliers = {row[0]: row for row in listed["rows"][1:]}
         rows = []
@@ -218,18 +300,31 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         first, where = len(held["rows"]) + 1, {"spreadsheet_id": sheet, "sheet": ALERTS}
         missing = first + len(rows) - 1 - held["room"]
         if missing > 0:
-            yield write("Make room in the sheet.", self.outputs[0], "add_rows", **where, count=missing, start_row=held["room"])
+            yield write(
+                "Make room in the sheet.",
+                self.outputs[0],
+                "add_rows",
+                **where,
+                count=missing,
+                start_row=held["room"],
+            )
         area = f"A{first}:H{first + len(rows) - 1}"
-        steps = [write("Add the rows.", self.outputs[0], "update_cells", **where, range=area, data=rows)]
+        steps = [
+            write("Add the rows.", self.outputs[0], "update_cells", **where, range=area, data=rows)
+        ]
         for row in rows:
             subject, body = _letter(letter, row)
             label = f"Write to the purchasing manager about {row[2]}."
             mail = {"to": manager, "subject": subject, "body": body}
-            steps.append(write(label, self.outputs[1], "send_email", same=("to", "subject"), **mail))
+            steps.append(
+                write(label, self.outputs[1], "send_email", same=("to", "subject"), **mail)
+            )
         yield steps
 
     def faults(self) -> Iterator[str]:
-        """The sheet has the old rows and one for each alert; each has its mail; all else is as it was."""
+        """The sheet has the old rows and one for each alert; each has its mail; all else is as
+        it was.
+        """
         sheets, truth = self.office.get(GoogleSheet), self.truth
         yield from other_sheet_faults(sheets, truth["sheet"], ALERTS, truth["sheets"])
         rows, broken = sheet_rows(sheets, truth["sheet"], ALERTS, COLUMNS)
@@ -245,7 +340,9 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         letters = dict(_letter(LETTER, list(row.values())) for row in self.truth["new"])
         mails = email.sent()
         addressed = [(", ".join(mail.recipients), mail.subject) for mail in mails]
-        yield from set_faults("mails", addressed, ((self.truth["manager"], subject) for subject in letters))
+        yield from set_faults(
+            "mails", addressed, ((self.truth["manager"], subject) for subject in letters)
+        )
         for mail in mails:
             if mail.subject in letters and mail.text.split() != letters[mail.subject].split():
                 yield f"the text of the mail {mail.subject!r} is not that of the template with the values of its product"
@@ -261,12 +358,26 @@ def _record(product: Mapping[str, Any]) -> dict[str, Any]:
     record = {name: product[name] for name in ("name", "sku", "short_description", "status")}
     if product["threshold"] % 3 == 0:  # the shop's own field, which is about something else
         record["low_stock_amount"] = product["threshold"] // 3
-    created = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(minutes=int(product["sku"][-6:]) % 500_000)
-    more = {"regular_price": product["price"], "categories": [product["department"]], "meta_data": custom}
-    return {**record, **more, "stock_quantity": product["stock"], "backorders": "notify", "date_created": created}
+    created = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(
+        minutes=int(product["sku"][-6:]) % 500_000
+    )
+    more = {
+        "regular_price": product["price"],
+        "categories": [product["department"]],
+        "meta_data": custom,
+    }
+    return {
+        **record,
+        **more,
+        "stock_quantity": product["stock"],
+        "backorders": "notify",
+        "date_created": created,
+    }
 
 
-def _row(key: int, product: Mapping[str, Any], suppliers: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+def _row(
+    key: int, product: Mapping[str, Any], suppliers: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
     supplier = suppliers[product["supplier"]]
     values = (key, product["name"], product["sku"], product["stock"], product["threshold"], supplier["Supplier Name"],
               product["supplier"], supplier["Supplier Contact"])  # fmt: skip
@@ -284,7 +395,9 @@ def _read_manager(text: str) -> str:
 
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
-    """What an alert needs of a product, with the id of the supplier at its end; None if it is not below its threshold."""
+    """What an alert needs of a product, with the id of the supplier at its end; None if it is
+    not below its threshold.
+    """
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     stock, threshold = product["stock_quantity"], int(custom["stock_threshold"])
     if product["status"] != "publish" or stock is None or stock >= threshold:

@@ -32,7 +32,13 @@ def test_an_event_is_made_changed_and_removed() -> None:
         "updated": "2025-01-15T09:00:01Z", "summary": "Talk", "location": "Hall", "start": NINE, "end": TEN,
         "iCalUID": f"{made['id']}@calendar", "sequence": 0}  # fmt: skip
     assert call(server, "get_event", eventId=made["id"]) == made
-    changed = call(server, "update_event", eventId=made["id"], end={"dateTime": "2025-03-01T12:30:00+01:00"}, description="x")
+    changed = call(
+        server,
+        "update_event",
+        eventId=made["id"],
+        end={"dateTime": "2025-03-01T12:30:00+01:00"},
+        description="x",
+    )
     assert changed == {
         **made, "description": "x", "end": {"dateTime": "2025-03-01T12:30:00+01:00"}, "sequence": 1,
         "updated": "2025-01-15T09:00:02Z"}  # fmt: skip
@@ -44,7 +50,10 @@ def test_an_event_is_made_changed_and_removed() -> None:
         start={"dateTime": "2025-03-02T00:00:00Z"},
     )
     assert "location" not in call(server, "update_event", eventId=made["id"], location="")
-    assert call(server, "delete_event", eventId=made["id"]) == {"id": made["id"], "status": "cancelled"}
+    assert call(server, "delete_event", eventId=made["id"]) == {
+        "id": made["id"],
+        "status": "cancelled",
+    }
     for tool in ("get_event", "update_event", "delete_event"):
         refused(server, tool, "^not found: there is no event with id", eventId=made["id"])
 
@@ -70,24 +79,59 @@ def test_an_event_is_made_changed_and_removed() -> None:
     ],
 )  # fmt: skip
 def test_times_that_are_none(start: dict[str, Any], end: dict[str, Any], text: str) -> None:
-    refused(Calendar(), "create_event", f"^invalid argument: .*{text}", summary="x", start=start, end=end)
+    refused(
+        Calendar(),
+        "create_event",
+        f"^invalid argument: .*{text}",
+        summary="x",
+        start=start,
+        end=end,
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "kept", "utc"),
     [
-        ({"dateTime": "2025-09-30T20:59:00", "timeZone": "Etc/GMT+12"}, "2025-09-30T20:59:00-12:00", "2025-10-01T08:59:00"),
-        ({"dateTime": "2025-09-30 20:59:00.5-12:00"}, "2025-09-30T20:59:00-12:00", "2025-10-01T08:59:00"),
-        ({"dateTime": "2025-07-01T12:00:00z", "timeZone": "America/New_York"}, "2025-07-01T12:00:00Z", "2025-07-01T12:00:00"),
-        ({"dateTime": "2025-03-09T02:30:00", "timeZone": "America/New_York"}, "2025-03-09T03:30:00-04:00", "2025-03-09T07:30:00"),
-        ({"dateTime": "2025-11-02T01:30:00", "timeZone": "America/New_York"}, "2025-11-02T01:30:00-04:00", "2025-11-02T05:30:00"),
-        ({"dateTime": "2025-01-01T00:00:00", "timeZone": "UTC", "date": None}, "2025-01-01T00:00:00Z", "2025-01-01T00:00:00"),
+        (
+            {"dateTime": "2025-09-30T20:59:00", "timeZone": "Etc/GMT+12"},
+            "2025-09-30T20:59:00-12:00",
+            "2025-10-01T08:59:00",
+        ),
+        (
+            {"dateTime": "2025-09-30 20:59:00.5-12:00"},
+            "2025-09-30T20:59:00-12:00",
+            "2025-10-01T08:59:00",
+        ),
+        (
+            {"dateTime": "2025-07-01T12:00:00z", "timeZone": "America/New_York"},
+            "2025-07-01T12:00:00Z",
+            "2025-07-01T12:00:00",
+        ),
+        (
+            {"dateTime": "2025-03-09T02:30:00", "timeZone": "America/New_York"},
+            "2025-03-09T03:30:00-04:00",
+            "2025-03-09T07:30:00",
+        ),
+        (
+            {"dateTime": "2025-11-02T01:30:00", "timeZone": "America/New_York"},
+            "2025-11-02T01:30:00-04:00",
+            "2025-11-02T05:30:00",
+        ),
+        (
+            {"dateTime": "2025-01-01T00:00:00", "timeZone": "UTC", "date": None},
+            "2025-01-01T00:00:00Z",
+            "2025-01-01T00:00:00",
+        ),
     ],
 )
 def test_time_zones(given: dict[str, Any], kept: str, utc: str) -> None:
     server = Calendar()
-    made = call(server, "create_event", summary="x", start=given, end=given)  # what lasts no time is an event too
-    assert made["start"] == {"dateTime": kept} | ({"timeZone": given["timeZone"]} if "timeZone" in given else {})
+    made = call(
+        server, "create_event", summary="x", start=given, end=given
+    )  # what lasts no time is an event too
+    assert made["start"] == {"dateTime": kept} | (
+        {"timeZone": given["timeZone"]} if "timeZone" in given else {}
+    )
     (event,) = server.events()
     assert isinstance(event.start, datetime)
     assert event.start == event.end
@@ -101,7 +145,11 @@ def test_listing_takes_what_overlaps() -> None:
     hour = timedelta(hours=1)
     nine = datetime(2025, 3, 1, 9, tzinfo=UTC)
     server.add(
-        [Event("c", nine + hour, nine + 2 * hour), Event("a", nine, nine + hour), Event("day", date(2025, 3, 1), date(2025, 3, 2))]
+        [
+            Event("c", nine + hour, nine + 2 * hour),
+            Event("a", nine, nine + hour),
+            Event("day", date(2025, 3, 1), date(2025, 3, 2)),
+        ]
     )
     assert titles(server, **ALL) == ["day", "a", "c"]
     assert titles(server, timeMin="2025-03-01T10:00:00Z", timeMax="2025-03-01T11:00:00+00:00") == [
@@ -117,7 +165,11 @@ def test_listing_takes_what_overlaps() -> None:
     call(server, "update_event", eventId=server.events()[1].id, summary="b")
     assert titles(server, **ALL, orderBy="updated") == ["c", "day", "b"]
     page = call(server, "list_events", **ALL, maxResults=2)
-    assert (len(page["items"]), page["truncated"], call(server, "list_events", **ALL, maxResults=3)["truncated"]) == (
+    assert (
+        len(page["items"]),
+        page["truncated"],
+        call(server, "list_events", **ALL, maxResults=3)["truncated"],
+    ) == (
         2,
         True,
         False,
@@ -136,7 +188,14 @@ def test_texts_have_limits() -> None:
         texts = {"summary": "s", name: "x" * length}
         call(server, "create_event", start=NINE, end=TEN, **texts)
         for wrong in ("x" * (length + 1), "a\0", "a\x1b"):
-            refused(server, "create_event", f"^invalid argument: {name} has at most", start=NINE, end=TEN, **{**texts, name: wrong})
+            refused(
+                server,
+                "create_event",
+                f"^invalid argument: {name} has at most",
+                start=NINE,
+                end=TEN,
+                **{**texts, name: wrong},
+            )
     with pytest.raises(ToolError, match="needs an offset"):
         server.add([Event("x", datetime(2025, 1, 1), datetime(2025, 1, 2))])
 
@@ -168,7 +227,9 @@ def test_events_are_icalendar_to_other_readers() -> None:
         assert str(item.get("LOCATION", "")) == event.location
         assert ("DTEND" in item) == (event.end != event.start)
         assert item.end == event.end
-    assert [(event.summary, event.start, event.end) for event in server.events()] == [(e.summary, e.start, e.end) for e in events]
+    assert [(event.summary, event.start, event.end) for event in server.events()] == [
+        (e.summary, e.start, e.end) for e in events
+    ]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -180,7 +241,10 @@ def test_a_calendar_is_that_of_a_small_model(seed: int) -> None:
     for step in range(120):
         start = base + timedelta(minutes=int(rng.integers(2_000)))
         end = start + timedelta(minutes=int(rng.integers(90)))
-        times = {"start": {"dateTime": start.isoformat()}, "end": {"dateTime": end.astimezone(ZoneInfo("Asia/Tokyo")).isoformat()}}
+        times = {
+            "start": {"dateTime": start.isoformat()},
+            "end": {"dateTime": end.astimezone(ZoneInfo("Asia/Tokyo")).isoformat()},
+        }
         key = list(model)[rng.integers(len(model))] if model else ""
         action = int(rng.integers(4)) if model else 0
         calls = {0: ("create_event", {"summary": f"e{step}", **times}), 1: ("update_event", {"eventId": key, **times}),
@@ -192,8 +256,12 @@ def test_a_calendar_is_that_of_a_small_model(seed: int) -> None:
         else:
             old = model.get(shown["id"], ("", start, end))
             model[shown["id"]] = (shown["summary"], *((start, end) if action < 2 else old[1:]))
-        low, high = sorted(base + timedelta(minutes=int(k)) for k in rng.choice(2_100, 2, replace=False))
-        found = call(server, "list_events", timeMin=low.isoformat(), timeMax=high.isoformat())["items"]
+        low, high = sorted(
+            base + timedelta(minutes=int(k)) for k in rng.choice(2_100, 2, replace=False)
+        )
+        found = call(server, "list_events", timeMin=low.isoformat(), timeMax=high.isoformat())[
+            "items"
+        ]
         wanted = {made for made, (_, first, last) in model.items() if last > low and first < high}
         assert {item["id"] for item in found} == wanted
         assert [model[item["id"]][1] for item in found] == sorted(model[made][1] for made in wanted)

@@ -53,9 +53,17 @@ def test_the_clock_goes_on_only_when_something_happens() -> None:
 def test_records_keep_json_and_truth_values() -> None:
     store = Store(SCHEMA)
     first = store.insert("cats", name="Mia", tags=["a", {"b": None}], tame=True)
-    assert store.get("cats", first) == {"id": 1, "owner": None, "name": "Mia", "tags": ["a", {"b": None}], "tame": True}
+    assert store.get("cats", first) == {
+        "id": 1,
+        "owner": None,
+        "name": "Mia",
+        "tags": ["a", {"b": None}],
+        "tame": True,
+    }
     store.update("cats", first, tags={}, tame=False)
-    assert store.find("cats", tame=False, owner=None) == [{**store.get("cats", 1), "tags": {}, "tame": False}]
+    assert store.find("cats", tame=False, owner=None) == [
+        {**store.get("cats", 1), "tags": {}, "tame": False}
+    ]
     assert store.find("cats", tame=True) == []
     assert store.value("SELECT count(*) FROM cats") == 1
     with pytest.raises(ToolError, match="not found: there is no cat with id 7"):
@@ -75,7 +83,9 @@ def test_integers_that_no_column_holds_are_refused(number: int) -> None:
         lambda: store.value("SELECT ?", number),
         lambda: store.rows("SELECT ?", number),
     ):
-        with pytest.raises(ToolError, match=r"invalid argument: -?\d+ is beyond the integers of 64 bits"):
+        with pytest.raises(
+            ToolError, match=r"invalid argument: -?\d+ is beyond the integers of 64 bits"
+        ):
             call()
     assert store.value("SELECT ?", 2**63 - 1) == 2**63 - 1
 
@@ -109,7 +119,9 @@ def test_servers_copy_with_their_records(copied: Any) -> None:
     assert len(server.store.find("cats")) == 1
     assert server.context.files.names() == ["a.txt"]
     assert server.context.clock.now() < other.context.clock.now() == other.context.files.clock()
-    assert server.context.new_id("cat") == other.context.new_id("cat") != server.context.new_id("cat")
+    assert (
+        server.context.new_id("cat") == other.context.new_id("cat") != server.context.new_id("cat")
+    )
 
 
 def test_an_episode_begins_as_the_server_was_first_mounted() -> None:
@@ -118,7 +130,10 @@ def test_an_episode_begins_as_the_server_was_first_mounted() -> None:
     for _ in range(3):
         server.begin()
         assert [row["name"] for row in server.store.find("cats")] == ["Mia"]
-        assert (server.context.files.names(), iso(server.context.clock.now())) == ([], "2025-01-15T09:00:00Z")
+        assert (server.context.files.names(), iso(server.context.clock.now())) == (
+            [],
+            "2025-01-15T09:00:00Z",
+        )
         server.store.insert("cats", name="Bo")
         server.context.clock.tick()
         server.context.files.write("a", "x")
@@ -126,14 +141,23 @@ def test_an_episode_begins_as_the_server_was_first_mounted() -> None:
 
 
 def test_a_name_that_is_taken_gets_the_name_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentgym.envs.loca.servers.office.server_class", lambda name: {"cats": Cats, "dogs": Dogs}[name])
+    monkeypatch.setattr(
+        "agentgym.envs.loca.servers.office.server_class",
+        lambda name: {"cats": Cats, "dogs": Dogs}[name],
+    )
     office = Office(["cats", "dogs"])
-    assert [list(tools_of(server)) for server in office.toolsets()] == [["read_file"], ["dogs_read_file", "bark"]]
+    assert [list(tools_of(server)) for server in office.toolsets()] == [
+        ["read_file"],
+        ["dogs_read_file", "bark"],
+    ]
     assert tools_of(office.get(Dogs))["dogs_read_file"].schema.name == "dogs_read_file"
     with pytest.raises(ToolError, match="dogs_read_file: argument 'path' is missing"):
         tools_of(office.get(Dogs))["dogs_read_file"]({})
     assert office.get(Cats).context is office.get(Dogs).context
-    assert [list(tools_of(server)) for server in copy.deepcopy(office).toolsets()] == [["read_file"], ["dogs_read_file", "bark"]]
+    assert [list(tools_of(server)) for server in copy.deepcopy(office).toolsets()] == [
+        ["read_file"],
+        ["dogs_read_file", "bark"],
+    ]
 
 
 class Dogs(Cats):
@@ -160,11 +184,32 @@ def test_pages() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["..", "/", "/etc/x", "a/../../b", f"{ROOT}x", f"{ROOT}/../x", "//etc", "a\0b", "\ud800", "x" * 300, "a/" * 40, "/.."]
+    "path",
+    [
+        "..",
+        "/",
+        "/etc/x",
+        "a/../../b",
+        f"{ROOT}x",
+        f"{ROOT}/../x",
+        "//etc",
+        "a\0b",
+        "\ud800",
+        "x" * 300,
+        "a/" * 40,
+        "/..",
+    ],
 )
 def test_no_path_leads_out(path: str) -> None:
     files = Workspace()
-    for method in (files.read, files.mkdir, files.remove, files.names, lambda p: files.write(p, b""), lambda p: files.move(p, "b")):
+    for method in (
+        files.read,
+        files.mkdir,
+        files.remove,
+        files.names,
+        lambda p: files.write(p, b""),
+        lambda p: files.move(p, "b"),
+    ):
         with pytest.raises(ToolError):
             method(path)
     assert list(files.walk()) == []
@@ -173,7 +218,12 @@ def test_no_path_leads_out(path: str) -> None:
 def test_files_and_directories() -> None:
     files = Workspace()
     assert files.write("a/b.txt", "é") == files.resolve(f"{ROOT}/a//b.txt") == f"{ROOT}/a/b.txt"
-    assert (files.read_text("a/b.txt"), files.size(), files.names(), files.names("a")) == ("é", 2, ["a"], ["b.txt"])
+    assert (files.read_text("a/b.txt"), files.size(), files.names(), files.names("a")) == (
+        "é",
+        2,
+        ["a"],
+        ["b.txt"],
+    )
     files.copy("a/b.txt", "c.txt")
     files.move("a", "d/e")
     assert list(files.walk()) == [f"{ROOT}/c.txt", f"{ROOT}/d/e/b.txt"]
@@ -192,7 +242,11 @@ def test_files_and_directories() -> None:
         with pytest.raises(ToolError):
             refused()
     files.remove("d")
-    assert (list(files.walk()), files.size(), list(files.folders())) == ([f"{ROOT}/c.txt"], 2, [ROOT])
+    assert (list(files.walk()), files.size(), list(files.folders())) == (
+        [f"{ROOT}/c.txt"],
+        2,
+        [ROOT],
+    )
 
 
 def test_files_become_what_a_program_left() -> None:
@@ -202,13 +256,23 @@ def test_files_become_what_a_program_left() -> None:
     files.write("gone.txt", "x")
     files.clock = lambda: datetime(2030, 1, 1, tzinfo=UTC)
     kept, changed = files.file("keep.txt"), files.file("change.txt")
-    odd = {"../up": b"", "/etc/passwd": b"", "a\udcff": b"", "x" * 300: b"", "big": b"x" * (32 * 2**20 + 1), "keep.txt/x": b""}
+    odd = {
+        "../up": b"",
+        "/etc/passwd": b"",
+        "a\udcff": b"",
+        "x" * 300: b"",
+        "big": b"x" * (32 * 2**20 + 1),
+        "keep.txt/x": b"",
+    }
     entries = {"keep.txt": b"same", "change.txt": b"new", "x": None, "x/y": b"1", **odd}
     assert files.become(entries) == list(odd)
     assert [name[len(ROOT) + 1 :] for name in files.walk()] == ["change.txt", "keep.txt", "x/y"]
     assert (list(files.folders()), files.size()) == ([ROOT, f"{ROOT}/x"], 8)
     assert files.file("keep.txt") == kept
-    assert (files.modified("change.txt").year, files.file("change.txt").created) == (2030, changed.created)
+    assert (files.modified("change.txt").year, files.file("change.txt").created) == (
+        2030,
+        changed.created,
+    )
     assert files.become({}) == []
     assert (list(files.walk()), files.size(), files.exists("x")) == ([], 0, False)
 
@@ -252,7 +316,9 @@ class NotInstalled:
 
 
 @pytest.mark.parametrize("module", LIBRARIES)
-def test_a_missing_library_is_named_with_its_remedy(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_with_its_remedy(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [NotInstalled(module), *sys.meta_path])

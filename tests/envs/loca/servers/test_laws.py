@@ -1,4 +1,6 @@
-"""Laws that hold for every server of the office; a new server is under them before its author writes a test."""
+"""Laws that hold for every server of the office; a new server is under them before its author
+writes a test.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ HOSTILE: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def draw(schema: Mapping[str, Any], rng: np.random.Generator, definitions: Mapping[str, Any]) -> Any:
+def draw(
+    schema: Mapping[str, Any], rng: np.random.Generator, definitions: Mapping[str, Any]
+) -> Any:
     """A value of about the right type, often a hostile one."""
     if "$ref" in schema:
         return draw(definitions[schema["$ref"].rsplit("/", 1)[-1]], rng, definitions)
@@ -31,12 +35,21 @@ def draw(schema: Mapping[str, Any], rng: np.random.Generator, definitions: Mappi
         return draw(schema["anyOf"][int(rng.integers(len(schema["anyOf"])))], rng, definitions)
     if "enum" in schema:
         return schema["enum"][int(rng.integers(len(schema["enum"])))]
-    kinds: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
+    kinds: dict[str, Any] = {
+        "string": str,
+        "integer": int,
+        "number": float,
+        "boolean": bool,
+        "array": list,
+        "object": dict,
+    }
     if schema.get("type") == "array" and rng.random() < 0.5:
         return [draw(schema["items"], rng, definitions) for _ in range(int(rng.integers(3)))]
     if schema.get("properties"):
         return {key: draw(value, rng, definitions) for key, value in schema["properties"].items()}
-    fitting = [value for value in HOSTILE if type(value) is kinds.get(schema.get("type", ""), type(value))]
+    fitting = [
+        value for value in HOSTILE if type(value) is kinds.get(schema.get("type", ""), type(value))
+    ]
     return fitting[int(rng.integers(len(fitting)))] if fitting else None
 
 
@@ -77,7 +90,11 @@ def run(server: Server, name: str, arguments: Mapping[str, Any]) -> str:
         result = tools_of(server)[name](arguments)
     except ToolError as error:
         return f"error: {error}"
-    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, allow_nan=False)
+    return (
+        result
+        if isinstance(result, str)
+        else json.dumps(result, ensure_ascii=False, allow_nan=False)
+    )
 
 
 SLOW = ("terminal", "python_execute")

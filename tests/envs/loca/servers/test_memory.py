@@ -13,7 +13,11 @@ from agentgym.envs.loca.servers.memory import KnowledgeGraph
 from agentgym.tools import ToolError
 from tests.envs.loca.servers.test_laws import call, digest
 
-ADA = {"name": "Ada", "entityType": "person", "observations": ["was born in 1815", "likes naïve maths"]}
+ADA = {
+    "name": "Ada",
+    "entityType": "person",
+    "observations": ["was born in 1815", "likes naïve maths"],
+}
 BOB = {"name": "Bob", "entityType": "person", "observations": []}
 ORG = {"name": "Org", "entityType": "Company", "observations": ["hires Ada"]}
 WORKS = {"from": "Ada", "to": "Org", "relationType": "works at"}
@@ -43,10 +47,15 @@ def test_other_tools_may_write_the_file() -> None:
     server = filled()
     line = {"observations": ["x"], "type": "entity", "name": "New", "entityType": "t", "more": 1}
     server.context.files.write("memory/memory.json", f"\n{json.dumps(line)}\n  \n")
-    assert call(server, "read_graph") == {"entities": [{"name": "New", "entityType": "t", "observations": ["x"]}], "relations": []}
+    assert call(server, "read_graph") == {
+        "entities": [{"name": "New", "entityType": "t", "observations": ["x"]}],
+        "relations": [],
+    }
     server.path = "elsewhere/graph.jsonl"
     call(server, "create_entities", entities=[BOB])
-    assert server.context.files.read_text("elsewhere/graph.jsonl") == json.dumps({"type": "entity", **BOB}, separators=(",", ":"))
+    assert server.context.files.read_text("elsewhere/graph.jsonl") == json.dumps(
+        {"type": "entity", **BOB}, separators=(",", ":")
+    )
     for bad in (
         "{",
         "[]",
@@ -58,7 +67,10 @@ def test_other_tools_may_write_the_file() -> None:
     ):
         server.context.files.write(server.path, f"\n{bad}")
         before = digest(server)
-        with pytest.raises(ToolError, match=r"^conflict: line 2 of elsewhere/graph\.jsonl is no entity and no relation"):
+        with pytest.raises(
+            ToolError,
+            match=r"^conflict: line 2 of elsewhere/graph\.jsonl is no entity and no relation",
+        ):
             call(server, "create_entities", entities=[ADA])
         assert digest(server) == before
 
@@ -66,12 +78,18 @@ def test_other_tools_may_write_the_file() -> None:
 def test_nothing_is_added_twice() -> None:
     server = filled()
     new = {"name": "Cyd", "entityType": "cat", "observations": []}
-    assert call(server, "create_entities", entities=[{**ADA, "observations": ["other"]}, new, {**new, "entityType": "dog"}]) == [
-        new
-    ]
+    assert call(
+        server,
+        "create_entities",
+        entities=[{**ADA, "observations": ["other"]}, new, {**new, "entityType": "dog"}],
+    ) == [new]
     back = {"from": "Org", "to": "Ada", "relationType": "works at"}
     assert call(server, "create_relations", relations=[WORKS, back, back]) == [back]
-    added = call(server, "add_observations", observations=[{"entityName": "Org", "contents": ["hires Ada", "is big", "is big"]}])
+    added = call(
+        server,
+        "add_observations",
+        observations=[{"entityName": "Org", "contents": ["hires Ada", "is big", "is big"]}],
+    )
     assert added == [{"entityName": "Org", "addedObservations": ["is big"]}]
     graph = call(server, "read_graph")
     assert graph == {
@@ -82,19 +100,35 @@ def test_nothing_is_added_twice() -> None:
         call(
             server,
             "add_observations",
-            observations=[{"entityName": "Bob", "contents": ["x"]}, {"entityName": "Eve", "contents": []}],
+            observations=[
+                {"entityName": "Bob", "contents": ["x"]},
+                {"entityName": "Eve", "contents": []},
+            ],
         )
     assert digest(server) == before
 
 
 def test_removing() -> None:
     server = filled()
-    gone = [{"entityName": "Ada", "observations": ["was born in 1815", "no"]}, {"entityName": "Eve", "observations": ["x"]}]
-    assert call(server, "delete_observations", deletions=gone) == "Observations deleted successfully"
-    assert call(server, "open_nodes", names=["Ada"])["entities"][0]["observations"] == ["likes naïve maths"]
-    assert call(server, "delete_relations", relations=[KNOWS, KNOWS]) == "Relations deleted successfully"
+    gone = [
+        {"entityName": "Ada", "observations": ["was born in 1815", "no"]},
+        {"entityName": "Eve", "observations": ["x"]},
+    ]
+    assert (
+        call(server, "delete_observations", deletions=gone) == "Observations deleted successfully"
+    )
+    assert call(server, "open_nodes", names=["Ada"])["entities"][0]["observations"] == [
+        "likes naïve maths"
+    ]
+    assert (
+        call(server, "delete_relations", relations=[KNOWS, KNOWS])
+        == "Relations deleted successfully"
+    )
     assert call(server, "read_graph")["relations"] == [WORKS]
-    assert call(server, "delete_entities", entityNames=["Org", "Eve"]) == "Entities deleted successfully"
+    assert (
+        call(server, "delete_entities", entityNames=["Org", "Eve"])
+        == "Entities deleted successfully"
+    )
     assert [entity["name"] for entity in call(server, "read_graph")["entities"]] == ["Ada", "Bob"]
     assert call(server, "read_graph")["relations"] == []
 
@@ -109,11 +143,17 @@ def test_removing() -> None:
 )  # fmt: skip
 def test_search(query: str, names: list[str], relations: list[Any]) -> None:
     found = call(filled(), "search_nodes", query=query)
-    assert ([entity["name"] for entity in found["entities"]], found["relations"]) == (names, relations)
+    assert ([entity["name"] for entity in found["entities"]], found["relations"]) == (
+        names,
+        relations,
+    )
 
 
 def test_open_nodes() -> None:
-    assert call(filled(), "open_nodes", names=["Org", "Eve", "Org"]) == {"entities": [ORG], "relations": [WORKS]}
+    assert call(filled(), "open_nodes", names=["Org", "Eve", "Org"]) == {
+        "entities": [ORG],
+        "relations": [WORKS],
+    }
     assert call(filled(), "open_nodes", names=[]) == {"entities": [], "relations": []}
 
 
@@ -141,23 +181,44 @@ def test_a_graph_is_that_of_a_small_model(seed: int) -> None:
         first, second, word = (f"{kind}{rng.integers(6)}" for kind in ("n", "n", "w"))
         action = rng.integers(6)
         if action == 0:
-            call(server, "create_entities", entities=[{"name": first, "entityType": "t", "observations": [word]}])
+            call(
+                server,
+                "create_entities",
+                entities=[{"name": first, "entityType": "t", "observations": [word]}],
+            )
             nodes.setdefault(first, [word])
         elif action == 1:
-            call(server, "create_relations", relations=[{"from": first, "to": second, "relationType": "r"}])
+            call(
+                server,
+                "create_relations",
+                relations=[{"from": first, "to": second, "relationType": "r"}],
+            )
             edges += [(first, second)] if (first, second) not in edges else []
         elif action == 2 and first in nodes:
-            call(server, "add_observations", observations=[{"entityName": first, "contents": [word]}])
+            call(
+                server, "add_observations", observations=[{"entityName": first, "contents": [word]}]
+            )
             nodes[first] += [word] if word not in nodes[first] else []
         elif action == 3 and rng.random() < 0.3:
             call(server, "delete_entities", entityNames=[first])
             nodes.pop(first, None)
             edges = [edge for edge in edges if first not in edge]
         elif action == 4:
-            call(server, "delete_observations", deletions=[{"entityName": first, "observations": [word]}])
-            nodes = {name: [held for held in words if (name, held) != (first, word)] for name, words in nodes.items()}
+            call(
+                server,
+                "delete_observations",
+                deletions=[{"entityName": first, "observations": [word]}],
+            )
+            nodes = {
+                name: [held for held in words if (name, held) != (first, word)]
+                for name, words in nodes.items()
+            }
         else:
-            call(server, "delete_relations", relations=[{"from": first, "to": second, "relationType": "r"}])
+            call(
+                server,
+                "delete_relations",
+                relations=[{"from": first, "to": second, "relationType": "r"}],
+            )
             edges = [edge for edge in edges if edge != (first, second)]
     graph = call(server, "read_graph")
     assert {entity["name"]: entity["observations"] for entity in graph["entities"]} == nodes

@@ -1,4 +1,6 @@
-"""Servers outside of office tasks: mounted on any world, many offices at once, nothing left behind."""
+"""Servers outside of office tasks: mounted on any world, many offices at once, nothing left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def test_snapshots_clones_and_pickles_hold_mounted_servers() -> None:
     assert [titles(each) for each in copies] == [["Lunch"], ["Lunch"]]
 
 
-def test_many_offices_live_side_by_side_and_leave_nothing_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_offices_live_side_by_side_and_leave_nothing_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     offices = [Office(SERVERS) for _ in range(64)]

@@ -1,7 +1,8 @@
-"""The servers offer the tools of the published ones: names, parameters, their types and which are required.
+"""The servers offer the tools of the published ones: names, parameters, their types and which are
+required.
 
-The tables in `tool_tables/` hold one line a tool; a type that begins with `?` is that of an optional parameter.
-"""
+The tables in `tool_tables/` hold one line a tool; a type that begins with `?` is that of an
+optional parameter."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ TABLES = Path(__file__).parent / "tool_tables"
 def spell(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     """A type in the words of the tables; what may be null is what it is otherwise."""
     if "anyOf" in schema:
-        return "|".join(spell(item, definitions) for item in schema["anyOf"] if item.get("type") != "null")
+        return "|".join(
+            spell(item, definitions) for item in schema["anyOf"] if item.get("type") != "null"
+        )
     if "$ref" in schema:
         return spell(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions)
     if "enum" in schema:
@@ -56,4 +59,8 @@ def test_tools_are_the_published_ones(name: str) -> None:
     assert list(ours) == list(published)
     for tool, parameters in published.items():
         assert list(ours[tool]) == list(parameters), tool
-        assert not {key: (ours[tool][key], kind) for key, kind in parameters.items() if not fits(ours[tool][key], kind)}, tool
+        assert not {
+            key: (ours[tool][key], kind)
+            for key, kind in parameters.items()
+            if not fits(ours[tool][key], kind)
+        }, tool

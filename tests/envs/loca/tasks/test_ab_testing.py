@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
-from agentgym.envs.loca.tasks.ab_testing import BUCKET, COLUMNS, DATASET, LOG, OVERALL, PAYLOAD, RECORD
+from agentgym.envs.loca.tasks.ab_testing import (
+    BUCKET,
+    COLUMNS,
+    DATASET,
+    LOG,
+    OVERALL,
+    PAYLOAD,
+    RECORD,
+)
 from tests.envs.loca.office import TASKS, faults_after, fresh, solved
 
 TASK = "ABTesting"
@@ -26,7 +34,9 @@ Change = Callable[[Any], object]
 @functools.cache
 def seed_of(verdict: str) -> int:
     """A seed whose test ends in that way."""
-    return next(seed for seed in range(60) if fresh(TASK, size=40, seed=seed).truth["verdict"] == verdict)
+    return next(
+        seed for seed in range(60) if fresh(TASK, size=40, seed=seed).truth["verdict"] == verdict
+    )
 
 
 def after(verdict: str, change: Change) -> list[str]:
@@ -167,13 +177,18 @@ def test_the_truth_row_by_row(seed: int) -> None:
     everything = [row for rows in scenarios.values() for row in rows]
     wanted = {}
     for name, rows in {**scenarios, OVERALL: everything}.items():
-        sums = {v: (sum(r[f"{v}_store_views"] for r in rows), sum(r[f"{v}_clicks"] for r in rows)) for v in "AB"}
+        sums = {
+            v: (sum(r[f"{v}_store_views"] for r in rows), sum(r[f"{v}_clicks"] for r in rows))
+            for v in "AB"
+        }
         wanted[name] = tuple(Fraction(*sums[v]) if sums[v][1] else Fraction(0) for v in "AB")
     assert {row["scenario"]: (row[COLUMNS[1]], row[COLUMNS[2]]) for row in world.truth["rows"]} == {
         name: (float(100 * a), float(100 * b)) for name, (a, b) in wanted.items()
     }
     assert world.truth["winner"] == ("B" if wanted[OVERALL][1] > wanted[OVERALL][0] else "A")
-    assert all(0 <= row[f"{v}_store_views"] <= row[f"{v}_clicks"] for row in everything for v in "AB")
+    assert all(
+        0 <= row[f"{v}_store_views"] <= row[f"{v}_clicks"] for row in everything for v in "AB"
+    )
     assert any(0 in rates for rates in wanted.values()), "somewhere a version has no clicks"
     assert any(len({row["time_window"] for row in rows}) < len(rows) for rows in scenarios.values())
     assert any(row["A_clicks"] == row["B_clicks"] == 0 for row in everything)

@@ -1,4 +1,6 @@
-"""AcademicWarning: near misses fail, equivalents pass, the truth is found a third way in the tables."""
+"""AcademicWarning: near misses fail, equivalents pass, the truth is found a third way in the
+tables.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,18 @@ import pytest
 
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.tasks.academic_warning import COLUMNS, DATASET, LATEST, LOG, RESULT
-from tests.envs.loca.office import Change, call, each_cell, faults_after, file_of, fresh, in_csv, no_file, one_cell, solved
+from tests.envs.loca.office import (
+    Change,
+    call,
+    each_cell,
+    faults_after,
+    file_of,
+    fresh,
+    in_csv,
+    no_file,
+    one_cell,
+    solved,
+)
 
 TASK = "AcademicWarning"
 rewrite = functools.partial(in_csv, RESULT)
@@ -33,7 +46,9 @@ def sql(query: str) -> Change:
 
 
 def fresh_log(write: Callable[[Any, str, str], object]) -> Change:
-    """Write the entries of the students in another way than the plan does, after those of the plan were taken back."""
+    """Write the entries of the students in another way than the plan does, after those of the
+    plan were taken back.
+    """
 
     def apply(world: Any) -> None:
         cloud = world.office.get(GoogleCloud)
@@ -52,30 +67,59 @@ def entry(world: Any, text: Any, severity: str = "CRITICAL") -> None:
 
 
 def all_in_one(world: Any, student: str, name: str) -> None:
-    entry(world, " ".join(f"{name} ({student})" for student, name in world.truth["critical"].items()))
+    entry(
+        world, " ".join(f"{name} ({student})" for student, name in world.truth["critical"].items())
+    )
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a student is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
-    "a student too many": (rewrite(lambda rows: [*rows, ["S9999", "Ada Lima", "30.0"]]), "should not be there"),
+    "a student too many": (
+        rewrite(lambda rows: [*rows, ["S9999", "Ada Lima", "30.0"]]),
+        "should not be there",
+    ),
     "a student twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
     "another name": (cell("name", lambda name: name.split()[0]), "name of"),
-    "a share for percent": (cell("drop_percent", lambda drop: str(float(drop) / 100)), "drop_percent"),
+    "a share for percent": (
+        cell("drop_percent", lambda drop: str(float(drop) / 100)),
+        "drop_percent",
+    ),
     "swapped sign": (cell("drop_percent", lambda drop: f"-{drop}"), "drop_percent"),
-    "rounded to whole percent": (rewrite(each_cell(2, lambda drop: str(round(float(drop))))), "drop_percent"),
-    "another column name": (rewrite(lambda rows: [["id", *rows[0][1:]], *rows[1:]]), "has the columns"),
+    "rounded to whole percent": (
+        rewrite(each_cell(2, lambda drop: str(round(float(drop))))),
+        "drop_percent",
+    ),
+    "another column name": (
+        rewrite(lambda rows: [["id", *rows[0][1:]], *rows[1:]]),
+        "has the columns",
+    ),
     "a column more": (rewrite(lambda rows: [[*row, "x"] for row in rows]), "has the columns"),
     "no file": (no_file(RESULT), "there is no file"),
     "an entry too many": (log("All is well."), "wrong or one too many"),
-    "an entry twice": (fresh_log(lambda w, s, n: [entry(w, f"{n} {s}"), entry(w, f"{n} {s}")]), "one too many"),
+    "an entry twice": (
+        fresh_log(lambda w, s, n: [entry(w, f"{n} {s}"), entry(w, f"{n} {s}")]),
+        "one too many",
+    ),
     "an entry in another log": (log("Ada (S9999)", name="other"), "one too many"),
-    "another severity": (fresh_log(lambda w, s, n: entry(w, f"{n} ({s})", severity="ERROR")), "no CRITICAL entry"),
-    "an entry without the name": (fresh_log(lambda w, s, n: entry(w, f"Student {s}")), "no CRITICAL entry"),
-    "an entry with a part of the name": (fresh_log(lambda w, s, n: entry(w, f"{n[:-1]} ({s})")), "no CRITICAL entry"),
+    "another severity": (
+        fresh_log(lambda w, s, n: entry(w, f"{n} ({s})", severity="ERROR")),
+        "no CRITICAL entry",
+    ),
+    "an entry without the name": (
+        fresh_log(lambda w, s, n: entry(w, f"Student {s}")),
+        "no CRITICAL entry",
+    ),
+    "an entry with a part of the name": (
+        fresh_log(lambda w, s, n: entry(w, f"{n[:-1]} ({s})")),
+        "no CRITICAL entry",
+    ),
     "all students in one entry": (fresh_log(all_in_one), "no CRITICAL entry"),
     "no entries": (fresh_log(lambda w, s, n: None), "no CRITICAL entry"),
     "the log was emptied": (call("logging_delete_log", log_name=LOG), "is gone"),
-    "a score was changed": (sql(f"UPDATE {DATASET}.scores_2401 SET score = 1 WHERE TRUE"), "was changed"),
+    "a score was changed": (
+        sql(f"UPDATE {DATASET}.scores_2401 SET score = 1 WHERE TRUE"),
+        "was changed",
+    ),
     "a table was dropped": (sql(f"DROP TABLE {DATASET}.class_teachers"), "was changed"),
     "the quiz was changed": (file_of(LATEST, "x"), "was changed"),
 }
@@ -83,10 +127,15 @@ EQUIVALENTS: dict[str, Change] = {
     "backwards": rewrite(lambda rows: [rows[0], *rows[:0:-1]]),
     "with the sign of percent": rewrite(each_cell(2, lambda drop: f"{drop} %")),
     "more decimals": lambda world: rewrite(
-        lambda rows: [rows[0], *([b["student_id"], b["name"], repr(b["drop_percent"])] for b in world.truth["bad"])]
+        lambda rows: [
+            rows[0],
+            *([b["student_id"], b["name"], repr(b["drop_percent"])] for b in world.truth["bad"]),
+        ]
     )(world),
     "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
-    "entries as objects": fresh_log(lambda w, s, n: entry(w, {"student": {"id": s, "name": n}, "level": "CRITICAL"})),
+    "entries as objects": fresh_log(
+        lambda w, s, n: entry(w, {"student": {"id": s, "name": n}, "level": "CRITICAL"})
+    ),
     "entries in other words": fresh_log(lambda w, s, n: entry(w, f"[{s}] {n}: warn the parents!")),
     "a scratch file": file_of("notes.md", "x"),
 }
@@ -112,7 +161,10 @@ def test_the_truth_in_plain_floating_point(seed: int) -> None:
     for table in exams:
         for row in cloud.bigquery.rows(DATASET, table):
             past.setdefault(row["student_id"], []).append(row["score"])
-    quiz = {row["student_id"]: row for row in csv.DictReader(io.StringIO(world.office.context.files.read_text(LATEST)))}
+    quiz = {
+        row["student_id"]: row
+        for row in csv.DictReader(io.StringIO(world.office.context.files.read_text(LATEST)))
+    }
     both = [student for student in quiz if student in past]
     assert len(past) == len(quiz) == len(both) + 4
     ways = [
@@ -120,10 +172,14 @@ def test_the_truth_in_plain_floating_point(seed: int) -> None:
         {s: 1 - float(quiz[s]["score"]) * len(past[s]) / sum(past[s]) for s in both},
     ]
     for drops in ways:
-        assert {s for s, drop in drops.items() if drop > 0.25} == {row["student_id"] for row in world.truth["bad"]}
+        assert {s for s, drop in drops.items() if drop > 0.25} == {
+            row["student_id"] for row in world.truth["bad"]
+        }
         assert {s for s, drop in drops.items() if drop > 0.45} == set(world.truth["critical"])
     for limit in (0.25, 0.45):
-        assert any(abs(drop - limit) < 1e-9 for drop in ways[0].values()), "somebody is at the limit exactly"
+        assert any(abs(drop - limit) < 1e-9 for drop in ways[0].values()), (
+            "somebody is at the limit exactly"
+        )
     assert any(len(scores) < len(exams) for scores in past.values())
     names = [row["name"] for row in quiz.values()]
     assert len(set(names)) == len(names)

@@ -1,4 +1,6 @@
-"""ApplyPhDEmail: near misses fail, equivalents pass, the truth is found a third way in the mails and the papers."""
+"""ApplyPhDEmail: near misses fail, equivalents pass, the truth is found a third way in the
+mails and the papers.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,30 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.applications import FLAT, LETTERS, NEWEST, OLDEST, PAPERS, ROOT, draw_layout, draw_tree
+from agentgym.envs.loca.applications import (
+    FLAT,
+    LETTERS,
+    NEWEST,
+    OLDEST,
+    PAPERS,
+    ROOT,
+    draw_layout,
+    draw_tree,
+)
 from agentgym.envs.loca.servers.email.messages import addresses
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf, write_pdf
 from agentgym.envs.loca.tasks.apply_phd_email import ME, SUBJECT, _read_request
-from tests.envs.loca.office import Change, carry_out, faults_after, fresh, no_file, resend, solved, unsent
+from tests.envs.loca.office import (
+    Change,
+    carry_out,
+    faults_after,
+    fresh,
+    no_file,
+    resend,
+    solved,
+    unsent,
+)
 from tests.helpers import needs_workbench
 
 TASK = "ApplyPhDEmail"
@@ -42,14 +62,22 @@ def unpacked(data: bytes) -> Files:
 
 def chosen(world: Any, source: str) -> Any:
     """A mail that was sent with what is asked for in it."""
-    return next(mail for mail in world.office.get(Email).sent() if source in world.truth["wanted"][mail.to].values())
+    return next(
+        mail
+        for mail in world.office.get(Email).sent()
+        if source in world.truth["wanted"][mail.to].values()
+    )
 
 
 def path_of(world: Any, mail: Any, source: str) -> str:
     return next(path for path, what in world.truth["wanted"][mail.to].items() if what == source)
 
 
-def again(change: Callable[[Files, Any, Any], Files | bytes | None] = lambda *_: None, source: str = "", **changes: Any) -> Any:
+def again(
+    change: Callable[[Files, Any, Any], Files | bytes | None] = lambda *_: None,
+    source: str = "",
+    **changes: Any,
+) -> Any:
     """Send a mail with another archive or in another form, in place of the one that was sent."""
 
     def apply(world: Any) -> None:
@@ -75,7 +103,10 @@ def renamed(old: str, new: str) -> Callable[..., Files]:
 
 def awards(world: Any) -> list[tuple[str, ...]]:
     """The pages of the awards, oldest first."""
-    return [read_pdf(world.office.context.files.read(f"{FLAT}/{paper}")) for paper in world.truth["awards"]]
+    return [
+        read_pdf(world.office.context.files.read(f"{FLAT}/{paper}"))
+        for paper in world.truth["awards"]
+    ]
 
 
 def merged(pages: Callable[[Any], list[tuple[str, ...]]]) -> Callable[..., Files]:
@@ -106,7 +137,11 @@ def stale(world: Any) -> None:
 
 
 def to_another(world: Any) -> None:
-    others = [address for mail in world.office.get(Email).messages(ME, "INBOX") for _, address in addresses(mail.sender)]
+    others = [
+        address
+        for mail in world.office.get(Email).messages(ME, "INBOX")
+        for _, address in addresses(mail.sender)
+    ]
     box = next(address for address in others if address not in world.truth["wanted"])
     world.office.call("send_email", {"to": box, "subject": SUBJECT, "body": "x"})
 
@@ -187,13 +222,14 @@ EQUIVALENTS: dict[str, Change] = {
         lambda files, *_: {f"{name.rpartition('/')[0]}/": b"" for name in files} | files,
     ),
     "another text and HTML": again(body="x", html_body="<p>x</p>"),
-    "the address with a name and in capitals": lambda world: again(to=f"Prof <{world.office.get(Email).sent()[0].to.upper()}>")(
-        world
-    ),
+    "the address with a name and in capitals": lambda world: again(
+        to=f"Prof <{world.office.get(Email).sent()[0].to.upper()}>"
+    )(world),
     "the awards merged by another program": award_mail(merged(in_order)),
     "the outbox is cleared": no_file("outbox"),
     "the copies in Sent are removed": lambda world: [
-        world.office.call("delete_email", {"email_id": mail.id}) for mail in world.office.get(Email).messages(ME, "Sent")
+        world.office.call("delete_email", {"email_id": mail.id})
+        for mail in world.office.get(Email).messages(ME, "Sent")
     ],
     "the archive is changed after it was sent": lambda world: world.office.context.files.write(
         f"outbox/1/{world.truth['root']}.zip", "x"
@@ -253,7 +289,10 @@ def dated(world: Any, kind: str) -> list[str]:
     files = world.office.context.files
     names = [name for name in files.names(FLAT) if name.startswith(kind)]
     text = {name: " ".join(read_pdf(files.read(f"{FLAT}/{name}"))[0].split()) for name in names}
-    dates = {name: datetime.strptime(re.findall(r"Date: (\d+ \w+ \d+)", text[name])[0], "%d %B %Y") for name in names}
+    dates = {
+        name: datetime.strptime(re.findall(r"Date: (\d+ \w+ \d+)", text[name])[0], "%d %B %Y")
+        for name in names
+    }
     assert len(set(dates.values())) == len(names)
     return sorted(names, key=dates.__getitem__)
 
@@ -267,13 +306,24 @@ def test_the_papers() -> None:
         pages |= {len(award) for award in awards(world)}
         letters = dated(world, "letter")
         for members in world.truth["wanted"].values():
-            found = [(path, source) for path, source in members.items() if source.startswith("letter_")]
+            found = [
+                (path, source) for path, source in members.items() if source.startswith("letter_")
+            ]
             assert [source for _, source in found] in ([], letters)
             for n, (path, source) in enumerate(found, 1):
-                author = re.findall(r"Author: .*?(\w+)$", read_pdf(world.office.context.files.read(f"{FLAT}/{source}"))[0].strip())
+                author = re.findall(
+                    r"Author: .*?(\w+)$",
+                    read_pdf(world.office.context.files.read(f"{FLAT}/{source}"))[0].strip(),
+                )
                 assert path.endswith(f"/Recommendation_Letter_{author[0]}-{n}.pdf")
-        memory = json.loads(world.office.context.files.read_text("memory/memory.json"))["observations"]
-        assert any(world.truth["root"].endswith(re.findall(r"student ID is (\d+)", note)[0]) for note in memory if "ID is" in note)
+        memory = json.loads(world.office.context.files.read_text("memory/memory.json"))[
+            "observations"
+        ]
+        assert any(
+            world.truth["root"].endswith(re.findall(r"student ID is (\d+)", note)[0])
+            for note in memory
+            if "ID is" in note
+        )
     assert not all(by_name), "the names do not tell the order"
     assert pages == {1, 2}
 
@@ -283,7 +333,13 @@ def test_every_structure_is_read_as_it_was_drawn() -> None:
     for _ in range(300):
         layout = draw_layout(rng)
         tree = draw_tree(rng, layout)
-        styles.add("lines" if "├" in tree or "└" in tree else "paths" if tree.count(ROOT) > 1 else "indentation")
+        styles.add(
+            "lines"
+            if "├" in tree or "└" in tree
+            else "paths"
+            if tree.count(ROOT) > 1
+            else "indentation"
+        )
         depths |= {path.count("/") for path in layout}
         mail = {
             "subject": "x",
@@ -294,7 +350,8 @@ def test_every_structure_is_read_as_it_was_drawn() -> None:
         read = _read_request(mail)
         assert read is not None
         assert read[2] == {
-            f"{ROOT}/{path}": next(p for p, (said, _) in PAPERS.items() if what in said) for path, what in layout.items()
+            f"{ROOT}/{path}": next(p for p, (said, _) in PAPERS.items() if what in said)
+            for path, what in layout.items()
         }
     assert (styles, depths) == ({"lines", "paths", "indentation"}, {1, 2})
 
@@ -302,7 +359,9 @@ def test_every_structure_is_read_as_it_was_drawn() -> None:
 def test_one_professor_and_all_or_nothing() -> None:
     needs_workbench()
     for rate in (0.0, 1.0):
-        world = solved(TASK, size=1, seed=int(rate), repeat_rate=rate, automatic_rate=rate, other_mails=0)
+        world = solved(
+            TASK, size=1, seed=int(rate), repeat_rate=rate, automatic_rate=rate, other_mails=0
+        )
         assert (world.score(), len(world.office.get(Email).sent())) == (1.0, 1)
     world = solved(TASK, size=4, seed=1, positives=4, different_structures=False)
     assert world.score() == 1.0
@@ -314,7 +373,15 @@ def test_attachments_that_are_noise() -> None:
     world = fresh(TASK)
     box = next(iter(world.truth["wanted"]))
     world.office.context.files.write(f"x/{world.truth['root']}.zip", draw.randbytes(10_000))
-    world.office.call("send_email", {"to": box, "subject": SUBJECT, "body": "", "attachments": [f"x/{world.truth['root']}.zip"]})
+    world.office.call(
+        "send_email",
+        {
+            "to": box,
+            "subject": SUBJECT,
+            "body": "",
+            "attachments": [f"x/{world.truth['root']}.zip"],
+        },
+    )
     assert "no zip archive" in " ".join(world.faults())
 
 

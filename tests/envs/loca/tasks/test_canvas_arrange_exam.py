@@ -1,4 +1,6 @@
-"""CanvasArrangeExam: near misses fail, equivalents pass, the truth is found a third way in Canvas and the mailbox."""
+"""CanvasArrangeExam: near misses fail, equivalents pass, the truth is found a third way in
+Canvas and the mailbox.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,18 @@ from agentgym.envs.loca.tasks.canvas_arrange_exam import (
     TIME,
     CanvasArrangeExam,
 )  # fmt: skip
-from tests.envs.loca.office import Change, Rows, call, each_cell, faults_after, file_of, fresh, no_file, one_cell, solved
+from tests.envs.loca.office import (
+    Change,
+    Rows,
+    call,
+    each_cell,
+    faults_after,
+    file_of,
+    fresh,
+    no_file,
+    one_cell,
+    solved,
+)
 
 TASK = "CanvasArrangeExam"
 OPTIONS = {"length": 16_000, "seed": 3}
@@ -40,7 +53,9 @@ def rows_of(world: Any) -> Rows:
 
 
 def rewrite(change: Callable[[Rows], Rows], title: str = "Sheet1") -> Change:
-    return lambda world: world.office.context.files.write(FILE, write_workbook({title: change(rows_of(world))}))
+    return lambda world: world.office.context.files.write(
+        FILE, write_workbook({title: change(rows_of(world))})
+    )
 
 
 def cell(column: str, change: Callable[[Any], Any], row: int = 1) -> Change:
@@ -59,7 +74,19 @@ def excel_time(text: str) -> Any:
     return text if text == TBD else time.fromisoformat(text)
 
 
-EXTRA = ["CS999", "Rhetoric", "A B", "a@mcp.com", "Open-book", "02/01/2025", "09:00", 90, "Hall 1", "Email", 3]
+EXTRA = [
+    "CS999",
+    "Rhetoric",
+    "A B",
+    "a@mcp.com",
+    "Open-book",
+    "02/01/2025",
+    "09:00",
+    90,
+    "Hall 1",
+    "Email",
+    3,
+]
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a row is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
     "a course without an exam": (rewrite(lambda rows: [*rows, EXTRA]), "should not be there"),
@@ -69,15 +96,30 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "the section is left on the name": (cell(NAME, lambda name: f"{name}-1"), NAME),
     "a name cut at its hyphen": (each(NAME, lambda name: name.partition("-")[0][:4]), NAME),
     "one letter for a proctor": (cell(PROCTOR, lambda name: name[0]), PROCTOR),
-    "a day late": (cell(DATE, lambda text: text[:3] + f"{int(text[3:5]) % 28 + 1:02}" + text[5:]), DATE),
-    "day and month swapped": (each(DATE, lambda text: text if text == TBD else f"{text[3:5]}/{text[:2]}{text[5:]}"), DATE),
+    "a day late": (
+        cell(DATE, lambda text: text[:3] + f"{int(text[3:5]) % 28 + 1:02}" + text[5:]),
+        DATE,
+    ),
+    "day and month swapped": (
+        each(DATE, lambda text: text if text == TBD else f"{text[3:5]}/{text[:2]}{text[5:]}"),
+        DATE,
+    ),
     "an hour late": (cell(TIME, lambda text: f"{int(text[:2]) + 1:02}{text[2:]}"), TIME),
     "another duration": (cell(DURATION, lambda value: 45), DURATION),
     "an empty place": (cell(PLACE, lambda text: None), PLACE),
-    "books swapped": (cell(BOOKS, lambda text: "Open-book" if text.startswith("C") else "Closed-book"), BOOKS),
+    "books swapped": (
+        cell(BOOKS, lambda text: "Open-book" if text.startswith("C") else "Closed-book"),
+        BOOKS,
+    ),
     "another source": (cell(SOURCE, lambda text: "Message"), SOURCE),
-    "another header": (rewrite(lambda rows: [["Code", *rows[0][1:]], *rows[1:]]), "has the headers"),
-    "a note beside the table": (rewrite(lambda rows: [rows[0], [*rows[1], "!"], *rows[2:]]), "beside the table"),
+    "another header": (
+        rewrite(lambda rows: [["Code", *rows[0][1:]], *rows[1:]]),
+        "has the headers",
+    ),
+    "a note beside the table": (
+        rewrite(lambda rows: [rows[0], [*rows[1], "!"], *rows[2:]]),
+        "beside the table",
+    ),
     "no workbook": (file_of(FILE, b"PK\x03\x04 nothing"), "no workbook"),
     "the file is gone": (no_file(FILE), "there is no file"),
     "a mail was sent": (call("send_email", to=LOGIN, subject="x", body="y"), "was sent"),
@@ -90,7 +132,9 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
 EQUIVALENTS: dict[str, Change] = {
     "dates of Excel": each(DATE, excel_date),
     "times of Excel": each(TIME, excel_time),
-    "dates without zeros": each(DATE, lambda text: "/".join(part.lstrip("0") for part in text.split("/"))),
+    "dates without zeros": each(
+        DATE, lambda text: "/".join(part.lstrip("0") for part in text.split("/"))
+    ),
     "times with seconds": each(TIME, lambda text: text if text == TBD else f"{text}:00"),
     "numbers as text": each(DURATION, str),
     "another case": each(BOOKS, str.lower),
@@ -120,22 +164,38 @@ def last_words(texts: list[str], course: str) -> dict[str, str] | None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_truth_by_the_records(seed: int) -> None:
     world = fresh(TASK, 64_000, seed)
-    store, mails = world.office.get(Canvas).store, [mail.body for mail in world.office.get(Email).messages(LOGIN)]
+    store, mails = (
+        world.office.get(Canvas).store,
+        [mail.body for mail in world.office.get(Email).messages(LOGIN)],
+    )
     due: dict[str, tuple[str, str]] = {}
     for course in store.find("courses"):
         code = course["course_code"]
-        posts = [post["message"] for post in store.find("topics", "posted_at", course_id=course["id"])]
-        if any(f"final exam in {code}." in post for post in posts) or any(f"final exam of {code}." in mail for mail in mails):
+        posts = [
+            post["message"] for post in store.find("topics", "posted_at", course_id=course["id"])
+        ]
+        if any(f"final exam in {code}." in post for post in posts) or any(
+            f"final exam of {code}." in mail for mail in mails
+        ):
             continue
         found = last_words(posts, code) or last_words(mails, code)
         assert found
         day = found["Date"]
-        when = None if day.startswith("not") else datetime.strptime(day, "%Y-%m-%d" if day[0].isdigit() else "%B %d, %Y")
+        when = (
+            None
+            if day.startswith("not")
+            else datetime.strptime(day, "%Y-%m-%d" if day[0].isdigit() else "%B %d, %Y")
+        )
         if when and when.replace(hour=int(found["Time"][:2])) <= datetime(2025, 1, 15, 9):
             continue
-        due[code.rsplit("-", 1)[0]] = (f"{when:%m/%d/%Y}" if when else TBD, "Email" if "Books" in found else "Announcement")
+        due[code.rsplit("-", 1)[0]] = (
+            f"{when:%m/%d/%Y}" if when else TBD,
+            "Email" if "Books" in found else "Announcement",
+        )
     assert due == {row[CODE]: (row[DATE], row[SOURCE]) for row in world.truth["exams"]}
-    assert [row[DATE] == TBD for row in world.truth["exams"]] == sorted(row[DATE] == TBD for row in world.truth["exams"])
+    assert [row[DATE] == TBD for row in world.truth["exams"]] == sorted(
+        row[DATE] == TBD for row in world.truth["exams"]
+    )
 
 
 def test_all_cases_occur() -> None:
@@ -148,13 +208,21 @@ def test_all_cases_occur() -> None:
     assert len({row[CODE] for row in exams}) == len(exams)
     times = [(row[DATE], row[TIME]) for row in exams if row[DATE] != TBD]
     assert len(set(times)) == len(times)
-    assert any(re.search(r"Final exam|final exam", mail.body) is None for mail in world.office.get(Email).messages(LOGIN))
+    assert any(
+        re.search(r"Final exam|final exam", mail.body) is None
+        for mail in world.office.get(Email).messages(LOGIN)
+    )
     assert date(2025, 1, 15) <= min(datetime.strptime(day, "%m/%d/%Y").date() for day, _ in times)
 
 
 def test_one_course_and_rates() -> None:
     for seed in range(4):
-        assert solved(TASK, size=1, seed=seed, no_exam_rate=1.0, email_rate=0.0, exemption_rate=0.0).score() == 1.0
+        assert (
+            solved(
+                TASK, size=1, seed=seed, no_exam_rate=1.0, email_rate=0.0, exemption_rate=0.0
+            ).score()
+            == 1.0
+        )
     with pytest.raises(ValueError, match="must not be more than 1 together"):
         fresh(TASK, email_rate=0.6, no_exam_rate=0.6)
 

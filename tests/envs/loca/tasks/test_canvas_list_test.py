@@ -1,4 +1,6 @@
-"""CanvasListTest: near misses fail, equivalents pass, the truth is found a third way in the tables of Canvas."""
+"""CanvasListTest: near misses fail, equivalents pass, the truth is found a third way in the
+tables of Canvas.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,28 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.servers.canvas.server import Canvas
-from agentgym.envs.loca.tasks.canvas_list_test import ASSIGNMENT, ASSIGNMENT_FILE, LOGIN, ME, QUIZ, QUIZ_FILE
+from agentgym.envs.loca.tasks.canvas_list_test import (
+    ASSIGNMENT,
+    ASSIGNMENT_FILE,
+    LOGIN,
+    ME,
+    QUIZ,
+    QUIZ_FILE,
+)
 from agentgym.tools import ToolError
-from tests.envs.loca.office import Change, Rows, call, faults_after, file_of, folder_at, fresh, in_csv, no_file, one_cell, solved
+from tests.envs.loca.office import (
+    Change,
+    Rows,
+    call,
+    faults_after,
+    file_of,
+    folder_at,
+    fresh,
+    in_csv,
+    no_file,
+    one_cell,
+    solved,
+)
 
 TASK = "CanvasListTest"
 OPTIONS = {"length": 16_000, "seed": 1}
@@ -39,19 +60,51 @@ def submit(world: Any) -> None:
     canvas.discussions.add_announcement(course, "x", "y")
 
 
-EXAMPLE = ["CS401-0", "Example Course", "3", "CS401-0 Unit Quiz 1", "5", "45", "2", "keep_highest", "100", "2024-06-30T23:59:00Z"]
+EXAMPLE = [
+    "CS401-0",
+    "Example Course",
+    "3",
+    "CS401-0 Unit Quiz 1",
+    "5",
+    "45",
+    "2",
+    "keep_highest",
+    "100",
+    "2024-06-30T23:59:00Z",
+]
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a row is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
     "a row twice": (rewrite(lambda rows: [*rows, rows[-1]]), "should not be there"),
     "the example row is left": (rewrite(lambda rows: [rows[0], EXAMPLE, *rows[1:]]), "CS401-0"),
     "a tie in the wrong order": (rewrite(swap_a_tie), "not in the order"),
-    "backwards": (rewrite(lambda rows: [rows[0], *rows[:0:-1]], ASSIGNMENT_FILE), "not in the order"),
-    "another column name": (rewrite(lambda rows: [["code", *rows[0][1:]], *rows[1:]]), "has the columns"),
-    "columns swapped": (rewrite(lambda rows: [[row[1], row[0], *row[2:]] for row in rows]), "has the columns"),
-    "points off by one": (set_cell(1, "points_possible", lambda cell: str(int(float(cell)) + 1)), "points_possible"),
-    "a stale deadline": (set_cell(1, "deadline", lambda cell: cell.replace("2025", "2024")), "deadline"),
-    "another name of the course": (set_cell(1, "course_name", lambda cell: f"{cell} I"), "course_name"),
-    "another description": (set_cell(1, "description", lambda cell: cell[:-1], ASSIGNMENT_FILE), "description"),
+    "backwards": (
+        rewrite(lambda rows: [rows[0], *rows[:0:-1]], ASSIGNMENT_FILE),
+        "not in the order",
+    ),
+    "another column name": (
+        rewrite(lambda rows: [["code", *rows[0][1:]], *rows[1:]]),
+        "has the columns",
+    ),
+    "columns swapped": (
+        rewrite(lambda rows: [[row[1], row[0], *row[2:]] for row in rows]),
+        "has the columns",
+    ),
+    "points off by one": (
+        set_cell(1, "points_possible", lambda cell: str(int(float(cell)) + 1)),
+        "points_possible",
+    ),
+    "a stale deadline": (
+        set_cell(1, "deadline", lambda cell: cell.replace("2025", "2024")),
+        "deadline",
+    ),
+    "another name of the course": (
+        set_cell(1, "course_name", lambda cell: f"{cell} I"),
+        "course_name",
+    ),
+    "another description": (
+        set_cell(1, "description", lambda cell: cell[:-1], ASSIGNMENT_FILE),
+        "description",
+    ),
     "an empty cell": (set_cell(1, "time_limit", lambda cell: ""), "time_limit"),
     "a word for a number": (set_cell(1, "credits", lambda cell: "three"), "credits"),
     "the file is gone": (no_file(QUIZ_FILE), "there is no file"),
@@ -63,8 +116,12 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
 }
 EQUIVALENTS: dict[str, Change] = {
     "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
-    "everything in quotation marks": rewrite(lambda rows: rows, ASSIGNMENT_FILE, quoting=csv.QUOTE_ALL),
-    "a byte order mark": lambda world: file_of(QUIZ_FILE, b"\xef\xbb\xbf" + world.office.context.files.read(QUIZ_FILE))(world),
+    "everything in quotation marks": rewrite(
+        lambda rows: rows, ASSIGNMENT_FILE, quoting=csv.QUOTE_ALL
+    ),
+    "a byte order mark": lambda world: file_of(
+        QUIZ_FILE, b"\xef\xbb\xbf" + world.office.context.files.read(QUIZ_FILE)
+    )(world),
     "numbers with a point": set_cell(1, "points_possible", lambda cell: f"{float(cell):.1f}"),
     "blanks around": set_cell(1, "quiz_title", lambda cell: f" {cell} "),
     "a scratch file": file_of("notes.txt", "x"),
@@ -92,7 +149,11 @@ def test_the_truth_by_the_tables(seed: int) -> None:
     exempt, decided = set(), 0
     for course in store.find("courses"):
         posts = store.find("topics", "posted_at", course_id=course["id"])
-        needs = [int(found[1]) for post in posts if (found := re.search(r"at least (\d+) points", post["message"]))]
+        needs = [
+            int(found[1])
+            for post in posts
+            if (found := re.search(r"at least (\d+) points", post["message"]))
+        ]
         if needs:
             score = int(scores[course["course_code"]])
             exempt |= {course["id"]} if score >= needs[-1] else set()
@@ -100,10 +161,16 @@ def test_the_truth_by_the_tables(seed: int) -> None:
     assert decided, "scores at the threshold and just below it occur"
     handed_in = {row["assignment_id"] for row in store.find("submissions")}
     left = {
-        kind: {row[title] for row in store.find(kind) if row["due_at"] > "2025-01-15T09:00:00Z" and row["course_id"] not in exempt}
+        kind: {
+            row[title]
+            for row in store.find(kind)
+            if row["due_at"] > "2025-01-15T09:00:00Z" and row["course_id"] not in exempt
+        }
         for kind, title in (("quizzes", "title"), ("assignments", "name"))
     }
-    left["assignments"] -= {row["name"] for row in store.find("assignments") if row["id"] in handed_in}
+    left["assignments"] -= {
+        row["name"] for row in store.find("assignments") if row["id"] in handed_in
+    }
     assert left["quizzes"] == {row["quiz_title"] for row in world.truth["quizzes"]}
     assert left["assignments"] == {row["assignment_title"] for row in world.truth["assignments"]}
     assert len(left["assignments"]) < len(store.find("assignments")) - len(handed_in)
@@ -111,7 +178,9 @@ def test_the_truth_by_the_tables(seed: int) -> None:
 
 def test_one_course_and_all_or_nothing() -> None:
     for seed in range(4):
-        world = solved(TASK, size=1, seed=seed, exemption_rate=1.0, submission_rate=1.0, past_rate=1.0)
+        world = solved(
+            TASK, size=1, seed=seed, exemption_rate=1.0, submission_rate=1.0, past_rate=1.0
+        )
         assert world.score() == 1.0
         assert len(world.truth["quizzes"]) == len(world.truth["assignments"]) == 1
     with pytest.raises(ValueError, match=r"past_rate must be a number in \[0.0, 1.0\], got -1"):

@@ -1,4 +1,6 @@
-"""CourseAssistant: near misses fail, equivalents pass, the truth is found a third way in roster and mailbox."""
+"""CourseAssistant: near misses fail, equivalents pass, the truth is found a third way in roster
+and mailbox.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,27 @@ import pytest
 from agentgym.envs.loca.servers.email.messages import Mail
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
-from agentgym.envs.loca.tasks.course_assistant import ACCOUNT, ENROLLED, ME, PASSWORD, ROSTER, SHEET, SUBJECT, WITHDRAWN
-from tests.envs.loca.office import Change, call, faults_after, file_of, folder_at, fresh, resend, solved, unsent
+from agentgym.envs.loca.tasks.course_assistant import (
+    ACCOUNT,
+    ENROLLED,
+    ME,
+    PASSWORD,
+    ROSTER,
+    SHEET,
+    SUBJECT,
+    WITHDRAWN,
+)
+from tests.envs.loca.office import (
+    Change,
+    call,
+    faults_after,
+    file_of,
+    folder_at,
+    fresh,
+    resend,
+    solved,
+    unsent,
+)
 
 TASK = "CourseAssistant"
 OPTIONS = {"length": 16_000, "seed": 1}
@@ -23,12 +44,17 @@ def roster(world: Any) -> list[list[str]]:
 
 
 def again(**changes: Any) -> Change:
-    """Send the first reminder in another form, in place of the one that was sent; a change is a value or made from the old one."""
+    """Send the first reminder in another form, in place of the one that was sent; a change is a
+    value or made from the old one.
+    """
 
     def apply(world: Any) -> None:
         mail = unsent(world, world.office.get(Email).sent()[0])
         shown = {"to": mail.to, "body": mail.body}
-        asked = {name: change(shown.get(name, ""), world) if callable(change) else change for name, change in changes.items()}
+        asked = {
+            name: change(shown.get(name, ""), world) if callable(change) else change
+            for name, change in changes.items()
+        }
         resend(world, mail, **asked)
 
     return apply
@@ -36,7 +62,9 @@ def again(**changes: Any) -> Change:
 
 def other(world: Any) -> list[str]:
     """A student who need not be reminded, but is enrolled."""
-    return next(row for row in roster(world) if row[3] == ENROLLED and row[2] not in world.truth["missing"])
+    return next(
+        row for row in roster(world) if row[3] == ENROLLED and row[2] not in world.truth["missing"]
+    )
 
 
 def send(to: str, body: str = "x") -> Change:
@@ -61,12 +89,17 @@ def longer(body: str, world: Any) -> str:
 def to_student(world: Any) -> None:
     email = world.office.get(Email)
     email.login_as(other(world)[2])
-    name, number, address, _ = next(row for row in roster(world) if row[2] in world.truth["missing"])
+    name, number, address, _ = next(
+        row for row in roster(world) if row[2] in world.truth["missing"]
+    )
     again(body=f"{name} {number}", to=address)(world)
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "one more to the same student": (lambda world: resend(world, world.office.get(Email).sent()[0]), "not again"),
+    "one more to the same student": (
+        lambda world: resend(world, world.office.get(Email).sent()[0]),
+        "not again",
+    ),
     "one to somebody who has handed in": (remind(other), "nobody should get it"),
     "one to somebody who has withdrawn": (
         remind(lambda world: next(row for row in roster(world) if row[3] == WITHDRAWN)),
@@ -75,17 +108,41 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "one to the mailbox itself": (send(to=ME), "nobody should get it"),
     "another subject": (again(subject="NLP-course-emergency"), "another subject"),
     "a longer subject": (again(subject=f"Re: {SUBJECT}"), "another subject"),
-    "no ID": (again(body=lambda body, _: body.replace("(student ID", "(student").replace("2000", "")), "should have the ID"),
-    "the ID of another student": (again(body=lambda body, world: f"{body} {other(world)[1]}"), "should have the ID"),
-    "the ID only as a part of a number": (again(body=lambda body, _: body.replace("2000", "12000")), "should have the ID"),
-    "no name": (again(body=lambda body, _: f"Dear student,{body.partition(',')[2]}"), "should have the name"),
-    "the first name only": (again(body=lambda body, _: f"{body.split()[0]} {body.split()[1]},{body.partition(',')[2]}"), "name"),
-    "the name of another student": (again(body=lambda body, world: f"{body} {other(world)[0]}"), "should have the name"),
+    "no ID": (
+        again(body=lambda body, _: body.replace("(student ID", "(student").replace("2000", "")),
+        "should have the ID",
+    ),
+    "the ID of another student": (
+        again(body=lambda body, world: f"{body} {other(world)[1]}"),
+        "should have the ID",
+    ),
+    "the ID only as a part of a number": (
+        again(body=lambda body, _: body.replace("2000", "12000")),
+        "should have the ID",
+    ),
+    "no name": (
+        again(body=lambda body, _: f"Dear student,{body.partition(',')[2]}"),
+        "should have the name",
+    ),
+    "the first name only": (
+        again(body=lambda body, _: f"{body.split()[0]} {body.split()[1]},{body.partition(',')[2]}"),
+        "name",
+    ),
+    "the name of another student": (
+        again(body=lambda body, world: f"{body} {other(world)[0]}"),
+        "should have the name",
+    ),
     "a longer name": (again(body=longer), "should have the name"),
-    "another student in the HTML": (again(html_body=lambda _, world: f"<p>{other(world)[0]}</p>"), "HTML"),
+    "another student in the HTML": (
+        again(html_body=lambda _, world: f"<p>{other(world)[0]}</p>"),
+        "HTML",
+    ),
     "a copy to somebody": (again(cc=lambda _, world: other(world)[2]), "nobody should get it"),
     "a hidden copy": (again(bcc="x@elsewhere.example.org"), "nobody should get it"),
-    "all in one mail": (again(to=lambda to, world: f"{to}, {list(world.truth['missing'])[-1]}"), "nobody should get it"),
+    "all in one mail": (
+        again(to=lambda to, world: f"{to}, {list(world.truth['missing'])[-1]}"),
+        "nobody should get it",
+    ),
     "to a private address": (again(to="x.1@home.example.org"), "there is no right mail"),
     "a submission was removed": (call("delete_email", email_id="1"), "moved or removed"),
     "a submission was moved": (
@@ -100,7 +157,9 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         "users of the mail server",
     ),
     "the roster was changed": (
-        call("write_data_to_excel", filepath=ROSTER, sheet_name=SHEET, data=[["x"]], start_cell="E1"),
+        call(
+            "write_data_to_excel", filepath=ROSTER, sheet_name=SHEET, data=[["x"]], start_cell="E1"
+        ),
         "was changed",
     ),
     "a directory in place of the roster": (folder_at(ROSTER), "is gone"),
@@ -108,12 +167,16 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "from another account": (to_student, "not from the mailbox"),
 }
 EQUIVALENTS: dict[str, Change] = {
-    "another wording": again(body=lambda body, _: f"Hello!\n{body.replace(chr(10), ' ').upper()}\nVirginia Diaz"),
+    "another wording": again(
+        body=lambda body, _: f"Hello!\n{body.replace(chr(10), ' ').upper()}\nVirginia Diaz"
+    ),
     "the name in two lines": again(body=lambda body, _: body.replace(" ", "\n")),
     "with HTML too": again(html_body=lambda _, world: "<p>Please hand in.</p>"),
     "the address in capitals": again(to=lambda to, _: f"Student <{to.upper()}>"),
     "the copy in Sent is removed": (
-        lambda world: world.office.call("delete_email", {"email_id": world.office.get(Email).messages(ME, "Sent")[0].id})
+        lambda world: world.office.call(
+            "delete_email", {"email_id": world.office.get(Email).messages(ME, "Sent")[0].id}
+        )
     ),
     "reading on": call("read_email", email_id="1"),
     "logged out": call("logout"),
@@ -134,7 +197,9 @@ def test_equivalents_pass(name: str) -> None:
 
 
 def counts(mail: Mail, number: str) -> bool:
-    return mail.subject.casefold().startswith(f"nlp-presentation-{number}-") and any(n.endswith(".pdf") for n in mail.attachments)
+    return mail.subject.casefold().startswith(f"nlp-presentation-{number}-") and any(
+        n.endswith(".pdf") for n in mail.attachments
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -162,22 +227,37 @@ def test_what_occurs_among_the_mails() -> None:
     assert any(f"{a} " in b for a in names for b in names), "some names begin with another"
     by_sender = {mail.sender for mail in mails}
     missing = world.truth["missing"]
-    assert by_sender & missing.keys(), "some who are missing have sent something that does not count"
+    assert by_sender & missing.keys(), (
+        "some who are missing have sent something that does not count"
+    )
     assert by_sender & {row[2] for row in rows if row[3] == WITHDRAWN}
-    assert any(mail.sender.endswith("@home.example.org") and counts(mail, row[1]) for mail in mails for row in rows)
+    assert any(
+        mail.sender.endswith("@home.example.org") and counts(mail, row[1])
+        for mail in mails
+        for row in rows
+    )
     numbers = [row[1] for row in rows]
     found = [sum(counts(mail, number) for mail in mails) for number in numbers]
     assert {0, 1, 2} <= set(found)
-    right = [mail for mail in mails if mail.subject.casefold().startswith(tuple(f"nlp-presentation-{n}-" for n in numbers))]
+    right = [
+        mail
+        for mail in mails
+        if mail.subject.casefold().startswith(tuple(f"nlp-presentation-{n}-" for n in numbers))
+    ]
     assert any(not mail.attachments for mail in right), "some have forgotten the file"
-    assert any(mail.attachments and not any(n.endswith(".pdf") for n in mail.attachments) for mail in right)
+    assert any(
+        mail.attachments and not any(n.endswith(".pdf") for n in mail.attachments) for mail in right
+    )
     assert any(mail.subject.startswith("Re: nlp-presentation-") for mail in mails)
 
 
 def test_the_password_is_needed_and_the_users_do_not_give_the_answer_away() -> None:
     world = fresh(TASK)
     assert "user" not in world.office.get(Email).session
-    assert {user["email"] for user in world.office.get(Email).users()} == {ME, *(row[2] for row in roster(world))}
+    assert {user["email"] for user in world.office.get(Email).users()} == {
+        ME,
+        *(row[2] for row in roster(world)),
+    }
     world.office.call("login", {"email": ME, "password": PASSWORD})
     assert PASSWORD in world.office.context.files.read_text(ACCOUNT)
 
@@ -185,11 +265,20 @@ def test_the_password_is_needed_and_the_users_do_not_give_the_answer_away() -> N
 def test_one_student_and_all_or_nothing() -> None:
     for rate in (0.0, 1.0):
         for seed in range(3):
-            knobs = {"submission_rate": rate, "withdrawal_rate": rate, "attempt_rate": rate, "private_rate": rate}
+            knobs = {
+                "submission_rate": rate,
+                "withdrawal_rate": rate,
+                "attempt_rate": rate,
+                "private_rate": rate,
+            }
             for size in (1, 6):
                 world = solved(TASK, size=size, seed=seed, other_mails=0, **knobs)
                 assert world.score() == 1.0
-                assert len(world.office.get(Email).sent()) == len(world.truth["missing"]) == (1 if rate else size)
+                assert (
+                    len(world.office.get(Email).sent())
+                    == len(world.truth["missing"])
+                    == (1 if rate else size)
+                )
 
 
 def test_a_stray_mail_ends_the_plan_and_wrong_states_are_faults() -> None:

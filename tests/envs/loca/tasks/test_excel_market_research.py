@@ -1,4 +1,6 @@
-"""ExcelMarketResearch: near misses fail, equivalents pass, the truth is found a third way in the workbook."""
+"""ExcelMarketResearch: near misses fail, equivalents pass, the truth is found a third way in
+the workbook.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +16,43 @@ import pytest
 
 from agentgym.envs.loca.servers.spreadsheet.excel import Excel
 from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook, write_workbook
-from agentgym.envs.loca.tasks.excel_market_research import DATA, FORMAT, NONE, REQUEST, RESULT, SHEET, TOTAL, VALUES, WEIGHTS
+from agentgym.envs.loca.tasks.excel_market_research import (
+    DATA,
+    FORMAT,
+    NONE,
+    REQUEST,
+    RESULT,
+    SHEET,
+    TOTAL,
+    VALUES,
+    WEIGHTS,
+)
 from tests.envs.loca.office import faults_after, fresh, solved
 
 TASK = "ExcelMarketResearch"
 Rows = list[list[Any]]
 
 
-def rewrite(change: Callable[[Rows], Rows], sheets: tuple[str, ...] = (SHEET,)) -> Callable[[Any], None]:
+def rewrite(
+    change: Callable[[Rows], Rows], sheets: tuple[str, ...] = (SHEET,)
+) -> Callable[[Any], None]:
     def apply(world: Any) -> None:
         rows = read_workbook(world.office.context.files.read(RESULT))[SHEET]
-        world.office.context.files.write(RESULT, write_workbook(dict.fromkeys(sheets, change(rows))))
+        world.office.context.files.write(
+            RESULT, write_workbook(dict.fromkeys(sheets, change(rows)))
+        )
 
     return apply
 
 
 def cells(change: Callable[[Any], Any]) -> Callable[[Any], None]:
     """Change all cells with growth."""
-    return rewrite(lambda rows: [rows[0], *([row[0], *(v if v == NONE else change(v) for v in row[1:])] for row in rows[1:])])
+    return rewrite(
+        lambda rows: [
+            rows[0],
+            *([row[0], *(v if v == NONE else change(v) for v in row[1:])] for row in rows[1:]),
+        ]
+    )
 
 
 def cell(change: Callable[[Any], Any], row: int = -1, column: int = -1) -> Callable[[Any], None]:
@@ -59,13 +80,25 @@ def totals(world: Any, weigh: Callable[[float, str, float], float]) -> None:
     )
     target, _, _ = request(world)
     heads = [re.fullmatch(r"(.+) \((..) USD\)", head) for head in sheets[VALUES][0][1:]]
-    weights = dict(zip(sheets[WEIGHTS][0], next(row for row in sheets[WEIGHTS] if row[0] == target), strict=False))
+    weights = dict(
+        zip(
+            sheets[WEIGHTS][0],
+            next(row for row in sheets[WEIGHTS] if row[0] == target),
+            strict=False,
+        )
+    )
     size = {
-        row[0]: sum(weigh(weights.get(head[1]) or 0, head[2], value) for head, value in zip(heads, row[1:], strict=True) if head)
+        row[0]: sum(
+            weigh(weights.get(head[1]) or 0, head[2], value)
+            for head, value in zip(heads, row[1:], strict=True)
+            if head
+        )
         for row in sheets[VALUES][1:]
     }
     for row in rows[1:]:
-        row[-1] = row[-1] if row[-1] == NONE else round((size[row[0]] / size[row[0] - 1] - 1) * 100, 2)
+        row[-1] = (
+            row[-1] if row[-1] == NONE else round((size[row[0]] / size[row[0] - 1] - 1) * 100, 2)
+        )
     world.office.context.files.write(RESULT, write_workbook({SHEET: rows}))
 
 
@@ -145,7 +178,15 @@ def test_equivalents_pass(name: str) -> None:
 
 def test_each_wrong_cell_is_a_fault() -> None:
     assert len(faults_after(TASK, cell(lambda v: v + 1))) == 1
-    assert len(faults_after(TASK, rewrite(lambda rows: [*rows[:-1], [rows[-1][0], *(v + 1 for v in rows[-1][1:])]]))) > 2
+    assert (
+        len(
+            faults_after(
+                TASK,
+                rewrite(lambda rows: [*rows[:-1], [rows[-1][0], *(v + 1 for v in rows[-1][1:])]]),
+            )
+        )
+        > 2
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -154,10 +195,19 @@ def test_the_truth_in_plain_floating_point(seed: int) -> None:
     book = openpyxl.load_workbook(io.BytesIO(world.office.context.files.read(DATA)))
     target, first, last = request(world)
     names, *rows = book[WEIGHTS].iter_rows(values_only=True)
-    weights = next({n: w for n, w in zip(names[1:], row[1:], strict=True) if w} for row in rows if row[0] == target)
+    weights = next(
+        {n: w for n, w in zip(names[1:], row[1:], strict=True) if w}
+        for row in rows
+        if row[0] == target
+    )
     assert list(weights) == [column.removesuffix(" %") for column in world.truth["columns"][1:-1]]
     heads, *years = book[VALUES].iter_rows(values_only=True)
-    size = {row[0]: {head[:-9]: v * (1 if "(mn" in head else 1e3) for head, v in zip(heads, row, strict=True)} for row in years}
+    size = {
+        row[0]: {
+            head[:-9]: v * (1 if "(mn" in head else 1e3) for head, v in zip(heads, row, strict=True)
+        }
+        for row in years
+    }
     truth = {row["Year"]: row for row in world.truth["rows"]}
     assert list(truth) == list(range(first, last + 1))
     for year, row in truth.items():
@@ -167,7 +217,9 @@ def test_the_truth_in_plain_floating_point(seed: int) -> None:
         old, new = size[year - 1], size[year]
         for name in weights:
             assert abs((new[name] - old[name]) / old[name] * 100 - float(row[f"{name} %"])) < 0.0051
-        old_sum, new_sum = (sum(weight * each[name] for name, weight in weights.items()) for each in (old, new))
+        old_sum, new_sum = (
+            sum(weight * each[name] for name, weight in weights.items()) for each in (old, new)
+        )
         assert abs((new_sum / old_sum - 1) * 100 - float(row[TOTAL])) < 0.0051
 
 
@@ -177,8 +229,13 @@ def test_looking_changes_nothing_for_who_looks_next() -> None:
     ranges = [("A1", "F9"), ("B2", None), ("A1", None), ("C3", "D4")]
     first = [server.read_data_from_excel(RESULT, "S", *ends) for ends in ranges]
     assert first[2]["range"] == "B2:C3"
-    assert server.validate_formula_syntax(RESULT, "S", "Z99", "=1+1") == "Formula is valid but cell contains no formula"
-    assert [server.read_data_from_excel(RESULT, "S", *ends) for ends in reversed(ranges)] == first[::-1]
+    assert (
+        server.validate_formula_syntax(RESULT, "S", "Z99", "=1+1")
+        == "Formula is valid but cell contains no formula"
+    )
+    assert [server.read_data_from_excel(RESULT, "S", *ends) for ends in reversed(ranges)] == first[
+        ::-1
+    ]
     server.write_data_to_excel(RESULT, "S", [[7]], "B2")
     assert server.read_data_from_excel(RESULT, "S", "B2", "B2")["cells"][0]["value"] == 7
 
@@ -205,16 +262,39 @@ def test_states_are_varied() -> None:
             ("first", first == min(years)),
             ("last", last == max(years)),
         }
-        seen |= {("target first", values[0] == target), ("zero", 0 in weights.values()), ("empty", None in weights.values())}
-    assert {name for name, so in seen if so} == {"ascending", "first", "last", "target first", "zero", "empty"}
+        seen |= {
+            ("target first", values[0] == target),
+            ("zero", 0 in weights.values()),
+            ("empty", None in weights.values()),
+        }
+    assert {name for name, so in seen if so} == {
+        "ascending",
+        "first",
+        "last",
+        "target first",
+        "zero",
+        "empty",
+    }
     assert {name for name, so in seen if not so} >= {"ascending", "first", "last", "target first"}
 
 
 def test_the_smallest_states_and_knobs() -> None:
     for seed in range(5):
         assert solved(TASK, size=1, seed=seed).score() == 1.0
-        assert solved(TASK, size=1, seed=seed, num_years=2, num_raw_categories=1, num_internal_categories=1).score() == 1.0
-    world = fresh(TASK, size=20, num_years=4, num_raw_categories=6, num_internal_categories=3, weight_rate=0.0)
+        assert (
+            solved(
+                TASK,
+                size=1,
+                seed=seed,
+                num_years=2,
+                num_raw_categories=1,
+                num_internal_categories=1,
+            ).score()
+            == 1.0
+        )
+    world = fresh(
+        TASK, size=20, num_years=4, num_raw_categories=6, num_internal_categories=3, weight_rate=0.0
+    )
     sheets = read_workbook(world.office.context.files.read(DATA))
     assert (len(sheets[VALUES]), len(sheets[VALUES][0]), len(sheets[WEIGHTS])) == (5, 7, 4)
     assert len(world.truth["columns"]) == 4, "two categories go into the target even so"

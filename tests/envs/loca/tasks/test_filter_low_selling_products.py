@@ -1,4 +1,6 @@
-"""FilterLowSellingProducts: near misses fail, equivalents pass, the truth is found a third way in the shop."""
+"""FilterLowSellingProducts: near misses fail, equivalents pass, the truth is found a third way
+in the shop.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ import pytest
 
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.tasks.filter_low_selling_products import OUTLET, SUBSCRIBERS, TABLE, FilterLowSellingProducts
+from agentgym.envs.loca.tasks.filter_low_selling_products import (
+    OUTLET,
+    SUBSCRIBERS,
+    TABLE,
+    FilterLowSellingProducts,
+)
 from tests.envs.loca.office import (
     Change,
     Rows,
@@ -70,7 +77,11 @@ def in_quotes(world: World) -> str:
 
 
 def outlet(world: World) -> int:
-    return next(int(each["id"]) for each in world.office.get(WooCommerce).categories.all() if each["name"] == OUTLET)
+    return next(
+        int(each["id"])
+        for each in world.office.get(WooCommerce).categories.all()
+        if each["name"] == OUTLET
+    )
 
 
 def stays(world: World) -> int:
@@ -107,7 +118,11 @@ def example_first(world: World) -> None:
 
 def cancelled(world: World) -> None:
     listed = json.loads(world.office.context.files.read_text(SUBSCRIBERS))["subscribers"]
-    mail(world, again=False, to=next(each["email"] for each in listed if each["status"] == "cancelled"))
+    mail(
+        world,
+        again=False,
+        to=next(each["email"] for each in listed if each["status"] == "cancelled"),
+    )
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
@@ -115,26 +130,47 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a row twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
     "the example row is left": (rewrite(lambda rows: [rows[0], EXAMPLE, *rows[1:]]), TABLE),
     "a tie the wrong way": (rewrite(lambda rows: swapped(rows, tied)), "not in the order"),
-    "the discounts of a date the wrong way": (rewrite(lambda rows: swapped(rows, of_one_date)), "not in the order"),
+    "the discounts of a date the wrong way": (
+        rewrite(lambda rows: swapped(rows, of_one_date)),
+        "not in the order",
+    ),
     "latest first": (rewrite(lambda rows: [rows[0], *rows[:0:-1]]), "not in the order"),
     "another column name": (rewrite(one_cell(0, 5, lambda _: "Discount")), "has the columns"),
     "no header": (rewrite(lambda rows: rows[1:]), "has the columns"),
-    "a fraction for the percents": (set_cell(5, lambda cell: str(float(cell[:-1]) / 100 + 1)), "Discount Ratio of"),
-    "what is left to pay as the discount": (set_cell(5, lambda cell: f"{100.1 - float(cell[:-1])}%"), "Discount Ratio of"),
+    "a fraction for the percents": (
+        set_cell(5, lambda cell: str(float(cell[:-1]) / 100 + 1)),
+        "Discount Ratio of",
+    ),
+    "what is left to pay as the discount": (
+        set_cell(5, lambda cell: f"{100.1 - float(cell[:-1])}%"),
+        "Discount Ratio of",
+    ),
     "a cent off": (set_cell(4, lambda cell: f"{float(cell) + 0.01:.2f}"), "Discounted Price of"),
     "the day of another zone": (set_cell(2, lambda cell: f"{cell[:-2]}32"), "In Stock Since of"),
     "a directory in place of the table": (folder_at(TABLE), "directory"),
     "a binary file": (file_of(TABLE, b"\xff\xfe\x00" * 100), "UTF-8"),
     "a huge file": (file_of(TABLE, "x" * 3_000_000), "is no CSV"),
     "a huge attachment": (mail_with("Product ID\n" * 300_000), "has the columns"),
-    "a product was not moved": (lambda world: update(world, moves(world), categories=[{"id": 2}]), "it should have"),
+    "a product was not moved": (
+        lambda world: update(world, moves(world), categories=[{"id": 2}]),
+        "it should have",
+    ),
     "a product keeps its category": (
         lambda world: update(world, moves(world), categories=[{"id": 2}, {"id": outlet(world)}]),
         "it should have",
     ),
-    "a product too many": (lambda world: update(world, stays(world), categories=[{"id": outlet(world)}]), "it should have"),
-    "another category": (call("woo_products_categories_create", categoryData={"name": "Sale"}), "added"),
-    "a price was changed": (lambda world: update(world, moves(world), sale_price="1.00"), "more than categories"),
+    "a product too many": (
+        lambda world: update(world, stays(world), categories=[{"id": outlet(world)}]),
+        "it should have",
+    ),
+    "another category": (
+        call("woo_products_categories_create", categoryData={"name": "Sale"}),
+        "added",
+    ),
+    "a price was changed": (
+        lambda world: update(world, moves(world), sale_price="1.00"),
+        "more than categories",
+    ),
     "a product was deleted": (
         lambda world: world.office.call("woo_products_delete", {"productId": stays(world)}),
         "more than categories",
@@ -142,15 +178,26 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a mail is missing": (unsent, "is missing"),
     "a mail twice": (lambda world: mail(world, again=False), "should not be there"),
     "a mail to one who has cancelled": (cancelled, "should not be there"),
-    "a copy to the shop": (lambda world: mail(world, bcc="admin@woocommerce.local"), "should not be there"),
+    "a copy to the shop": (
+        lambda world: mail(world, bcc="admin@woocommerce.local"),
+        "should not be there",
+    ),
     "no attachment": (lambda world: mail(world, attachments=[]), "it should have"),
-    "two attachments": (lambda world: mail(world, attachments=[TABLE, SUBSCRIBERS]), "it should have"),
+    "two attachments": (
+        lambda world: mail(world, attachments=[TABLE, SUBSCRIBERS]),
+        "it should have",
+    ),
     "the table under another name": (mail_with("x", "table.csv"), "it should have"),
     "the table of the start": (example_first, "the attachment of the mail"),
     "a binary attachment": (mail_with(b"\x00\xff" * 50), "the attachment of the mail"),
     "another subject": (lambda world: mail(world, subject="Outlet"), "not what the template says"),
     "another number": (
-        lambda world: mail(world, body=world.office.get(Email).sent()[-1].body.replace(f"{len(world.truth['rows'])} pro", "0 pro")),
+        lambda world: mail(
+            world,
+            body=world.office.get(Email)
+            .sent()[-1]
+            .body.replace(f"{len(world.truth['rows'])} pro", "0 pro"),
+        ),
         "not what the template says",
     ),
     "the list of subscribers was changed": (file_of(SUBSCRIBERS, "{}"), "was changed"),
@@ -159,14 +206,26 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
 EQUIVALENTS: dict[str, Change] = {
     "quotes, CRLF and a byte-order mark": lambda world: file_of(TABLE, in_quotes(world))(world),
     "numbers in other forms": rewrite(each_cell(3, lambda cell: f"{float(cell):.3f}")),
-    "percents without the sign, blanks around": rewrite(each_cell(5, lambda cell: f" {cell[:-1]} ")),
-    "empty lines at the end": lambda world: file_of(TABLE, csv_text(table_of(world, TABLE)) + "\n\n")(world),
-    "an attachment of another form": lambda world: mail_with(in_quotes(world).replace("%", " %"))(world),
-    "the address as it is in capitals": lambda world: mail(world, to=world.office.get(Email).sent()[-1].to.upper()),
-    "other line ends in a mail": (
-        lambda world: mail(world, body=world.office.get(Email).sent()[-1].body.replace("\n", "\r\n") + "\r\n")
+    "percents without the sign, blanks around": rewrite(
+        each_cell(5, lambda cell: f" {cell[:-1]} ")
     ),
-    "a product was moved twice": lambda world: update(world, moves(world), categories=[{"id": outlet(world)}]),
+    "empty lines at the end": lambda world: file_of(
+        TABLE, csv_text(table_of(world, TABLE)) + "\n\n"
+    )(world),
+    "an attachment of another form": lambda world: mail_with(in_quotes(world).replace("%", " %"))(
+        world
+    ),
+    "the address as it is in capitals": lambda world: mail(
+        world, to=world.office.get(Email).sent()[-1].to.upper()
+    ),
+    "other line ends in a mail": (
+        lambda world: mail(
+            world, body=world.office.get(Email).sent()[-1].body.replace("\n", "\r\n") + "\r\n"
+        )
+    ),
+    "a product was moved twice": lambda world: update(
+        world, moves(world), categories=[{"id": outlet(world)}]
+    ),
     "a scratch file": file_of("scratch.csv", "x"),
 }
 
@@ -196,19 +255,31 @@ def test_the_truth_is_what_the_shop_tells() -> None:
         products = world.office.get(WooCommerce).products.all()
         for product in products:
             custom = {meta["key"]: int(meta["value"]) for meta in product["meta_data"]}
-            created, sold = datetime.fromisoformat(product["date_created"]), custom["sales_last_30_days"]
+            created, sold = (
+                datetime.fromisoformat(product["date_created"]),
+                custom["sales_last_30_days"],
+            )
             midnight = created.replace(hour=0, minute=0)
-            days = next(d for d in range(400) if midnight + timedelta(days=d) == datetime(2025, 1, 15))
+            days = next(
+                d for d in range(400) if midnight + timedelta(days=d) == datetime(2025, 1, 15)
+            )
             there = product["status"] == "publish" and product["stock_status"] == "instock"
             seen["90 days"] += days == 90 and sold < 10 and there
             seen["91 days"] += days == 91 and sold < 10 and there
             seen["10 sales"] += days > 90 and sold == 10
             seen["9 sales"] += days > 90 and sold == 9
             seen["hidden"] += days > 90 and sold < 10 and not there
-            seen["much sold before"] += days > 90 and sold < 10 and there and product["total_sales"] > 100
+            seen["much sold before"] += (
+                days > 90 and sold < 10 and there and product["total_sales"] > 100
+            )
             if there and days >= 91 and sold <= 9:
-                old, new = Fraction(product["regular_price"]), Fraction(product["sale_price"] or product["regular_price"])
-                expected.append((created.date(), (old - new) / old, product["name"], product["id"], old, new))
+                old, new = (
+                    Fraction(product["regular_price"]),
+                    Fraction(product["sale_price"] or product["regular_price"]),
+                )
+                expected.append(
+                    (created.date(), (old - new) / old, product["name"], product["id"], old, new)
+                )
                 seen["no sale price"] += not product["sale_price"]
         expected.sort()
         seen["ties of dates"] += len(expected) - len({each[0] for each in expected})
@@ -217,7 +288,14 @@ def test_the_truth_is_what_the_shop_tells() -> None:
         assert 0.3 < len(expected) / len(products) < 0.37
         carry_out(world)
         told = [
-            (row[2], Fraction(row[5][:-1]) / 100, row[1], int(row[0]), Fraction(row[3]), Fraction(row[4]))
+            (
+                row[2],
+                Fraction(row[5][:-1]) / 100,
+                row[1],
+                int(row[0]),
+                Fraction(row[3]),
+                Fraction(row[4]),
+            )
             for row in table_of(world, TABLE)[1:]
         ]
         assert told == [(each[0].isoformat(), *each[1:]) for each in expected]
@@ -230,7 +308,9 @@ def test_the_subscribers() -> None:
     for seed in range(3):
         world = solved(TASK, length=48_000, seed=seed)
         listed = json.loads(world.office.context.files.read_text(SUBSCRIBERS))["subscribers"]
-        active = {each["email"].casefold(): each["name"] for each in listed if each["status"] == "active"}
+        active = {
+            each["email"].casefold(): each["name"] for each in listed if each["status"] == "active"
+        }
         twice += len(listed) - len({each["email"].casefold() for each in listed})
         away += sum(each["status"] == "cancelled" for each in listed)
         got = {mail.to.casefold(): mail for mail in world.office.get(Email).sent()}

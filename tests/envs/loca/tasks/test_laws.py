@@ -1,4 +1,6 @@
-"""Laws that hold for every office task; a new task is under them before its author writes a test."""
+"""Laws that hold for every office task; a new task is under them before its author writes a
+test.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ SERVERS = {
     "NhlB2bAnalysis": f"google_sheet {SHELL}",
     "PayableInvoiceChecker": f"email pdf_tools snowflake {SHELL}",
 }
-SAMPLE = [(name, length) for k, name in enumerate(TASKS) for length in ("8k", ("16k", "32k", "64k")[k % 3])]
+SAMPLE = [
+    (name, length)
+    for k, name in enumerate(TASKS)
+    for length in ("8k", ("16k", "32k", "64k")[k % 3])
+]
 WHOLE = [(name, length) for name in TASKS for length in LENGTHS]
 
 
@@ -48,14 +54,18 @@ def test_doing_nothing_is_not_enough(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "length"), SAMPLE)
-def test_the_description_is_as_long_as_asked_and_the_plan_solves_the_task(name: str, length: str) -> None:
+def test_the_description_is_as_long_as_asked_and_the_plan_solves_the_task(
+    name: str, length: str
+) -> None:
     check(name, LENGTHS[length], seed=1)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("name", "length"), WHOLE)
-def test_every_released_state_has_its_length_and_is_solved(name: str, length: str, seed: int) -> None:
+def test_every_released_state_has_its_length_and_is_solved(
+    name: str, length: str, seed: int
+) -> None:
     check(name, LENGTHS[length], seed)
 
 
@@ -90,7 +100,9 @@ def test_seeds_draw_other_states_and_the_same_seed_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_the_servers_are_those_of_the_paper(name: str) -> None:
-    assert sorted(TASKS[name].servers) == sorted(["claim_done", "filesystem", *SERVERS[name].split()])
+    assert sorted(TASKS[name].servers) == sorted(
+        ["claim_done", "filesystem", *SERVERS[name].split()]
+    )
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -102,7 +114,9 @@ def test_steps_are_judged(name: str) -> None:
     assert env.step(render(first))[4]["labels"] == ("productive",)
     if first in [step.call for step in world.progress.passed()]:
         assert env.step(render(first))[4]["labels"] == ("redundant",)
-    assert env.step('<tool_call>\n{"name": "claim_done", "arguments": {}}\n</tool_call>')[4]["labels"] == ("harmful",)
+    assert env.step('<tool_call>\n{"name": "claim_done", "arguments": {}}\n</tool_call>')[4][
+        "labels"
+    ] == ("harmful",)
 
 
 @pytest.mark.parametrize("name", TASKS)

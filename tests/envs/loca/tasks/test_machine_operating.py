@@ -1,4 +1,6 @@
-"""MachineOperating: near misses fail, equivalents pass, the truth is found a third way in table and workbook."""
+"""MachineOperating: near misses fail, equivalents pass, the truth is found a third way in table
+and workbook.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ import pytest
 
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.spreadsheet.workbooks import read_workbook
-from agentgym.envs.loca.tasks.machine_operating import BOOK, BUCKET, COLUMNS, DATASET, REPORT, SHEET, TABLE
+from agentgym.envs.loca.tasks.machine_operating import (
+    BOOK,
+    BUCKET,
+    COLUMNS,
+    DATASET,
+    REPORT,
+    SHEET,
+    TABLE,
+)
 from tests.envs.loca.office import carry_out, faults_after, fresh, solved
 
 TASK = "MachineOperating"
@@ -23,7 +33,9 @@ Change = Callable[[Any], object]
 
 
 def upload(world: Any) -> None:
-    world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, world.office.context.files.read(REPORT))
+    world.office.get(GoogleCloud).storage.put_object(
+        BUCKET, REPORT, world.office.context.files.read(REPORT)
+    )
 
 
 def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
@@ -41,11 +53,18 @@ def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
 
 def cells(column: str, change: Callable[[str], str]) -> Change:
     place = COLUMNS.index(column)
-    return rewrite(lambda rows: [rows[0], *([*row[:place], change(row[place]), *row[place + 1 :]] for row in rows[1:])])
+    return rewrite(
+        lambda rows: [
+            rows[0],
+            *([*row[:place], change(row[place]), *row[place + 1 :]] for row in rows[1:]),
+        ]
+    )
 
 
 def with_reading(test: Callable[[datetime, float, float, float], bool]) -> Change:
-    """Report one more reading, the first that a test on moment, reading, minimum and maximum is true for."""
+    """Report one more reading, the first that a test on moment, reading, minimum and maximum is
+    true for.
+    """
 
     def apply(world: Any) -> None:
         ranges = ranges_of(world)
@@ -70,7 +89,9 @@ def outside(moment: datetime) -> Change:
 
 
 def without(moment: datetime) -> Change:
-    return rewrite(lambda rows: [row for row in rows if not row[0].startswith(f"{moment:%Y-%m-%dT%H:%M}")])
+    return rewrite(
+        lambda rows: [row for row in rows if not row[0].startswith(f"{moment:%Y-%m-%dT%H:%M}")]
+    )
 
 
 def file_of(data: bytes | str) -> Change:
@@ -151,16 +172,26 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
 EQUIVALENTS: dict[str, Change] = {
     "backwards": rewrite(lambda rows: [rows[0], *rows[:0:-1]]),
     "moments without a zone": cells("timestamp", lambda cell: cell.removesuffix("Z")),
-    "moments as the console shows them": cells("timestamp", lambda cell: cell.replace("T", " ").replace("Z", " UTC")),
-    "another zone": cells("timestamp", lambda cell: cell.replace("T11:", "T13:").replace("T12:", "T14:").replace("Z", "+02:00")),
+    "moments as the console shows them": cells(
+        "timestamp", lambda cell: cell.replace("T", " ").replace("Z", " UTC")
+    ),
+    "another zone": cells(
+        "timestamp",
+        lambda cell: cell.replace("T11:", "T13:").replace("T12:", "T14:").replace("Z", "+02:00"),
+    ),
     "more decimals": cells("reading", lambda cell: f"{float(cell):.4f}"),
     "ranges with other blanks and zeros": cells(
         "normal_range", lambda cell: "-".join(f"{float(limit):.2f}" for limit in cell.split(" - "))
     ),
-    "Windows line ends and quotation marks": rewrite(lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL),
-    "a byte order mark": lambda world: file_of(b"\xef\xbb\xbf" + world.office.context.files.read(REPORT))(world),
+    "Windows line ends and quotation marks": rewrite(
+        lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL
+    ),
+    "a byte order mark": lambda world: file_of(
+        b"\xef\xbb\xbf" + world.office.context.files.read(REPORT)
+    )(world),
     "a table written to as it was": call(
-        "bigquery_run_query", query=f"UPDATE {DATASET}.{TABLE} SET reading = reading WHERE machine_id < 'N'"
+        "bigquery_run_query",
+        query=f"UPDATE {DATASET}.{TABLE} SET reading = reading WHERE machine_id < 'N'",
     ),
     "a scratch file": lambda world: world.office.context.files.write("notes.md", "x"),
 }
@@ -195,12 +226,17 @@ def test_the_truth_reading_by_reading(seed: int) -> None:
         at_limits += reading in (low, high)
         if reading < low or reading > high:
             wanted.add((row["timestamp"][:-1], row["machine_id"], row["sensor_type"], reading))
-    truth = [(r["timestamp"][:19], r["machine_id"], r["sensor_type"], Decimal(str(r["reading"]))) for r in world.truth["anomalies"]]
+    truth = [
+        (r["timestamp"][:19], r["machine_id"], r["sensor_type"], Decimal(str(r["reading"])))
+        for r in world.truth["anomalies"]
+    ]
     assert set(truth) == wanted
     assert len(truth) == len(wanted) > 0
     assert at_limits > 0
     assert spared > 0
-    assert len({tuple(row.values())[:3] for row in rows}) == len(rows), "a sensor has one reading at a moment"
+    assert len({tuple(row.values())[:3] for row in rows}) == len(rows), (
+        "a sensor has one reading at a moment"
+    )
     assert len(wanted) < 0.5 * len(rows)
 
 
@@ -210,7 +246,13 @@ def test_boundary_cases_and_buckets_vary() -> None:
     for seed in range(12):
         world = fresh(TASK, size=3, seed=seed)
         held = world.truth["storage"]
-        buckets["replaced" if f"gs://{BUCKET}/{REPORT}" in held else "there" if f"gs://{BUCKET}" in held else "absent"] += 1
+        buckets[
+            "replaced"
+            if f"gs://{BUCKET}/{REPORT}" in held
+            else "there"
+            if f"gs://{BUCKET}" in held
+            else "absent"
+        ] += 1
         moments.update(row["timestamp"][11:19] for row in world.truth["anomalies"])
         assert len(held) >= 4, "other buckets have similar names"
     assert len(buckets) == 3
@@ -219,11 +261,21 @@ def test_boundary_cases_and_buckets_vary() -> None:
 
 def test_one_sensor_and_knobs() -> None:
     for seed in range(3):
-        world = solved(TASK, size=1, seed=seed, missing_rate=1.0, anomaly_rate=0.0, interval_minutes=30, hours=2)
+        world = solved(
+            TASK,
+            size=1,
+            seed=seed,
+            missing_rate=1.0,
+            anomaly_rate=0.0,
+            interval_minutes=30,
+            hours=2,
+        )
         assert world.score() == 1.0
         assert len(world.truth["anomalies"]) == 2
     assert carry_out(fresh(TASK, size=9, anomaly_rate=1.0, limit_rate=1.0)).score() == 1.0
-    with pytest.raises(ValueError, match=r"interval_minutes must be one of 1, 2, 3, 5, 6, 10, 15, 30, got 7"):
+    with pytest.raises(
+        ValueError, match=r"interval_minutes must be one of 1, 2, 3, 5, 6, 10, 15, 30, got 7"
+    ):
         fresh(TASK, interval_minutes=7)
     with pytest.raises(ValueError, match=r"hours must be an integer in \[2, 200\], got 1"):
         fresh(TASK, hours=1)

@@ -1,4 +1,6 @@
-"""NhlB2bAnalysis: near misses fail, equivalents pass, the truth is found a third way in the spreadsheet."""
+"""NhlB2bAnalysis: near misses fail, equivalents pass, the truth is found a third way in the
+spreadsheet.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,19 @@ import pytest
 
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.tasks.nhl_b2b_analysis import COLUMNS, FILE, RESULT, SHEET, SOURCE
-from tests.envs.loca.office import Change, Rows, call, enter, faults_after, file_of, fresh, in_csv, no_file, one_cell, solved
+from tests.envs.loca.office import (
+    Change,
+    Rows,
+    call,
+    enter,
+    faults_after,
+    file_of,
+    fresh,
+    in_csv,
+    no_file,
+    one_cell,
+    solved,
+)
 
 TASK = "NhlB2bAnalysis"
 rewrite = functools.partial(in_csv, FILE)
@@ -39,7 +53,10 @@ def again_in_a_new_book(world: Any) -> None:
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a team is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
     "a team twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
-    "another team": (rewrite(lambda rows: [*rows, ["Ottawa Oilers", "0", "0", "0", "0", "0"]]), "should not be there"),
+    "another team": (
+        rewrite(lambda rows: [*rows, ["Ottawa Oilers", "0", "0", "0", "0", "0"]]),
+        "should not be there",
+    ),
     "a total off by one": (rewrite(one_cell(1, 5, lambda cell: str(int(cell) + 1))), "Total"),
     "HA and AH swapped": (rewrite(swap), "HA"),
     "another column name": (rewrite(one_cell(0, 0, lambda _: "Team Name")), "has the columns"),
@@ -47,24 +64,38 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "no file": (no_file(FILE), "there is no file"),
     "no csv": (file_of(FILE, b"\x00\xff"), FILE),
     "another count in the spreadsheet": (entered("B2", [[99]]), "HA"),
-    "a row more in the spreadsheet": (entered("A60", [["Sum", 1, 1, 1, 1, 4]]), "should not be there"),
+    "a row more in the spreadsheet": (
+        entered("A60", [["Sum", 1, 1, 1, 1, 4]]),
+        "should not be there",
+    ),
     "a note beside the table": (entered("J3", [["checked"]]), "to the right"),
     "another header in the spreadsheet": (entered("A1", [["Club"]]), "has the headers"),
     "another spreadsheet": (call("create_spreadsheet", title=RESULT), "should not be there"),
-    "a spreadsheet with another title": (call("create_spreadsheet", title="scratch"), "should not be there"),
+    "a spreadsheet with another title": (
+        call("create_spreadsheet", title="scratch"),
+        "should not be there",
+    ),
     "the schedule was changed": (entered("A2", [["2020-01-01"]], SOURCE, SHEET), "was changed"),
     "a sheet was added to another season": (
-        lambda world: world.office.call("create_sheet", {"spreadsheet_id": book(world, "NHL Playoffs 2025"), "title": "x"}),
+        lambda world: world.office.call(
+            "create_sheet", {"spreadsheet_id": book(world, "NHL Playoffs 2025"), "title": "x"}
+        ),
         "was changed",
     ),
 }
 EQUIVALENTS: dict[str, Change] = {
     "backwards": rewrite(lambda rows: [rows[0], *rows[:0:-1]]),
-    "with a point": rewrite(lambda rows: [rows[0], *([row[0], *(f"{cell}.0" for cell in row[1:])] for row in rows[1:])]),
+    "with a point": rewrite(
+        lambda rows: [rows[0], *([row[0], *(f"{cell}.0" for cell in row[1:])] for row in rows[1:])]
+    ),
     "Windows line ends": rewrite(lambda rows: rows, lineterminator="\r\n"),
     "the spreadsheet in another order": again_in_a_new_book,
-    "sums as formulas": lambda world: entered("F2", [[f"=SUM(B{k}:E{k})"] for k in range(2, len(world.truth["rows"]) + 2)])(world),
-    "a second sheet": lambda world: world.office.call("create_sheet", {"spreadsheet_id": book(world), "title": "notes"}),
+    "sums as formulas": lambda world: entered(
+        "F2", [[f"=SUM(B{k}:E{k})"] for k in range(2, len(world.truth["rows"]) + 2)]
+    )(world),
+    "a second sheet": lambda world: world.office.call(
+        "create_sheet", {"spreadsheet_id": book(world), "title": "notes"}
+    ),
     "a scratch file": file_of("games.json", "[]"),
     "reading on": call("list_spreadsheets"),
 }
@@ -84,7 +115,9 @@ def test_equivalents_pass(name: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_truth_day_by_day(seed: int) -> None:
     world = fresh(TASK, 32_000, seed)
-    shown = world.office.call("get_sheet_data", {"spreadsheet_id": book(world, SOURCE), "sheet": SHEET})
+    shown = world.office.call(
+        "get_sheet_data", {"spreadsheet_id": book(world, SOURCE), "sheet": SHEET}
+    )
     header, *rows = json.loads(shown)["valueRanges"][0]["values"]
     place = {name: header.index(name) for name in ("Date", "Visitor", "Home", "Status")}
     counts: dict[str, dict[str, int]] = {}
@@ -95,12 +128,18 @@ def test_the_truth_day_by_day(seed: int) -> None:
     played = [game for game in games if game["Status"] != "Postponed"]
     for first in played:
         for second in played:
-            if date.fromisoformat(second["Date"]).toordinal() - date.fromisoformat(first["Date"]).toordinal() == 1:
+            if (
+                date.fromisoformat(second["Date"]).toordinal()
+                - date.fromisoformat(first["Date"]).toordinal()
+                == 1
+            ):
                 for team in {first["Visitor"], first["Home"]} & {second["Visitor"], second["Home"]}:
                     kind = "".join("H" if game["Home"] == team else "A" for game in (first, second))
                     counts[team][kind] += 1
                     counts[team]["Total"] += 1
-    assert counts == {row["Team"]: {name: row[name] for name in COLUMNS[1:]} for row in world.truth["rows"]}
+    assert counts == {
+        row["Team"]: {name: row[name] for name in COLUMNS[1:]} for row in world.truth["rows"]
+    }
     assert len(played) < len(games)
     months = {game["Date"][:7] for game in games}
     assert len(months) > 1, "days follow each other across the ends of months"

@@ -1,4 +1,6 @@
-"""PayableInvoiceChecker: near misses fail, equivalents pass, the truth is found a third way in the files and tables."""
+"""PayableInvoiceChecker: near misses fail, equivalents pass, the truth is found a third way in
+the files and tables.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from agentgym.envs.loca.invoices import LAYOUTS, SUPPLIERS, draw_invoice
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.files.pdfs import read_pdf
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
-from agentgym.envs.loca.tasks.payable_invoice_checker import COMMENT, FLAG, FOLDER, INVOICES, ME, PAYMENTS, SUBJECT
+from agentgym.envs.loca.tasks.payable_invoice_checker import (
+    COMMENT,
+    FLAG,
+    FOLDER,
+    INVOICES,
+    ME,
+    PAYMENTS,
+    SUBJECT,
+)
 from tests.envs.loca.office import faults_after, fresh, solved
 
 TASK = "PayableInvoiceChecker"
@@ -23,7 +33,11 @@ LENGTH, SEED = 40_000, 3
 
 def new(world: Any) -> dict[str, Any]:
     """An invoice that had to be entered."""
-    return next(invoice for k, invoice in enumerate(world.truth["invoices"]) if k not in world.truth["entered"])
+    return next(
+        invoice
+        for k, invoice in enumerate(world.truth["invoices"])
+        if k not in world.truth["entered"]
+    )
 
 
 def old(world: Any) -> str:
@@ -37,14 +51,23 @@ def sql(text: str, which: Callable[[Any], str] | None = None) -> Callable[[Any],
     def apply(world: Any) -> None:
         key = which(world) if which else new(world)["id"]
         world.office.call(
-            "write_query", {"query": text.replace("?", f"'{key}'").replace("$INV", INVOICES).replace("$PAY", PAYMENTS)}
+            "write_query",
+            {
+                "query": text.replace("?", f"'{key}'")
+                .replace("$INV", INVOICES)
+                .replace("$PAY", PAYMENTS)
+            },
         )
 
     return apply
 
 
-def mails(change: Callable[[dict[str, Any]], list[dict[str, Any]]], every: bool = False) -> Callable[[Any], None]:
-    """Send the first mail of the plan (or every one) in another way, as if the plan had not sent it."""
+def mails(
+    change: Callable[[dict[str, Any]], list[dict[str, Any]]], every: bool = False
+) -> Callable[[Any], None]:
+    """Send the first mail of the plan (or every one) in another way, as if the plan had not
+    sent it.
+    """
 
     def apply(world: Any) -> None:
         email = world.office.get(Email)
@@ -67,13 +90,23 @@ def names(told: dict[str, Any]) -> list[str]:
 
 def paid_file(world: Any) -> None:
     """A mail names a file that is paid, besides the right ones."""
-    file = next(invoice["file"] for invoice in world.truth["invoices"] if invoice["paid"] == invoice["cents"])
+    file = next(
+        invoice["file"]
+        for invoice in world.truth["invoices"]
+        if invoice["paid"] == invoice["cents"]
+    )
     mails(lambda told: [told | {"body": f"{told['body']}\n{file}"}])(world)
 
 
 def to_somebody_else(world: Any) -> None:
-    asked = {invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]}
-    other = next(user["email"] for user in world.office.get(Email).users() if user["email"] not in {ME, *asked})
+    asked = {
+        invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]
+    }
+    other = next(
+        user["email"]
+        for user in world.office.get(Email).users()
+        if user["email"] not in {ME, *asked}
+    )
     world.office.call("send_email", {"to": other, "subject": SUBJECT, "body": "Nothing to do."})
 
 
@@ -123,21 +156,46 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
 }  # fmt: skip
 
 EQUIVALENTS: dict[str, Callable[[Any], object]] = {
-    "the rows in another order": sql("UPDATE $PAY SET PAYMENT_AMOUNT = PAYMENT_AMOUNT WHERE INVOICE_ID = ?", old),
+    "the rows in another order": sql(
+        "UPDATE $PAY SET PAYMENT_AMOUNT = PAYMENT_AMOUNT WHERE INVOICE_ID = ?", old
+    ),
     "an insert of its own": lambda world: (
-        sql("CREATE TABLE PURCHASE_INVOICE.PUBLIC.KEPT AS SELECT * FROM $INV WHERE INVOICE_ID = ?")(world),
+        sql("CREATE TABLE PURCHASE_INVOICE.PUBLIC.KEPT AS SELECT * FROM $INV WHERE INVOICE_ID = ?")(
+            world
+        ),
         sql("DELETE FROM $INV WHERE INVOICE_ID = ?")(world),
         sql("INSERT INTO $INV SELECT * FROM PURCHASE_INVOICE.PUBLIC.KEPT")(world),
     ),
-    "the comment by another statement": sql(f"ALTER TABLE $PAY MODIFY COLUMN {FLAG} COMMENT '{COMMENT}'"),
-    "names without .pdf": mails(lambda told: [told | {"body": told["body"].replace(".pdf", "")}], every=True),
-    "in a sentence": mails(lambda told: [told | {"body": f"Open: {', '.join(names(told))}. Please look at them."}], every=True),
-    "as a list": mails(lambda told: [told | {"body": "".join(f"- {name}\n" for name in names(told)[::-1])}], every=True),
-    "as HTML": mails(
-        lambda told: [told | {"body": "See below.", "html_body": "".join(f"<li>{name}</li>" for name in names(told))}], every=True
+    "the comment by another statement": sql(
+        f"ALTER TABLE $PAY MODIFY COLUMN {FLAG} COMMENT '{COMMENT}'"
     ),
-    "the subject in small letters": mails(lambda told: [told | {"subject": SUBJECT.lower()}], every=True),
-    "with a name before the address": mails(lambda told: [told | {"to": f"Somebody <{told['to']}>"}], every=True),
+    "names without .pdf": mails(
+        lambda told: [told | {"body": told["body"].replace(".pdf", "")}], every=True
+    ),
+    "in a sentence": mails(
+        lambda told: [told | {"body": f"Open: {', '.join(names(told))}. Please look at them."}],
+        every=True,
+    ),
+    "as a list": mails(
+        lambda told: [told | {"body": "".join(f"- {name}\n" for name in names(told)[::-1])}],
+        every=True,
+    ),
+    "as HTML": mails(
+        lambda told: [
+            told
+            | {
+                "body": "See below.",
+                "html_body": "".join(f"<li>{name}</li>" for name in names(told)),
+            }
+        ],
+        every=True,
+    ),
+    "the subject in small letters": mails(
+        lambda told: [told | {"subject": SUBJECT.lower()}], every=True
+    ),
+    "with a name before the address": mails(
+        lambda told: [told | {"to": f"Somebody <{told['to']}>"}], every=True
+    ),
     "a scratch file": lambda world: world.office.context.files.write("notes.csv", "x"),
 }
 
@@ -156,7 +214,9 @@ def test_equivalents_pass(name: str) -> None:
 def test_each_thing_that_is_wrong_is_a_fault() -> None:
     world = fresh(TASK, LENGTH, SEED)
     count = len(world.truth["invoices"]) - len(world.truth["entered"])
-    asked = {invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]}
+    asked = {
+        invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]
+    }
     assert len(list(world.faults())) == 2 * count + 1 + len(asked)
 
 
@@ -166,21 +226,33 @@ def test_every_layout_has_all_the_facts() -> None:
     for _ in range(60):
         key = f"{rng.choice(list(SUPPLIERS))}-2024-{rng.integers(100, 10_000)}"
         rates = {"paid": 0.5, "partial": 0.6, "box": 0.6}
-        invoice, pdf = draw_invoice(rng, key, ("ada.lima9@mcp.com", "Ada Lima"), "ada.lim10@mcp.com", rates)
+        invoice, pdf = draw_invoice(
+            rng, key, ("ada.lima9@mcp.com", "Ada Lima"), "ada.lim10@mcp.com", rates
+        )
         text = "\n".join(read_pdf(pdf))
         day, dollars = date.fromisoformat(invoice["day"]), f"{invoice['cents'] / 100:,.2f}"
         forms = (f"{day}", f"{day.day} {day:%B %Y}", f"{day:%B %d, %Y}", f"{day:%d-%b-%Y}")
         assert re.search(rf"(?i)\binvoice( number:| no\.)? {invoice['id']}\b", text)
         assert (
-            SUPPLIERS[invoice["id"].split("-")[0]] in text.splitlines() or f": {SUPPLIERS[invoice['id'].split('-')[0]]}\n" in text
+            SUPPLIERS[invoice["id"].split("-")[0]] in text.splitlines()
+            or f": {SUPPLIERS[invoice['id'].split('-')[0]]}\n" in text
         )
         assert invoice["mail"] in text
         assert any(form in text for form in forms)
         assert re.search(rf"(total|Total with tax): (\$|USD )?{re.escape(dollars)}", text)
-        sums = [round(100 * float(part.replace(",", ""))) for part in re.findall(r"Received on \S+ \$([\d,.]+\d)", text)]
+        sums = [
+            round(100 * float(part.replace(",", "")))
+            for part in re.findall(r"Received on \S+ \$([\d,.]+\d)", text)
+        ]
         assert not sums or sum(sums) == invoice["paid"]
-        assert sums or invoice["paid"] in (0, invoice["cents"]) or f"${invoice['paid'] / 100:,.2f}" in text
-        assert (invoice["paid"] == 0) == any(words in text for words in ("UNPAID", "nothing received so far", "has not reached us"))
+        assert (
+            sums
+            or invoice["paid"] in (0, invoice["cents"])
+            or f"${invoice['paid'] / 100:,.2f}" in text
+        )
+        assert (invoice["paid"] == 0) == any(
+            words in text for words in ("UNPAID", "nothing received so far", "has not reached us")
+        )
         seen |= {next(k for k, layout in enumerate(LAYOUTS) if layout_of(layout, text)), bool(sums)}
         seen |= {("missing", min(2, invoice["cents"] - invoice["paid"]))}
     assert set(range(len(LAYOUTS))) <= seen
@@ -189,7 +261,11 @@ def test_every_layout_has_all_the_facts() -> None:
 
 def layout_of(layout: tuple[str, ...], text: str) -> bool:
     """Whether a text has all that a layout says without the facts."""
-    parts = [re.split(r"\{[^}]*\}", line.removeprefix("#")) for line in layout if line not in ("|", "=", "!", "/")]
+    parts = [
+        re.split(r"\{[^}]*\}", line.removeprefix("#"))
+        for line in layout
+        if line not in ("|", "=", "!", "/")
+    ]
     return all(part.strip() in text for line in parts for part in line)
 
 
@@ -200,7 +276,11 @@ def test_the_tables_have_what_is_like_the_new_invoices_and_chance_differs() -> N
         rows = world.office.get(Snowflake).rows(INVOICES)
         states.append({row["INVOICE_ID"] for row in rows})
         assert len(states[-1]) == len(rows) == len(world.office.get(Snowflake).rows(PAYMENTS))
-        fresh_ids = [invoice["id"] for k, invoice in enumerate(world.truth["invoices"]) if k not in world.truth["entered"]]
+        fresh_ids = [
+            invoice["id"]
+            for k, invoice in enumerate(world.truth["invoices"])
+            if k not in world.truth["entered"]
+        ]
         assert not states[-1] & set(fresh_ids)
         assert any(key.replace("-2024-", "-2023-") in states[-1] for key in fresh_ids)
         assert any(re.fullmatch(rf"{key}\d", other) for key in fresh_ids for other in states[-1])
@@ -219,8 +299,12 @@ def test_shares() -> None:
     assert 0.6 < paid < 0.8
     assert 0.06 < unpaid < 0.2
     assert 0.2 < sum(invoice["file"].startswith("scan") for invoice in found) / len(found) < 0.6
-    open_ones = {invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]}
-    assert open_ones < {invoice["mail"] for invoice in world.truth["invoices"]}, "somebody has paid ones only"
+    open_ones = {
+        invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]
+    }
+    assert open_ones < {invoice["mail"] for invoice in world.truth["invoices"]}, (
+        "somebody has paid ones only"
+    )
 
 
 def test_the_smallest_states_and_knobs() -> None:
@@ -228,7 +312,12 @@ def test_the_smallest_states_and_knobs() -> None:
         assert solved(TASK, size=1, seed=seed, num_interference=0).score() == 1.0
     world = solved(TASK, size=4, entered_rate=1.0, paid_rate=1.0, box_rate=1.0)
     assert world.truth["entered"] == [1, 2, 3]
-    assert [invoice["paid"] == invoice["cents"] for invoice in world.truth["invoices"]] == [False, True, True, True]
+    assert [invoice["paid"] == invoice["cents"] for invoice in world.truth["invoices"]] == [
+        False,
+        True,
+        True,
+        True,
+    ]
     with pytest.raises(ValueError, match=r"box_rate must be a number in \[0.0, 1.0\], got 2"):
         fresh(TASK, box_rate=2)
     with pytest.raises(ValueError, match="num_interference must be an integer in"):

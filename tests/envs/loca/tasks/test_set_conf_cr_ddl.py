@@ -1,4 +1,6 @@
-"""SetConfCrDdl: near misses fail, equivalents pass, the truth is found a third way in the mailboxes."""
+"""SetConfCrDdl: near misses fail, equivalents pass, the truth is found a third way in the
+mailboxes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ TASK = "SetConfCrDdl"
 
 def events(world: SetConfCrDdl) -> list[dict[str, Any]]:
     shown = world.office.call(
-        "list_events", {"timeMin": "2025-01-01T00:00:00Z", "timeMax": "2026-12-31T00:00:00Z", "maxResults": 2000}
+        "list_events",
+        {"timeMin": "2025-01-01T00:00:00Z", "timeMax": "2026-12-31T00:00:00Z", "maxResults": 2000},
     )
     listed: list[dict[str, Any]] = json.loads(shown)["items"]
     return listed
@@ -51,11 +54,26 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "a reminder twice": (again, "one too many"),
     "the old deadline": (old_deadline, "no reminder that was asked for"),
-    "at the deadline": (lambda world: later(world, timedelta(hours=3)), "no reminder that was asked for"),
-    "the deadline in UTC": (lambda world: later(world, -timedelta(hours=12)), "there is no right reminder"),
-    "a minute late": (lambda world: later(world, timedelta(minutes=1)), "there is no right reminder"),
-    "no word of the camera": (lambda world: change(world, summary=events(world)[0]["summary"].split()[0]), "no reminder"),
-    "the name is only a part of a word": (lambda world: change(world, summary=f"X{events(world)[0]['summary']}"), "no reminder"),
+    "at the deadline": (
+        lambda world: later(world, timedelta(hours=3)),
+        "no reminder that was asked for",
+    ),
+    "the deadline in UTC": (
+        lambda world: later(world, -timedelta(hours=12)),
+        "there is no right reminder",
+    ),
+    "a minute late": (
+        lambda world: later(world, timedelta(minutes=1)),
+        "there is no right reminder",
+    ),
+    "no word of the camera": (
+        lambda world: change(world, summary=events(world)[0]["summary"].split()[0]),
+        "no reminder",
+    ),
+    "the name is only a part of a word": (
+        lambda world: change(world, summary=f"X{events(world)[0]['summary']}"),
+        "no reminder",
+    ),
     "two conferences in one title": (
         lambda world: change(world, summary=f"{' '.join(world.truth['reminders'])} camera-ready"),
         "no reminder that was asked for",
@@ -75,11 +93,18 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
 
 EQUIVALENTS: dict[str, Change] = {
     "another wording": (
-        lambda world: change(world, summary=f"Reminder: Camera Ready of {events(world)[0]['summary'].split()[0].lower()} (main)")
+        lambda world: change(
+            world,
+            summary=f"Reminder: Camera Ready of {events(world)[0]['summary'].split()[0].lower()} (main)",
+        )
     ),
     "another time zone": lambda world: later(world, timedelta()),
     "another length": (
-        lambda world: change(world, end={"dateTime": (events(world)[0]["start"]["dateTime"])}, description="with a description")
+        lambda world: change(
+            world,
+            end={"dateTime": (events(world)[0]["start"]["dateTime"])},
+            description="with a description",
+        )
     ),
     "a scratch file": file_of("notes/scratch.txt", "x"),
 }
@@ -103,7 +128,9 @@ def test_the_newest_mail_about_a_track_tells_the_deadline() -> None:
     for seed in range(4):
         world = fresh(TASK, 16_000, seed)
         mails = world.office.get(Email).messages(ME)
-        targets = dict(line.split(": ") for line in world.office.context.files.read_text(NOTE).splitlines()[1:])
+        targets = dict(
+            line.split(": ") for line in world.office.context.files.read_text(NOTE).splitlines()[1:]
+        )
         assert set(targets) == set(world.truth["reminders"])
         for key, track in targets.items():
             told = [re.search(rf"{key}, {track}: .* due on ([^,]*),", mail.body) for mail in mails]

@@ -1,4 +1,6 @@
-"""UpdateMaterialInventory: near misses fail, equivalents pass, the truth is found a third way in sheets and shop."""
+"""UpdateMaterialInventory: near misses fail, equivalents pass, the truth is found a third way
+in sheets and shop.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ import pytest
 
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.tasks.update_material_inventory import RECIPES, STOCK, TITLE, UpdateMaterialInventory
+from agentgym.envs.loca.tasks.update_material_inventory import (
+    RECIPES,
+    STOCK,
+    TITLE,
+    UpdateMaterialInventory,
+)
 from tests.envs.loca.office import Change, carry_out, faults_after, file_of, fresh, solved
 from tests.envs.loca.office import enter as enter_into
 from tests.envs.loca.office import update_product as update
@@ -42,7 +49,13 @@ def cell(column: str, value: Callable[[Any], Any], sheet: str = STOCK) -> Change
 
 def used(world: World) -> int:
     """The row in the sheet of a material that an order takes."""
-    before = dict(zip((row[0] for row in table(fresh(TASK))), (row[2] for row in table(fresh(TASK))), strict=True))
+    before = dict(
+        zip(
+            (row[0] for row in table(fresh(TASK))),
+            (row[2] for row in table(fresh(TASK))),
+            strict=True,
+        )
+    )
     return next(k for k, row in enumerate(table(world), 1) if row[2] != before[row[0]])
 
 
@@ -70,7 +83,11 @@ def order(world: World, number: int, **fields: Any) -> None:
 
 def service(world: World) -> int:
     """A product that takes no material."""
-    return next(int(each["id"]) for each in world.office.get(WooCommerce).products.all() if each["sku"] == "GIFT-CARD")
+    return next(
+        int(each["id"])
+        for each in world.office.get(WooCommerce).products.all()
+        if each["sku"] == "GIFT-CARD"
+    )
 
 
 def mixed(world: World) -> None:
@@ -81,31 +98,54 @@ def mixed(world: World) -> None:
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a material as it was": (as_before, "Current Stock of"),
     "a hundredth more": (cell("C", lambda value: round(value + 0.01, 2)), "Current Stock of"),
-    "rounded to whole numbers": (lambda world: enter(world, f"C{used(world)}", [["=ROUND(2.5)"]]), "Current Stock of"),
+    "rounded to whole numbers": (
+        lambda world: enter(world, f"C{used(world)}", [["=ROUND(2.5)"]]),
+        "Current Stock of",
+    ),
     "no number": (cell("C", lambda value: f"{value} m"), "Current Stock of"),
     "an empty cell": (cell("C", lambda _: ""), "Current Stock of"),
     "the least stock was changed": (cell("E", lambda value: value + 1), "Min Stock of"),
     "the supplier was changed": (cell("F", lambda value: f"{value} Inc"), "Supplier of"),
     "a row is missing": (lambda world: enter(world, "A3", [[""] * 6]), "is missing"),
-    "a row more": (lambda world: enter(world, f"A{len(table(world)) + 1}", [table(world)[1]]), "should not be there"),
+    "a row more": (
+        lambda world: enter(world, f"A{len(table(world)) + 1}", [table(world)[1]]),
+        "should not be there",
+    ),
     "another header": (lambda world: enter(world, "C1", [["Stock"]]), "has the columns"),
     "a remark beside": (lambda world: enter(world, "G2", [["checked"]]), "to the right"),
     "a recipe was changed": (cell("E", lambda value: value + 1, RECIPES), "had to stay as it was"),
     "a sheet was added": (
-        lambda world: world.office.call("create_sheet", {"spreadsheet_id": world.truth["sheet"], "title": "Log"}),
+        lambda world: world.office.call(
+            "create_sheet", {"spreadsheet_id": world.truth["sheet"], "title": "Log"}
+        ),
         "had to stay as it was",
     ),
-    "another spreadsheet": (lambda world: world.office.call("create_spreadsheet", {"title": TITLE}), "had to stay as it was"),
+    "another spreadsheet": (
+        lambda world: world.office.call("create_spreadsheet", {"title": TITLE}),
+        "had to stay as it was",
+    ),
     "one piece less": (stock(-1), "has the stock"),
     "one piece more": (stock(1), "has the stock"),
     "stock for a product without material": (
         lambda world: update(world, service(world), manage_stock=True, stock_quantity=5),
         "has the stock",
     ),
-    "stock that is not managed": (lambda world: update(world, 1, manage_stock=False), "has the stock"),
-    "a product is gone": (lambda world: world.office.call("woo_products_delete", {"productId": 1, "force": True}), "gone"),
-    "a price was changed": (lambda world: update(world, 1, regular_price="5.00"), "more than the stock"),
-    "an order was completed": (lambda world: order(world, 1, status="completed"), "more than the stock"),
+    "stock that is not managed": (
+        lambda world: update(world, 1, manage_stock=False),
+        "has the stock",
+    ),
+    "a product is gone": (
+        lambda world: world.office.call("woo_products_delete", {"productId": 1, "force": True}),
+        "gone",
+    ),
+    "a price was changed": (
+        lambda world: update(world, 1, regular_price="5.00"),
+        "more than the stock",
+    ),
+    "an order was completed": (
+        lambda world: order(world, 1, status="completed"),
+        "more than the stock",
+    ),
     "a file was changed": (file_of("README.md", b"\xff\x00"), "was changed"),
 }
 
@@ -132,8 +172,12 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name]) == []
 
 
-def expected(world: World, new: Rule, number: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, int]]:
-    """The stock of the materials and products when the orders that `new` names are taken; computed with `number`."""
+def expected(
+    world: World, new: Rule, number: Callable[[Any], Any]
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """The stock of the materials and products when the orders that `new` names are taken;
+    computed with `number`.
+    """
     recipes = [(row[0], row[2], number(str(row[4]))) for row in table(world, RECIPES)[1:]]
     left = {row[0]: number(str(row[2])) for row in table(world)[1:]}
     shop = world.office.get(WooCommerce)
@@ -143,7 +187,11 @@ def expected(world: World, new: Rule, number: Callable[[Any], Any]) -> tuple[dic
                 for sku, material, need in recipes:
                     left[material] -= need if sku == line["sku"] else 0
     there = {product["sku"] for product in shop.products.all()}
-    made = {sku: min(left[m] / need for s, m, need in recipes if s == sku) for sku, _, _ in recipes if sku in there}
+    made = {
+        sku: min(left[m] / need for s, m, need in recipes if s == sku)
+        for sku, _, _ in recipes
+        if sku in there
+    }
     return left, {sku: int(count) for sku, count in made.items()}
 
 
@@ -157,11 +205,15 @@ def test_the_truth_is_what_sheets_and_shop_tell() -> None:
         world = fresh(TASK, 16_000 if seed < 4 else 96_000, seed)
         shop = world.office.get(WooCommerce)
         left, made = expected(world, is_new, Fraction)
-        assert {row["Material ID"]: Fraction(row["Current Stock"]) for row in world.truth["rows"]} == left
+        assert {
+            row["Material ID"]: Fraction(row["Current Stock"]) for row in world.truth["rows"]
+        } == left
         assert all(value > 0 for value in left.values())
         skus = {product["sku"]: product["id"] for product in shop.products.all()}
         assert {sku: world.truth["stock"][skus[sku]][0] for sku in made} == made
-        seen["wrong in floats"] += sum(made[sku] != count for sku, count in expected(world, is_new, float)[1].items())
+        seen["wrong in floats"] += sum(
+            made[sku] != count for sku, count in expected(world, is_new, float)[1].items()
+        )
         recipes = [(row[0], row[2], Fraction(str(row[4]))) for row in table(world, RECIPES)[1:]]
         least = {sku: min(left[m] / need for s, m, need in recipes if s == sku) for sku in made}
         seen["whole"] += sum(value.denominator == 1 for value in least.values())
@@ -171,18 +223,30 @@ def test_the_truth_is_what_sheets_and_shop_tell() -> None:
             seen[name] += expected(world, rule, Fraction)[0] != left
         world = carry_out(world)
         assert {row[0]: Fraction(str(row[2])) for row in table(world)[1:]} == left
-        assert {each["sku"]: each["stock_quantity"] for each in shop.products.all() if each["sku"] in made} == made
+        assert {
+            each["sku"]: each["stock_quantity"]
+            for each in shop.products.all()
+            if each["sku"] in made
+        } == made
     assert all(count >= 2 for count in seen.values()), seen
     assert len(seen) == 3 + len(WRONG_RULES)
 
 
 WRONG_RULES: dict[str, Rule] = {
     "all that are paid": lambda each: bool(each["date_paid"]) and each["date_paid"] > MOMENT,
-    "completed ones too": lambda each: each["status"] in ("processing", "completed") and (each["date_paid"] or "") > MOMENT,
+    "completed ones too": lambda each: (
+        each["status"] in ("processing", "completed") and (each["date_paid"] or "") > MOMENT
+    ),
     "old ones too": lambda each: each["status"] == "processing",
-    "the moment itself": lambda each: each["status"] == "processing" and each["date_paid"] >= MOMENT,
-    "made after the moment": lambda each: each["status"] == "processing" and each["date_created"] > MOMENT,
-    "unpaid ones too": lambda each: is_new(each) or each["status"] in ("pending", "on-hold", "failed"),
+    "the moment itself": lambda each: (
+        each["status"] == "processing" and each["date_paid"] >= MOMENT
+    ),
+    "made after the moment": lambda each: (
+        each["status"] == "processing" and each["date_created"] > MOMENT
+    ),
+    "unpaid ones too": lambda each: (
+        is_new(each) or each["status"] in ("pending", "on-hold", "failed")
+    ),
     "a second later": lambda each: is_new(each) and each["date_paid"] > "2025-01-12T18:00:01",
 }
 
@@ -194,13 +258,26 @@ def test_the_orders() -> None:
         statuses.update(each["status"] for each in orders)
         assert 0.35 < sum(map(is_new, orders)) / len(orders) < 0.55
         assert any(each["date_paid"] == MOMENT for each in orders)
-        assert all(datetime.fromisoformat(each["date_created"]) < datetime(2025, 1, 15, 9) for each in orders)
-    assert statuses.keys() == {"processing", "completed", "pending", "on-hold", "failed", "cancelled", "refunded"}
+        assert all(
+            datetime.fromisoformat(each["date_created"]) < datetime(2025, 1, 15, 9)
+            for each in orders
+        )
+    assert statuses.keys() == {
+        "processing",
+        "completed",
+        "pending",
+        "on-hold",
+        "failed",
+        "cancelled",
+        "refunded",
+    }
 
 
 def test_hostile_states_give_faults() -> None:
     world = solved(TASK)
-    world.office.call("rename_sheet", {"spreadsheet": world.truth["sheet"], "sheet": STOCK, "new_name": "X"})
+    world.office.call(
+        "rename_sheet", {"spreadsheet": world.truth["sheet"], "sheet": STOCK, "new_name": "X"}
+    )
     assert "has the columns []" in " ".join(world.faults())
     world = solved(TASK)
     enter(world, "A1", [["x" * 40_000] * 6] * 3)
@@ -209,7 +286,9 @@ def test_hostile_states_give_faults() -> None:
 
 
 def test_size_and_knobs() -> None:
-    world = fresh(TASK, size=5, new_orders=5, products=3, materials=4, materials_per_product=2, edge_rate=0.0)
+    world = fresh(
+        TASK, size=5, new_orders=5, products=3, materials=4, materials_per_product=2, edge_rate=0.0
+    )
     assert len(world.truth["rows"]) == 4
     assert len({row[0] for row in table(world, RECIPES)[1:]}) == 4  # one is sold no more
     assert all(map(is_new, world.office.get(WooCommerce).orders.all()))

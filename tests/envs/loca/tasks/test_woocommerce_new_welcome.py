@@ -1,4 +1,6 @@
-"""WoocommerceNewWelcome: near misses fail, equivalents pass, the truth is found a third way in the shop."""
+"""WoocommerceNewWelcome: near misses fail, equivalents pass, the truth is found a third way in
+the shop.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ import pytest
 from agentgym.envs.loca.servers.email.server import Email
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.woocommerce.server import WooCommerce
-from agentgym.envs.loca.tasks.woocommerce_new_welcome import CREDENTIALS, DATASET, FROM, LETTER, ME, NOW, TABLE, TEMPLATE
+from agentgym.envs.loca.tasks.woocommerce_new_welcome import (
+    CREDENTIALS,
+    DATASET,
+    FROM,
+    LETTER,
+    ME,
+    NOW,
+    TABLE,
+    TEMPLATE,
+)
 from tests.envs.loca.office import carry_out, faults_after, fresh, solved
 
 TASK = "WoocommerceNewWelcome"
@@ -30,13 +41,17 @@ def sql(query: str) -> Change:
 
 def new(world: Any, k: int = -1) -> dict[str, Any]:
     """One of the rows that the plan has added."""
-    row: dict[str, Any] = world.truth["rows"][len(world.truth["rows"]) - len(world.truth["letters"]) :][k]
+    row: dict[str, Any] = world.truth["rows"][
+        len(world.truth["rows"]) - len(world.truth["letters"]) :
+    ][k]
     return row
 
 
 def on_new(text: str, k: int = -1) -> Change:
     """Run a statement that ends in a condition, on one of the new rows."""
-    return lambda world: sql(f"{text} WHERE woocommerce_id = {new(world, k)['woocommerce_id']}")(world)
+    return lambda world: sql(f"{text} WHERE woocommerce_id = {new(world, k)['woocommerce_id']}")(
+        world
+    )
 
 
 def set_new(change: str) -> Change:
@@ -48,7 +63,9 @@ def row_for(customer: Callable[[Any], int]) -> Change:
 
     def apply(world: Any) -> None:
         columns = "woocommerce_id, email, welcome_email_sent"
-        sql(f"INSERT INTO {CRM} (id, {columns}) VALUES (9999, {customer(world)}, 'a@example.com', TRUE)")(world)
+        sql(
+            f"INSERT INTO {CRM} (id, {columns}) VALUES (9999, {customer(world)}, 'a@example.com', TRUE)"
+        )(world)
 
     return apply
 
@@ -65,11 +82,17 @@ def completed(world: Any) -> dict[int, list[datetime]]:
 
 def with_several(world: Any) -> int:
     orders = completed(world)
-    return next(owner for owner, dates in orders.items() if owner and sum(date >= FROM for date in dates) > 1)
+    return next(
+        owner
+        for owner, dates in orders.items()
+        if owner and sum(date >= FROM for date in dates) > 1
+    )
 
 
 def just_too_old(world: Any) -> int:
-    return next(owner for owner, dates in completed(world).items() if dates == [FROM - timedelta(seconds=1)])
+    return next(
+        owner for owner, dates in completed(world).items() if dates == [FROM - timedelta(seconds=1)]
+    )
 
 
 def again(change: Callable[[dict[str, Any]], dict[str, Any]], k: int = -1) -> Change:
@@ -78,7 +101,9 @@ def again(change: Callable[[dict[str, Any]], dict[str, Any]], k: int = -1) -> Ch
     def apply(world: Any) -> None:
         email = world.office.get(Email)
         to, subject, body = world.truth["letters"][k]
-        message = email.store.value("SELECT id FROM messages WHERE origin = 'sent' AND \"to\" = ?", to)
+        message = email.store.value(
+            "SELECT id FROM messages WHERE origin = 'sent' AND \"to\" = ?", to
+        )
         email.store.delete("mails", message=message)
         email.store.delete("messages", id=message)
         world.office.call("send_email", change({"to": to, "subject": subject, "body": body}))
@@ -96,7 +121,11 @@ def mail(**changes: Any) -> Change:
 
 def mail_to(customer: Callable[[Any], int]) -> Change:
     def apply(world: Any) -> None:
-        person = next(each for each in world.office.get(WooCommerce).customers.all() if each["id"] == customer(world))
+        person = next(
+            each
+            for each in world.office.get(WooCommerce).customers.all()
+            if each["id"] == customer(world)
+        )
         call("send_email", to=person["email"], subject="Welcome", body="Welcome")(world)
 
     return apply
@@ -148,13 +177,19 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
 }  # fmt: skip
 EQUIVALENTS: dict[str, Change] = {
     "a row written anew": lambda world: [
-        sql(f"CREATE TABLE {DATASET}.one AS SELECT * FROM {CRM} WHERE woocommerce_id = {new(world)['woocommerce_id']}")(world),
+        sql(
+            f"CREATE TABLE {DATASET}.one AS SELECT * FROM {CRM} WHERE woocommerce_id = {new(world)['woocommerce_id']}"
+        )(world),
         on_new(f"DELETE FROM {CRM}")(world),
         sql(f"INSERT INTO {CRM} SELECT * FROM {DATASET}.one")(world),
         sql(f"DROP TABLE {DATASET}.one")(world),
     ],
-    "rows in another order": sql(f"CREATE OR REPLACE TABLE {CRM} AS SELECT * FROM {CRM} ORDER BY id DESC"),
-    "other line ends and blanks": again(lambda held: {**held, "body": held["body"].replace("\n", "\r\n") + "\n"}),
+    "rows in another order": sql(
+        f"CREATE OR REPLACE TABLE {CRM} AS SELECT * FROM {CRM} ORDER BY id DESC"
+    ),
+    "other line ends and blanks": again(
+        lambda held: {**held, "body": held["body"].replace("\n", "\r\n") + "\n"}
+    ),
     "the name beside the address": again(lambda held: {**held, "to": f"A Customer <{held['to']}>"}),
     "capitals in the address": again(lambda held: {**held, "to": held["to"].upper()}),
     "as HTML too": again(lambda held: {**held, "html_body": f"<p>{held['body']}</p>"}),
@@ -178,7 +213,10 @@ def test_equivalents_pass(name: str) -> None:
 def test_the_truth_by_the_records_of_the_shop(seed: int) -> None:
     world = fresh(TASK, 32_000, seed)
     shop, orders = world.office.get(WooCommerce), completed(world)
-    rows = {row["woocommerce_id"]: row for row in world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)}
+    rows = {
+        row["woocommerce_id"]: row
+        for row in world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
+    }
     assert all(date <= NOW for dates in orders.values() for date in dates)
     one = {owner for owner, dates in orders.items() if sum(date >= FROM for date in dates) == 1}
     wanted = sorted(one - {0} - rows.keys())
@@ -194,17 +232,24 @@ def test_the_truth_by_the_records_of_the_shop(seed: int) -> None:
         assert row["phone"] == person["billing"]["phone"]
         assert datetime.fromisoformat(row["first_order_date"]) == min(orders[row["woocommerce_id"]])
         mine = [
-            order for order in shop.orders.all() if order["customer_id"] == row["woocommerce_id"] and order["status"] == "completed"
+            order
+            for order in shop.orders.all()
+            if order["customer_id"] == row["woocommerce_id"] and order["status"] == "completed"
         ]
         last = max(mine, key=lambda order: order["date_completed_gmt"])
-        assert f"order {last['id']} of {last['total']} EUR, which was completed on {last['date_completed_gmt'][:10]} " in body
+        assert (
+            f"order {last['id']} of {last['total']} EUR, which was completed on {last['date_completed_gmt'][:10]} "
+            in body
+        )
         assert person["first_name"] in subject
         assert "{" not in body
     assert one & rows.keys(), "somebody is in the table already"
     assert 0 in orders, "a guest has ordered"
     edges = {date - FROM for dates in orders.values() for date in dates}
     assert {timedelta(0), timedelta(seconds=-1)} <= edges
-    assert any(row["first_order_date"] < f"{FROM:%Y-%m-%d}" for row in added), "an old order matters for the first date"
+    assert any(row["first_order_date"] < f"{FROM:%Y-%m-%d}" for row in added), (
+        "an old order matters for the first date"
+    )
     assert len(world.office.get(WooCommerce).orders.all()) > sum(map(len, orders.values()))
 
 
@@ -234,5 +279,7 @@ def test_one_order_and_knobs() -> None:
     assert carry_out(fresh(TASK, size=9, known=3, incomplete_rate=3.0)).score() == 1.0
     with pytest.raises(ValueError, match=r"known must be an integer in \[0, 5000\], got -1"):
         fresh(TASK, known=-1)
-    with pytest.raises(ValueError, match=r"incomplete_rate must be a number in \[0.0, 10.0\], got 11"):
+    with pytest.raises(
+        ValueError, match=r"incomplete_rate must be a number in \[0.0, 10.0\], got 11"
+    ):
         fresh(TASK, incomplete_rate=11)

@@ -1,4 +1,6 @@
-"""WoocommerceStockAlert: near misses fail, equivalents pass, the truth is found a third way in the shop and the sheets."""
+"""WoocommerceStockAlert: near misses fail, equivalents pass, the truth is found a third way in
+the shop and the sheets.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def more(world: WoocommerceStockAlert, row: list[Any]) -> None:
 def at_threshold(world: WoocommerceStockAlert) -> None:
     """Add the row of a product whose stock is the threshold."""
     product = next(
-        p for p in world.office.get(WooCommerce).products.all() if str(p["stock_quantity"]) == custom(p)["stock_threshold"]
+        p
+        for p in world.office.get(WooCommerce).products.all()
+        if str(p["stock_quantity"]) == custom(p)["stock_threshold"]
     )
     stock = product["stock_quantity"]
     more(world, [product["id"], product["name"], product["sku"], stock, stock, "x", "y", "z"])
@@ -90,8 +94,14 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "a row twice": (lambda world: more(world, table(world)[-1]), "should not be there"),
     "a product at its threshold": (at_threshold, "should not be there"),
     "another stock": (lambda world: last(world, 3, lambda stock: stock + 1), "Current Stock of"),
-    "stock and threshold swapped": (lambda world: last(world, 4, lambda _: table(world)[-1][3]), "Safety Threshold of"),
-    "the name of another supplier": (lambda world: last(world, 5, lambda name: f"{name} Co"), "Supplier Name of"),
+    "stock and threshold swapped": (
+        lambda world: last(world, 4, lambda _: table(world)[-1][3]),
+        "Safety Threshold of",
+    ),
+    "the name of another supplier": (
+        lambda world: last(world, 5, lambda name: f"{name} Co"),
+        "Supplier Name of",
+    ),
     "no contact": (lambda world: last(world, 7, lambda _: ""), "Supplier Contact of"),
     "an old row was brought up to date": (lambda world: cell(world, "D2", 999), "it should be"),
     "another header": (lambda world: cell(world, "D1", "Stock"), "has the columns"),
@@ -102,10 +112,22 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "another spreadsheet": (call("create_spreadsheet", title=TITLE), "had to stay as it was"),
     "one mail is missing": (unsent, "is missing"),
-    "one mail twice": (lambda world: resend(world, world.office.get(Email).sent()[0]), "should not be there"),
-    "a copy to somebody": (lambda world: mail(world, cc="admin@woocommerce.local"), "should not be there"),
-    "to somebody else": (lambda world: mail(world, to="someone@example.com"), "should not be there"),
-    "a field of the template is left": (lambda world: mail(world, body="Supplier: {supplier_name}"), "is not that of the template"),
+    "one mail twice": (
+        lambda world: resend(world, world.office.get(Email).sent()[0]),
+        "should not be there",
+    ),
+    "a copy to somebody": (
+        lambda world: mail(world, cc="admin@woocommerce.local"),
+        "should not be there",
+    ),
+    "to somebody else": (
+        lambda world: mail(world, to="someone@example.com"),
+        "should not be there",
+    ),
+    "a field of the template is left": (
+        lambda world: mail(world, body="Supplier: {supplier_name}"),
+        "is not that of the template",
+    ),
     "a line more": (
         lambda world: mail(world, body=world.office.get(Email).sent()[-1].body + "\nUrgent!"),
         "is not that of the template",
@@ -124,9 +146,16 @@ EQUIVALENTS: dict[str, Change] = {
     "a formula": lambda world: last(world, 4, lambda value: f"={value - 1}+1"),
     "blanks around": lambda world: last(world, 6, lambda value: f" {value} "),
     "other line ends in a mail": (
-        lambda world: mail(world, body="\r\n\r\n" + world.office.get(Email).sent()[-1].body.replace("\n", "\r\n") + "\r\n")
+        lambda world: mail(
+            world,
+            body="\r\n\r\n"
+            + world.office.get(Email).sent()[-1].body.replace("\n", "\r\n")
+            + "\r\n",
+        )
     ),
-    "a mail with the address in full": lambda world: mail(world, to=f"The Manager <{world.truth['manager'].upper()}>"),
+    "a mail with the address in full": lambda world: mail(
+        world, to=f"The Manager <{world.truth['manager'].upper()}>"
+    ),
     "a scratch file": file_of("scratch/alerts.json", "[]"),
 }
 
@@ -145,7 +174,9 @@ def test_equivalents_pass(name: str) -> None:
 
 def test_removed_and_renamed_sheets_are_faults() -> None:
     world = solved(TASK)
-    world.office.call("rename_sheet", {"spreadsheet": world.truth["sheet"], "sheet": ALERTS, "new_name": "X"})
+    world.office.call(
+        "rename_sheet", {"spreadsheet": world.truth["sheet"], "sheet": ALERTS, "new_name": "X"}
+    )
     assert "has the columns []" in " ".join(world.faults())
 
 
@@ -172,7 +203,18 @@ def test_the_truth_is_what_shop_and_sheets_tell() -> None:
             seen["hidden"] += product["status"] != "publish" and stock < limit
             seen["reported"] += product["sku"] in reported and stock < limit
             if product["status"] == "publish" and stock < limit and product["sku"] not in reported:
-                expected.append((product["id"], product["name"], product["sku"], stock, limit, by[1], by[0], by[2]))
+                expected.append(
+                    (
+                        product["id"],
+                        product["name"],
+                        product["sku"],
+                        stock,
+                        limit,
+                        by[1],
+                        by[0],
+                        by[2],
+                    )
+                )
         assert [tuple(row.values()) for row in world.truth["new"]] == expected
         assert list(world.truth["new"][0]) == list(COLUMNS)
         share = len(expected) / len(world.office.get(WooCommerce).products.all())
@@ -189,7 +231,9 @@ def test_neither_the_ids_nor_the_fields_of_the_shop_tell_the_answer() -> None:
         products = world.office.get(WooCommerce).products.all()
         low = {row["Product ID"] for row in world.truth["new"]}
         places += [number / len(products) for number in low]
-        ordinary = [p for p in products if p["status"] == "publish" and p["stock_quantity"] is not None]
+        ordinary = [
+            p for p in products if p["status"] == "publish" and p["stock_quantity"] is not None
+        ]
         for field in ("stock_status", "low_stock_amount", "categories"):
             told = {str(p[field]) for p in ordinary if p["id"] in low and p["stock_quantity"] > 0}
             assert told & {str(p[field]) for p in ordinary if p["id"] not in low}

@@ -121,7 +121,9 @@ class Accounts:
         if with_enrollments is not None:
             courses = [row for row in courses if bool(row["enrolled"]) == with_enrollments]
         if published is not None:
-            courses = [row for row in courses if (row["workflow_state"] != "unpublished") == published]
+            courses = [
+                row for row in courses if (row["workflow_state"] != "unpublished") == published
+            ]
         if completed is not None:
             courses = [row for row in courses if _has_ended(row, now) == completed]
         column = "name" if sort == "course_name" else sort
@@ -148,7 +150,9 @@ class Accounts:
         return [show_user(row) | {"last_login": row["last_login"]} for row in users]
 
     @tool
-    def canvas_create_user(self, account_id: int, user: dict[str, Any], pseudonym: dict[str, Any]) -> Row:
+    def canvas_create_user(
+        self, account_id: int, user: dict[str, Any], pseudonym: dict[str, Any]
+    ) -> Row:
         """Create a user who can log in.
 
         `user` has name, and short_name, sortable_name, time_zone if you like;
@@ -179,17 +183,24 @@ class Accounts:
         self.canvas_get_account(account_id)
         rows = self._records.store.find("reports", account_id=account_id)
         last = {row["report"]: _show_report(row) for row in rows}
-        return [{"report": name, "parameters": list(tables), "last_run": last.get(name)} for name, tables in REPORTS.items()]
+        return [
+            {"report": name, "parameters": list(tables), "last_run": last.get(name)}
+            for name, tables in REPORTS.items()
+        ]
 
     @tool
-    def canvas_create_account_report(self, account_id: int, report: str, parameters: dict[str, Any] | None = None) -> Row:
+    def canvas_create_account_report(
+        self, account_id: int, report: str, parameters: dict[str, Any] | None = None
+    ) -> Row:
         """Make a report on an account: a CSV file in the workspace, under canvas_reports.
 
         `parameters` say which of its tables to make, such as {"users": true}; the first by default.
         """
         self.canvas_get_account(account_id)
         if report not in REPORTS:
-            raise ToolError(f"not found: there is no report {echo(report)}; there are {', '.join(REPORTS)}")
+            raise ToolError(
+                f"not found: there is no report {echo(report)}; there are {', '.join(REPORTS)}"
+            )
         parameters = parameters or {}
         table = _chosen_table(REPORTS[report], parameters)
         text = self._csv(_TABLES[table], account_id)
@@ -211,7 +222,9 @@ class Accounts:
     def _csv(self, sql: str, account_id: int) -> str:
         """Return the rows of a SELECT on an account as CSV with a line of names."""
         # The outer join gives one row of nulls, and so the names, where the SELECT gives none.
-        rows = self._records.store.rows(f"SELECT report.* FROM (SELECT 1) LEFT JOIN ({sql}) AS report", account_id)
+        rows = self._records.store.rows(
+            f"SELECT report.* FROM (SELECT 1) LEFT JOIN ({sql}) AS report", account_id
+        )
         text = io.StringIO()
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -227,7 +240,10 @@ def _chosen_table(tables: Sequence[str], parameters: dict[str, Any]) -> str:
     """
     is_choice = all(isinstance(value, bool) for value in parameters.values())
     if not is_choice or not set(parameters) <= set(tables):
-        raise ToolError(f"invalid argument: parameters are true or false for {', '.join(tables)}, got {echo(parameters)}")
+        raise ToolError(
+            f"invalid argument: parameters are true or false for {', '.join(tables)}, got "
+            f"{echo(parameters)}"
+        )
     chosen = [table for table in tables if parameters.get(table)] or [tables[0]]
     if len(chosen) > 1:
         raise ToolError(f"invalid argument: a report has one table, got {', '.join(chosen)}")
@@ -245,7 +261,10 @@ def _search(rows: list[Row], term: str | None, columns: Sequence[str]) -> list[R
     if term is None:
         return rows
     if len(term.strip()) < _MIN_TERM:
-        raise ToolError(f"invalid argument: search_term must have at least {_MIN_TERM} characters, got {echo(term)}")
+        raise ToolError(
+            f"invalid argument: search_term must have at least {_MIN_TERM} characters, got "
+            f"{echo(term)}"
+        )
     low = term.strip().lower()
     return [row for row in rows if any(low in (row[column] or "").lower() for column in columns)]
 
@@ -266,7 +285,8 @@ def _texts(what: str, fields: dict[str, Any], needed: list[str], optional: list[
     """
     if not set(needed) <= set(fields) or not set(fields) <= {*needed, *optional}:
         raise ToolError(
-            f"invalid argument: {what} needs {', '.join(needed)}; may have {', '.join(optional)}; got {echo(list(fields))}"
+            f"invalid argument: {what} needs {', '.join(needed)}; may have {', '.join(optional)}; "
+            f"got {echo(list(fields))}"
         )
     for key, value in fields.items():
         if not isinstance(value, str):

@@ -197,11 +197,15 @@ class Assignments:
             published=published,
             points_possible=points("points_possible", points_possible),
         )
-        self._records.store.update("assignments", assignment_id, **changes, updated_at=self._records.tick())
+        self._records.store.update(
+            "assignments", assignment_id, **changes, updated_at=self._records.tick()
+        )
         return self.canvas_get_assignment(course_id, assignment_id)
 
     @tool
-    def canvas_get_submission(self, course_id: int, assignment_id: int, user_id: int | None = None) -> Row:
+    def canvas_get_submission(
+        self, course_id: int, assignment_id: int, user_id: int | None = None
+    ) -> Row:
         """What a student has handed in for an assignment, and how it was graded: you, unless you teach and name another."""
         assignment = self._records.of_course("assignments", course_id, assignment_id)
         me = self._records.me()["id"]
@@ -229,7 +233,9 @@ class Assignments:
         me = self._records.me()["id"]
         types = assignment["submission_types"]
         if submission_type not in types:
-            raise ToolError(f"invalid argument: it takes {echo(types)}, got {echo(submission_type)}")
+            raise ToolError(
+                f"invalid argument: it takes {echo(types)}, got {echo(submission_type)}"
+            )
         self._records.check_open(assignment)
         content = self._content(submission_type, me, body, url, file_ids)
         with self._records.store.change():
@@ -245,7 +251,9 @@ class Assignments:
         return self._show_submission(assignment, me)
 
     @tool
-    def canvas_submit_grade(self, course_id: int, assignment_id: int, user_id: int, grade: Any, comment: Text = None) -> Row:
+    def canvas_submit_grade(
+        self, course_id: int, assignment_id: int, user_id: int, grade: Any, comment: Text = None
+    ) -> Row:
         """Grade what a student has handed in, or has not.
 
         A grade is points, a percentage such as "85%", "complete", "incomplete", or "" to take the grade away.
@@ -315,14 +323,18 @@ class Assignments:
         new_id = self._records.add("submissions", **key, attempt=0, file_ids=[])
         return self._records.store.get("submissions", new_id)
 
-    def _content(self, submission_type: str, me: int, body: Text, url: Text, file_ids: list[int] | None) -> Row:
+    def _content(
+        self, submission_type: str, me: int, body: Text, url: Text, file_ids: list[int] | None
+    ) -> Row:
         """Return the content of a submission, checked; only what belongs to its type is kept."""
         content: Row = {"body": None, "url": None, "file_ids": []}
         if submission_type == "online_text_entry":
             return content | {"body": line("body", body or "", MAX_TEXT)}
         if submission_type == "online_url":
             if not re.fullmatch(r"https?://[^\s/]+\S*", url or ""):
-                raise ToolError(f"invalid argument: url must begin with http:// or https://, got {echo(url)}")
+                raise ToolError(
+                    f"invalid argument: url must begin with http:// or https://, got {echo(url)}"
+                )
             return content | {"url": line("url", url, MAX_URL)}
         if not file_ids:
             raise ToolError("invalid argument: file_ids must name a file for online_upload")
@@ -380,6 +392,8 @@ def _parse_grade(grade: Any, possible: float) -> float | None:
             value = float(number[1])
             return points("grade", value * possible / 100 if number[2] else value)
     if isinstance(grade, bool) or not isinstance(grade, (int, float)):
-        raise ToolError(f'invalid argument: grade must be points, "85%", "complete" or "incomplete", got {echo(grade)}')
+        raise ToolError(
+            f'invalid argument: grade must be points, "85%", "complete" or "incomplete", got {echo(grade)}'
+        )
     points("grade", grade)
     return float(grade)

@@ -55,7 +55,9 @@ class Conversations:
         return self._show_conversation(conversation_id) | {"messages": messages}
 
     @tool
-    def canvas_create_conversation(self, recipients: list[str], body: str, subject: str = "(No Subject)") -> list[Row]:
+    def canvas_create_conversation(
+        self, recipients: list[str], body: str, subject: str = "(No Subject)"
+    ) -> list[Row]:
         """Write to users who are in a course with you; each gets a conversation of their own.
 
         A recipient is the id of a user, such as "7", or "course_3" for all in a course.
@@ -72,7 +74,9 @@ class Conversations:
             for user in users:
                 new_id = add("conversations", subject=title, created_at=now)
                 for member, state in ((me, "read"), (user, "unread")):
-                    add("participants", conversation_id=new_id, user_id=member, workflow_state=state)
+                    add(
+                        "participants", conversation_id=new_id, user_id=member, workflow_state=state
+                    )
                 add("messages", conversation_id=new_id, author_id=me, body=body, created_at=now)
                 ids.append(new_id)
         return [self._show_conversation(new_id) for new_id in ids]
@@ -88,12 +92,17 @@ class Conversations:
         for recipient in recipients:
             digits = recipient.removeprefix("course_")
             if not digits.isascii() or not digits.isdigit() or len(digits) > _MAX_ID_DIGITS:
-                raise ToolError(f'invalid argument: a recipient is like "7" or "course_3", got {echo(recipient)}')
+                raise ToolError(
+                    'invalid argument: a recipient is like "7" or "course_3", got '
+                    f"{echo(recipient)}"
+                )
             if digits == recipient:
                 users[int(digits)] = None
                 continue
             self._records.course(int(digits))
-            members = self._records.store.find("enrollments", course_id=int(digits), enrollment_state="active")
+            members = self._records.store.find(
+                "enrollments", course_id=int(digits), enrollment_state="active"
+            )
             users |= {row["user_id"]: None for row in members}
         for user in users:
             if user not in acquaintances:

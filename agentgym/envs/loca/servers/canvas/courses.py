@@ -98,7 +98,9 @@ class Courses:
                 self.enroll(course, student, STUDENT)
         return course
 
-    def enroll(self, course_id: int, user_id: int, role: str = STUDENT, state: str = "active") -> int:
+    def enroll(
+        self, course_id: int, user_id: int, role: str = STUDENT, state: str = "active"
+    ) -> int:
         """Enroll a user, or change the state of an existing enrollment; its id."""
         choice("role", role, ROLES), choice("enrollment_state", state, STATES)
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
@@ -107,7 +109,9 @@ class Courses:
             self._records.store.update("enrollments", existing[0]["id"], enrollment_state=state)
             return int(existing[0]["id"])
         now = self._records.now()
-        return self._records.add("enrollments", **enrollment, enrollment_state=state, created_at=now)
+        return self._records.add(
+            "enrollments", **enrollment, enrollment_state=state, created_at=now
+        )
 
     @tool
     def canvas_list_courses(self, include_ended: bool = False) -> list[Row]:
@@ -147,7 +151,9 @@ class Courses:
         if not me["admin"] and not self._records.store.find(
             "enrollments", user_id=me["id"], type=TEACHER, enrollment_state="active"
         ):
-            raise ToolError("permission denied: only administrators and teachers may create courses")
+            raise ToolError(
+                "permission denied: only administrators and teachers may create courses"
+            )
         self._records.get("accounts", account_id)
         course_id = self.add_course(
             name,
@@ -197,7 +203,9 @@ class Courses:
         }
 
     @tool
-    def canvas_enroll_user(self, course_id: int, user_id: int, role: str = STUDENT, enrollment_state: str = "active") -> Row:
+    def canvas_enroll_user(
+        self, course_id: int, user_id: int, role: str = STUDENT, enrollment_state: str = "active"
+    ) -> Row:
         """Enroll a user in a course that you teach; one who has that role already gets the state.
 
         Roles are StudentEnrollment, TeacherEnrollment, TaEnrollment, DesignerEnrollment and ObserverEnrollment;
@@ -215,7 +223,9 @@ class Courses:
         """Return courses as the service shows them, with one query for each kind of addition."""
         store = self._records.store
         ids = json.dumps([course["id"] for course in courses])
-        counts = {row["course_id"]: row["students"] for row in store.rows(_STUDENT_COUNTS, STUDENT, ids)}
+        counts = {
+            row["course_id"]: row["students"] for row in store.rows(_STUDENT_COUNTS, STUDENT, ids)
+        }
         teachers: dict[int, list[Row]] = {}
         for row in store.rows(_TEACHERS, TEACHER, ids):
             teachers.setdefault(row.pop("course_id"), []).append(row)

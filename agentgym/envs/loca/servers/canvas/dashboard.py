@@ -107,7 +107,9 @@ class Dashboard:
         )
 
     @tool
-    def canvas_list_calendar_events(self, start_date: Text = None, end_date: Text = None) -> list[Row]:
+    def canvas_list_calendar_events(
+        self, start_date: Text = None, end_date: Text = None
+    ) -> list[Row]:
         """Your events and those of your courses, and when assignments are due, by time: from today on by default, with no end.
 
         An end_date without a time means all of that day.

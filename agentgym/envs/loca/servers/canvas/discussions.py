@@ -121,7 +121,9 @@ class Discussions:
         return self._topics(course_id, is_announcement=True)
 
     def _topics(self, course_id: int, is_announcement: bool) -> list[Row]:
-        rows = self._records.list_of_course("topics", course_id, "posted_at DESC, id DESC", is_announcement=is_announcement)
+        rows = self._records.list_of_course(
+            "topics", course_id, "posted_at DESC, id DESC", is_announcement=is_announcement
+        )
         now = self._records.now()
         posted = [row for row in rows if row["posted_at"] <= now]
         if len(posted) < len(rows) and self._records.may(course_id, "edit"):

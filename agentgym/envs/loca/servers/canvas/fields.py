@@ -36,7 +36,10 @@ def line(field: str, value: str | None, most: int = _MAX_LINE) -> str | None:
         ToolError: It is blank or too long.
     """
     if value is not None and (not value.strip() or len(value) > most):
-        raise ToolError(f"invalid argument: {field} must have 1 to {most} characters that are not all blank, got {echo(value)}")
+        raise ToolError(
+            f"invalid argument: {field} must have 1 to {most} characters that are not all blank, "
+            f"got {echo(value)}"
+        )
     return value
 
 
@@ -47,7 +50,9 @@ def prose(field: str, value: str | None) -> str | None:
         ToolError: It is too long.
     """
     if value is not None and len(value) > MAX_TEXT:
-        raise ToolError(f"limit exceeded: {field} has {len(value)} characters, at most {MAX_TEXT} are allowed")
+        raise ToolError(
+            f"limit exceeded: {field} has {len(value)} characters, at most {MAX_TEXT} are allowed"
+        )
     return value
 
 
@@ -63,7 +68,9 @@ def moment(field: str, value: When) -> str | None:
         parsed = value if isinstance(value, datetime) else datetime.fromisoformat(value)
         in_utc = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ToolError(f"invalid argument: {field} must be like 2025-01-15T09:00:00Z, got {echo(value)}") from None
+        raise ToolError(
+            f"invalid argument: {field} must be like 2025-01-15T09:00:00Z, got {echo(value)}"
+        ) from None
     if in_utc.year < _FIRST_YEAR:
         raise ToolError(f"invalid argument: {field} must be after 1900, got {echo(value)}")
     return iso(in_utc)
@@ -76,7 +83,9 @@ def points(field: str, value: float | None) -> float | None:
         ToolError: It is negative or too large.
     """
     if value is not None and not 0 <= value <= _MAX_POINTS:
-        raise ToolError(f"invalid argument: {field} must be between 0 and {_MAX_POINTS:g}, got {echo(value)}")
+        raise ToolError(
+            f"invalid argument: {field} must be between 0 and {_MAX_POINTS:g}, got {echo(value)}"
+        )
     return value
 
 
@@ -87,7 +96,9 @@ def integer(field: str, value: int | None, low: int, high: int = 100_000) -> int
         ToolError: It is out of the range.
     """
     if value is not None and not low <= value <= high:
-        raise ToolError(f"invalid argument: {field} must be between {low} and {high}, got {echo(value)}")
+        raise ToolError(
+            f"invalid argument: {field} must be between {low} and {high}, got {echo(value)}"
+        )
     return value
 
 
@@ -98,13 +109,19 @@ def choice(field: str, value: str | None, choices: Sequence[str]) -> str | None:
         ToolError: It is another word.
     """
     if value is not None and value not in choices:
-        raise ToolError(f"invalid argument: {field} must be one of {', '.join(choices)}, got {echo(value)}")
+        raise ToolError(
+            f"invalid argument: {field} must be one of {', '.join(choices)}, got {echo(value)}"
+        )
     return value
 
 
 def updates(**fields: Any) -> dict[str, Any]:
     """Return the fields that an update names; an empty moment takes the moment away."""
-    return {key: None if value == "" and key.endswith("_at") else value for key, value in fields.items() if value is not None}
+    return {
+        key: None if value == "" and key.endswith("_at") else value
+        for key, value in fields.items()
+        if value is not None
+    }
 
 
 def public_fields(row: Mapping[str, Any], *hidden: str) -> Row:

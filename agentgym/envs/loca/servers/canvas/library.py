@@ -118,7 +118,10 @@ class Library:
         """A page with its text. Its url is that in the list of pages, such as "reading-list"."""
         pages = self._records.list_of_course("pages", course_id, url=page_url)
         if not pages:
-            raise ToolError(f"not found: course {course_id} has no page with that url; canvas_list_pages lists them")
+            raise ToolError(
+                f"not found: course {course_id} has no page with that url; canvas_list_pages lists "
+                "them"
+            )
         return _show_page(pages[0])
 
 

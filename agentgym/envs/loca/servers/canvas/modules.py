@@ -138,12 +138,18 @@ class Modules:
         module = self._records.store.get("modules", module_id)
         completed = self._completed()
         if self._state(module, completed) == "locked":
-            raise ToolError(f"permission denied: module {module_id} is locked; see its unlock_at and prerequisite_module_ids")
+            raise ToolError(
+                f"permission denied: module {module_id} is locked; see its unlock_at and "
+                "prerequisite_module_ids"
+            )
         if module["require_sequential_progress"]:
             items = self._items(course_id, module_id)
             earlier = {each["id"] for each in items if each["position"] < item["position"]}
             if not earlier <= completed:
-                raise ToolError(f"conflict: module {module_id} goes in order; complete the items before item {item_id} first")
+                raise ToolError(
+                    f"conflict: module {module_id} goes in order; complete the items before item "
+                    f"{item_id} first"
+                )
         if item_id not in completed:
             me = self._records.session["user"]
             self._records.add("item_completions", item_id=item_id, user_id=me)
@@ -180,7 +186,9 @@ class Modules:
         course_id: int,
         module_id: int,
         title: str,
-        type: Literal["Assignment", "Quiz", "File", "Page", "Discussion", "ExternalUrl", "ExternalTool"],
+        type: Literal[
+            "Assignment", "Quiz", "File", "Page", "Discussion", "ExternalUrl", "ExternalTool"
+        ],
         content_id: int | None = None,
         html_url: Text = None,
         url: Text = None,

@@ -118,7 +118,9 @@ class Quizzes:
                 position=1 + self._records.store.value(sql, quiz_id),
                 question_name=line("question_name", question_name) or "Question",
                 question_type=question_type or default_type,
-                points_possible=points("points_possible", 1.0 if points_possible is None else points_possible),
+                points_possible=points(
+                    "points_possible", 1.0 if points_possible is None else points_possible
+                ),
                 answers=_parse_answers(answers),
             )
             self._update_totals(quiz_id)
@@ -168,15 +170,21 @@ class Quizzes:
         quiz, me = self._quiz(course_id, quiz_id, "learn"), self._records.me()["id"]
         self._records.check_open(quiz)
         if quiz["access_code"]:
-            raise ToolError(f"permission denied: quiz {quiz_id} asks for an access code, which cannot be given here")
+            raise ToolError(
+                f"permission denied: quiz {quiz_id} asks for an access code, which cannot be given here"
+            )
         store, key = self._records.store, {"quiz_id": quiz_id, "user_id": me}
         attempts = store.find("quiz_submissions", "attempt", **key)
         if attempts:
             last, end = attempts[-1]["attempt"], attempts[-1]["end_at"]
             if end is None or end > self._records.now():
-                raise ToolError(f"conflict: attempt {last} is going on until {end or 'it is handed in'}")
+                raise ToolError(
+                    f"conflict: attempt {last} is going on until {end or 'it is handed in'}"
+                )
         if len(attempts) == quiz["allowed_attempts"]:
-            raise ToolError(f"limit exceeded: quiz {quiz_id} allows {len(attempts)} attempts, and all were made")
+            raise ToolError(
+                f"limit exceeded: quiz {quiz_id} allows {len(attempts)} attempts, and all were made"
+            )
         start, limit = self._records.context.clock.tick(), quiz["time_limit"]
         attempt_id = self._records.add(
             "quiz_submissions",
@@ -230,7 +238,9 @@ class Quizzes:
         quiz, store = self._quiz(course_id, quiz_id), self._records.store
         with store.change():
             for item in store.find("module_items", type="Quiz", content_id=quiz_id):
-                self._records.delete_at_position("module_items", item["id"], module_id=item["module_id"])
+                self._records.delete_at_position(
+                    "module_items", item["id"], module_id=item["module_id"]
+                )
             store.delete("quizzes", id=quiz_id)
         return self._show_quiz(quiz) | {"workflow_state": "deleted"}
 
@@ -358,8 +368,14 @@ def _parse_answers(answers: Sequence[Mapping[str, Any]]) -> list[Row]:
     """
     parsed = []
     for number, answer in enumerate(answers, start=1):
-        fields = {key.removeprefix("answer_").removeprefix("match_"): value for key, value in answer.items()}
-        valid = all(key in _ANSWER_FIELDS and isinstance(value, (str, int, float)) for key, value in fields.items())
+        fields = {
+            key.removeprefix("answer_").removeprefix("match_"): value
+            for key, value in answer.items()
+        }
+        valid = all(
+            key in _ANSWER_FIELDS and isinstance(value, (str, int, float))
+            for key, value in fields.items()
+        )
         if not fields or not valid:
             raise ToolError(
                 f"invalid argument: an answer has text or numbers for {', '.join(_ANSWER_FIELDS)}, got {echo(dict(answer))}"

@@ -122,7 +122,9 @@ class Records:
             raise ToolError(f"permission denied: this user may not {right} in course {course_id}")
         return course
 
-    def of_course(self, table: str, course_id: int, id: int, right: str = "read", kind: str | None = None) -> Row:
+    def of_course(
+        self, table: str, course_id: int, id: int, right: str = "read", kind: str | None = None
+    ) -> Row:
         """Return a record of a course by its id.
 
         Raises:
@@ -135,7 +137,9 @@ class Records:
             raise ToolError(f"not found: there is no {kind or table[:-1]} with id {id}")
         return row
 
-    def list_of_course(self, table: str, course_id: int, order: str = "id", **equal: Any) -> list[Row]:
+    def list_of_course(
+        self, table: str, course_id: int, order: str = "id", **equal: Any
+    ) -> list[Row]:
         """Return the records of a course that the user may see."""
         self.course(course_id)
         rows = self.store.find(table, order, course_id=course_id, **equal)

@@ -46,7 +46,9 @@ class Rubrics:
         A criterion is an object with description, points, long_description and ratings; a rating has description and points.
         """
         self._records.course(course_id, "edit")
-        data = [_parse_criterion(number, each) for number, each in enumerate(criteria or [], start=1)]
+        data = [
+            _parse_criterion(number, each) for number, each in enumerate(criteria or [], start=1)
+        ]
         total = float(sum(criterion["points"] for criterion in data))
         rubric_id = self._records.add(
             "rubrics",
@@ -72,11 +74,15 @@ def _parse_criterion(number: int, criterion: dict[str, Any]) -> Row:
     parsed |= _description_and_points("a criterion", criterion, "long_description", "ratings")
     long, ratings = criterion.get("long_description"), criterion.get("ratings", [])
     if not isinstance(long, str | None) or not isinstance(ratings, list):
-        raise ToolError(f"invalid argument: long_description is a text and ratings are a list, got {echo(criterion)}")
+        raise ToolError(
+            "invalid argument: long_description is a text and ratings are a list, got "
+            f"{echo(criterion)}"
+        )
     return parsed | {
         "long_description": long,
         "ratings": [
-            {"id": f"{number}_{k}"} | _description_and_points("a rating", rating) for k, rating in enumerate(ratings, start=1)
+            {"id": f"{number}_{k}"} | _description_and_points("a rating", rating)
+            for k, rating in enumerate(ratings, start=1)
         ],
     }
 
@@ -93,7 +99,9 @@ def _description_and_points(what: str, item: object, *other_fields: str) -> Row:
     description, worth = item.get("description"), item.get("points", 0)
     is_number = isinstance(worth, (int, float)) and not isinstance(worth, bool)
     if not isinstance(description, str) or not is_number:
-        raise ToolError(f"invalid argument: {what} needs a description and a number of points, got {echo(item)}")
+        raise ToolError(
+            f"invalid argument: {what} needs a description and a number of points, got {echo(item)}"
+        )
     return {"description": line("description", description), "points": points("points", worth)}
 
 

@@ -103,7 +103,9 @@ CREATE TABLE reports (id INTEGER PRIMARY KEY, account_id INTEGER NOT NULL REFERE
   file_url TEXT NOT NULL, created_at TEXT NOT NULL);
 """
 
-STUDENT, TEACHER, TA, DESIGNER, OBSERVER = (f"{who}Enrollment" for who in ("Student", "Teacher", "Ta", "Designer", "Observer"))
+STUDENT, TEACHER, TA, DESIGNER, OBSERVER = (
+    f"{who}Enrollment" for who in ("Student", "Teacher", "Ta", "Designer", "Observer")
+)
 ROLES = (STUDENT, TEACHER, TA, DESIGNER, OBSERVER)
 """The types of an enrollment, as Canvas spells them."""
 

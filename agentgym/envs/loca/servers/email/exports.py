@@ -96,7 +96,9 @@ class Exports:
         return {"exported": len(mails), "folders": folders, "path": path}
 
     @tool
-    def import_emails(self, import_path: str, target_folder: str | None = None, preserve_folders: bool = True) -> Row:
+    def import_emails(
+        self, import_path: str, target_folder: str | None = None, preserve_folders: bool = True
+    ) -> Row:
         """Take emails from a file in the workspace into the mailbox; nothing is sent.
 
         Args:
@@ -139,7 +141,9 @@ def read_export(data: bytes) -> list[Mail]:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, problem["loc"]))[:100] or "the file"
-        raise ToolError(f"invalid argument: it is no export of emails as JSON: {where}: {problem['msg']}") from None
+        raise ToolError(
+            f"invalid argument: it is no export of emails as JSON: {where}: {problem['msg']}"
+        ) from None
     _check_count(len(entries))
     mails = []
     for entry in entries:
@@ -175,12 +179,17 @@ def read_mbox(data: bytes, blank: Mail) -> list[Mail]:
 
 def _check_count(count: int) -> None:
     if count > MAX_IMPORTED:
-        raise ToolError(f"limit exceeded: a file of emails holds at most {MAX_IMPORTED}, got {count}; import them in parts")
+        raise ToolError(
+            f"limit exceeded: a file of emails holds at most {MAX_IMPORTED}, got {count}; import them in parts"
+        )
 
 
 def _entry(mail: Mail) -> Row:
     fields = {theirs: getattr(mail, ours) for theirs, ours in _KEYS.items()}
-    files = [{"filename": name, "content_base64": base64.b64encode(data).decode()} for name, data in mail.attachments.items()]
+    files = [
+        {"filename": name, "content_base64": base64.b64encode(data).decode()}
+        for name, data in mail.attachments.items()
+    ]
     return {**fields, "date": iso_date(mail.date), "attachments": files}
 
 

@@ -57,7 +57,9 @@ class Filing:
             raise ToolError(f"permission denied: the folder {name} cannot be removed")
         total = self._counts(me, name)["total"]
         if total:
-            raise ToolError(f"conflict: the folder {echo(name)} holds {total} emails; move or delete them first")
+            raise ToolError(
+                f"conflict: the folder {echo(name)} holds {total} emails; move or delete them first"
+            )
         self._mailboxes.store.delete("folders", user=me, name=name)
         return {"status": "deleted", "folder": name}
 
@@ -80,7 +82,10 @@ class Filing:
     def mark_emails(self, email_ids: list[str], status: str) -> Row:
         """Mark emails as read, unread, important or not_important."""
         if status not in _STATUSES:
-            raise ToolError(f"invalid argument: status must be one of {', '.join(_STATUSES)}, got {echo(status)}")
+            raise ToolError(
+                f"invalid argument: status must be one of {', '.join(_STATUSES)}, got "
+                f"{echo(status)}"
+            )
         rows = self._rows(email_ids)
         for row in rows:
             self._mailboxes.store.update("mails", row["id"], **_STATUSES[status])
@@ -98,9 +103,14 @@ class Filing:
         rows = self._rows(email_ids)
         for row in rows:
             if row["origin"] == "draft" and folder not in ("Drafts", "Trash"):
-                raise ToolError(f"conflict: email {row['id']} is a draft; it can be moved to Drafts and Trash only")
+                raise ToolError(
+                    f"conflict: email {row['id']} is a draft; it can be moved to Drafts and Trash "
+                    "only"
+                )
             if row["origin"] != "draft" and folder == "Drafts":
-                raise ToolError(f"conflict: email {row['id']} is no draft, so it cannot be moved to Drafts")
+                raise ToolError(
+                    f"conflict: email {row['id']} is no draft, so it cannot be moved to Drafts"
+                )
         for row in rows:
             self._mailboxes.store.update("mails", row["id"], folder=folder)
         return {"moved": len(rows), "folder": folder}

@@ -128,7 +128,9 @@ class Mailboxes:
         Raises:
             ToolError: There is no such folder.
         """
-        stored: str | None = self.store.value("SELECT name FROM folders WHERE user = ? AND name = ?", user, name)
+        stored: str | None = self.store.value(
+            "SELECT name FROM folders WHERE user = ? AND name = ?", user, name
+        )
         if stored is None:
             folders = echo(self.folders(user))
             raise ToolError(f"not found: there is no folder {echo(name)}; folders: {folders}")
@@ -142,7 +144,9 @@ class Mailboxes:
         """
         if not self.store.find("folders", "name", user=user, name=name):
             if not re.fullmatch(r"[^\x00-\x1f\x7f]{1,100}", name) or name != name.strip():
-                raise ToolError(f"invalid argument: the name of a folder is 1 to 100 characters in one line, got {echo(name)}")
+                raise ToolError(
+                    f"invalid argument: the name of a folder is 1 to 100 characters in one line, got {echo(name)}"
+                )
             if self.store.value("SELECT count(*) FROM folders WHERE user = ?", user) >= MAX_FOLDERS:
                 raise ToolError(f"limit exceeded: a mailbox has at most {MAX_FOLDERS} folders")
             self.store.insert("folders", user=user, name=name)
@@ -160,7 +164,9 @@ class Mailboxes:
         places = [] if author is None else [(author, "Sent")]
         recipients = mail.recipients
         if len(recipients) > MAX_RECIPIENTS:
-            raise ToolError(f"limit exceeded: a mail has at most {MAX_RECIPIENTS} recipients, got {len(recipients)}")
+            raise ToolError(
+                f"limit exceeded: a mail has at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
+            )
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
         for address in recipients:
@@ -169,7 +175,9 @@ class Mailboxes:
             if user is not None:
                 places.append((user, "INBOX"))
             elif self.store.value(sql, domain):
-                raise ToolError(f"not found: {domain} has no mailbox {echo(address)}; nothing was sent")
+                raise ToolError(
+                    f"not found: {domain} has no mailbox {echo(address)}; nothing was sent"
+                )
         return places
 
     def check(self, mail: Mail) -> Mail:
@@ -183,7 +191,9 @@ class Mailboxes:
         if size:
             total = size + self.store.value("SELECT coalesce(sum(size), 0) FROM attachments")
             if total > MAX_STORED_BYTES:
-                raise ToolError(f"limit exceeded: the mailboxes are full; they hold {MAX_STORED_BYTES} bytes of attachments")
+                raise ToolError(
+                    f"limit exceeded: the mailboxes are full; they hold {MAX_STORED_BYTES} bytes of attachments"
+                )
         return mail
 
     def with_message_id(self, mail: Mail) -> Mail:
@@ -193,7 +203,9 @@ class Mailboxes:
         domain = addresses(mail.sender)[0][1].partition("@")[2]
         return replace(mail, message_id=f"<{self.context.new_id('mail', 24)}@{domain}>")
 
-    def put(self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]) -> list[int]:
+    def put(
+        self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
+    ) -> list[int]:
         """Store a mail that was checked and put it into folders; its ids there.
 
         What comes into Drafts is a draft, whatever its origin.
@@ -202,7 +214,9 @@ class Mailboxes:
             origin = "draft"
         message = self.store.insert("messages", author=author, origin=origin, **columns_of(mail))
         for filename, data in mail.attachments.items():
-            self.store.insert("attachments", message=message, filename=filename, size=len(data), data=data)
+            self.store.insert(
+                "attachments", message=message, filename=filename, size=len(data), data=data
+            )
         return [
             self.store.insert(
                 "mails",
@@ -243,7 +257,9 @@ class Mailboxes:
         number = int(email_id) if re.fullmatch("[1-9][0-9]{0,17}", email_id) else 0
         rows = self.rows("WHERE mails.id = ? AND user = ?", number, me)
         if not rows:
-            raise ToolError(f"not found: there is no email with id {echo(email_id)} in your mailbox")
+            raise ToolError(
+                f"not found: there is no email with id {echo(email_id)} in your mailbox"
+            )
         return rows[0]
 
     def to_mail(self, row: Row) -> Mail:

@@ -24,7 +24,9 @@ MAX_NAME = 200
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
-_ENTRY = re.compile(rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({ADDRESS.pattern})>|({ADDRESS.pattern}))\s*(?:,\s*|\Z)')
+_ENTRY = re.compile(
+    rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({ADDRESS.pattern})>|({ADDRESS.pattern}))\s*(?:,\s*|\Z)'
+)
 """An entry of an address list.
 
 The library parses such lists recursively and in quadratic time, this does so in linear time.
@@ -94,7 +96,13 @@ class Mail:
     @property
     def recipients(self) -> list[str]:
         """The addresses in to, cc and bcc in small letters, none twice."""
-        return list(dict.fromkeys(address.lower() for part in (self.to, self.cc, self.bcc) for _, address in addresses(part)))
+        return list(
+            dict.fromkeys(
+                address.lower()
+                for part in (self.to, self.cc, self.bcc)
+                for _, address in addresses(part)
+            )
+        )
 
 
 def addresses(text: str) -> list[tuple[str, str]]:
@@ -109,7 +117,10 @@ def addresses(text: str) -> list[tuple[str, str]]:
     while position < len(rest):
         entry = _ENTRY.match(rest, position)
         if has_control or entry is None or entry.end() - position > MAX_NAME + _MAX_ADDRESS:
-            raise ToolError(f"invalid argument: {echo(text)} is no list of e-mail addresses; write a@x.org, Ada <b@y.org>")
+            raise ToolError(
+                f"invalid argument: {echo(text)} is no list of e-mail addresses; write a@x.org, "
+                "Ada <b@y.org>"
+            )
         quoted, plain = entry[1], entry[2]
         name = (plain or "") if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         address = entry[3] or entry[4]
@@ -138,14 +149,21 @@ def normalize(mail: Mail) -> Mail:
     if len(senders) != 1:
         raise ToolError(f"invalid argument: a mail has one sender, got {echo(mail.sender)}")
     if CONTROL.search(mail.subject) or len(mail.subject) > MAX_SUBJECT:
-        raise ToolError(f"invalid argument: a subject is one line of at most {MAX_SUBJECT} characters, got {echo(mail.subject)}")
+        raise ToolError(
+            f"invalid argument: a subject is one line of at most {MAX_SUBJECT} characters, got "
+            f"{echo(mail.subject)}"
+        )
     size = sum(map(len, mail.attachments.values()))
     if len(mail.attachments) > MAX_ATTACHMENTS or size > MAX_ATTACHMENTS_BYTES:
         raise ToolError(
-            f"limit exceeded: a mail has at most {MAX_ATTACHMENTS} attachments of {MAX_ATTACHMENTS_BYTES} bytes together"
+            f"limit exceeded: a mail has at most {MAX_ATTACHMENTS} attachments of "
+            f"{MAX_ATTACHMENTS_BYTES} bytes together"
         )
     if mail.date.tzinfo is None or not 1900 <= mail.date.year <= 9998:
-        raise ToolError(f"invalid argument: the date of a mail has a time zone and a year from 1900 to 9998, got {mail.date}")
+        raise ToolError(
+            "invalid argument: the date of a mail has a time zone and a year from 1900 to 9998, "
+            f"got {mail.date}"
+        )
     return replace(
         mail,
         sender=format_address(*senders[0]),

@@ -49,7 +49,9 @@ class Reading:
         return self.get_emails("Drafts", page, page_size)
 
     @tool
-    def search_emails(self, query: str, folder: str = "INBOX", page: int = 1, page_size: int = 20) -> Row:
+    def search_emails(
+        self, query: str, folder: str = "INBOX", page: int = 1, page_size: int = 20
+    ) -> Row:
         """Search subject, sender, recipients and text of the emails of a folder, newest first, at most 100 on a page.
 
         An email is found if it contains all words of the query, upper or lower case, also inside of other words. Words in
@@ -75,7 +77,8 @@ class Reading:
             "body": mail.text,
             "html_body": mail.html,
             "attachments": [
-                {"filename": name, "content_type": content_type(name), "size": len(data)} for name, data in mail.attachments.items()
+                {"filename": name, "content_type": content_type(name), "size": len(data)}
+                for name, data in mail.attachments.items()
             ],
         }
 
@@ -91,18 +94,29 @@ class Reading:
         attachments = self._mailboxes.to_mail(self._mailboxes.mine(email_id)).attachments
         if attachment_filename not in attachments:
             names = ", ".join(attachments) or "none"
-            raise ToolError(f"not found: email {email_id} has no attachment {echo(attachment_filename)}; attachments: {names}")
+            raise ToolError(
+                f"not found: email {email_id} has no attachment {echo(attachment_filename)}; "
+                f"attachments: {names}"
+            )
         data = attachments[attachment_filename]
         path = self._download(attachment_filename, data)
         return {"filename": attachment_filename, "size": len(data), "path": path}
 
     def _search(self, query: str, folder: str) -> list[int]:
         """Return the ids of the mails in a folder that match a query, newest first."""
-        terms = [(field.lower(), (phrase or word).casefold()) for field, phrase, word in _TERM.findall(query) if phrase or word]
+        terms = [
+            (field.lower(), (phrase or word).casefold())
+            for field, phrase, word in _TERM.findall(query)
+            if phrase or word
+        ]
         if not terms:
-            raise ToolError(f"invalid argument: query must name at least one word, got {echo(query)}")
+            raise ToolError(
+                f"invalid argument: query must name at least one word, got {echo(query)}"
+            )
         if len(terms) > _MAX_TERMS:
-            raise ToolError(f"limit exceeded: a query has at most {_MAX_TERMS} words, got {len(terms)}")
+            raise ToolError(
+                f"limit exceeded: a query has at most {_MAX_TERMS} words, got {len(terms)}"
+            )
         sql = "SELECT mails.id, words FROM mails JOIN messages ON messages.id = message"
         sql += " WHERE user = ? AND folder = ?" + " AND instr(words, ?)" * len(terms)
         rows = self._mailboxes.store.rows(
@@ -141,7 +155,9 @@ def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
     """Return whether the fields that terms of a query name contain them."""
     # Its first four lines are subject, sender and recipients; the text has as many as it likes.
     lines = words.split("\n", 4)
-    return all(not field or any(term in line for line in lines[_FIELDS[field]]) for field, term in terms)
+    return all(
+        not field or any(term in line for line in lines[_FIELDS[field]]) for field, term in terms
+    )
 
 
 def _summary(row: Row) -> Row:

@@ -79,7 +79,9 @@ def parse(data: bytes, fallback: Mail) -> Mail:
     try:
         return _to_mail(message_from_bytes(data), fallback)
     except RecursionError:
-        raise ToolError("invalid argument: the parts of the message are nested too deeply") from None
+        raise ToolError(
+            "invalid argument: the parts of the message are nested too deeply"
+        ) from None
 
 
 def _to_mail(message: Message, fallback: Mail) -> Mail:
@@ -147,7 +149,8 @@ def _encoded(entries: str) -> str:
 def _text(text: str, kind: str) -> Message:
     """Return a part of text: as it is where that is a legal message, in base64 otherwise."""
     is_legal = text.isascii() and all(
-        len(line) < MAX_SUBJECT and not CONTROL.search(line.replace("\t", "")) for line in text.split("\n")
+        len(line) < MAX_SUBJECT and not CONTROL.search(line.replace("\t", ""))
+        for line in text.split("\n")
     )
     return MIMEText(text, kind, "us-ascii" if is_legal else "utf-8")
 
@@ -188,7 +191,9 @@ def _readable(header: str) -> str:
 
 
 def _people(header: str | None) -> Iterator[str]:
-    """Yield the entries of an address header, or the addresses in its beginning if it is no list."""
+    """Yield the entries of an address header, or the addresses in its beginning if it is no
+    list.
+    """
     text = re.sub(r"\r?\n", "", str(header or ""))
     try:
         entries = addresses(text)

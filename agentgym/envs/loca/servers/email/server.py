@@ -89,9 +89,14 @@ class Email(Server):
         with self.store.change():
             for email, password, name in users:
                 if len(addresses(email)) != 1 or addresses(email)[0][1] != email:
-                    raise ToolError(f"invalid argument: email must be one e-mail address, got {echo(email)}")
+                    raise ToolError(
+                        f"invalid argument: email must be one e-mail address, got {echo(email)}"
+                    )
                 if not re.fullmatch(rf"[^\x00-\x1f\x7f]{{0,{MAX_NAME}}}", name):
-                    raise ToolError(f"invalid argument: name must be one line of at most {MAX_NAME} characters, got {echo(name)}")
+                    raise ToolError(
+                        f"invalid argument: name must be one line of at most {MAX_NAME} "
+                        f"characters, got {echo(name)}"
+                    )
                 if self._mailboxes.user_id(email) is not None:
                     raise ToolError(f"conflict: there is a user {echo(email)} already")
                 user = self.store.insert("users", email=email, name=name, password=password)
@@ -102,7 +107,9 @@ class Email(Server):
         """Log a user in without the password, as a task does it before the episode."""
         self.session["user"] = self._mailboxes.existing_user_id(email)
 
-    def deliver(self, mails: Mail | Iterable[Mail], user: str | None = None, folder: str = "INBOX") -> None:
+    def deliver(
+        self, mails: Mail | Iterable[Mail], user: str | None = None, folder: str = "INBOX"
+    ) -> None:
         """Put mails into mailboxes without sending them.
 
         Args:
@@ -183,7 +190,10 @@ class Email(Server):
     def create_user(self, email: str, name: str, password: str) -> Row:
         """Give somebody a mailbox on this server."""
         if not 1 <= len(password) <= _MAX_PASSWORD:
-            raise ToolError(f"invalid argument: a password has 1 to {_MAX_PASSWORD} characters, got {len(password)}")
+            raise ToolError(
+                f"invalid argument: a password has 1 to {_MAX_PASSWORD} characters, got "
+                f"{len(password)}"
+            )
         self.add_user(email, password, name)
         return {"status": "created", "user": {"email": email, "name": name}}
 

@@ -1,1 +1,3 @@
-"""Files of the workspace and the programs that work on them: filesystem, terminal, Python and PDF tools."""
+"""Files of the workspace and the programs that work on them: filesystem, terminal, Python and PDF
+tools.
+"""

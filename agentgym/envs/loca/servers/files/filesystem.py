@@ -66,7 +66,8 @@ class Filesystem(Server):
             text = "\n".join(text.rsplit("\n", tail)[-tail:])
         if len(text) > MAX_READ_CHARS:
             raise ToolError(
-                f"limit exceeded: {len(text)} characters, at most {MAX_READ_CHARS} can be read at once; use head or tail"
+                f"limit exceeded: {len(text)} characters, at most {MAX_READ_CHARS} can be read at "
+                "once; use head or tail"
             )
         return text
 
@@ -75,7 +76,9 @@ class Filesystem(Server):
         """Read a picture, a sound or any other file as base64 with its MIME type."""
         data = self.context.files.read(path)
         if len(data) > MAX_MEDIA_BYTES:
-            raise ToolError(f"limit exceeded: {len(data)} bytes, at most {MAX_MEDIA_BYTES} can be read as media")
+            raise ToolError(
+                f"limit exceeded: {len(data)} bytes, at most {MAX_MEDIA_BYTES} can be read as media"
+            )
         kind = media_type(path)
         encoded = base64.b64encode(data).decode("ascii")
         family = kind.partition("/")[0]
@@ -94,7 +97,9 @@ class Filesystem(Server):
             try:
                 text = self._text(path)
                 if len(text) > room:
-                    raise ToolError(f"limit exceeded: at most {MAX_READ_CHARS} characters can be read at once")
+                    raise ToolError(
+                        f"limit exceeded: at most {MAX_READ_CHARS} characters can be read at once"
+                    )
                 parts.append(f"{path}:\n{text}\n")
                 room -= len(text)
             except ToolError as error:
@@ -135,7 +140,9 @@ class Filesystem(Server):
     @tool
     def list_directory(self, path: str) -> str:
         """List what is in a directory, each name with [FILE] or [DIR]."""
-        return "\n".join(f"{'[DIR]' if folder else '[FILE]'} {name}" for name, _, folder in self._entries(path))
+        return "\n".join(
+            f"{'[DIR]' if folder else '[FILE]'} {name}" for name, _, folder in self._entries(path)
+        )
 
     @tool
     def list_directory_with_sizes(self, path: str, sortBy: Literal["name", "size"] = "name") -> str:
@@ -145,13 +152,26 @@ class Filesystem(Server):
             path: The directory.
             sortBy: By name, or the largest first.
         """
-        entries = [(name, 0 if folder else self.context.files.size(full), folder) for name, full, folder in self._entries(path)]
+        entries = [
+            (name, 0 if folder else self.context.files.size(full), folder)
+            for name, full, folder in self._entries(path)
+        ]
         if sortBy == "size":
             entries.sort(key=lambda entry: -entry[1])
-        lines = [f"{'[DIR]' if d else '[FILE]'} {name:<30} {'' if d else _size(size):>10}".rstrip() for name, size, d in entries]
+        lines = [
+            f"{'[DIR]' if d else '[FILE]'} {name:<30} {'' if d else _size(size):>10}".rstrip()
+            for name, size, d in entries
+        ]
         folders = sum(folder for *_, folder in entries)
         total = _size(sum(size for _, size, _ in entries))
-        return "\n".join([*lines, "", f"Total: {len(entries) - folders} files, {folders} directories", f"Combined size: {total}"])
+        return "\n".join(
+            [
+                *lines,
+                "",
+                f"Total: {len(entries) - folders} files, {folders} directories",
+                f"Combined size: {total}",
+            ]
+        )
 
     @tool
     def directory_tree(self, path: str, excludePatterns: list[str] | None = None) -> str:
@@ -171,7 +191,9 @@ class Filesystem(Server):
         return f"Successfully moved {source} to {self.context.files.move(source, destination)}"
 
     @tool
-    def search_files(self, path: str, pattern: str, excludePatterns: list[str] | None = None) -> str:
+    def search_files(
+        self, path: str, pattern: str, excludePatterns: list[str] | None = None
+    ) -> str:
         """Find files and directories by a glob pattern: `*.csv` in the directory itself, `**/*.csv` at any depth.
 
         Args:
@@ -180,7 +202,9 @@ class Filesystem(Server):
             excludePatterns: Glob patterns of what to leave out.
         """
         included, excluded = Patterns([pattern]), Patterns(excludePatterns or [])
-        paths = [full for relative, full in self._below(path, "", excluded) if included.match(relative)]
+        paths = [
+            full for relative, full in self._below(path, "", excluded) if included.match(relative)
+        ]
         return "\n".join(paths) or "No matches found"
 
     @tool
@@ -217,18 +241,24 @@ class Filesystem(Server):
     def _entries(self, path: str) -> list[tuple[str, str, bool]]:
         """Name, canonical path and whether it is a directory, of all that is in a directory."""
         full, files = self.context.files.resolve(path), self.context.files
-        return [(name, f"{full}/{name}", files.is_dir(f"{full}/{name}")) for name in files.names(path)]
+        return [
+            (name, f"{full}/{name}", files.is_dir(f"{full}/{name}")) for name in files.names(path)
+        ]
 
     def _tree(self, path: str, above: str, excluded: Patterns) -> list[dict[str, Any]]:
         tree: list[dict[str, Any]] = []
         for name, full, folder in self._entries(path):
             if not excluded.match(f"{above}{name}"):
-                children = {"children": self._tree(full, f"{above}{name}/", excluded)} if folder else {}
+                children = (
+                    {"children": self._tree(full, f"{above}{name}/", excluded)} if folder else {}
+                )
                 tree.append({"name": name, "type": "directory" if folder else "file", **children})
         return tree
 
     def _below(self, path: str, above: str, excluded: Patterns) -> Iterator[tuple[str, str]]:
-        """Relative and canonical path of all below a directory; what is excluded hides what is in it."""
+        """Relative and canonical path of all below a directory; what is excluded hides what is in
+        it.
+        """
         for name, full, folder in self._entries(path):
             relative = f"{above}{name}"
             if not excluded.match(relative):

@@ -1,4 +1,6 @@
-"""Glob patterns over paths: `*` and `?` within a name, `**` over any number of names, `{a,b}` for either."""
+"""Glob patterns over paths: `*` and `?` within a name, `**` over any number of names, `{a,b}` for
+either.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,14 @@ class Patterns:
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._patterns = [spelled.split("/") for pattern in patterns for spelled in _spell_out(pattern)]
+        self._patterns = [
+            spelled.split("/") for pattern in patterns for spelled in _spell_out(pattern)
+        ]
         if len(self._patterns) > MAX_PATTERNS:
-            raise ToolError(f"limit exceeded: {len(self._patterns)} patterns, at most {MAX_PATTERNS} are allowed")
+            raise ToolError(
+                f"limit exceeded: {len(self._patterns)} patterns, at most {MAX_PATTERNS} are "
+                "allowed"
+            )
 
     def match(self, path: str) -> bool:
         """Tell if a relative path matches one of them."""
@@ -41,7 +48,10 @@ class Patterns:
 def _spell_out(pattern: str) -> list[str]:
     """Return the patterns without braces that a pattern stands for."""
     if len(pattern) > MAX_PATTERN_CHARS:
-        raise ToolError(f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} are allowed")
+        raise ToolError(
+            f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} "
+            "are allowed"
+        )
     spellings = [pattern]
     while any(choices := [_CHOICE.search(each) for each in spellings]):
         spellings = [

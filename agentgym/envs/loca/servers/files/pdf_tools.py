@@ -28,7 +28,10 @@ _SECONDS = 2.0
 
 
 class PdfTools(Server):
-    """Works on the PDF files of the workspace. Searches are kept, so that their results can be paged through."""
+    """Works on the PDF files of the workspace.
+
+    Searches are kept, so that their results can be paged through.
+    """
 
     name: ClassVar[str] = "pdf_tools"
 
@@ -43,12 +46,24 @@ class PdfTools(Server):
         """
         pages = read_pdf(self._bytes(pdf_file_path))
         first, last = sorted(min(max(page, 1), len(pages)) for page in (start_page, end_page))
-        texts = [f"=== Page {k} ===\n{pages[k - 1]}" for k in range(max(first, 1), last + 1) if pages[k - 1].strip()]
+        texts = [
+            f"=== Page {k} ===\n{pages[k - 1]}"
+            for k in range(max(first, 1), last + 1)
+            if pages[k - 1].strip()
+        ]
         if sum(map(len, texts)) > MAX_READ_CHARS:
-            raise ToolError(f"limit exceeded: at most {MAX_READ_CHARS} characters can be read at once; read fewer pages")
+            raise ToolError(
+                f"limit exceeded: at most {MAX_READ_CHARS} characters can be read at once; read "
+                "fewer pages"
+            )
         if not texts:
-            return f"PDF total pages: {len(pages)}\nSpecified page range ({first}-{last}) has no extractable text content."
-        return "\n\n".join([f"PDF total pages: {len(pages)}\nExtracted page range: {first}-{last}", *texts])
+            return (
+                f"PDF total pages: {len(pages)}\nSpecified page range ({first}-{last}) has no "
+                "extractable text content."
+            )
+        return "\n\n".join(
+            [f"PDF total pages: {len(pages)}\nExtracted page range: {first}-{last}", *texts]
+        )
 
     @tool
     def get_pdf_info(self, pdf_file_path: str) -> str:
@@ -58,9 +73,16 @@ class PdfTools(Server):
             reader = open_pdf(data)
             facts = {"Total pages": str(len(reader.pages))}
             if metadata := reader.metadata:
-                names = {"Title": "/Title", "Author": "/Author", "Creator": "/Creator", "Creation date": "/CreationDate"}
+                names = {
+                    "Title": "/Title",
+                    "Author": "/Author",
+                    "Creator": "/Creator",
+                    "Creation date": "/CreationDate",
+                }
                 facts |= {name: str(metadata.get(key, "Unknown")) for name, key in names.items()}
-        text = "\n".join(["PDF file information:", *(f"{name}: {fact[:1_000]}" for name, fact in facts.items())])
+        text = "\n".join(
+            ["PDF file information:", *(f"{name}: {fact[:1_000]}" for name, fact in facts.items())]
+        )
         return text.encode("utf-8", "replace").decode("utf-8")
 
     @tool
@@ -74,7 +96,9 @@ class PdfTools(Server):
         if not pdf_paths:
             raise ToolError("invalid argument: pdf_paths must name at least one file")
         count = self._write([(path, None) for path in pdf_paths], output_path)
-        return f"Successfully merged {len(pdf_paths)} PDFs into '{output_path}'\nTotal pages: {count}"
+        return (
+            f"Successfully merged {len(pdf_paths)} PDFs into '{output_path}'\nTotal pages: {count}"
+        )
 
     @tool
     def extract_pdf_pages(self, source_path: str, page_numbers: list[int], output_path: str) -> str:
@@ -90,9 +114,14 @@ class PdfTools(Server):
             total = len(open_pdf(data).pages)
         numbers = [number for number in page_numbers if 1 <= number <= total]
         if not numbers:
-            raise ToolError(f"invalid argument: none of the pages is there; the file has pages 1 to {total}")
+            raise ToolError(
+                f"invalid argument: none of the pages is there; the file has pages 1 to {total}"
+            )
         count = self._write([(source_path, numbers)], output_path)
-        lines = (f"Successfully extracted {count} pages from '{source_path}' to '{output_path}'", f"Extracted pages: {numbers}")
+        lines = (
+            f"Successfully extracted {count} pages from '{source_path}' to '{output_path}'",
+            f"Extracted pages: {numbers}",
+        )
         return "\n".join([*lines, f"Source PDF total pages: {total}"])
 
     @tool
@@ -108,10 +137,21 @@ class PdfTools(Server):
         if not matches:
             return f"No matches found for pattern: {pattern}"
         size = page_size if 10 <= page_size <= 50 else 10
-        warning = "" if size == page_size else f"Warning: Page size {page_size} is out of range (10-50). Using default value 10.\n"
+        warning = (
+            ""
+            if size == page_size
+            else f"Warning: Page size {page_size} is out of range (10-50). Using default value "
+            "10.\n"
+        )
         searches = self.session.setdefault("searches", {})
         identity = self.context.new_id("search", 8)
-        searches[identity] = {"path": pdf_file_path, "pattern": pattern, "size": size, "page": 1, "found": matches}
+        searches[identity] = {
+            "path": pdf_file_path,
+            "pattern": pattern,
+            "size": size,
+            "page": 1,
+            "found": matches,
+        }
         while len(searches) > MAX_SEARCHES:
             del searches[next(iter(searches))]
         return f"{warning}{self._show(identity, 1)}"
@@ -121,7 +161,11 @@ class PdfTools(Server):
         """Show the next page of a search."""
         search = self._search(search_id)
         last = _pages(search)
-        return f"Already on last page ({last}/{last})" if search["page"] == last else self._show(search_id, search["page"] + 1)
+        return (
+            f"Already on last page ({last}/{last})"
+            if search["page"] == last
+            else self._show(search_id, search["page"] + 1)
+        )
 
     @tool
     def search_pdf_prev_page(self, search_id: str) -> str:
@@ -139,7 +183,9 @@ class PdfTools(Server):
         """
         last = _pages(self._search(search_id))
         if not 1 <= page_number <= last:
-            raise ToolError(f"invalid argument: there is no page {echo(page_number)}; pages: 1 to {last}")
+            raise ToolError(
+                f"invalid argument: there is no page {echo(page_number)}; pages: 1 to {last}"
+            )
         return self._show(search_id, page_number)
 
     @tool
@@ -154,11 +200,15 @@ class PdfTools(Server):
             "Current page": f"{search['page']}/{_pages(search)}",
             "Results per page": search["size"],
         }
-        return "\n".join(["Search Session Information:", *(f"{name}: {fact}" for name, fact in facts.items())])
+        return "\n".join(
+            ["Search Session Information:", *(f"{name}: {fact}" for name, fact in facts.items())]
+        )
 
     def _bytes(self, path: str) -> bytes:
         if path.startswith(("http://", "https://")):
-            raise ToolError("permission denied: there is no network; give the path of a file in the workspace")
+            raise ToolError(
+                "permission denied: there is no network; give the path of a file in the workspace"
+            )
         return self.context.files.read(path)
 
     def _write(self, sources: Sequence[tuple[str, Sequence[int] | None]], target: str) -> int:
@@ -170,7 +220,9 @@ class PdfTools(Server):
                 pages = range(1, len(reader.pages) + 1) if numbers is None else numbers
                 count += len(pages)
                 if count > MAX_PAGES:
-                    raise ToolError(f"limit exceeded: a PDF file may have at most {MAX_PAGES} pages")
+                    raise ToolError(
+                        f"limit exceeded: a PDF file may have at most {MAX_PAGES} pages"
+                    )
                 for number in pages:
                     writer.add_page(reader.pages[number - 1])
             writer.write(buffer)
@@ -181,19 +233,38 @@ class PdfTools(Server):
     def _search(self, identity: str) -> dict[str, Any]:
         searches: dict[str, dict[str, Any]] = self.session.get("searches", {})
         if identity not in searches:
-            raise ToolError(f"not found: there is no search {echo(identity)}; the last {MAX_SEARCHES} are kept")
+            raise ToolError(
+                f"not found: there is no search {echo(identity)}; the last {MAX_SEARCHES} are kept"
+            )
         return searches[identity]
 
     def _show(self, identity: str, page: int) -> str:
         search = self._search(identity)
         search["page"] = page
         matches, size, more = search["found"], search["size"], len(search["found"]) > search["size"]
-        total = f"{len(matches)}{' (the search stopped there)' if len(matches) == MAX_MATCHES else ''}"
-        lines = [f"Search ID: {identity}", f"Pattern: {search['pattern']}", f"Total matches: {total}"]
+        total = (
+            f"{len(matches)}{' (the search stopped there)' if len(matches) == MAX_MATCHES else ''}"
+        )
+        lines = [
+            f"Search ID: {identity}",
+            f"Pattern: {search['pattern']}",
+            f"Total matches: {total}",
+        ]
         lines += [f"Page: {page}/{_pages(search)}", f"Results per page: {size}", ""]
-        for k, (number, text, before, after) in list(enumerate(matches, 1))[(page - 1) * size : page * size]:
-            lines += [f"Match {k}:", f"  Page: {number}", f'  Text: "{text}"', f"  Context: ...{before}[{text}]{after}...", ""]
-        turn = "Use search_pdf_next_page, search_pdf_prev_page or search_pdf_go_page with this search_id for the other pages."
+        for k, (number, text, before, after) in list(enumerate(matches, 1))[
+            (page - 1) * size : page * size
+        ]:
+            lines += [
+                f"Match {k}:",
+                f"  Page: {number}",
+                f'  Text: "{text}"',
+                f"  Context: ...{before}[{text}]{after}...",
+                "",
+            ]
+        turn = (
+            "Use search_pdf_next_page, search_pdf_prev_page or search_pdf_go_page with this "
+            "search_id for the other pages."
+        )
         return "\n".join([*lines, turn] if more else lines)
 
 
@@ -208,7 +279,10 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
         ToolError: It is no regular expression, or takes too long.
     """
     if len(pattern) > MAX_PATTERN_CHARS:
-        raise ToolError(f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} are allowed")
+        raise ToolError(
+            f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} "
+            "are allowed"
+        )
     regex = _regex()
     matches = []
     try:
@@ -216,12 +290,17 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
         for number, text in enumerate(pages, 1):
             for match in compiled.finditer(text, timeout=_SECONDS):
                 start, end = match.span()
-                before, after = text[max(0, start - _CONTEXT_CHARS) : start], text[end : end + _CONTEXT_CHARS]
+                before, after = (
+                    text[max(0, start - _CONTEXT_CHARS) : start],
+                    text[end : end + _CONTEXT_CHARS],
+                )
                 matches.append((number, match[0][:1_000], before, after))
                 if len(matches) == MAX_MATCHES:
                     return matches
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
-        raise ToolError(f"invalid argument: {echo(pattern)} is no regular expression: {error}") from None
+        raise ToolError(
+            f"invalid argument: {echo(pattern)} is no regular expression: {error}"
+        ) from None
     except TimeoutError:
         raise ToolError(f"limit exceeded: the search for {echo(pattern)} takes too long") from None
     return matches

@@ -1,4 +1,6 @@
-"""PDF files: written from lines, boxes and tables, the same bytes each time, and read back as text."""
+"""PDF files: written from lines, boxes and tables, the same bytes each time, and read back as
+text.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
     """Return the bytes of a PDF file in A4; the same for the same arguments.
 
     Args:
-        pages: The blocks of each page from top to bottom. What does not fit on a page goes on to a page of its own.
+        pages: The blocks of each page from top to bottom. What does not fit on a page goes on to a
+            page of its own.
         title: The title in the file's metadata.
 
     Raises:
@@ -77,14 +80,19 @@ def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
     buffer = BytesIO()
     margins = dict.fromkeys(("leftMargin", "rightMargin", "topMargin", "bottomMargin"), 56)
     size = _library("reportlab.lib.pagesizes").A4
-    platypus.SimpleDocTemplate(buffer, pagesize=size, title=title, author="", invariant=1, **margins).build(story)
+    platypus.SimpleDocTemplate(
+        buffer, pagesize=size, title=title, author="", invariant=1, **margins
+    ).build(story)
     return buffer.getvalue()
 
 
 def _flowable(platypus: Any, block: Block) -> Any:
     if isinstance(block, Table):
         cells = [[_check_encoding(cell) for cell in row] for row in block.rows]
-        grid = [("GRID", (0, 0), (-1, -1), 0.5, "black"), ("FONT", (0, 0), (-1, 0), "Helvetica-Bold")]
+        grid = [
+            ("GRID", (0, 0), (-1, -1), 0.5, "black"),
+            ("FONT", (0, 0), (-1, 0), "Helvetica-Bold"),
+        ]
         return platypus.Table(cells, style=grid, spaceBefore=6, spaceAfter=6)
     if isinstance(block, Box):
         frame = [("BOX", (0, 0), (-1, -1), 1.5, "black")]
@@ -111,7 +119,9 @@ def _check_encoding(text: str) -> str:
         text.encode("cp1252")
     except UnicodeEncodeError as error:
         sign = text[error.start]
-        raise ValueError(f"the standard fonts of PDF have no {sign!r} (in {text!r}); write it in Latin letters") from None
+        raise ValueError(
+            f"the standard fonts of PDF have no {sign!r} (in {text!r}); write it in Latin letters"
+        ) from None
     return text
 
 
@@ -129,7 +139,9 @@ def read_pdf(data: bytes) -> tuple[str, ...]:
 def _read(data: bytes) -> tuple[str, ...]:
     with guarded():
         texts = (page.extract_text() for page in open_pdf(data).pages)
-        return tuple(text.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for text in texts)
+        return tuple(
+            text.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for text in texts
+        )
 
 
 def open_pdf(data: bytes) -> Any:
@@ -142,13 +154,17 @@ def open_pdf(data: bytes) -> Any:
     """
     reader = _library("pypdf").PdfReader(BytesIO(data))
     if len(reader.pages) > MAX_PAGES:
-        raise ToolError(f"limit exceeded: the PDF file has {len(reader.pages)} pages, at most {MAX_PAGES} can be read")
+        raise ToolError(
+            f"limit exceeded: the PDF file has {len(reader.pages)} pages, at most {MAX_PAGES} can "
+            "be read"
+        )
     return reader
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """A block in which whatever pypdf stumbles over, in a file that may hold anything, is a refused call.
+    """A block in which whatever pypdf stumbles over, in a file that may hold anything, is a refused
+    call.
 
     Raises:
         ToolError: A file cannot be read as PDF.
@@ -157,11 +173,30 @@ def guarded() -> Iterator[None]:
     errors = _library("pypdf.errors")
     try:
         yield
-    except (errors.PyPdfError, errors.DependencyError, zlib.error, struct.error, *_STUMBLES) as error:
-        raise ToolError(f"invalid argument: the file cannot be read as PDF: {type(error).__name__}: {str(error)[:200]}") from None
+    except (
+        errors.PyPdfError,
+        errors.DependencyError,
+        zlib.error,
+        struct.error,
+        *_STUMBLES,
+    ) as error:
+        raise ToolError(
+            f"invalid argument: the file cannot be read as PDF: {type(error).__name__}: "
+            f"{str(error)[:200]}"
+        ) from None
 
 
-_STUMBLES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError, OSError, EOFError)
+_STUMBLES = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    AssertionError,
+    OSError,
+    EOFError,
+)
 """Errors of Python that pypdf lets pass, for files that are broken."""
 
 

@@ -19,7 +19,9 @@ MAX_SECONDS = 120
 """Time of one program: a step of an episode must end."""
 
 
-def run_on(context: OfficeContext, arguments: Sequence[str], cwd: str, seconds: int) -> tuple[ProgramResult, str]:
+def run_on(
+    context: OfficeContext, arguments: Sequence[str], cwd: str, seconds: int
+) -> tuple[ProgramResult, str]:
     """Run a program on the files of a context, which are afterwards what the program has left.
 
     Returns:
@@ -30,15 +32,27 @@ def run_on(context: OfficeContext, arguments: Sequence[str], cwd: str, seconds: 
     """
     bench = _workbench()
     files, start = context.files, len(ROOT) + 1
-    folders = {path[start:]: bench.File(None, files.modified(path).timestamp()) for path in files.folders() if path != ROOT}
-    contents = {path[start:]: bench.File(files.read(path), files.modified(path).timestamp()) for path in files.walk()}
+    folders = {
+        path[start:]: bench.File(None, files.modified(path).timestamp())
+        for path in files.folders()
+        if path != ROOT
+    }
+    contents = {
+        path[start:]: bench.File(files.read(path), files.modified(path).timestamp())
+        for path in files.walk()
+    }
     limits = replace(bench.DEFAULT_LIMITS, seconds=float(seconds))
     outcome: ProgramResult = bench.run(arguments, {**folders, **contents}, cwd, limits)
     context.clock.tick()
     if outcome.files is None:
         return outcome, "The files are as they were before."
     dropped = sorted({*outcome.left_out, *files.become(outcome.files)})
-    return outcome, f"Not kept, being no regular files or too big: {', '.join(map(echo, dropped[:5]))}" if dropped else ""
+    return (
+        outcome,
+        f"Not kept, being no regular files or too big: {', '.join(map(echo, dropped[:5]))}"
+        if dropped
+        else "",
+    )
 
 
 def check_seconds(seconds: int) -> int:
@@ -48,7 +62,9 @@ def check_seconds(seconds: int) -> int:
         ToolError: They are out of range.
     """
     if not 1 <= seconds <= MAX_SECONDS:
-        raise ToolError(f"invalid argument: timeout must be 1 to {MAX_SECONDS} seconds, got {echo(seconds)}")
+        raise ToolError(
+            f"invalid argument: timeout must be 1 to {MAX_SECONDS} seconds, got {echo(seconds)}"
+        )
     return seconds
 
 

@@ -1,4 +1,6 @@
-"""A shell on the workspace and edits of its files by rows, with the tools of terminal-controller."""
+"""A shell on the workspace and edits of its files by rows, with the tools of
+terminal-controller.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,12 @@ MAX_LINES = 100_000
 
 
 class Terminal(Server):
-    """Runs commands in a sandbox (see `agentgym.sandboxes.workbench`), in which there is the workspace and no network.
+    """Runs commands in a sandbox (see `agentgym.sandboxes.workbench`), in which there is the
+    workspace and no network.
 
-    What a command did to files stays done if it then fails or is stopped, as on a real machine. Commands share files and the
-    current directory, nothing else; processes end with the command that started them. Rows of files count from 0.
+    What a command did to files stays done if it then fails or is stopped, as on a real machine.
+    Commands share files and the current directory, nothing else; processes end with the command
+    that started them. Rows of files count from 0.
     """
 
     name: ClassVar[str] = "terminal"
@@ -45,11 +49,25 @@ class Terminal(Server):
         check_seconds(timeout)
         outcome, lost = run_on(self.context, [BASH, "-c", command], self._directory(), timeout)
         success = outcome.code == 0
-        entry = {"time": self.context.clock.now().isoformat(), "command": command, "success": success}
+        entry = {
+            "time": self.context.clock.now().isoformat(),
+            "command": command,
+            "success": success,
+        }
         self.session["history"] = [*self.session.get("history", []), entry][-MAX_HISTORY:]
         parts = [f"Command {'executed successfully' if success else 'execution failed'}\n"]
-        parts += [f"Output:\n{outcome.stdout}"] if outcome.stdout else ["Command had no output."] if success else []
-        parts += [f"{'Warnings/Info' if success else 'Error'}:\n{outcome.stderr}"] if outcome.stderr else []
+        parts += (
+            [f"Output:\n{outcome.stdout}"]
+            if outcome.stdout
+            else ["Command had no output."]
+            if success
+            else []
+        )
+        parts += (
+            [f"{'Warnings/Info' if success else 'Error'}:\n{outcome.stderr}"]
+            if outcome.stderr
+            else []
+        )
         parts += [f"The command was {outcome.stopped}."] if outcome.stopped else []
         parts += [lost] if lost else []
         parts += [] if success or outcome.stopped else [f"Return code: {outcome.code}"]
@@ -67,7 +85,10 @@ class Terminal(Server):
         entries = self.session.get("history", [])[-count:]
         if not entries:
             return "No command execution history."
-        lines = (f"{k}. [{'✓' if e['success'] else '✗'}] {e['time']}: {e['command']}" for k, e in enumerate(entries, 1))
+        lines = (
+            f"{k}. [{'✓' if e['success'] else '✗'}] {e['time']}: {e['command']}"
+            for k, e in enumerate(entries, 1)
+        )
         return "\n".join([f"Recent {len(entries)} command history:\n", *lines])
 
     @tool
@@ -96,7 +117,11 @@ class Terminal(Server):
         others = [f"📄 {name}" for name in names if files.is_file(f"{full}/{name}")]
         if not names:
             return f"Directory '{full}' is empty"
-        parts = ["\n".join([title, *group]) for title, group in (("Directories:", folders), ("Files:", others)) if group]
+        parts = [
+            "\n".join([title, *group])
+            for title, group in (("Directories:", folders), ("Files:", others))
+            if group
+        ]
         return "\n\n".join([f"Contents of directory '{full}':", *parts])
 
     @tool
@@ -111,12 +136,24 @@ class Terminal(Server):
         if mode not in ("overwrite", "append"):
             raise ToolError(f"invalid argument: mode must be overwrite or append, got {echo(mode)}")
         full = self._path(path)
-        before = self.context.files.read(full) if mode == "append" and self.context.files.is_file(full) else b""
+        before = (
+            self.context.files.read(full)
+            if mode == "append" and self.context.files.is_file(full)
+            else b""
+        )
         self._write(full, before + _with_newline(content).encode())
-        return f"Successfully wrote {self.context.files.size(full)} bytes to '{path}' in {mode} mode."
+        return (
+            f"Successfully wrote {self.context.files.size(full)} bytes to '{path}' in {mode} mode."
+        )
 
     @tool
-    def read_file(self, path: str, start_row: int | None = None, end_row: int | None = None, as_json: bool = False) -> str:
+    def read_file(
+        self,
+        path: str,
+        start_row: int | None = None,
+        end_row: int | None = None,
+        as_json: bool = False,
+    ) -> str:
         """Read a text file or some of its rows.
 
         Args:
@@ -131,19 +168,30 @@ class Terminal(Server):
             if as_json:
                 text = _indent_json(text)
         elif as_json:
-            raise ToolError("invalid argument: as_json goes with the whole file only, not with rows")
+            raise ToolError(
+                "invalid argument: as_json goes with the whole file only, not with rows"
+            )
         else:
             last = start_row if end_row is None else end_row
             if not 0 <= start_row <= last or start_row >= len(lines):
                 rows = f"{echo(start_row)} to {echo(last)}"
-                raise ToolError(f"invalid argument: there are no rows {rows}; the file has {len(lines)} rows")
-            text = "".join(f"Line {k}: {line}" for k, line in enumerate(lines[start_row : last + 1], start_row))
+                raise ToolError(
+                    f"invalid argument: there are no rows {rows}; the file has {len(lines)} rows"
+                )
+            text = "".join(
+                f"Line {k}: {line}" for k, line in enumerate(lines[start_row : last + 1], start_row)
+            )
         if len(text) > MAX_READ_CHARS:
-            raise ToolError(f"limit exceeded: at most {MAX_READ_CHARS} characters can be read at once; read some rows")
+            raise ToolError(
+                f"limit exceeded: at most {MAX_READ_CHARS} characters can be read at once; read "
+                "some rows"
+            )
         return text
 
     @tool
-    def insert_file_content(self, path: str, content: str, row: int | None = None, rows: list[Any] | None = None) -> str:
+    def insert_file_content(
+        self, path: str, content: str, row: int | None = None, rows: list[Any] | None = None
+    ) -> str:
         """Insert lines into a file, which is made if it is not there.
 
         Args:
@@ -153,7 +201,11 @@ class Terminal(Server):
             rows: Several rows as they are before, to insert them at each.
         """
         full = self._path(path)
-        lines = [_with_newline(line) for line in self._lines(path)] if self.context.files.exists(full) else []
+        lines = (
+            [_with_newline(line) for line in self._lines(path)]
+            if self.context.files.exists(full)
+            else []
+        )
         targets = _rows(row, rows)
         places = sorted([len(lines)] if targets is None else targets, reverse=True)
         _check_room(len(_with_newline(content)) * len(places))
@@ -167,7 +219,11 @@ class Terminal(Server):
 
     @tool
     def delete_file_content(
-        self, path: str, row: int | None = None, rows: list[Any] | None = None, substring: str | None = None
+        self,
+        path: str,
+        row: int | None = None,
+        rows: list[Any] | None = None,
+        substring: str | None = None,
     ) -> str:
         """Delete rows of a file, or a text in them; all that is in the file if there are neither rows nor a text.
 
@@ -180,18 +236,28 @@ class Terminal(Server):
         lines = self._lines(path)
         if substring is not None:
             changed = self._replace(path, lines, _rows(row, rows), substring, "")
-            return f"Successfully removed '{substring}' from {len(changed)} rows ({changed}) in '{path}'."
+            return (
+                f"Successfully removed '{substring}' from {len(changed)} rows ({changed}) in "
+                f"'{path}'."
+            )
         targets = _rows(row, rows)
         if targets is None:
             self._write(self._path(path), "")
             return f"Successfully cleared all content from '{path}'."
         deleted = _present(targets, lines)
-        self._write(self._path(path), "".join(line for k, line in enumerate(lines) if k not in deleted))
+        self._write(
+            self._path(path), "".join(line for k, line in enumerate(lines) if k not in deleted)
+        )
         return f"Successfully deleted {len(deleted)} rows ({deleted}) from '{path}'."
 
     @tool
     def update_file_content(
-        self, path: str, content: str, row: int | None = None, rows: list[Any] | None = None, substring: str | None = None
+        self,
+        path: str,
+        content: str,
+        row: int | None = None,
+        rows: list[Any] | None = None,
+        substring: str | None = None,
     ) -> str:
         """Put other text in place of rows of a file, or of a text in them; of the whole file if there are neither.
 
@@ -221,28 +287,41 @@ class Terminal(Server):
     def _directory(self) -> str:
         directory: str = self.session.get("directory", ROOT)
         if not self.context.files.is_dir(directory):
-            raise ToolError(f"not found: the current directory {echo(directory)} is gone; change to another")
+            raise ToolError(
+                f"not found: the current directory {echo(directory)} is gone; change to another"
+            )
         return directory
 
     def _path(self, path: str) -> str:
         """Return the canonical path of one that may be relative to the current directory."""
-        return self.context.files.resolve(posixpath.join(self._directory(), path) if not path.startswith("/") else path)
+        return self.context.files.resolve(
+            posixpath.join(self._directory(), path) if not path.startswith("/") else path
+        )
 
     def _lines(self, path: str) -> list[str]:
         lines = _split(self.context.files.read_text(self._path(path)))
         if len(lines) > MAX_LINES:
-            raise ToolError(f"limit exceeded: the file has {len(lines)} rows, at most {MAX_LINES} can be edited so")
+            raise ToolError(
+                f"limit exceeded: the file has {len(lines)} rows, at most {MAX_LINES} can be "
+                "edited so"
+            )
         return lines
 
     def _write(self, full: str, content: str | bytes) -> None:
         self.context.clock.tick()
         self.context.files.write(full, content)
 
-    def _replace(self, path: str, lines: list[str], rows: Sequence[int] | None, old: str, new: str) -> list[int]:
+    def _replace(
+        self, path: str, lines: list[str], rows: Sequence[int] | None, old: str, new: str
+    ) -> list[int]:
         """Put a text in place of another in some rows, or in all; the rows that had it."""
         if not old:
             raise ToolError("invalid argument: substring must not be empty")
-        changed = [k for k in (range(len(lines)) if rows is None else _present(rows, lines)) if old in lines[k]]
+        changed = [
+            k
+            for k in (range(len(lines)) if rows is None else _present(rows, lines))
+            if old in lines[k]
+        ]
         if not changed:
             raise ToolError(f"not found: {echo(old)} is in none of the rows")
         _check_room(sum(lines[k].count(old) for k in changed) * len(new))
@@ -272,8 +351,13 @@ def _indent_json(text: str) -> str:
 def _rows(row: int | None, rows: list[Any] | None) -> list[int] | None:
     """Return the rows that a call names, None if it names none."""
     numbers = rows if rows is not None else None if row is None else [row]
-    if numbers is not None and not all(type(number) is int and 0 <= number < MAX_LINES for number in numbers):
-        raise ToolError(f"invalid argument: rows are whole numbers from 0 to {MAX_LINES - 1}, got {echo(numbers)}")
+    if numbers is not None and not all(
+        type(number) is int and 0 <= number < MAX_LINES for number in numbers
+    ):
+        raise ToolError(
+            f"invalid argument: rows are whole numbers from 0 to {MAX_LINES - 1}, got "
+            f"{echo(numbers)}"
+        )
     return numbers
 
 
@@ -281,7 +365,9 @@ def _present(rows: Sequence[int], lines: Sequence[str]) -> list[int]:
     """Return those of some rows that there are, each once, in order."""
     present = sorted({number for number in rows if number < len(lines)})
     if not present:
-        raise ToolError(f"invalid argument: none of the rows is there; the file has {len(lines)} rows")
+        raise ToolError(
+            f"invalid argument: none of the rows is there; the file has {len(lines)} rows"
+        )
     return present
 
 

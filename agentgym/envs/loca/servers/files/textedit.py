@@ -25,8 +25,8 @@ class Edit:
 def apply_edits(text: str, edits: Sequence[Edit]) -> str:
     """Make replacements one after the other, each where its old text is first.
 
-    Where the old text is not found as it is, lines that differ from it in the space around them count as found, and the new lines
-    are indented like those.
+    Where the old text is not found as it is, lines that differ from it in the space around them
+    count as found, and the new lines are indented like those.
 
     Raises:
         ToolError: An old text is empty or not found, or a text is too long.
@@ -36,7 +36,9 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
         if not old:
             raise ToolError("invalid argument: oldText must not be empty")
         if max(len(text), len(new)) > MAX_EDIT_CHARS:
-            raise ToolError(f"limit exceeded: a text of more than {MAX_EDIT_CHARS} characters cannot be edited")
+            raise ToolError(
+                f"limit exceeded: a text of more than {MAX_EDIT_CHARS} characters cannot be edited"
+            )
         text = text.replace(old, new, 1) if old in text else _replace_lines(text, old, new)
     return text
 
@@ -48,17 +50,23 @@ def _replace_lines(text: str, old: str, new: str) -> str:
     if at < 0:
         raise ToolError(f"not found: the file has no passage {echo(old)}; nothing was changed")
     first = bare.count("\n", 0, at)
-    lines[first : first + len(passage)] = _indent(new.split("\n"), old.split("\n"), _space(lines[first]))
+    lines[first : first + len(passage)] = _indent(
+        new.split("\n"), old.split("\n"), _space(lines[first])
+    )
     return "\n".join(lines)
 
 
 def _indent(new: Sequence[str], old: Sequence[str], space: str) -> list[str]:
-    """New lines as deep as what they replace: the first like the line found, the others by what they are deeper than the old."""
+    """New lines as deep as what they replace: the first like the line found, the others by what
+    they are deeper than the old.
+    """
     lines = [space + new[0].lstrip()]
     for k, line in enumerate(new[1:], 1):
         before = len(_space(old[k])) if k < len(old) else 0
         deeper = len(_space(line)) - before
-        lines.append(space + " " * max(0, deeper) + line.lstrip() if before and _space(line) else line)
+        lines.append(
+            space + " " * max(0, deeper) + line.lstrip() if before and _space(line) else line
+        )
     return lines
 
 
@@ -74,8 +82,13 @@ def show_diff(old: str, new: str, name: str) -> str:
     """
     before, after = _lines(old), _lines(new)
     if max(len(before), len(after)) > MAX_DIFF_LINES:
-        raise ToolError(f"limit exceeded: a file of more than {MAX_DIFF_LINES} lines cannot be edited so; write it anew")
-    hunks = difflib.unified_diff(before, after, f"{name}\toriginal", f"{name}\tmodified", n=_CONTEXT, lineterm="")
+        raise ToolError(
+            f"limit exceeded: a file of more than {MAX_DIFF_LINES} lines cannot be edited so; "
+            "write it anew"
+        )
+    hunks = difflib.unified_diff(
+        before, after, f"{name}\toriginal", f"{name}\tmodified", n=_CONTEXT, lineterm=""
+    )
     text = "\n".join([f"Index: {name}", "=" * 67, *hunks])
     fence = "```"
     while fence in text:

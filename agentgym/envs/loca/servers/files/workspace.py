@@ -1,7 +1,8 @@
 """The files of an office: a file system in memory, which no path leads out of, with quotas.
 
-It has files and directories and nothing else, so no symlink, device or mount can be in it. Code that needs real files gets a copy
-in a sandbox, and what is there in the end comes back (`become`), regular files and directories only.
+It has files and directories and nothing else, so no symlink, device or mount can be in it. Code
+that needs real files gets a copy in a sandbox, and what is there in the end comes back (`become`),
+regular files and directories only.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def _epoch() -> datetime:
 
 
 class Workspace:
-    """Files by path. All methods take a path as a policy may write it, and refuse with `ToolError` before anything changes.
+    """Files by path. All methods take a path as a policy may write it, and refuse with `ToolError`
+    before anything changes.
 
     Attributes:
         clock: Returns the time that files are stamped with.
@@ -69,17 +71,27 @@ class Workspace:
         Raises:
             ToolError: It leads elsewhere, or no file can be called that.
         """
-        if "\0" in path or len(path) > MAX_PATH_CHARS or any("\ud800" <= sign <= "\udfff" for sign in path):
+        if (
+            "\0" in path
+            or len(path) > MAX_PATH_CHARS
+            or any("\ud800" <= sign <= "\udfff" for sign in path)
+        ):
             raise ToolError(
-                f"invalid argument: {echo(path)} is no path: at most {MAX_PATH_CHARS} characters, no NUL, no lone surrogate"
+                f"invalid argument: {echo(path)} is no path: at most {MAX_PATH_CHARS} characters, "
+                "no NUL, no lone surrogate"
             )
         full = posixpath.normpath(posixpath.join(ROOT, path))
         full = f"/{full.lstrip('/')}"
         if full != ROOT and not full.startswith(f"{ROOT}/"):
-            raise ToolError(f"permission denied: {echo(path)} is outside of {ROOT}; only paths in it can be used")
+            raise ToolError(
+                f"permission denied: {echo(path)} is outside of {ROOT}; only paths in it can be "
+                "used"
+            )
         names = full.split("/")
         if len(names) > MAX_DEPTH + 2 or any(len(name.encode()) > MAX_NAME_BYTES for name in names):
-            raise ToolError(f"invalid argument: {echo(path)} is too deep or has a name that is too long")
+            raise ToolError(
+                f"invalid argument: {echo(path)} is too deep or has a name that is too long"
+            )
         return full
 
     def exists(self, path: str) -> bool:
@@ -128,7 +140,9 @@ class Workspace:
         full = self.resolve(path)
         content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
         if full in self._folders:
-            raise ToolError(f"conflict: {echo(path)} is a directory; it cannot be written as a file")
+            raise ToolError(
+                f"conflict: {echo(path)} is a directory; it cannot be written as a file"
+            )
         old = self._files.get(full)
         total = self._bytes + len(content) - (len(old.data) if old else 0)
         if len(content) > MAX_FILE_BYTES or total > MAX_TOTAL_BYTES:
@@ -163,7 +177,9 @@ class Workspace:
             del self._folders[name]
 
     def move(self, path: str, target: str) -> str:
-        """Give a file or directory another path, at which there is nothing; the new canonical path."""
+        """Give a file or directory another path, at which there is nothing; the new canonical
+        path.
+        """
         full, there = self._there(path), self._free(target)
         if _within(there, full):
             raise ToolError(f"invalid argument: {echo(path)} cannot be moved into itself")
@@ -191,7 +207,12 @@ class Workspace:
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
         start = len(full) + 1
-        below = (name for table in (self._files, self._folders) for name in table if name.startswith(f"{full}/"))
+        below = (
+            name
+            for table in (self._files, self._folders)
+            for name in table
+            if name.startswith(f"{full}/")
+        )
         return sorted(name[start:] for name in below if "/" not in name[start:])
 
     def walk(self, path: str = ROOT) -> Iterator[str]:
@@ -235,9 +256,13 @@ class Workspace:
                 continue
             old = self._files.get(full)
             if old is not None and data is not None:
-                fresh._files[full] = old if data == old.data else File(data, old.created, self.clock())
+                fresh._files[full] = (
+                    old if data == old.data else File(data, old.created, self.clock())
+                )
         self._files, self._bytes = fresh._files, fresh._bytes
-        self._folders = {name: self._folders.get(name, created) for name, created in fresh._folders.items()}
+        self._folders = {
+            name: self._folders.get(name, created) for name, created in fresh._folders.items()
+        }
         return skipped
 
     def _there(self, path: str) -> str:
@@ -264,7 +289,9 @@ class Workspace:
 
     def _check_count(self, more: int) -> None:
         if len(self._files) + len(self._folders) + more > MAX_FILES:
-            raise ToolError(f"limit exceeded: no room for more than {MAX_FILES} files and directories")
+            raise ToolError(
+                f"limit exceeded: no room for more than {MAX_FILES} files and directories"
+            )
 
 
 def _within(name: str, full: str) -> bool:

@@ -52,7 +52,9 @@ class BigQuery:
         self._storage = storage
 
     @tool
-    def bigquery_run_query(self, query: str, dry_run: bool = False, max_results: int = 1000) -> dict[str, Any]:
+    def bigquery_run_query(
+        self, query: str, dry_run: bool = False, max_results: int = 1000
+    ) -> dict[str, Any]:
         """Run one GoogleSQL statement: a query, DML or DDL.
 
         Dates are ISO 8601, moments in UTC; NUMERIC is a number, or text where a number would lose digits.
@@ -63,7 +65,9 @@ class BigQuery:
             max_results: The most rows to return, up to 10000; `totalRows` tells how many there are.
         """
         if not 1 <= max_results <= MAX_ROWS:
-            raise ToolError(f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}")
+            raise ToolError(
+                f"invalid argument: max_results must be between 1 and {MAX_ROWS}, got {max_results}"
+            )
         warehouse = self._warehouse()
         tree = warehouse.parse(query)
         if dry_run:
@@ -79,7 +83,9 @@ class BigQuery:
         return [self._dataset_resource(name) for name in sorted(self._server.engine.schemas)]
 
     @tool
-    def bigquery_create_dataset(self, dataset_id: str, description: str = "", location: str = "US") -> dict[str, Any]:
+    def bigquery_create_dataset(
+        self, dataset_id: str, description: str = "", location: str = "US"
+    ) -> dict[str, Any]:
         """Create a dataset.
 
         Args:
@@ -90,7 +96,9 @@ class BigQuery:
         name = self._warehouse().check_dataset(dataset_id)
         if name in self._server.engine.schemas:
             raise ToolError(f"conflict: Already Exists: Dataset {PROJECT}:{name}")
-        self._server.engine.schemas[name] = Schema(description, self._server.context.clock.tick().isoformat(), location)
+        self._server.engine.schemas[name] = Schema(
+            description, self._server.context.clock.tick().isoformat(), location
+        )
         return self._dataset_resource(name)
 
     @tool
@@ -153,7 +161,10 @@ class BigQuery:
             destination_path: The name of the object.
             file_format: What kind of file.
         """
-        name, destination = self._check_table(dataset_id, table_id), f"gs://{destination_bucket}/{destination_path}"
+        name, destination = (
+            self._check_table(dataset_id, table_id),
+            f"gs://{destination_bucket}/{destination_path}",
+        )
         rows = self._read_all(name)
         self.write_uri(destination, as_csv(rows) if file_format == "CSV" else as_lines(rows))
         job = self._job("EXTRACT", "EXTRACT", destination, f"{dataset_id}.{table_id}", rows.total)
@@ -171,10 +182,14 @@ class BigQuery:
             state_filter: Only jobs in this state, if it is given; every job is done when its call returns.
         """
         if not 1 <= max_results <= 1000:
-            raise ToolError(f"invalid argument: max_results must be between 1 and 1000, got {max_results}")
+            raise ToolError(
+                f"invalid argument: max_results must be between 1 and 1000, got {max_results}"
+            )
         if state_filter in ("pending", "running"):
             return []
-        jobs = self._server.store.rows("SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results)
+        jobs = self._server.store.rows(
+            "SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results
+        )
         return [_job_resource(job) for job in jobs]
 
     @tool
@@ -185,18 +200,26 @@ class BigQuery:
 
     # For tasks.
 
-    def load(self, dataset: str, table: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> None:
+    def load(
+        self, dataset: str, table: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
+    ) -> None:
         """Make or replace a table (and its dataset) with records.
 
         Args:
             dataset: The dataset.
             table: The table.
-            columns: The BigQuery type of each column, such as STRING, INT64, FLOAT64, NUMERIC, DATE, DATETIME, TIMESTAMP.
+            columns: The BigQuery type of each column, such as STRING, INT64, FLOAT64, NUMERIC,
+                DATE, DATETIME, TIMESTAMP.
             rows: The records, their values in the order of the columns.
         """
         now = self._server.context.clock.now()
         self._server.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))
-        self._server.engine.load((dataset, table), [Column(name, from_bigquery(kind)) for name, kind in columns.items()], rows, now)
+        self._server.engine.load(
+            (dataset, table),
+            [Column(name, from_bigquery(kind)) for name, kind in columns.items()],
+            rows,
+            now,
+        )
 
     def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
         """Return all records of a table, in the order in which they were put in.
@@ -212,11 +235,18 @@ class BigQuery:
 
     def comments(self, dataset: str, table: str) -> dict[str, str]:
         """Return the description of each column of a table."""
-        return {column.name: column.comment for column in self._server.engine.tables[self._check_table(dataset, table)].columns}
+        return {
+            column.name: column.comment
+            for column in self._server.engine.tables[self._check_table(dataset, table)].columns
+        }
 
     def read_uri(self, uri: str) -> bytes:
         """Return the bytes of gs://bucket/object, or of a file in the workspace."""
-        return self._storage.read_gs(uri) if uri.startswith("gs://") else self._server.context.files.read(_local(uri))
+        return (
+            self._storage.read_gs(uri)
+            if uri.startswith("gs://")
+            else self._server.context.files.read(_local(uri))
+        )
 
     def write_uri(self, uri: str, data: bytes) -> None:
         """Write gs://bucket/object, or a file in the workspace."""
@@ -235,7 +265,9 @@ class BigQuery:
         return sorted(name for name in self._server.engine.tables if name[0] == dataset)
 
     def _read_all(self, name: TableName) -> Rows:
-        return self._server.engine.read(f"SELECT * FROM {path(name)}", [name], self._server.context.clock.now(), _ALL)
+        return self._server.engine.read(
+            f"SELECT * FROM {path(name)}", [name], self._server.context.clock.now(), _ALL
+        )
 
     def _check_dataset(self, dataset: str) -> None:
         if dataset not in self._server.engine.schemas:
@@ -264,7 +296,9 @@ class BigQuery:
             "schema": {"fields": [bigquery_field(column) for column in table.columns]}, "creationTime": table.created,
         }  # fmt: skip
 
-    def _job(self, kind: str, statement: str, query: str, target: str, affected: int | None) -> dict[str, Any]:
+    def _job(
+        self, kind: str, statement: str, query: str, target: str, affected: int | None
+    ) -> dict[str, Any]:
         created = iso(self._server.context.clock.tick())
         place = int(self._server.store.value("SELECT count(*) FROM bigquery_jobs"))
         job = {
@@ -274,15 +308,28 @@ class BigQuery:
             "query": query[:2000],
             "target": target,
         }
-        self._server.store.insert("bigquery_jobs", **job, affected=affected, created=created, place=place)
+        self._server.store.insert(
+            "bigquery_jobs", **job, affected=affected, created=created, place=place
+        )
         return _job_resource(job | {"affected": affected, "created": created})
 
     def _response(self, outcome: ConversionResult, job: Mapping[str, Any]) -> dict[str, Any]:
-        response = {"jobReference": job["jobReference"], "jobComplete": True, "statementType": outcome.kind}
+        response = {
+            "jobReference": job["jobReference"],
+            "jobComplete": True,
+            "statementType": outcome.kind,
+        }
         if outcome.rows is None:
-            return response | _statistics(outcome) | ({"message": outcome.message} if outcome.message else {})
+            return (
+                response
+                | _statistics(outcome)
+                | ({"message": outcome.message} if outcome.message else {})
+            )
         rows, note = fit(outcome.rows)
-        fields = [bigquery_field(Column(name, kind)) for name, kind in zip(outcome.rows.names, outcome.rows.types, strict=True)]
+        fields = [
+            bigquery_field(Column(name, kind))
+            for name, kind in zip(outcome.rows.names, outcome.rows.types, strict=True)
+        ]
         response |= {"schema": {"fields": fields}, "totalRows": outcome.rows.total, "rows": rows}
         return response | note
 
@@ -297,7 +344,9 @@ def _job_resource(job: Mapping[str, Any]) -> dict[str, Any]:
 
 def _local(uri: str) -> str:
     if "://" in uri:
-        raise ToolError(f"invalid argument: {echo(uri)} is neither gs://bucket/object nor the path of a file in the workspace")
+        raise ToolError(
+            f"invalid argument: {echo(uri)} is neither gs://bucket/object nor the path of a file in the workspace"
+        )
     return uri
 
 
@@ -306,7 +355,11 @@ def _statistics(outcome: ConversionResult) -> dict[str, Any]:
     statistics: dict[str, Any] = {}
     if outcome.counts:
         statistics["numDmlAffectedRows"] = sum(outcome.counts.values())
-        statistics["dmlStats"] = {f"{action}RowCount": count for action, count in outcome.counts.items()}
+        statistics["dmlStats"] = {
+            f"{action}RowCount": count for action, count in outcome.counts.items()
+        }
     if outcome.target:
-        statistics["ddlTargetTable" if not outcome.counts else "destinationTable"] = ".".join(outcome.target)
+        statistics["ddlTargetTable" if not outcome.counts else "destinationTable"] = ".".join(
+            outcome.target
+        )
     return statistics

@@ -19,7 +19,9 @@ _MAX_COLUMNS = 1000
 """Columns of a table; BigQuery has ten times as many, which no task needs."""
 
 
-def load_csv(engine: Engine, name: TableName, data: bytes, skip: int, disposition: str, now: datetime) -> int:
+def load_csv(
+    engine: Engine, name: TableName, data: bytes, skip: int, disposition: str, now: datetime
+) -> int:
     """Load the rows of a CSV file into a table; how many there were.
 
     Raises:
@@ -29,19 +31,31 @@ def load_csv(engine: Engine, name: TableName, data: bytes, skip: int, dispositio
     table = engine.tables.get(name)
     if table is None:
         if not re.fullmatch(r"[\w\- ]{1,1024}", name[1]):
-            raise ToolError(f"invalid argument: {echo(name[1])} is no name of a table: letters, digits, '_', '-' and spaces")
+            raise ToolError(
+                f"invalid argument: {echo(name[1])} is no name of a table: letters, digits, '_', "
+                "'-' and spaces"
+            )
         columns = _infer_columns(head, rows)
     elif table.view:
         raise ToolError(f"invalid argument: {'.'.join(name)} is a view")
     else:
         columns = list(table.columns)
     if disposition == "WRITE_EMPTY" and table and engine.count(name):
-        raise ToolError(f"conflict: Already Exists: table {'.'.join(name)} has rows, and write_mode is WRITE_EMPTY")
+        raise ToolError(
+            f"conflict: Already Exists: table {'.'.join(name)} has rows, and write_mode is "
+            "WRITE_EMPTY"
+        )
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(columns)), None)
     if wrong is not None:
-        raise ToolError(f"invalid argument: row {wrong + skip + 1} has {len(rows[wrong])} values, the table {len(columns)} columns")
+        raise ToolError(
+            f"invalid argument: row {wrong + skip + 1} has {len(rows[wrong])} values, the table "
+            f"{len(columns)} columns"
+        )
     values = [
-        [None if value == "" and column.type != "VARCHAR" else value for value, column in zip(row, columns, strict=True)]
+        [
+            None if value == "" and column.type != "VARCHAR" else value
+            for value, column in zip(row, columns, strict=True)
+        ]
         for row in rows
     ]
     engine.append_rows(name, columns, values, now, replace_rows=disposition == "WRITE_TRUNCATE")
@@ -65,17 +79,27 @@ def _infer_columns(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) ->
     """Return columns whose types fit all values."""
     width = len(head) if head is not None else len(rows[0]) if rows else 0
     if not 1 <= width <= _MAX_COLUMNS:
-        raise ToolError(f"invalid argument: a table has 1 to {_MAX_COLUMNS} columns, the file has {width}")
-    names = [re.sub(r"\W", "_", name.strip()) or f"column_{k}" for k, name in enumerate(head or [""] * width)]
+        raise ToolError(
+            f"invalid argument: a table has 1 to {_MAX_COLUMNS} columns, the file has {width}"
+        )
+    names = [
+        re.sub(r"\W", "_", name.strip()) or f"column_{k}"
+        for k, name in enumerate(head or [""] * width)
+    ]
     if len({name.lower() for name in names}) != width:
         raise ToolError("invalid argument: two columns of the file have one name")
-    return [Column(name, _infer_type([row[k] for row in rows if k < len(row) and row[k] != ""])) for k, name in enumerate(names)]
+    return [
+        Column(name, _infer_type([row[k] for row in rows if k < len(row) and row[k] != ""]))
+        for k, name in enumerate(names)
+    ]
 
 
 def _infer_type(values: Sequence[str]) -> str:
     if values and all(re.fullmatch(r"[+-]?\d{1,18}", value, re.ASCII) for value in values):
         return "BIGINT"
-    if values and all(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value, re.ASCII) for value in values):
+    if values and all(
+        re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value, re.ASCII) for value in values
+    ):
         return "DOUBLE"
     if values and all(value.lower() in ("true", "false") for value in values):
         return "BOOLEAN"
@@ -106,7 +130,12 @@ def as_csv(rows: Rows) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(rows.names)
     for record in rows.records:
-        writer.writerow([json.dumps(v, ensure_ascii=False) if isinstance(v, (dict, list)) else _cell(v) for v in record])
+        writer.writerow(
+            [
+                json.dumps(v, ensure_ascii=False) if isinstance(v, (dict, list)) else _cell(v)
+                for v in record
+            ]
+        )
     return text.getvalue().encode()
 
 

@@ -22,9 +22,9 @@ _PLACES = np.arange(4)
 def crc32c(data: bytes) -> int:
     """Return the CRC32C of bytes.
 
-    Long data is folded: the remainders of all words of four bytes are found at once, then those of neighbours are joined, level
-    by level. To join two pieces is to push the remainder of the left one through as many zero bytes as the right one is long,
-    and to add.
+    Long data is folded: the remainders of all words of four bytes are found at once, then those of
+    neighbours are joined, level by level. To join two pieces is to push the remainder of the left
+    one through as many zero bytes as the right one is long, and to add.
     """
     state = 0xFFFFFFFF
     for start in range(0, len(data), _CHUNK):
@@ -39,7 +39,8 @@ def _advance(state: int, chunk: bytes) -> int:
             state = table[(state ^ byte) & 255] ^ (state >> 8)
         return state
     levels = (len(chunk) - 1).bit_length()
-    # Zero bytes in front leave the remainder zero, so they may fill up the length to a power of two.
+    # Zero bytes in front leave the remainder zero, so they may fill up the length to a power of
+    # two.
     padded = np.zeros(2**levels, dtype=np.uint8)
     first = len(padded) - len(chunk)
     padded[first:] = np.frombuffer(chunk, dtype=np.uint8)
@@ -68,7 +69,9 @@ def _bytes() -> list[int]:
 
 @functools.cache
 def _pushes(level: int) -> Words:
-    """Return the remainders of each byte at each of the four places, after 2**level zero bytes; shape (4, 256)."""
+    """Return the remainders of each byte at each of the four places, after 2**level zero bytes;
+    shape (4, 256).
+    """
     if level:
         below = _pushes(level - 1)
         return _push(below.reshape(-1), below).reshape(4, 256)

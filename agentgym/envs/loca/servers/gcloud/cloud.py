@@ -1,4 +1,6 @@
-"""Common parts of the services of Google Cloud: the project, the places, and checks of arguments."""
+"""Common parts of the services of Google Cloud: the project, the places, and checks of
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
     for choice in choices:
         if choice.lower() == value.lower():
             return choice
-    raise ToolError(f"invalid argument: {name} must be one of {', '.join(choices)}, got {echo(value)}")
+    raise ToolError(
+        f"invalid argument: {name} must be one of {', '.join(choices)}, got {echo(value)}"
+    )
 
 
 def read_token(token: str) -> tuple[str, int]:
@@ -68,7 +72,9 @@ def read_token(token: str) -> tuple[str, int]:
     """
     number, slash, text = token.partition("/")
     if not slash or not re.fullmatch(r"[0-9]{1,18}", number):
-        raise ToolError(f"invalid argument: {echo(token)} is not a token of a page; take nextPageToken of the page before")
+        raise ToolError(
+            f"invalid argument: {echo(token)} is not a token of a page; take nextPageToken of the page before"
+        )
     return text, int(number)
 
 

@@ -1,11 +1,20 @@
-"""Compute Engine: instances whose states change by operations, which take their time on the clock of the episode."""
+"""Compute Engine: instances whose states change by operations, which take their time on the
+clock of the episode.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
 from agentgym.envs.loca.servers.context import iso
-from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, REGIONS, ZONES, check_name, check_one_of, check_range
+from agentgym.envs.loca.servers.gcloud.cloud import (
+    PROJECT,
+    REGIONS,
+    ZONES,
+    check_name,
+    check_one_of,
+    check_range,
+)
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
@@ -17,7 +26,8 @@ CREATE TABLE operations (id INTEGER PRIMARY KEY, name TEXT UNIQUE, zone TEXT, ki
     begun TEXT, until TEXT);
 CREATE INDEX instance_names ON instances(zone, name);
 """
-# An instance has its status from the moment `until` on, and the one of `meanwhile` before; so nothing has to happen at that moment.
+# An instance has its status from the moment `until` on, and the one of `meanwhile` before; so
+# nothing has to happen at that moment.
 
 MAX_INSTANCES = 100
 """Instances of a project; it bounds what a policy can make."""
@@ -31,7 +41,9 @@ _GONE = "DELETED"
 """The status of an instance that is no longer shown."""
 _SHARED = r"f1-micro|g1-small|e2-(?:micro|small|medium)"
 """Machine types with a shared core."""
-_SIZED = r"(?:c2|c3|c4|e2|n1|n2|n2d|n4|t2d)-(?:standard|highmem|highcpu)-(?:1|2|4|8|16|32|48|64|80|96)"
+_SIZED = (
+    r"(?:c2|c3|c4|e2|n1|n2|n2d|n4|t2d)-(?:standard|highmem|highcpu)-(?:1|2|4|8|16|32|48|64|80|96)"
+)
 """Machine types by family, memory for each core, and cores."""
 
 
@@ -50,14 +62,18 @@ class Compute:
         """List the instances of a zone, or of all zones."""
         if zone:
             _region(zone)
-        rows = self._server.store.find("instances", order="zone, name, id", **({"zone": zone} if zone else {}))
+        rows = self._server.store.find(
+            "instances", order="zone, name, id", **({"zone": zone} if zone else {})
+        )
         return {
             "kind": "compute#instanceList",
             "items": [self._show_instance(row) for row in rows if self._status_of(row) != _GONE],
         }
 
     @tool
-    def compute_create_instance(self, instance_name: str, zone: str, machine_type: str = "e2-micro") -> Row:
+    def compute_create_instance(
+        self, instance_name: str, zone: str, machine_type: str = "e2-micro"
+    ) -> Row:
         """Create an instance; it runs when the operation that this gives is done.
 
         Args:
@@ -67,7 +83,11 @@ class Compute:
         """
         self._check_new(instance_name, zone, machine_type)
         if (
-            self._server.store.value("SELECT count(*) FROM instances WHERE status <> ? OR until > ?", _GONE, self._present())
+            self._server.store.value(
+                "SELECT count(*) FROM instances WHERE status <> ? OR until > ?",
+                _GONE,
+                self._present(),
+            )
             >= MAX_INSTANCES
         ):
             raise ToolError(f"limit exceeded: a project has at most {MAX_INSTANCES} instances")
@@ -84,19 +104,25 @@ class Compute:
     @tool
     def compute_start_instance(self, instance_name: str, zone: str) -> Row:
         """Start an instance that is stopped; it gets another external address."""
-        return self._operate(self._ready_instance(instance_name, zone), "start", "STAGING", "RUNNING")
+        return self._operate(
+            self._ready_instance(instance_name, zone), "start", "STAGING", "RUNNING"
+        )
 
     @tool
     def compute_stop_instance(self, instance_name: str, zone: str) -> Row:
         """Stop a running instance."""
-        return self._operate(self._ready_instance(instance_name, zone), "stop", "STOPPING", "TERMINATED")
+        return self._operate(
+            self._ready_instance(instance_name, zone), "stop", "STOPPING", "TERMINATED"
+        )
 
     @tool
     def compute_restart_instance(self, instance_name: str, zone: str) -> Row:
         """Reset a running instance, as by its button; it keeps its addresses."""
         row = self._ready_instance(instance_name, zone)
         if row["status"] != "RUNNING":
-            raise ToolError(f"conflict: instance {echo(instance_name)} is {row['status']}, only a running one can be restarted")
+            raise ToolError(
+                f"conflict: instance {echo(instance_name)} is {row['status']}, only a running one can be restarted"
+            )
         return self._operate(row, "reset", "RUNNING", "RUNNING")
 
     @tool
@@ -110,10 +136,15 @@ class Compute:
     @tool
     def compute_list_zones(self) -> Row:
         """List all zones."""
-        return {"kind": "compute#zoneList", "items": [{"name": z, "region": ZONES[z], "status": "UP"} for z in sorted(ZONES)]}
+        return {
+            "kind": "compute#zoneList",
+            "items": [{"name": z, "region": ZONES[z], "status": "UP"} for z in sorted(ZONES)],
+        }
 
     @tool
-    def compute_wait_for_operation(self, operation_name: str, zone: str, timeout_minutes: int = 5) -> Row:
+    def compute_wait_for_operation(
+        self, operation_name: str, zone: str, timeout_minutes: int = 5
+    ) -> Row:
         """Wait until an operation is done, or the time is over; this takes as long as it does.
 
         Args:
@@ -124,7 +155,9 @@ class Compute:
         check_range("timeout_minutes", timeout_minutes, 1, 60)
         operations = self._server.store.find("operations", name=operation_name, zone=zone)
         if not operations:
-            raise ToolError(f"not found: there is no operation {echo(operation_name)} in zone {echo(zone)}")
+            raise ToolError(
+                f"not found: there is no operation {echo(operation_name)} in zone {echo(zone)}"
+            )
         for _ in range(60 * timeout_minutes):
             if operations[0]["until"] <= self._present():
                 break
@@ -134,18 +167,27 @@ class Compute:
     # For authors of tasks.
 
     def add_instance(
-        self, name: str, zone: str, machine_type: str = "e2-micro", *, status: str = "RUNNING", created: datetime | None = None
+        self,
+        name: str,
+        zone: str,
+        machine_type: str = "e2-micro",
+        *,
+        status: str = "RUNNING",
+        created: datetime | None = None,
     ) -> None:
         """Make an instance that is there from the beginning: RUNNING or TERMINATED."""
         self._check_new(name, zone, machine_type)
-        row = self._new_instance(name, zone, machine_type, created or self._server.context.clock.now())
+        row = self._new_instance(
+            name, zone, machine_type, created or self._server.context.clock.now()
+        )
         state = check_one_of("status", status, ("RUNNING", "TERMINATED"))
         self._server.store.update("instances", row["id"], status=state, meanwhile=state)
 
     def instances(self) -> dict[tuple[str, str], str]:
         """Return the status of each instance, by (zone, name)."""
         rows = [
-            (row["zone"], row["name"], self._status_of(row)) for row in self._server.store.find("instances", order="zone, name, id")
+            (row["zone"], row["name"], self._status_of(row))
+            for row in self._server.store.find("instances", order="zone, name, id")
         ]
         return {(zone, name): status for zone, name, status in rows if status != _GONE}
 
@@ -161,8 +203,16 @@ class Compute:
         rule = "at most 63 of a-z, 0-9 and -, a letter first and no - last"
         check_name("instance", name, r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?", rule)
         _region(zone)
-        check_name("machine type", machine_type, f"{_SHARED}|{_SIZED}", "one is e2-micro, another n2-standard-4")
-        if any(self._status_of(row) != _GONE for row in self._server.store.find("instances", name=name, zone=zone)):
+        check_name(
+            "machine type",
+            machine_type,
+            f"{_SHARED}|{_SIZED}",
+            "one is e2-micro, another n2-standard-4",
+        )
+        if any(
+            self._status_of(row) != _GONE
+            for row in self._server.store.find("instances", name=name, zone=zone)
+        ):
             raise ToolError(f"conflict: there is an instance {echo(name)} in {zone} already")
 
     def _new_instance(self, name: str, zone: str, machine_type: str, when: datetime) -> Row:
@@ -184,20 +234,44 @@ class Compute:
         """Return an instance on which no operation is under way."""
         row = self._instance(name, zone)
         if row["until"] > self._present():
-            raise ToolError(f"conflict: an operation on instance {echo(name)} is under way until {row['until']}; wait for it")
+            raise ToolError(
+                f"conflict: an operation on instance {echo(name)} is under way until {row['until']}; wait for it"
+            )
         return row
 
-    def _operate(self, row: Row, kind: str, meanwhile: str, status: str, when: datetime | None = None) -> Row:
-        """Begin an operation on an instance. Starting what runs and stopping what is stopped does nothing, and is no error."""
+    def _operate(
+        self, row: Row, kind: str, meanwhile: str, status: str, when: datetime | None = None
+    ) -> Row:
+        """Begin an operation on an instance.
+
+        Starting what runs and stopping what is stopped does nothing, and is no error.
+        """
         when = when or self._server.context.clock.tick()
         idle = kind in ("start", "stop") and row["status"] == status
         until = iso(when + timedelta(seconds=1 if idle else SECONDS[kind]))
-        changes: Row = {"start": {"started": iso(when), "nat_ip": self._address()}, "stop": {"stopped": until}}.get(kind, {})
+        changes: Row = {
+            "start": {"started": iso(when), "nat_ip": self._address()},
+            "stop": {"stopped": until},
+        }.get(kind, {})
         with self._server.store.change():
             if not idle:
-                self._server.store.update("instances", row["id"], status=status, meanwhile=meanwhile, until=until, **changes)
+                self._server.store.update(
+                    "instances",
+                    row["id"],
+                    status=status,
+                    meanwhile=meanwhile,
+                    until=until,
+                    **changes,
+                )
             name = f"operation-{self._server.context.new_id('operation')}"
-            record = {"name": name, "zone": row["zone"], "kind": kind, "instance": row["id"], "begun": iso(when), "until": until}
+            record = {
+                "name": name,
+                "zone": row["zone"],
+                "kind": kind,
+                "instance": row["id"],
+                "begun": iso(when),
+                "until": until,
+            }
             operation = self._server.store.insert("operations", **record)
         return self._show_operation(self._server.store.get("operations", operation))
 
@@ -209,7 +283,13 @@ class Compute:
         status = self._status_of(row)
         place = 128 + 2 * list(REGIONS).index(ZONES[row["zone"]])
         address = f"10.{place}.{(row['id'] + 1) // 256}.{(row['id'] + 1) % 256}"
-        access = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT", **({"natIP": row["nat_ip"]} if status == "RUNNING" else {})}]
+        access = [
+            {
+                "type": "ONE_TO_ONE_NAT",
+                "name": "External NAT",
+                **({"natIP": row["nat_ip"]} if status == "RUNNING" else {}),
+            }
+        ]
         resource = {
             "kind": "compute#instance", "id": str(row["id"]), "name": row["name"], "zone": row["zone"], "status": status,
             "machineType": row["machine_type"], "creationTimestamp": row["created"], "lastStartTimestamp": row["started"],
@@ -232,5 +312,7 @@ class Compute:
 def _region(zone: str) -> str:
     """Return the region of a zone."""
     if zone not in ZONES:
-        raise ToolError(f"invalid argument: there is no zone {echo(zone)}; compute_list_zones lists them")
+        raise ToolError(
+            f"invalid argument: there is no zone {echo(zone)}; compute_list_zones lists them"
+        )
     return ZONES[zone]

@@ -14,7 +14,8 @@ from agentgym.envs.loca.servers.warehouse.engine import Engine
 
 
 class GoogleCloud(Server):
-    """All services of the project; BigQuery loads from and exports to the workspace and gs://bucket/object.
+    """All services of the project; BigQuery loads from and exports to the workspace and
+    gs://bucket/object.
 
     Attributes:
         engine: The tables of BigQuery.

@@ -1,9 +1,10 @@
 """Filters of Cloud Logging: the part of its query language that selects entries by their fields.
 
-It has comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` has, `=~` and `!~` match, `field:*` is there), several values for one
-field (`severity=(ERROR OR ALERT)`), text that any field may hold, NOT (or `-`), OR and AND, which binds the least and may be left
-out, parentheses, comments (`-- …`) and the function `LOG_ID`. Case matters in regular expressions and in AND, OR and NOT only.
-Other functions (SEARCH, SAMPLE, ip_in_net, source, cast, regexp_extract) are refused.
+It has comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` has, `=~` and `!~` match, `field:*` is
+there), several values for one field (`severity=(ERROR OR ALERT)`), text that any field may hold,
+NOT (or `-`), OR and AND, which binds the least and may be left out, parentheses, comments (`-- …`)
+and the function `LOG_ID`. Case matters in regular expressions and in AND, OR and NOT only. Other
+functions (SEARCH, SAMPLE, ip_in_net, source, cast, regexp_extract) are refused.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ MAX_DEPTH = 20
 _QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
 _BARE = r"[^\s()=<>:!~,\"']"
 _FUNCTION = r"-?(?!(?:AND|OR|NOT)\()[A-Za-z_][A-Za-z_0-9]*\("
-_TOKEN = re.compile(rf"\s+|--[^\n]*|({_FUNCTION}|{_BARE}+(?:(?:{_QUOTED}){_BARE}*)*|{_QUOTED}|=~|!~|!=|<=|>=|[=<>:(),])", re.DOTALL)
+_TOKEN = re.compile(
+    rf"\s+|--[^\n]*|({_FUNCTION}|{_BARE}+(?:(?:{_QUOTED}){_BARE}*)*|{_QUOTED}|=~|!~|!=|<=|>=|[=<>:(),])",
+    re.DOTALL,
+)
 _SEGMENT = re.compile(rf"({_QUOTED})|([^.\"']+)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 """Signs after a backslash that stand for others."""
@@ -64,7 +68,9 @@ def read_filter(text: str) -> Test:
         ToolError: It is no filter, or uses what is not supported.
     """
     if len(text) > MAX_CHARS:
-        raise ToolError(f"limit exceeded: a filter has at most {MAX_CHARS} characters, got {len(text)}")
+        raise ToolError(
+            f"limit exceeded: a filter has at most {MAX_CHARS} characters, got {len(text)}"
+        )
     return _Reader(text).read()
 
 
@@ -77,7 +83,9 @@ class _Reader:
         while place < len(text):
             match = _TOKEN.match(text, place)
             if match is None:
-                raise _bad(f"cannot read {echo(text[place : place + 20])}; put text with such signs in double quotes")
+                raise _bad(
+                    f"cannot read {echo(text[place : place + 20])}; put text with such signs in double quotes"
+                )
             place = match.end()
             if match[1]:
                 self._tokens.append(match[1])
@@ -114,7 +122,11 @@ class _Reader:
         while self._peek() == "OR":
             self._take()
             tests.append(self._not(leaf))
-        return tests[0] if len(tests) == 1 else lambda entries: list(map(any, zip(*(t(entries) for t in tests), strict=True)))
+        return (
+            tests[0]
+            if len(tests) == 1
+            else lambda entries: list(map(any, zip(*(t(entries) for t in tests), strict=True)))
+        )
 
     def _not(self, leaf: Callable[[], Test]) -> Test:
         negated = False
@@ -157,7 +169,11 @@ class _Reader:
     def _comparison(self, path: tuple[str, ...], sign: str) -> Test:
         def leaf() -> Test:
             token = self._take()
-            return _exists(path) if (sign, token) == (":", "*") else _compare(path, sign, _value(token))
+            return (
+                _exists(path)
+                if (sign, token) == (":", "*")
+                else _compare(path, sign, _value(token))
+            )
 
         return self._group(leaf) if self._peek() == "(" else leaf()
 
@@ -171,11 +187,15 @@ class _Reader:
 
 
 def _bad(problem: str) -> ToolError:
-    return ToolError(f"invalid argument: the filter is not one of the Logging query language: {problem}")
+    return ToolError(
+        f"invalid argument: the filter is not one of the Logging query language: {problem}"
+    )
 
 
 def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
-    """Tell the entries that pass all tests; each test sees those alone that passed the ones before."""
+    """Tell the entries that pass all tests; each test sees those alone that passed the ones
+    before.
+    """
     left = list(range(len(entries)))
     for test in tests:
         passed = test([entries[k] for k in left])
@@ -185,13 +205,19 @@ def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
 
 
 def _unquote(token: str) -> str:
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), token[1:-1], flags=re.DOTALL)
+    return re.sub(
+        r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), token[1:-1], flags=re.DOTALL
+    )
 
 
 def _value(token: str) -> str:
     """Return a value as text, quoted or not."""
     if token in ("", "AND", "OR", "NOT", ",", ":") or token[0] in "=<>!()":
-        where = f"before {echo(token)} (text with such signs stands in double quotes)" if token else "at the end"
+        where = (
+            f"before {echo(token)} (text with such signs stands in double quotes)"
+            if token
+            else "at the end"
+        )
         raise _bad(f"a value is missing {where}")
     return _unquote(token) if token[0] in "\"'" else token
 
@@ -211,7 +237,9 @@ def _at(value: Any, path: Sequence[str]) -> list[Any]:
         if not isinstance(value, dict) or name not in value:
             return []
         value = value[name]
-    return [leaf for item in value for leaf in _at(item, ())] if isinstance(value, list) else [value]
+    return (
+        [leaf for item in value for leaf in _at(item, ())] if isinstance(value, list) else [value]
+    )
 
 
 def _texts(value: Any) -> list[str]:
@@ -231,7 +259,11 @@ def _anywhere(text: str) -> Test:
     part = text.lower()
 
     def holds(value: Any) -> bool:
-        return part in value.lower() if isinstance(value, str) else any(part in candidate.lower() for candidate in _texts(value))
+        return (
+            part in value.lower()
+            if isinstance(value, str)
+            else any(part in candidate.lower() for candidate in _texts(value))
+        )
 
     return lambda entries: [any(map(holds, entry.values())) for entry in entries]
 
@@ -242,13 +274,18 @@ def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
     part = text.lower()
     if sign == ":":
         return lambda entries: [
-            any(part in candidate.lower() for leaf in _at(e, path) for candidate in _texts(leaf)) for e in entries
+            any(part in candidate.lower() for leaf in _at(e, path) for candidate in _texts(leaf))
+            for e in entries
         ]
     order, holds = _ORDERS[sign], _comparable(path, text)
-    return lambda entries: [any(holds(order, value) for value in _at(entry, path)) for entry in entries]
+    return lambda entries: [
+        any(holds(order, value) for value in _at(entry, path)) for entry in entries
+    ]
 
 
-def _comparable(path: tuple[str, ...], text: str) -> Callable[[Callable[[Any, Any], bool], Any], bool]:
+def _comparable(
+    path: tuple[str, ...], text: str
+) -> Callable[[Callable[[Any, Any], bool], Any], bool]:
     """Return the comparison of a value at a path with the text of a filter: as the type of the
     field asks.
     """
@@ -272,17 +309,28 @@ def _comparable(path: tuple[str, ...], text: str) -> Callable[[Callable[[Any, An
 
 
 def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
-    """RE2 as DuckDB has it: it takes time in proportion to the text, whatever the pattern, which Python's own `re` does not."""
+    """RE2 as DuckDB has it: it takes time in proportion to the text, whatever the pattern,
+    which Python's own `re` does not.
+    """
     engine = _engine()
 
     def matching(texts: Sequence[str]) -> set[str]:
         if not texts:
             return set()
-        sql = "SELECT text FROM (SELECT unnest($texts) AS text) WHERE regexp_matches(text, $pattern)"
+        sql = (
+            "SELECT text FROM (SELECT unnest($texts) AS text) WHERE regexp_matches(text, $pattern)"
+        )
         try:
-            return {row[0] for row in engine.cursor().execute(sql, {"texts": list(texts), "pattern": pattern}).fetchall()}
+            return {
+                row[0]
+                for row in engine.cursor()
+                .execute(sql, {"texts": list(texts), "pattern": pattern})
+                .fetchall()
+            }
         except _errors() as error:
-            raise _bad(f"{echo(pattern)} is no regular expression of RE2: {str(error).splitlines()[0]}") from None
+            raise _bad(
+                f"{echo(pattern)} is no regular expression of RE2: {str(error).splitlines()[0]}"
+            ) from None
 
     matching([""])
 
@@ -331,7 +379,11 @@ def _moment(text: str) -> datetime:
 
 
 def _number(text: str) -> float | None:
-    return float(text) if re.fullmatch(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,2})?", text) else None
+    return (
+        float(text)
+        if re.fullmatch(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,2})?", text)
+        else None
+    )
 
 
 def log_path(name: str) -> str:
@@ -339,4 +391,8 @@ def log_path(name: str) -> str:
     within the name written `%2F`.
     """
     short = name.removeprefix(f"projects/{PROJECT}/logs/")
-    return short if short.startswith("projects/") else f"projects/{PROJECT}/logs/{short.replace('/', '%2F')}"
+    return (
+        short
+        if short.startswith("projects/")
+        else f"projects/{PROJECT}/logs/{short.replace('/', '%2F')}"
+    )

@@ -8,7 +8,15 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.context import iso
-from agentgym.envs.loca.servers.gcloud.cloud import PROJECT, REGIONS, check_name, check_one_of, check_range, page_token, read_token
+from agentgym.envs.loca.servers.gcloud.cloud import (
+    PROJECT,
+    REGIONS,
+    check_name,
+    check_one_of,
+    check_range,
+    page_token,
+    read_token,
+)
 from agentgym.envs.loca.servers.gcloud.log_filter import SEVERITIES, log_path, read_filter
 from agentgym.envs.loca.servers.gcloud.storage import Storage
 from agentgym.envs.loca.servers.server import Server
@@ -65,7 +73,9 @@ class Logging:
         self._storage = storage
 
     @tool
-    def logging_write_log(self, log_name: str, message: str | dict[str, Any], severity: str = "INFO") -> Row:
+    def logging_write_log(
+        self, log_name: str, message: str | dict[str, Any], severity: str = "INFO"
+    ) -> Row:
         """Write an entry to a log, which need not be there.
 
         Args:
@@ -82,7 +92,13 @@ class Logging:
         return _show(record)
 
     @tool
-    def logging_read_logs(self, log_filter: str = "", max_entries: int = 50, log_bucket: str = "", page_token: str = "") -> Row:
+    def logging_read_logs(
+        self,
+        log_filter: str = "",
+        max_entries: int = 50,
+        log_bucket: str = "",
+        page_token: str = "",
+    ) -> Row:
         """Read log entries, the latest first.
 
         Args:
@@ -96,25 +112,39 @@ class Logging:
         test = read_filter(log_filter)
         check_range("max_entries", max_entries, 1, 1000)
         place = read_token(page_token) if page_token else ("\U0010ffff", 0)
-        buckets = [self._log_bucket(log_bucket)] if log_bucket else [self._server.store.get("log_buckets", k) for k in (1, 2)]
+        buckets = (
+            [self._log_bucket(log_bucket)]
+            if log_bucket
+            else [self._server.store.get("log_buckets", k) for k in (1, 2)]
+        )
         where, values = self._kept_in(buckets)
         sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
         matches: list[Row] = []
         size = max_entries + 1
         while len(matches) <= max_entries:
             rows = self._server.store.rows(sql, *values, *place, size)
-            matches += [row for row, passed in zip(rows, test([_show(row) for row in rows]), strict=True) if passed]
+            matches += [
+                row
+                for row, passed in zip(rows, test([_show(row) for row in rows]), strict=True)
+                if passed
+            ]
             if len(rows) < size:
                 break
             place, size = (rows[-1]["timestamp"], rows[-1]["id"]), min(4 * size, _CHUNK)
         entries: Row = {"entries": [_show(row) for row in matches[:max_entries]]}
-        return entries | ({"nextPageToken": _token(matches[max_entries - 1])} if len(matches) > max_entries else {})
+        return entries | (
+            {"nextPageToken": _token(matches[max_entries - 1])}
+            if len(matches) > max_entries
+            else {}
+        )
 
     @tool
     def logging_list_logs(self) -> Row:
         """List the full names of the logs that have entries."""
         where, values = self._kept_in(self._server.store.find("log_buckets"))
-        logs = self._server.store.rows(f"SELECT DISTINCT log FROM log_entries WHERE {where} ORDER BY log", *values)
+        logs = self._server.store.rows(
+            f"SELECT DISTINCT log FROM log_entries WHERE {where} ORDER BY log", *values
+        )
         return {"logNames": [row["log"] for row in logs]}
 
     @tool
@@ -122,7 +152,10 @@ class Logging:
         """Delete all entries of a log in the log bucket _Default; it comes back with the next entry."""
         log = _log(log_name)
         where = "entry IN (SELECT id FROM log_entries WHERE log = ?) AND log_bucket = 2"
-        entries = [row["entry"] for row in self._server.store.rows(f"SELECT entry FROM log_routes WHERE {where}", log)]
+        entries = [
+            row["entry"]
+            for row in self._server.store.rows(f"SELECT entry FROM log_routes WHERE {where}", log)
+        ]
         if not entries:
             raise ToolError(f"not found: the log {echo(log_name)} has no entries in _Default")
         with self._server.store.change():
@@ -134,7 +167,9 @@ class Logging:
         return {"deleted": log, "entries": len(entries)}
 
     @tool
-    def logging_create_log_bucket(self, bucket_id: str, location: str = "global", retention_days: int = 30) -> Row:
+    def logging_create_log_bucket(
+        self, bucket_id: str, location: str = "global", retention_days: int = 30
+    ) -> Row:
         """Create a log bucket, into which sinks can route entries.
 
         Args:
@@ -142,7 +177,12 @@ class Logging:
             location: global or a region.
             retention_days: How long it keeps entries: 1 to 3650 days.
         """
-        check_name("log bucket", bucket_id, r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "1 to 100 letters, digits, _, - and dots")
+        check_name(
+            "log bucket",
+            bucket_id,
+            r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}",
+            "1 to 100 letters, digits, _, - and dots",
+        )
         place = check_one_of("location", location, ("global", *REGIONS))
         check_range("retention_days", retention_days, 1, 3650)
         if self._server.store.find("log_buckets", name=bucket_id, location=place):
@@ -150,16 +190,29 @@ class Logging:
         if self._server.store.value("SELECT count(*) FROM log_buckets") >= MAX_BUCKETS:
             raise ToolError(f"limit exceeded: a project has at most {MAX_BUCKETS} log buckets")
         when = iso(self._server.context.clock.tick())
-        self._server.store.insert("log_buckets", name=bucket_id, location=place, retention_days=retention_days, created=when)
+        self._server.store.insert(
+            "log_buckets",
+            name=bucket_id,
+            location=place,
+            retention_days=retention_days,
+            created=when,
+        )
         return _show_bucket(self._log_bucket(f"{place}/{bucket_id}"))
 
     @tool
     def logging_list_log_buckets(self) -> Row:
         """List the log buckets with how long they keep entries."""
-        return {"buckets": [_show_bucket(row) for row in self._server.store.find("log_buckets", order="location, name")]}
+        return {
+            "buckets": [
+                _show_bucket(row)
+                for row in self._server.store.find("log_buckets", order="location, name")
+            ]
+        }
 
     @tool
-    def logging_create_log_sink(self, sink_name: str, destination: str, log_filter: str = "") -> Row:
+    def logging_create_log_sink(
+        self, sink_name: str, destination: str, log_filter: str = ""
+    ) -> Row:
         """Create a sink, which routes the entries that are written from now on.
 
         Args:
@@ -167,7 +220,12 @@ class Logging:
             destination: logging.googleapis.com/projects/…/locations/…/buckets/… or storage.googleapis.com/….
             log_filter: Which entries it takes, in the Logging query language; all by default.
         """
-        check_name("sink", sink_name, r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "1 to 100 letters, digits, _, - and dots")
+        check_name(
+            "sink",
+            sink_name,
+            r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}",
+            "1 to 100 letters, digits, _, - and dots",
+        )
         read_filter(log_filter)
         target = self._sink_destination(destination)
         if self._server.store.find("log_sinks", name=sink_name):
@@ -175,13 +233,17 @@ class Logging:
         if self._server.store.value("SELECT count(*) FROM log_sinks") >= MAX_SINKS:
             raise ToolError(f"limit exceeded: a project has at most {MAX_SINKS} sinks")
         when = iso(self._server.context.clock.tick())
-        new_id = self._server.store.insert("log_sinks", name=sink_name, destination=target, filter=log_filter, created=when)
+        new_id = self._server.store.insert(
+            "log_sinks", name=sink_name, destination=target, filter=log_filter, created=when
+        )
         return _show_sink(self._server.store.get("log_sinks", new_id))
 
     @tool
     def logging_list_log_sinks(self) -> Row:
         """List the sinks with destination and filter."""
-        return {"sinks": [_show_sink(row) for row in self._server.store.find("log_sinks", order="name")]}
+        return {
+            "sinks": [_show_sink(row) for row in self._server.store.find("log_sinks", order="name")]
+        }
 
     @tool
     def logging_delete_log_sink(self, sink_name: str) -> Row:
@@ -195,22 +257,32 @@ class Logging:
 
     # For authors of tasks.
 
-    def log(self, name: str, payload: Payload, severity: str = "DEFAULT", when: datetime | None = None) -> None:
+    def log(
+        self, name: str, payload: Payload, severity: str = "DEFAULT", when: datetime | None = None
+    ) -> None:
         """Write an entry to a log, as of now unless another date is given."""
         self.log_all(name, [(when or self._server.context.clock.now(), severity, payload)])
 
     def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
-        """Write entries (time, severity, payload) to a log; sinks route them as if they were written now."""
+        """Write entries (time, severity, payload) to a log; sinks route them as if they were
+        written now.
+        """
         with self._server.store.change():
             self._add_entries(
-                [_record(name, payload, check_one_of("severity", s, tuple(SEVERITIES)), iso(t)) for t, s, payload in entries]
+                [
+                    _record(name, payload, check_one_of("severity", s, tuple(SEVERITIES)), iso(t))
+                    for t, s, payload in entries
+                ]
             )
 
     def log_entries(self, name: str, bucket: str = "_Default") -> list[Row]:
         """Return the entries of a log in a log bucket, the oldest first, as the API shows them."""
         route = "id IN (SELECT entry FROM log_routes WHERE log_bucket = ?)"
         sql = f"SELECT * FROM log_entries WHERE log = ? AND {route} ORDER BY timestamp, id"
-        return [_show(row) for row in self._server.store.rows(sql, log_path(name), self._log_bucket(bucket)["id"])]
+        return [
+            _show(row)
+            for row in self._server.store.rows(sql, log_path(name), self._log_bucket(bucket)["id"])
+        ]
 
     # Shared by the tools.
 
@@ -219,7 +291,9 @@ class Logging:
         start = 1 + (self._server.store.value("SELECT max(id) FROM log_entries") or 0)
         for record in records:
             record["insert_id"] = self._server.context.new_id("log entry")
-        self._server.store.insert_all("log_entries", [{"id": start + k, **record} for k, record in enumerate(records)])
+        self._server.store.insert_all(
+            "log_entries", [{"id": start + k, **record} for k, record in enumerate(records)]
+        )
         entries = [_show(record) for record in records]
         routes: dict[tuple[int, int], None] = {}
         for sink in self._server.store.find("log_sinks"):
@@ -230,21 +304,29 @@ class Logging:
             else:
                 bucket = self._log_bucket(place)["id"]
                 routes |= dict.fromkeys((start + k, bucket) for k in places)
-        self._server.store.insert_all("log_routes", [{"entry": entry, "log_bucket": into} for entry, into in routes])
+        self._server.store.insert_all(
+            "log_routes", [{"entry": entry, "log_bucket": into} for entry, into in routes]
+        )
         routed = {entry for entry, _ in routes}
         for entry in range(start, start + len(records)):
             if entry not in routed:
                 self._server.store.delete("log_entries", id=entry)
 
     def _write_lines(self, bucket: str, entries: Sequence[Row]) -> None:
-        """Append entries to the objects of their logs and hours, one a line; what there is no room for is dropped."""
+        """Append entries to the objects of their logs and hours, one a line; what there is no
+        room for is dropped.
+        """
         lines: dict[str, str] = {}
         for entry in entries:
             day, hour = entry["timestamp"][:10].replace("-", "/"), entry["timestamp"][11:13]
             name = f"{entry['logName'].rpartition('/')[2]}/{day}/{hour}:00:00_{hour}:59:59_S0.json"
             lines[name] = f"{lines.get(name, '')}{json.dumps(entry, ensure_ascii=False)}\n"
         for name, text in lines.items():
-            old = self._storage.read_object(bucket, name) if name in self._storage.objects(bucket, name) else b""
+            old = (
+                self._storage.read_object(bucket, name)
+                if name in self._storage.objects(bucket, name)
+                else b""
+            )
             data = old + text.encode()
             if self._storage.room() >= len(data):
                 self._storage.put_object(bucket, name, data, "application/json")
@@ -253,15 +335,27 @@ class Logging:
         """Return a condition on the entries that log buckets hold and still keep."""
         values: list[Any] = []
         for bucket in buckets:
-            values += [iso(self._server.context.clock.now() - timedelta(days=bucket["retention_days"])), bucket["id"]]
+            values += [
+                iso(self._server.context.clock.now() - timedelta(days=bucket["retention_days"])),
+                bucket["id"],
+            ]
         one = "(timestamp >= ? AND EXISTS (SELECT 1 FROM log_routes WHERE log_bucket = ? AND entry = log_entries.id))"
         return f"({' OR '.join([one] * len(buckets))})", values
 
     def _log_bucket(self, name: str) -> Row:
         """Return a log bucket by its name (a global one), by location/name or by its full name."""
-        parts = name.removeprefix(f"projects/{PROJECT}/").removeprefix("locations/").replace("/buckets/", "/").split("/")
+        parts = (
+            name.removeprefix(f"projects/{PROJECT}/")
+            .removeprefix("locations/")
+            .replace("/buckets/", "/")
+            .split("/")
+        )
         location, bucket = ("global", *parts)[-2:]
-        rows = self._server.store.find("log_buckets", name=bucket, location=location) if len(parts) <= 2 else []
+        rows = (
+            self._server.store.find("log_buckets", name=bucket, location=location)
+            if len(parts) <= 2
+            else []
+        )
         if not rows:
             raise ToolError(f"not found: there is no log bucket {echo(name)}")
         return rows[0]
@@ -274,22 +368,42 @@ class Logging:
         if service == "logging.googleapis.com":
             bucket = self._log_bucket(place)
             return _BUCKET.format(PROJECT, bucket["location"], bucket["name"])
-        raise ToolError(f"invalid argument: {echo(text)}: entries go to logging.googleapis.com/… or {_STORAGE}/…, nowhere else")
+        raise ToolError(
+            f"invalid argument: {echo(text)}: entries go to logging.googleapis.com/… or {_STORAGE}/…, nowhere else"
+        )
 
 
 def _log(name: str) -> str:
     """Return the full name of a log that may be written."""
-    rule = f"1 to 512 letters, digits and / _ - . (after projects/{PROJECT}/logs/, if that is given)"
-    check_name("log", name.removeprefix(f"projects/{PROJECT}/logs/"), r"(?!projects/)(?:[A-Za-z0-9/_.-]|%2F){1,512}", rule)
+    rule = (
+        f"1 to 512 letters, digits and / _ - . (after projects/{PROJECT}/logs/, if that is given)"
+    )
+    check_name(
+        "log",
+        name.removeprefix(f"projects/{PROJECT}/logs/"),
+        r"(?!projects/)(?:[A-Za-z0-9/_.-]|%2F){1,512}",
+        rule,
+    )
     return log_path(name)
 
 
 def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
     """Return the record of an entry, without its id."""
-    if _nesting(payload) > _MAX_NESTING or len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
-        raise ToolError(f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes in at most {_MAX_NESTING} levels")
+    if (
+        _nesting(payload) > _MAX_NESTING
+        or len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES
+    ):
+        raise ToolError(
+            f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes in at most {_MAX_NESTING} levels"
+        )
     content = {"textPayload" if isinstance(payload, str) else "jsonPayload": payload}
-    return {"log": _log(log), "timestamp": when, "received": when, "severity": severity, "payload": content}
+    return {
+        "log": _log(log),
+        "timestamp": when,
+        "received": when,
+        "severity": severity,
+        "payload": content,
+    }
 
 
 def _nesting(value: Any) -> int:
@@ -297,7 +411,11 @@ def _nesting(value: Any) -> int:
     levels, below = 0, [value]
     while below:
         levels += 1
-        nested = [each.values() if isinstance(each, dict) else each for each in below if isinstance(each, (dict, list))]
+        nested = [
+            each.values() if isinstance(each, dict) else each
+            for each in below
+            if isinstance(each, (dict, list))
+        ]
         below = [item for each in nested for item in each]
     return levels
 
@@ -318,7 +436,9 @@ def _show_bucket(row: Row) -> Row:
         "name": f"projects/{PROJECT}/locations/{row['location']}/buckets/{row['name']}", "retentionDays": row["retention_days"],
         "lifecycleState": "ACTIVE", "locked": row["name"] == "_Required",
     }  # fmt: skip
-    return resource | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})
+    return resource | (
+        {"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {}
+    )
 
 
 def _show_sink(row: Row) -> Row:
@@ -326,4 +446,6 @@ def _show_sink(row: Row) -> Row:
         "name": row["name"], "destination": row["destination"], "filter": row["filter"],
         "writerIdentity": f"serviceAccount:cloud-logs@{PROJECT}.iam.gserviceaccount.com",
     }  # fmt: skip
-    return resource | ({"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {})
+    return resource | (
+        {"createTime": row["created"], "updateTime": row["created"]} if row["created"] else {}
+    )

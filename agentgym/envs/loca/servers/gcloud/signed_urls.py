@@ -48,7 +48,9 @@ def read_url(key: str | None, method: str, url: str, now: datetime) -> tuple[str
     except (KeyError, ValueError):
         raise ToolError(f"invalid argument: {echo(url)} is not a signed URL") from None
     bucket, _, name = parts.path.removeprefix("/").partition("/")
-    if key is None or not hmac.compare_digest(sign_url(key, method, bucket, unquote(name), date, seconds).encode(), url.encode()):
+    if key is None or not hmac.compare_digest(
+        sign_url(key, method, bucket, unquote(name), date, seconds).encode(), url.encode()
+    ):
         raise ToolError("permission denied: the signature does not match")
     if now >= date + timedelta(seconds=seconds):
         raise ToolError("permission denied: the signed URL has expired")

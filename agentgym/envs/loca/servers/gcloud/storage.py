@@ -10,7 +10,14 @@ from datetime import datetime, timedelta
 from agentgym.envs.loca.servers.context import iso
 from agentgym.envs.loca.servers.files.media_types import media_type
 from agentgym.envs.loca.servers.gcloud.checksums import crc32c
-from agentgym.envs.loca.servers.gcloud.cloud import REGIONS, check_name, check_one_of, check_range, page_token, read_token
+from agentgym.envs.loca.servers.gcloud.cloud import (
+    REGIONS,
+    check_name,
+    check_one_of,
+    check_range,
+    page_token,
+    read_token,
+)
 from agentgym.envs.loca.servers.gcloud.signed_urls import read_url, sign_url
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.store import Row
@@ -31,7 +38,18 @@ MAX_BYTES = 256 * 2**20
 CLASSES = ("STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE")
 """Storage classes from the warmest to the coldest."""
 # Three multi-regions, six dual regions, all regions.
-LOCATIONS = ("US", "EU", "ASIA", "NAM4", "EUR4", "EUR5", "EUR7", "EUR8", "ASIA1", *(region.upper() for region in REGIONS))
+LOCATIONS = (
+    "US",
+    "EU",
+    "ASIA",
+    "NAM4",
+    "EUR4",
+    "EUR5",
+    "EUR7",
+    "EUR8",
+    "ASIA1",
+    *(region.upper() for region in REGIONS),
+)
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 """Methods that a URL can be signed for."""
 _PLAIN = "id, bucket, name, generation, created, updated, deleted, content_type, storage_class, size, md5, crc32c"
@@ -53,7 +71,12 @@ class Storage:
     @tool
     def storage_list_buckets(self) -> Row:
         """List all buckets of the project."""
-        return {"kind": "storage#buckets", "items": [_show_bucket(row) for row in self._server.store.find("buckets", order="name")]}
+        return {
+            "kind": "storage#buckets",
+            "items": [
+                _show_bucket(row) for row in self._server.store.find("buckets", order="name")
+            ],
+        }
 
     @tool
     def storage_create_bucket(self, bucket_name: str, location: str = "US") -> Row:
@@ -69,7 +92,12 @@ class Storage:
 
     @tool
     def storage_list_objects(
-        self, bucket_name: str, prefix: str = "", versions: bool = False, max_results: int = 1000, page_token: str = ""
+        self,
+        bucket_name: str,
+        prefix: str = "",
+        versions: bool = False,
+        max_results: int = 1000,
+        page_token: str = "",
     ) -> Row:
         """List the objects of a bucket.
 
@@ -91,14 +119,20 @@ class Storage:
         return page | _next(rows, max_results)
 
     @tool
-    def storage_upload_file(self, bucket_name: str, source_file_path: str, destination_blob_name: str) -> Row:
+    def storage_upload_file(
+        self, bucket_name: str, source_file_path: str, destination_blob_name: str
+    ) -> Row:
         """Upload a file of the workspace as an object; an object of that name is replaced."""
         data = self._server.context.files.read(source_file_path)
         return _show(self._write_object(bucket_name, destination_blob_name, data))
 
     @tool
     def storage_download_file(
-        self, bucket_name: str, source_blob_name: str, destination_file_path: str, generation: int | None = None
+        self,
+        bucket_name: str,
+        source_blob_name: str,
+        destination_file_path: str,
+        generation: int | None = None,
     ) -> Row:
         """Download an object to a file of the workspace, which is replaced if there is one.
 
@@ -113,7 +147,9 @@ class Storage:
         return _show(row) | {"path": path}
 
     @tool
-    def storage_delete_object(self, bucket_name: str, blob_name: str, generation: int | None = None) -> Row:
+    def storage_delete_object(
+        self, bucket_name: str, blob_name: str, generation: int | None = None
+    ) -> Row:
         """Delete an object. In a bucket with versioning it stays as a noncurrent version, unless its generation is given.
 
         Args:
@@ -122,8 +158,15 @@ class Storage:
             generation: The version to delete for good.
         """
         row = self._object(bucket_name, blob_name, generation)
-        is_kept = self._delete_object(row, self._server.context.clock.tick(), for_good=generation is not None)
-        return {"deleted": blob_name, "bucket": bucket_name, "generation": str(row["generation"]), "keptAsNoncurrent": is_kept}
+        is_kept = self._delete_object(
+            row, self._server.context.clock.tick(), for_good=generation is not None
+        )
+        return {
+            "deleted": blob_name,
+            "bucket": bucket_name,
+            "generation": str(row["generation"]),
+            "keptAsNoncurrent": is_kept,
+        }
 
     @tool
     def storage_get_bucket_info(self, bucket_name: str) -> Row:
@@ -152,23 +195,33 @@ class Storage:
         if "signing_key" not in self._server.session:
             self._server.session["signing_key"] = self._server.context.new_id("signing key", 40)
         now, seconds = self._server.context.clock.now(), 60 * expiration_minutes
-        url = sign_url(self._server.session["signing_key"], verb, bucket_name, blob_name, now, seconds)
+        url = sign_url(
+            self._server.session["signing_key"], verb, bucket_name, blob_name, now, seconds
+        )
         return {"url": url, "method": verb, "expiration": iso(now + timedelta(seconds=seconds))}
 
     @tool
-    def storage_copy_object(self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str) -> Row:
+    def storage_copy_object(
+        self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str
+    ) -> Row:
         """Copy an object; one at the destination is replaced."""
         row = self._object(source_bucket, source_blob)
-        return _show(self._write_object(dest_bucket, dest_blob, self._object_data(row), row["content_type"]))
+        return _show(
+            self._write_object(dest_bucket, dest_blob, self._object_data(row), row["content_type"])
+        )
 
     @tool
-    def storage_move_object(self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str) -> Row:
+    def storage_move_object(
+        self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str
+    ) -> Row:
         """Move an object to another bucket or name; one at the destination is replaced."""
         row = self._object(source_bucket, source_blob)
         if (source_bucket, source_blob) == (dest_bucket, dest_blob):
             raise ToolError("invalid argument: source and destination are the same object")
         with self._server.store.change():
-            target = self._write_object(dest_bucket, dest_blob, self._object_data(row), row["content_type"])
+            target = self._write_object(
+                dest_bucket, dest_blob, self._object_data(row), row["content_type"]
+            )
             self._delete_object(row, self._server.context.clock.now())
         return _show(target)
 
@@ -184,15 +237,26 @@ class Storage:
         sql = "SELECT storage_class, deleted IS NULL, count(*), sum(size) FROM objects WHERE bucket = ? GROUP BY 1, 2 ORDER BY 1, 2"
         groups = [tuple(row.values()) for row in self._server.store.rows(sql, bucket_name)]
         size: Row = {"bucket": bucket_name}
-        for live, count, total in ((1, "objectCount", "sizeBytes"), (0, "noncurrentObjectCount", "noncurrentSizeBytes")):
+        for live, count, total in (
+            (1, "objectCount", "sizeBytes"),
+            (0, "noncurrentObjectCount", "noncurrentSizeBytes"),
+        ):
             size[count] = sum(group[2] for group in groups if group[1] == live)
             size[total] = sum(group[3] for group in groups if group[1] == live)
         kinds = sorted({group[0] for group in groups})
-        return size | {"sizeBytesByStorageClass": {kind: sum(g[3] for g in groups if g[0] == kind) for kind in kinds}}
+        return size | {
+            "sizeBytesByStorageClass": {
+                kind: sum(g[3] for g in groups if g[0] == kind) for kind in kinds
+            }
+        }
 
     @tool
     def storage_set_bucket_lifecycle(
-        self, bucket_name: str, age_days: int = 30, action: str = "Delete", storage_class: str = "NEARLINE"
+        self,
+        bucket_name: str,
+        age_days: int = 30,
+        action: str = "Delete",
+        storage_class: str = "NEARLINE",
     ) -> Row:
         """Set the lifecycle rule of a bucket, in place of the one it has.
 
@@ -206,17 +270,32 @@ class Storage:
         does: Row = {"type": check_one_of("action", action, ("Delete", "SetStorageClass"))}
         if does["type"] == "SetStorageClass":
             does["storageClass"] = check_one_of("storage_class", storage_class, CLASSES[1:])
-        return self._set_bucket(bucket_name, lifecycle=[{"action": does, "condition": {"age": age_days}}])
+        return self._set_bucket(
+            bucket_name, lifecycle=[{"action": does, "condition": {"age": age_days}}]
+        )
 
     # For authors of tasks.
 
-    def add_bucket(self, name: str, location: str = "US", *, versioning: bool = False, created: datetime | None = None) -> None:
+    def add_bucket(
+        self,
+        name: str,
+        location: str = "US",
+        *,
+        versioning: bool = False,
+        created: datetime | None = None,
+    ) -> None:
         """Make a bucket, as of now unless another date is given."""
         self._check_bucket(name, location)
         when = iso(created or self._server.context.clock.now())
         place = check_one_of("location", location, LOCATIONS)
         self._server.store.insert(
-            "buckets", name=name, location=place, created=when, updated=when, versioning=versioning, lifecycle=[]
+            "buckets",
+            name=name,
+            location=place,
+            created=when,
+            updated=when,
+            versioning=versioning,
+            lifecycle=[],
         )
 
     def buckets(self) -> list[str]:
@@ -224,18 +303,29 @@ class Storage:
         return [row["name"] for row in self._server.store.find("buckets", order="name")]
 
     def put_object(
-        self, bucket: str, name: str, data: bytes | str, content_type: str | None = None, created: datetime | None = None
+        self,
+        bucket: str,
+        name: str,
+        data: bytes | str,
+        content_type: str | None = None,
+        created: datetime | None = None,
     ) -> None:
         """Put an object into a bucket, as of now unless another date is given."""
         content = data.encode() if isinstance(data, str) else data
         self._put_object(
-            self._bucket(bucket), _check_object_name(name), content, content_type, created or self._server.context.clock.now()
+            self._bucket(bucket),
+            _check_object_name(name),
+            content,
+            content_type,
+            created or self._server.context.clock.now(),
         )
 
     def objects(self, bucket: str, prefix: str = "") -> list[str]:
         """Return the names of the live objects of a bucket, in order."""
         self._bucket(bucket)
-        rows = self._server.store.rows("SELECT name FROM objects WHERE bucket = ? AND deleted IS NULL ORDER BY name", bucket)
+        rows = self._server.store.rows(
+            "SELECT name FROM objects WHERE bucket = ? AND deleted IS NULL ORDER BY name", bucket
+        )
         return [row["name"] for row in rows if row["name"].startswith(prefix)]
 
     def read_object(self, bucket: str, name: str, generation: int | None = None) -> bytes:
@@ -248,7 +338,9 @@ class Storage:
         Raises:
             ToolError: It is not signed with this office's key for the method, or its time is over.
         """
-        bucket, name = read_url(self._server.session.get("signing_key"), method, url, self._server.context.clock.now())
+        bucket, name = read_url(
+            self._server.session.get("signing_key"), method, url, self._server.context.clock.now()
+        )
         return self.read_object(bucket, name)
 
     # Shared by the tools and with the other services.
@@ -282,13 +374,19 @@ class Storage:
         return bucket
 
     def _apply_rule(self, bucket: Row, rule: Row) -> None:
-        """Apply a rule. Rules run once a day, so a version that one run makes noncurrent is deleted by a run of the next day."""
+        """Apply a rule.
+
+        Rules run once a day, so a version that one run makes noncurrent is deleted by a run of the
+        next day.
+        """
         now = self._server.context.clock.now()
         old = (bucket["name"], iso(now - timedelta(days=rule["condition"]["age"])))
         if rule["action"]["type"] == "SetStorageClass":
             colder = CLASSES.index(rule["action"]["storageClass"])
             for warmer in CLASSES[:colder]:
-                sql = "SELECT id FROM objects WHERE bucket = ? AND created <= ? AND storage_class = ?"
+                sql = (
+                    "SELECT id FROM objects WHERE bucket = ? AND created <= ? AND storage_class = ?"
+                )
                 for row in self._server.store.rows(sql, *old, warmer):
                     self._server.store.update("objects", row["id"], storage_class=CLASSES[colder])
             return
@@ -299,7 +397,13 @@ class Storage:
     def _set_bucket(self, name: str, **changes: object) -> Row:
         bucket = self._bucket(name)
         when = iso(self._server.context.clock.tick())
-        self._server.store.update("buckets", bucket["id"], **changes, updated=when, metageneration=bucket["metageneration"] + 1)
+        self._server.store.update(
+            "buckets",
+            bucket["id"],
+            **changes,
+            updated=when,
+            metageneration=bucket["metageneration"] + 1,
+        )
         return _show_bucket(self._bucket(name))
 
     def _object(self, bucket: str, name: str, generation: int | None = None) -> Row:
@@ -307,29 +411,46 @@ class Storage:
         text = None if generation is None else str(generation)
         which = "CASE WHEN ? IS NULL THEN deleted IS NULL ELSE CAST(generation AS TEXT) = ? END"
         row = self._server.store.row(
-            f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND {which}", bucket, name, text, text
+            f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND {which}",
+            bucket,
+            name,
+            text,
+            text,
         )
         if row is None:
             version = "" if generation is None else f" with generation {generation}"
-            raise ToolError(f"not found: there is no object {echo(name)}{version} in bucket {echo(bucket)}")
+            raise ToolError(
+                f"not found: there is no object {echo(name)}{version} in bucket {echo(bucket)}"
+            )
         return row
 
     def _object_data(self, row: Row) -> bytes:
         return bytes(self._server.store.value("SELECT data FROM objects WHERE id = ?", row["id"]))
 
-    def _write_object(self, bucket: str, name: str, data: bytes, content_type: str | None = None) -> Row:
+    def _write_object(
+        self, bucket: str, name: str, data: bytes, content_type: str | None = None
+    ) -> Row:
         """Write an object as something that happens now."""
         into = self._bucket(bucket)
         _check_object_name(name)
         if len(data) > self.room():
-            raise ToolError(f"limit exceeded: the objects of a project have at most {MAX_BYTES} bytes together")
+            raise ToolError(
+                f"limit exceeded: the objects of a project have at most {MAX_BYTES} bytes together"
+            )
         row = self._put_object(into, name, data, content_type, self._server.context.clock.tick())
         self._bucket(bucket)
         return row
 
-    def _put_object(self, bucket: Row, name: str, data: bytes, content_type: str | None, when: datetime) -> Row:
+    def _put_object(
+        self, bucket: Row, name: str, data: bytes, content_type: str | None, when: datetime
+    ) -> Row:
         at, key = iso(when), (bucket["name"], name)
-        last = self._server.store.value("SELECT max(generation) FROM objects WHERE bucket = ? AND name = ?", *key) or 0
+        last = (
+            self._server.store.value(
+                "SELECT max(generation) FROM objects WHERE bucket = ? AND name = ?", *key
+            )
+            or 0
+        )
         record = {
             "bucket": bucket["name"], "name": name, "generation": max(last + 1, int(when.timestamp()) * 1_000_000),
             "created": at, "updated": at, "deleted": None, "content_type": content_type or media_type(name),
@@ -337,7 +458,10 @@ class Storage:
             "crc32c": _base64(crc32c(data).to_bytes(4, "big")),
         }  # fmt: skip
         with self._server.store.change():
-            live = self._server.store.row(f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND deleted IS NULL", *key)
+            live = self._server.store.row(
+                f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ? AND deleted IS NULL",
+                *key,
+            )
             if live is not None:
                 self._delete_object(live, when)
             self._server.store.insert("objects", **record, data=data)
@@ -346,7 +470,9 @@ class Storage:
     def _delete_object(self, row: Row, when: datetime, for_good: bool = False) -> bool:
         """Delete an object; whether it stays as a noncurrent version."""
         keep = not for_good and row["deleted"] is None
-        if keep and self._server.store.value("SELECT versioning FROM buckets WHERE name = ?", row["bucket"]):
+        if keep and self._server.store.value(
+            "SELECT versioning FROM buckets WHERE name = ?", row["bucket"]
+        ):
             self._server.store.update("objects", row["id"], deleted=iso(when))
             return True
         self._server.store.delete("objects", id=row["id"])
@@ -366,7 +492,9 @@ def _next(rows: list[Row], size: int) -> Row:
 
 def _check_object_name(name: str) -> str:
     if not 1 <= len(name.encode()) <= 1024 or name in (".", "..") or re.search(r"[\r\n]", name):
-        raise ToolError(f"invalid argument: {echo(name)} is no name of an object: 1 to 1024 bytes without line breaks, not . or ..")
+        raise ToolError(
+            f"invalid argument: {echo(name)} is no name of an object: 1 to 1024 bytes without line breaks, not . or .."
+        )
     return name
 
 

@@ -1,7 +1,7 @@
 """Cells of a spreadsheet: parsed from what is typed in, and displayed.
 
-A cell is a JSON value: a text, a number, a truth value, `{"f": formula}`, or `{"v": number, "s": text as typed}` with
-`"k": "date"` where the number counts days.
+A cell is a JSON value: a text, a number, a truth value, `{"f": formula}`, or `{"v": number, "s":
+text as typed}` with `"k": "date"` where the number counts days.
 """
 
 from __future__ import annotations
@@ -31,11 +31,16 @@ def parse(value: Any) -> Any:
         ToolError: No cell can hold it.
     """
     if isinstance(value, (dict, list)):
-        raise ToolError(f"invalid argument: a cell holds a text, a number, true, false or null, got {echo(value)}")
+        raise ToolError(
+            "invalid argument: a cell holds a text, a number, true, false or null, got "
+            f"{echo(value)}"
+        )
     if not isinstance(value, str):
         return validate(value)
     if len(value) > MAX_TEXT:
-        raise ToolError(f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}")
+        raise ToolError(
+            f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}"
+        )
     if value.startswith("'"):
         return value[1:]
     if value.startswith("=") and len(value) > 1:
@@ -54,9 +59,16 @@ def from_python(value: Any) -> Any:
     if isinstance(value, datetime):
         return {"v": serial(value), "s": f"{value:%Y-%m-%d %H:%M:%S}", "k": "date"}
     if isinstance(value, date):
-        return {"v": serial(datetime(value.year, value.month, value.day)), "s": value.isoformat(), "k": "date"}
+        return {
+            "v": serial(datetime(value.year, value.month, value.day)),
+            "s": value.isoformat(),
+            "k": "date",
+        }
     if isinstance(value, time):
-        return {"v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400, "s": value.isoformat()}
+        return {
+            "v": (value.hour * 60 + value.minute) / 1440 + value.second / 86400,
+            "s": value.isoformat(),
+        }
     return validate(value)
 
 
@@ -97,9 +109,13 @@ def _parse_date(text: str) -> Any:
     iso, american, clock = _ISO.fullmatch(text), _AMERICAN.fullmatch(text), _CLOCK.fullmatch(text)
     try:
         if iso:
-            day = datetime(int(iso[1]), int(iso[2]), int(iso[3])) + _since_midnight(iso.groups()[3:])
+            day = datetime(int(iso[1]), int(iso[2]), int(iso[3])) + _since_midnight(
+                iso.groups()[3:]
+            )
         elif american:
-            day = datetime(int(american[3]), int(american[1]), int(american[2])) + _since_midnight(american.groups()[3:])
+            day = datetime(int(american[3]), int(american[1]), int(american[2])) + _since_midnight(
+                american.groups()[3:]
+            )
         elif clock:
             return {"v": _since_midnight(clock.groups()) / timedelta(days=1), "s": text}
         else:

@@ -30,7 +30,12 @@ class SerialDate(float):
     __slots__ = ()
 
 
-DIVISION, VALUE, NAME, NUMBER = CellError("#DIV/0!"), CellError("#VALUE!"), CellError("#NAME?"), CellError("#NUM!")
+DIVISION, VALUE, NAME, NUMBER = (
+    CellError("#DIV/0!"),
+    CellError("#VALUE!"),
+    CellError("#NAME?"),
+    CellError("#NUM!"),
+)
 NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), CellError("#ERROR!")
 CYCLE = NO_REFERENCE
 """The value of a formula that depends on itself, as in Google Sheets."""
@@ -73,7 +78,11 @@ def number(value: Any) -> Any:
     if isinstance(value, (bool, int, float)):
         return float(value)
     try:
-        return float(value) if re.fullmatch(r"\s*[-+]?[0-9.]+(?:[eE][-+]?[0-9]{1,3})?\s*", value) else VALUE
+        return (
+            float(value)
+            if re.fullmatch(r"\s*[-+]?[0-9.]+(?:[eE][-+]?[0-9]{1,3})?\s*", value)
+            else VALUE
+        )
     except ValueError:
         return VALUE
 

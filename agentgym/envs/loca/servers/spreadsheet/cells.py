@@ -1,4 +1,6 @@
-"""Addresses of cells as spreadsheets write them: `B2`, `B2:D9`, `A:F`, `2:5`, `A2:F`, `'My sheet'!B2`."""
+"""Addresses of cells as spreadsheets write them: `B2`, `B2:D9`, `A:F`, `2:5`, `A2:F`, `'My
+sheet'!B2`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """A rectangle of cells, rows and columns counted from 1, both ends within; a `None` at an end means that it is open."""
+    """A rectangle of cells, rows and columns counted from 1, both ends within; a `None` at an end
+    means that it is open.
+    """
 
     top: int
     left: int
@@ -26,7 +30,9 @@ class Area:
         (`bottom < top`).
         """
         bottom = rows if self.bottom is None else min(self.bottom, rows)
-        return Area(self.top, self.left, bottom, columns if self.right is None else min(self.right, columns))
+        return Area(
+            self.top, self.left, bottom, columns if self.right is None else min(self.right, columns)
+        )
 
     @property
     def height(self) -> int:
@@ -68,14 +74,27 @@ def parse_area(text: str) -> Area:
         ToolError: It is no such reference.
     """
     parts = [_PART.fullmatch(part.strip()) for part in text.split(":")]
-    if len(parts) > 2 or any(part is None or not any(part.groups()) or part[2].startswith("0") for part in parts):
-        raise ToolError(f"invalid argument: {echo(text)} is no range; write one like B2, A1:D9, A:F or 2:5")
-    spots = [(int(part[2]) if part[2] else None, column_number(part[1]) or None) for part in parts if part]
+    if len(parts) > 2 or any(
+        part is None or not any(part.groups()) or part[2].startswith("0") for part in parts
+    ):
+        raise ToolError(
+            f"invalid argument: {echo(text)} is no range; write one like B2, A1:D9, A:F or 2:5"
+        )
+    spots = [
+        (int(part[2]) if part[2] else None, column_number(part[1]) or None)
+        for part in parts
+        if part
+    ]
     (top, left), (bottom, right) = spots[0], spots[-1]
     if (top is None or left is None) and len(spots) == 1:
-        raise ToolError(f"invalid argument: {echo(text)} is no range; write a whole column as A:A and a whole row as 2:2")
+        raise ToolError(
+            f"invalid argument: {echo(text)} is no range; write a whole column as A:A and a whole "
+            "row as 2:2"
+        )
     if (left is None) != (right is None) or (top is None and bottom is not None):
-        raise ToolError(f"invalid argument: {echo(text)} is no range; both ends need a column, or neither")
+        raise ToolError(
+            f"invalid argument: {echo(text)} is no range; both ends need a column, or neither"
+        )
     if top is not None and bottom is not None and top > bottom:
         top, bottom = bottom, top
     if left is not None and right is not None and left > right:
@@ -106,6 +125,8 @@ def split_sheet(reference: str) -> tuple[str | None, str]:
 
 
 def quote_title(title: str) -> str:
-    """Return the title of a sheet as a reference needs it: in quotes unless it is one plain word."""
+    """Return the title of a sheet as a reference needs it: in quotes unless it is one plain
+    word.
+    """
     doubled = title.replace("'", "''")
     return title if _PLAIN_TITLE.fullmatch(title) else f"'{doubled}'"

@@ -9,7 +9,13 @@ from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet import excel_parts as parts
 from agentgym.envs.loca.servers.spreadsheet import excel_sheets as sheets
 from agentgym.envs.loca.servers.spreadsheet.cells import Area, split_sheet
-from agentgym.envs.loca.servers.spreadsheet.excel_sheets import Workbooks, area_of, sheet_of, spot, spots
+from agentgym.envs.loca.servers.spreadsheet.excel_sheets import (
+    Workbooks,
+    area_of,
+    sheet_of,
+    spot,
+    spots,
+)
 from agentgym.envs.loca.servers.spreadsheet.formulas import with_sheet
 from agentgym.envs.loca.servers.spreadsheet.workbooks import library
 from agentgym.tools import ToolError, echo, tool
@@ -33,7 +39,9 @@ class Excel(Server):
         return f"Applied formula '{formula}' to cell {cell}"
 
     @tool
-    def validate_formula_syntax(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
+    def validate_formula_syntax(
+        self, filepath: str, sheet_name: str, cell: str, formula: str
+    ) -> str:
         """Check a formula without writing it, and compare it with what the cell holds."""
         content = parts.value_at(self._books.read_sheet(filepath, sheet_name), *spot(cell))
         parts.check_formula(formula)
@@ -84,7 +92,12 @@ class Excel(Server):
 
     @tool
     def read_data_from_excel(
-        self, filepath: str, sheet_name: str, start_cell: str = "A1", end_cell: str | None = None, preview_only: bool = False
+        self,
+        filepath: str,
+        sheet_name: str,
+        start_cell: str = "A1",
+        end_cell: str | None = None,
+        preview_only: bool = False,
     ) -> Any:
         """Values of a range with the rules for what may be entered. Formulas are given as they are written.
 
@@ -109,7 +122,9 @@ class Excel(Server):
         return {"range": str(area), "sheet_name": sheet_name, "cells": cells}
 
     @tool
-    def write_data_to_excel(self, filepath: str, sheet_name: str, data: list[list[Any]], start_cell: str = "A1") -> str:
+    def write_data_to_excel(
+        self, filepath: str, sheet_name: str, data: list[list[Any]], start_cell: str = "A1"
+    ) -> str:
         """Write rows of values; a sheet that is missing is made. A text that begins with = is written as a formula, unchecked.
 
         Args:
@@ -173,13 +188,17 @@ class Excel(Server):
         """
         kind = chart_type.lower()
         if kind not in parts.CHARTS:
-            raise ToolError(f"invalid argument: chart_type must be one of {', '.join(parts.CHARTS)}, got {echo(chart_type)}")
+            raise ToolError(
+                f"invalid argument: chart_type must be one of {', '.join(parts.CHARTS)}, got {echo(chart_type)}"
+            )
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             named, cells = split_sheet(data_range)
             source = sheet_of(sheet.parent, named) if named is not None else sheet
             area = area_of(*cells.split(":", 1))
             if area.height < 2 or area.width < 2:
-                raise ToolError(f"invalid argument: a chart needs two rows and two columns at least, got {echo(data_range)}")
+                raise ToolError(
+                    f"invalid argument: a chart needs two rows and two columns at least, got {echo(data_range)}"
+                )
             target = parts.spot_name(*spot(target_cell))
             sheet.add_chart(parts.chart(source, area, kind, (title, x_axis, y_axis)), target)
         return f"{kind.capitalize()} chart created successfully"
@@ -220,7 +239,9 @@ class Excel(Server):
             for cell in pivot[1]:
                 cell.font = library().styles.Font(bold=True)
             whole = Area(1, 1, len(summary), len(summary[0]))
-            parts.table(pivot, whole, f"PivotTable_{self.context.new_id('table', 8)}", "TableStyleMedium9")
+            parts.table(
+                pivot, whole, f"PivotTable_{self.context.new_id('table', 8)}", "TableStyleMedium9"
+            )
         return f"Summary table created successfully in sheet {target}"
 
     @tool
@@ -264,7 +285,10 @@ class Excel(Server):
             sheet.title = new_name
             same = old_name.lower()
             sheets.rewrite_all(
-                sheet.parent, lambda _, title, rest: with_sheet(new_name if title and title.lower() == same else title, rest)
+                sheet.parent,
+                lambda _, title, rest: with_sheet(
+                    new_name if title and title.lower() == same else title, rest
+                ),
             )
         return f"Sheet renamed from '{old_name}' to '{new_name}'"
 
@@ -275,7 +299,9 @@ class Excel(Server):
         facts: dict[str, Any] = {"filename": filepath.rsplit("/", 1)[-1], "sheets": book.sheetnames}
         facts |= {"size": len(file.data), "modified": parts.seconds(file.modified)}
         if include_ranges:
-            facts["used_ranges"] = {each.title: str(sheets.data_area(each)) for each in book.worksheets}
+            facts["used_ranges"] = {
+                each.title: str(sheets.data_area(each)) for each in book.worksheets
+            }
         return facts
 
     @tool
@@ -318,7 +344,14 @@ class Excel(Server):
         return "Range copied successfully"
 
     @tool
-    def delete_range(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str, shift_direction: str = "up") -> str:
+    def delete_range(
+        self,
+        filepath: str,
+        sheet_name: str,
+        start_cell: str,
+        end_cell: str,
+        shift_direction: str = "up",
+    ) -> str:
         """Take the cells of a range out; those below move up, or those to the right move left.
 
         Args:
@@ -329,18 +362,27 @@ class Excel(Server):
             shift_direction: up or left.
         """
         if shift_direction not in ("up", "left"):
-            raise ToolError(f"invalid argument: shift_direction must be up or left, got {echo(shift_direction)}")
+            raise ToolError(
+                f"invalid argument: shift_direction must be up or left, got {echo(shift_direction)}"
+            )
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             area = area_of(start_cell, end_cell)
             sheets.remove_cells(sheet, area, up=shift_direction == "up")
         return f"Range {area} deleted successfully"
 
     @tool
-    def validate_excel_range(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None) -> str:
+    def validate_excel_range(
+        self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None
+    ) -> str:
         """Check that a range lies within what a sheet fills."""
-        area, filled = area_of(start_cell, end_cell), sheets.data_area(self._books.read_sheet(filepath, sheet_name))
+        area, filled = (
+            area_of(start_cell, end_cell),
+            sheets.data_area(self._books.read_sheet(filepath, sheet_name)),
+        )
         if (area.bottom or 0) > (filled.bottom or 0) or (area.right or 0) > (filled.right or 0):
-            raise ToolError(f"invalid argument: range {area} is out of bounds; the sheet contains data in range {filled}")
+            raise ToolError(
+                f"invalid argument: range {area} is out of bounds; the sheet contains data in range {filled}"
+            )
         return f"Range '{area}' is valid. Sheet contains data in range '{filled}'"
 
     @tool
@@ -350,7 +392,9 @@ class Excel(Server):
         rules = sheet.data_validations.dataValidation
         if not rules:
             return "No data validation rules found in this worksheet"
-        shown_rules = [{"ranges": str(rule.sqref), **parts.validation(rule, sheet)} for rule in rules]
+        shown_rules = [
+            {"ranges": str(rule.sqref), **parts.validation(rule, sheet)} for rule in rules
+        ]
         return {"sheet_name": sheet_name, "validation_rules": shown_rules}
 
     @tool
@@ -364,16 +408,22 @@ class Excel(Server):
         return self._resize(filepath, sheet_name, "column", start_col, count)
 
     @tool
-    def delete_sheet_rows(self, filepath: str, sheet_name: str, start_row: int, count: int = 1) -> str:
+    def delete_sheet_rows(
+        self, filepath: str, sheet_name: str, start_row: int, count: int = 1
+    ) -> str:
         """Delete rows from a row on."""
         return self._resize(filepath, sheet_name, "row", start_row, count, remove=True)
 
     @tool
-    def delete_sheet_columns(self, filepath: str, sheet_name: str, start_col: int, count: int = 1) -> str:
+    def delete_sheet_columns(
+        self, filepath: str, sheet_name: str, start_col: int, count: int = 1
+    ) -> str:
         """Delete columns from a column on, which is given by its number."""
         return self._resize(filepath, sheet_name, "column", start_col, count, remove=True)
 
-    def _resize(self, path: str, title: str, axis: str, start: int, count: int, *, remove: bool = False) -> str:
+    def _resize(
+        self, path: str, title: str, axis: str, start: int, count: int, *, remove: bool = False
+    ) -> str:
         if count < 1:
             raise ToolError(f"invalid argument: count must be at least 1, got {echo(count)}")
         with self._books.edit_sheet(path, title) as sheet:

@@ -14,9 +14,17 @@ from agentgym.envs.loca.servers.spreadsheet.cells import Area, column_name
 from agentgym.envs.loca.servers.spreadsheet.workbooks import library
 from agentgym.tools import ToolError, echo
 
-CHARTS = {"line": "LineChart", "bar": "BarChart", "pie": "PieChart", "scatter": "ScatterChart", "area": "AreaChart"}
+CHARTS = {
+    "line": "LineChart",
+    "bar": "BarChart",
+    "pie": "PieChart",
+    "scatter": "ScatterChart",
+    "area": "AreaChart",
+}
 """The charts of the published server, with their classes in openpyxl."""
-UNSAFE = frozenset(("CALL", "DGET", "HYPERLINK", "INDIRECT", "REGISTER", "REGISTER.ID", "RTD", "WEBSERVICE"))
+UNSAFE = frozenset(
+    ("CALL", "DGET", "HYPERLINK", "INDIRECT", "REGISTER", "REGISTER.ID", "RTD", "WEBSERVICE")
+)
 """Functions that reach out of the workbook, which the published server refuses too."""
 MAX_FORMULA = 8_192
 """Characters of a formula, as in Excel."""
@@ -50,7 +58,10 @@ def colour(text: str) -> str:
     """
     match = _COLOUR.fullmatch(text)
     if not match:
-        raise ToolError(f"invalid argument: {echo(text)} is no colour; write one as RRGGBB, such as FF0000 for red")
+        raise ToolError(
+            f"invalid argument: {echo(text)} is no colour; write one as RRGGBB, such as FF0000 for "
+            "red"
+        )
     return f"{match[1] or 'FF'}{match[2]}".upper()
 
 
@@ -61,7 +72,10 @@ def check_formula(formula: str) -> None:
         ToolError: Saying what is wrong.
     """
     if not formula.startswith("=") or len(formula) > MAX_FORMULA:
-        raise ToolError(f"invalid argument: a formula begins with = and has at most {MAX_FORMULA} characters, got {echo(formula)}")
+        raise ToolError(
+            f"invalid argument: a formula begins with = and has at most {MAX_FORMULA} characters, "
+            f"got {echo(formula)}"
+        )
     tokenizer = library().formula.tokenizer
     depth = 0
     try:
@@ -73,29 +87,43 @@ def check_formula(formula: str) -> None:
             raise ToolError(f"invalid argument: unsafe function {item.value[:-1].upper()}")
         depth += {"OPEN": 1, "CLOSE": -1}.get(item.subtype, 0)
     if depth or not items:
-        raise ToolError("invalid argument: the formula has a parenthesis that is not closed, or nothing in it")
+        raise ToolError(
+            "invalid argument: the formula has a parenthesis that is not closed, or nothing in it"
+        )
 
 
 def style(cell: Any, changes: Mapping[str, Any]) -> None:
-    """Change those parts of the style of a cell that are given; `wanted` holds the arguments of the tool."""
+    """Change those parts of the style of a cell that are given; `wanted` holds the arguments of the
+    tool.
+    """
     styles = library().styles
-    font = {name: True for name in ("bold", "italic") if changes[name]} | ({"underline": "single"} if changes["underline"] else {})
+    font = {name: True for name in ("bold", "italic") if changes[name]} | (
+        {"underline": "single"} if changes["underline"] else {}
+    )
     if changes["font_size"] is not None:
         if not 1 <= changes["font_size"] <= 409:
-            raise ToolError(f"invalid argument: font_size must be 1 to 409, got {echo(changes['font_size'])}")
+            raise ToolError(
+                f"invalid argument: font_size must be 1 to 409, got {echo(changes['font_size'])}"
+            )
         font["size"] = changes["font_size"]
     if changes["font_color"] is not None:
         font["color"] = colour(changes["font_color"])
     if font:
         cell.font = _with(cell.font, font)
     if changes["bg_color"] is not None:
-        cell.fill = styles.PatternFill("solid", start_color=colour(changes["bg_color"]), end_color=colour(changes["bg_color"]))
+        cell.fill = styles.PatternFill(
+            "solid", start_color=colour(changes["bg_color"]), end_color=colour(changes["bg_color"])
+        )
     if changes["border_style"] is not None:
-        side = styles.Side(style=changes["border_style"], color=colour(changes["border_color"] or "000000"))
+        side = styles.Side(
+            style=changes["border_style"], color=colour(changes["border_color"] or "000000")
+        )
         cell.border = styles.Border(left=side, right=side, top=side, bottom=side)
     if changes["alignment"] is not None or changes["wrap_text"]:
         alignment = {"horizontal": changes["alignment"]} if changes["alignment"] is not None else {}
-        cell.alignment = _with(cell.alignment, alignment | ({"wrap_text": True} if changes["wrap_text"] else {}))
+        cell.alignment = _with(
+            cell.alignment, alignment | ({"wrap_text": True} if changes["wrap_text"] else {})
+        )
     if changes["protection"] is not None:
         cell.protection = styles.Protection(**changes["protection"])
     if changes["number_format"] is not None:
@@ -116,12 +144,20 @@ def rule(conditional_format: Mapping[str, Any]) -> Any:
     """
     kind, params = conditional_format.get("type"), conditional_format.get("params", {})
     if not isinstance(kind, str) or kind not in _RULES or not isinstance(params, Mapping):
-        raise ToolError(f"invalid argument: conditional_format needs params and a type, one of {', '.join(_RULES)}")
+        raise ToolError(
+            "invalid argument: conditional_format needs params and a type, one of "
+            f"{', '.join(_RULES)}"
+        )
     maker, needed = _RULES[kind]
     if any(params.get(name) is None for name in needed) or not all(
-        isinstance(item, (str, int, float)) for name in ("formula", "values") for item in params.get(name) or ()
+        isinstance(item, (str, int, float))
+        for name in ("formula", "values")
+        for item in params.get(name) or ()
     ):
-        raise ToolError(f"invalid argument: params of {kind} must have {', '.join(needed)}; formula and values are lists")
+        raise ToolError(
+            f"invalid argument: params of {kind} must have {', '.join(needed)}; formula and values "
+            "are lists"
+        )
     parameters, styles = dict(params), library().styles
     if isinstance(parameters.get("fill"), Mapping):
         shade = colour(str(parameters["fill"].get("fgColor", "FFC7CE")))
@@ -145,13 +181,17 @@ def chart(source: Any, area: Area, kind: str, titles: tuple[str, str, str]) -> A
     diagram = getattr(charts, CHARTS[kind])()
 
     def reference(left: int, right: int, top: int) -> Any:
-        return charts.Reference(source, min_col=left, max_col=right, min_row=top, max_row=area.bottom)
+        return charts.Reference(
+            source, min_col=left, max_col=right, min_row=top, max_row=area.bottom
+        )
 
     right = area.right or area.left
     categories = reference(area.left, area.left, area.top + 1)
     if kind == "scatter":
         for column in range(area.left + 1, right + 1):
-            diagram.series.append(charts.Series(reference(column, column, area.top), categories, title_from_data=True))
+            diagram.series.append(
+                charts.Series(reference(column, column, area.top), categories, title_from_data=True)
+            )
     else:
         diagram.add_data(reference(area.left + 1, right, area.top), titles_from_data=True)
         diagram.set_categories(categories)
@@ -168,19 +208,36 @@ def table(sheet: Any, area: Area, name: str, look: str) -> None:
     """Make an area of a sheet a table; its first row has the titles of the columns."""
     book = sheet.parent
     if not _NAME.fullmatch(name) or _CELL_LIKE.fullmatch(name):
-        raise ToolError(f"invalid argument: {echo(name)} cannot name a table: letters, digits and _, not like a cell")
-    names = {other.lower() for each in book.worksheets for other in each.tables} | {other.lower() for other in book.defined_names}
+        raise ToolError(
+            f"invalid argument: {echo(name)} cannot name a table: letters, digits and _, not like "
+            "a cell"
+        )
+    names = {other.lower() for each in book.worksheets for other in each.tables} | {
+        other.lower() for other in book.defined_names
+    }
     if name.lower() in names:
         raise ToolError(f"conflict: the workbook has something called {name} already")
-    titles = [sheet.cell(area.top, column).value for column in range(area.left, (area.right or 0) + 1)]
-    if area.height < 2 or not all(isinstance(title, str) and title for title in titles) or len(set(titles)) < len(titles):
-        raise ToolError("invalid argument: a table needs a row of different texts as titles, and a row below it")
+    titles = [
+        sheet.cell(area.top, column).value for column in range(area.left, (area.right or 0) + 1)
+    ]
+    if (
+        area.height < 2
+        or not all(isinstance(title, str) and title for title in titles)
+        or len(set(titles)) < len(titles)
+    ):
+        raise ToolError(
+            "invalid argument: a table needs a row of different texts as titles, and a row below it"
+        )
     for other in sheet.tables.values():
         if overlap(area, other.ref):
             raise ToolError(f"conflict: the range overlaps the table {other.displayName}")
     tables = library().worksheet.table
     info = tables.TableStyleInfo(
-        name=look, showFirstColumn=False, showLastColumn=False, showRowStripes=True, showColumnStripes=False
+        name=look,
+        showFirstColumn=False,
+        showLastColumn=False,
+        showRowStripes=True,
+        showColumnStripes=False,
     )
     sheet.add_table(tables.Table(displayName=name, ref=str(area), tableStyleInfo=info))
 
@@ -188,28 +245,45 @@ def table(sheet: Any, area: Area, name: str, look: str) -> None:
 def overlap(area: Area, reference: str) -> bool:
     """Tell if a closed area and a reference such as `B2:C4` have cells in common."""
     left, top, right, bottom = library().utils.cell.range_boundaries(reference)
-    return bool(area.left <= right and left <= (area.right or 0) and area.top <= bottom and top <= (area.bottom or 0))
+    return bool(
+        area.left <= right
+        and left <= (area.right or 0)
+        and area.top <= bottom
+        and top <= (area.bottom or 0)
+    )
 
 
 def pivot(
-    rows: Sequence[Sequence[Any]], by: Sequence[str], values: Sequence[str], across: Sequence[str], total: str
+    rows: Sequence[Sequence[Any]],
+    by: Sequence[str],
+    values: Sequence[str],
+    across: Sequence[str],
+    total: str,
 ) -> list[list[Any]]:
     """Return a summary of a table, its titles first.
 
     Args:
         rows: The table; its first row has the titles.
-        by: Titles of the columns whose values name the rows; each combination that occurs gets one, in order.
+        by: Titles of the columns whose values name the rows; each combination that occurs gets one,
+            in order.
         values: Titles of the columns that are summed up.
         across: Titles of the columns whose combinations split each value into several.
         total: One of `sum`, `average` (or `mean`), `count`, `min`, `max`.
     """
     how = {"mean": "average"}.get(total.lower(), total.lower())
     if how not in _TOTALS:
-        raise ToolError(f"invalid argument: agg_func must be one of {', '.join(_TOTALS)}, mean, got {echo(total)}")
+        raise ToolError(
+            f"invalid argument: agg_func must be one of {', '.join(_TOTALS)}, mean, got "
+            f"{echo(total)}"
+        )
     titles = ["" if title is None else str(title) for title in rows[0]] if rows else []
     if len(rows) < 2 or not by or not values:
-        raise ToolError("invalid argument: a summary needs a row of titles, a row below it, rows and values")
-    at_rows, at_values, at_across = ([_place(titles, name) for name in names] for names in (by, values, across))
+        raise ToolError(
+            "invalid argument: a summary needs a row of titles, a row below it, rows and values"
+        )
+    at_rows, at_values, at_across = (
+        [_place(titles, name) for name in names] for names in (by, values, across)
+    )
     groups: dict[tuple[Any, ...], dict[tuple[Any, ...], list[Sequence[Any]]]] = {}
     for row in rows[1:]:
         columns = groups.setdefault(tuple(row[k] for k in at_rows), {})
@@ -218,42 +292,63 @@ def pivot(
     heads = list(itertools.product(split, at_values))
     labels = [" - ".join([*map(_label, key), f"{titles[k]} ({how})"]) for key, k in heads]
     body = [
-        [*key, *(_total(_TOTALS[how], groups[key].get(part, ()), k) for part, k in heads)] for key in sorted(groups, key=_order)
+        [*key, *(_total(_TOTALS[how], groups[key].get(part, ()), k) for part, k in heads)]
+        for key in sorted(groups, key=_order)
     ]
     return [[*(titles[k] for k in at_rows), *labels], *body]
 
 
 def _place(titles: Sequence[str], name: str) -> int:
-    key = re.sub(r" \((?:sum|average|count|min|max)\)$", "", name.strip(), flags=re.IGNORECASE).lower()
+    key = re.sub(
+        r" \((?:sum|average|count|min|max)\)$", "", name.strip(), flags=re.IGNORECASE
+    ).lower()
     lowered = [title.strip().lower() for title in titles]
     if key not in lowered:
-        raise ToolError(f"invalid argument: there is no column {echo(name)}; the columns: {', '.join(titles)}")
+        raise ToolError(
+            f"invalid argument: there is no column {echo(name)}; the columns: {', '.join(titles)}"
+        )
     return lowered.index(key)
 
 
 def _order(key: tuple[Any, ...]) -> list[tuple[int, Any]]:
     """Numbers before texts before what is empty."""
     numbers = (int, float)
-    return [(0, value) if isinstance(value, numbers) else (2, "") if value is None else (1, str(value)) for value in key]
+    return [
+        (0, value) if isinstance(value, numbers) else (2, "") if value is None else (1, str(value))
+        for value in key
+    ]
 
 
 def _label(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _total(how: Callable[[Sequence[float]], float], rows: Sequence[Sequence[Any]], at: int) -> float | None:
-    values = [row[at] for row in rows if isinstance(row[at], (int, float)) and not isinstance(row[at], bool)]
+def _total(
+    how: Callable[[Sequence[float]], float], rows: Sequence[Sequence[Any]], at: int
+) -> float | None:
+    values = [
+        row[at]
+        for row in rows
+        if isinstance(row[at], (int, float)) and not isinstance(row[at], bool)
+    ]
     return how(values) if values else 0 if how is len else None
 
 
 def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
     """Describe a cell as the published server does."""
     name = spot_name(row, column)
-    cell: dict[str, Any] = {"address": name, "value": value_at(sheet, row, column), "row": row, "column": column}
+    cell: dict[str, Any] = {
+        "address": name,
+        "value": value_at(sheet, row, column),
+        "row": row,
+        "column": column,
+    }
     for rule in sheet.data_validations.dataValidation:
         for area in rule.sqref.ranges:
             if area.min_row <= row <= area.max_row and area.min_col <= column <= area.max_col:
-                return cell | {"validation": {"cell": name, "has_validation": True, **validation(rule, sheet)}}
+                return cell | {
+                    "validation": {"cell": name, "has_validation": True, **validation(rule, sheet)}
+                }
     return cell | {"validation": {"has_validation": False}}
 
 
@@ -265,8 +360,17 @@ def value_at(sheet: Any, row: int, column: int) -> Any:
 
 def validation(rule: Any, sheet: Any) -> dict[str, Any]:
     """Describe a rule for what may be entered as the published server does."""
-    facts = {"validation_type": rule.type, "allow_blank": bool(rule.allowBlank), "operator": rule.operator}
-    facts |= {"prompt": rule.prompt, "prompt_title": rule.promptTitle, "error_message": rule.error, "error_title": rule.errorTitle}
+    facts = {
+        "validation_type": rule.type,
+        "allow_blank": bool(rule.allowBlank),
+        "operator": rule.operator,
+    }
+    facts |= {
+        "prompt": rule.prompt,
+        "prompt_title": rule.promptTitle,
+        "error_message": rule.error,
+        "error_title": rule.errorTitle,
+    }
     if rule.type == "list":
         facts["allowed_values"] = _allowed_values(str(rule.formula1 or ""), sheet)
     else:

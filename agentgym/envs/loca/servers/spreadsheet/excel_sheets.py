@@ -64,7 +64,11 @@ class Workbooks:
     def read_sheet(self, path: str, title: str) -> Any:
         """Return a sheet to be looked at only: who reads the same file next gets the same one."""
         check_path(path)
-        data = self._server.context.files.read(path) if self._server.context.files.is_file(path) else b""
+        data = (
+            self._server.context.files.read(path)
+            if self._server.context.files.is_file(path)
+            else b""
+        )
         return sheet_of(_opened(data) if 0 < len(data) <= _CACHED_BYTES else self.open(path), title)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
@@ -82,9 +86,12 @@ class Workbooks:
             yield book
             self.save(path, book)
         except failures() as error:
-            # The library names the values that it allows as a set, whose order is another in each process.
+            # The library names the values that it allows as a set, whose order is another in each
+            # process.
             text = _SET.sub(lambda match: ", ".join(sorted(match[1].split(", "))), str(error))
-            raise ToolError(f"invalid argument: the workbook cannot hold this: {text[:300]}") from None
+            raise ToolError(
+                f"invalid argument: the workbook cannot hold this: {text[:300]}"
+            ) from None
 
     @contextmanager
     def edit_sheet(self, path: str, title: str) -> Iterator[Any]:
@@ -95,14 +102,18 @@ class Workbooks:
 
 @functools.lru_cache(maxsize=2)
 def _opened(data: bytes) -> Any:
-    """A workbook as it was read last; opening one takes long, and large sheets are read in many pieces."""
+    """A workbook as it was read last; opening one takes long, and large sheets are read in many
+    pieces.
+    """
     return open_workbook(data)
 
 
 def check_path(path: str) -> None:
     """Refuse what is no path of a workbook."""
     if not path.lower().endswith(".xlsx"):
-        raise ToolError(f"invalid argument: {echo(path)} does not end with .xlsx, as a workbook must")
+        raise ToolError(
+            f"invalid argument: {echo(path)} does not end with .xlsx, as a workbook must"
+        )
 
 
 def sheet_of(book: Any, title: str) -> Any:
@@ -114,13 +125,18 @@ def sheet_of(book: Any, title: str) -> Any:
     for sheet in book.worksheets:
         if sheet.title == title:
             return sheet
-    raise ToolError(f"not found: there is no sheet {echo(title)}; the sheets: {', '.join(book.sheetnames)}")
+    raise ToolError(
+        f"not found: there is no sheet {echo(title)}; the sheets: {', '.join(book.sheetnames)}"
+    )
 
 
 def check_title(book: Any, title: str) -> None:
     """Refuse a title that no new sheet can have."""
     if not _TITLE.fullmatch(title) or not title.strip() or title[0] == "'" or title[-1] == "'":
-        raise ToolError(f"invalid argument: {echo(title)} is no title for a sheet: 1 to 31 characters, none of []:*?/\\")
+        raise ToolError(
+            f"invalid argument: {echo(title)} is no title for a sheet: 1 to 31 characters, none of "
+            "[]:*?/\\"
+        )
     if title.lower() in map(str.lower, book.sheetnames):
         raise ToolError(f"conflict: sheet {echo(title)} already exists")
     if len(book.sheetnames) >= MAX_SHEETS:
@@ -131,7 +147,9 @@ def spot(text: str) -> tuple[int, int]:
     """Return row and column of a cell that a sheet can have."""
     row, column = parse_cell(text)
     if row > MAX_ROWS or column > MAX_COLUMNS:
-        raise ToolError(f"limit exceeded: {echo(text)} is beyond {MAX_ROWS} rows or {MAX_COLUMNS} columns")
+        raise ToolError(
+            f"limit exceeded: {echo(text)} is beyond {MAX_ROWS} rows or {MAX_COLUMNS} columns"
+        )
     return row, column
 
 
@@ -144,7 +162,10 @@ def area_of(start: str, end: str | None = None) -> Area:
         raise ToolError(f"invalid argument: {area} is open; name its last cell, as in A1:D9")
     spot(parts.spot_name(area.bottom, area.right))
     if area.height * area.width > MAX_AREA:
-        raise ToolError(f"limit exceeded: {area} has {area.height * area.width} cells, a call takes at most {MAX_AREA}")
+        raise ToolError(
+            f"limit exceeded: {area} has {area.height * area.width} cells, a call takes at most "
+            f"{MAX_AREA}"
+        )
     return area
 
 
@@ -163,18 +184,28 @@ def data_area(sheet: Any) -> Area:
 def put(sheet: Any, row: int, column: int, value: Any) -> None:
     """Write a value into a cell."""
     if isinstance(value, (dict, list)):
-        raise ToolError(f"invalid argument: a cell holds a text, a number, true, false or null, got {echo(value)}")
+        raise ToolError(
+            "invalid argument: a cell holds a text, a number, true, false or null, got "
+            f"{echo(value)}"
+        )
     if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise ToolError(f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}")
+        raise ToolError(
+            f"limit exceeded: a cell holds at most {MAX_TEXT} characters, got {len(value)}"
+        )
     if isinstance(value, str) and _NO_TEXT.search(value):
         raise ToolError(f"invalid argument: a cell holds no control characters, got {echo(value)}")
     if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) >= 10**308:
         raise ToolError(f"invalid argument: {echo(value)} is too large for a cell")
     if row > MAX_ROWS or column > MAX_COLUMNS:
-        raise ToolError(f"limit exceeded: a sheet has at most {MAX_ROWS} rows and {MAX_COLUMNS} columns")
+        raise ToolError(
+            f"limit exceeded: a sheet has at most {MAX_ROWS} rows and {MAX_COLUMNS} columns"
+        )
     cell = sheet.cell(row, column)
     if type(cell).__name__ == "MergedCell":
-        raise ToolError(f"conflict: {cell.coordinate} is inside a merged range; write to the first cell of it, or unmerge it")
+        raise ToolError(
+            f"conflict: {cell.coordinate} is inside a merged range; write to the first cell of it, "
+            "or unmerge it"
+        )
     cell.value = value
 
 
@@ -190,7 +221,9 @@ def merge(sheet: Any, area: Area) -> None:
 
 def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> None:
     """Copy values, formulas (as they are) and styles."""
-    copies = [(source.cell(*place).value, copy.copy(source.cell(*place)._style)) for place in spots(area)]
+    copies = [
+        (source.cell(*place).value, copy.copy(source.cell(*place)._style)) for place in spots(area)
+    ]
     for (row, column), (value, style) in zip(spots(area), copies, strict=True):
         place = row - area.top + top, column - area.left + left
         put(target, *place, value)
@@ -199,7 +232,11 @@ def copy_cells(source: Any, area: Area, target: Any, top: int, left: int) -> Non
 
 def remove_cells(sheet: Any, area: Area, *, up: bool) -> None:
     """Take cells out of a sheet; those below move up, or those to the right move left."""
-    moving = Area(area.top, area.left, MAX_ROWS, area.right) if up else Area(area.top, area.left, area.bottom, MAX_COLUMNS)
+    moving = (
+        Area(area.top, area.left, MAX_ROWS, area.right)
+        if up
+        else Area(area.top, area.left, area.bottom, MAX_COLUMNS)
+    )
     for other in sheet.merged_cells.ranges:
         if parts.overlap(moving, str(other)):
             raise ToolError(f"conflict: the merged range {other} is in the way; unmerge it first")
@@ -226,7 +263,10 @@ def resize(sheet: Any, axis: str, start: int, count: int) -> None:
     """
     most = MAX_ROWS if axis == "row" else MAX_COLUMNS
     if start < 1 or start > most or count == 0 or abs(count) > most:
-        raise ToolError(f"invalid argument: start and count must be 1 to {most}, got {echo(start)} and {echo(abs(count))}")
+        raise ToolError(
+            f"invalid argument: start and count must be 1 to {most}, got {echo(start)} and "
+            f"{echo(abs(count))}"
+        )
     if count < 0 and start > (sheet.max_row if axis == "row" else sheet.max_column):
         raise ToolError(f"invalid argument: {axis} {start} is beyond the last filled one")
     merged = [str(each) for each in sheet.merged_cells.ranges]
@@ -259,7 +299,9 @@ def _follow(sheet: Any, axis: str, start: int, count: int) -> None:
 
 
 def rewrite_all(book: Any, change: Any) -> None:
-    """Change all references; `change` gets the title of the formula's sheet, that of the reference, and its rest."""
+    """Change all references; `change` gets the title of the formula's sheet, that of the reference,
+    and its rest.
+    """
     for sheet in book.worksheets:
         for row in sheet.iter_rows():
             for cell in row:

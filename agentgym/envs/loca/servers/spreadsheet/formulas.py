@@ -1,7 +1,8 @@
 """Formulas of spreadsheets: parsed once, computed with a bound on the work, never run as code.
 
-The language is that of cells: numbers, texts, truth values, errors, references, operators and the functions of the module
-`functions`; any other function is `#NAME?`, as in a spreadsheet. There are no array formulas.
+The language is that of cells: numbers, texts, truth values, errors, references, operators and the
+functions of the module `functions`; any other function is `#NAME?`, as in a spreadsheet. There are
+no array formulas.
 
 It is an evaluator of our own and not a spreadsheet engine such as IronCalc, for three reasons. The
 work of one reading is bounded in steps, so that no formula of a policy can stop an episode; TODAY
@@ -36,7 +37,14 @@ from agentgym.envs.loca.servers.spreadsheet.cell_values import (
     scalar,
     text_of,
 )
-from agentgym.envs.loca.servers.spreadsheet.cells import Area, column_name, column_number, parse_area, quote_title, split_sheet
+from agentgym.envs.loca.servers.spreadsheet.cells import (
+    Area,
+    column_name,
+    column_number,
+    parse_area,
+    quote_title,
+    split_sheet,
+)
 from agentgym.envs.loca.servers.spreadsheet.functions import call
 
 Node: TypeAlias = tuple[Any, ...]
@@ -58,7 +66,20 @@ _TOKEN = re.compile(
     rf"""(?P<space>\s+)|(?P<text>"(?:[^"]|"")*")|(?P<reference>{_REFERENCE})|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"""
     r"""|(?P<fault>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%])"""
 )
-_BINARY = {"=": 1, "<>": 1, "<": 1, ">": 1, "<=": 1, ">=": 1, "&": 2, "+": 3, "-": 3, "*": 4, "/": 4, "^": 6}
+_BINARY = {
+    "=": 1,
+    "<>": 1,
+    "<": 1,
+    ">": 1,
+    "<=": 1,
+    ">=": 1,
+    "&": 2,
+    "+": 3,
+    "-": 3,
+    "*": 4,
+    "/": 4,
+    "^": 6,
+}
 """The precedence of each operator; one of a higher number binds closer, and a sign closest."""
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
@@ -82,7 +103,9 @@ def tokens(formula: str) -> Iterator[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=4096)
 def parse(formula: str) -> Node:
-    """The tree of a formula that begins with `=`; `("fault", "#ERROR!")` where it cannot be read."""
+    """The tree of a formula that begins with `=`; `("fault", "#ERROR!")` where it cannot be
+    read.
+    """
     try:
         return _Parser([token for token in tokens(formula[1:]) if token[0] != "space"]).whole()
     except _Syntax:
@@ -171,11 +194,14 @@ class Evaluator:
     """The values of cells with formulas, each computed once.
 
     Args:
-        load: Gives the cells of the sheet with a title, by row and column, or None where there is no such sheet.
+        load: Gives the cells of the sheet with a title, by row and column, or None where there is
+            no such sheet.
         now: The time of TODAY and NOW.
     """
 
-    def __init__(self, load: Callable[[str], Mapping[int, Mapping[int, Any]] | None], now: datetime) -> None:
+    def __init__(
+        self, load: Callable[[str], Mapping[int, Mapping[int, Any]] | None], now: datetime
+    ) -> None:
         self._load = functools.cache(load)
         self._now = now
         self._known: dict[tuple[str, int, int], Any] = {}
@@ -219,7 +245,9 @@ class Evaluator:
                 if isinstance(cell, dict) and "f" in cell and spot not in self._known:
                     yield spot
 
-    def _cells(self, lines: Mapping[int, Mapping[int, Any]], area: Area) -> Iterator[tuple[int, int, Any]]:
+    def _cells(
+        self, lines: Mapping[int, Mapping[int, Any]], area: Area
+    ) -> Iterator[tuple[int, int, Any]]:
         """Return the filled cells of an area, by row and column."""
         near = area.bottom is not None and area.bottom - area.top < len(lines)
         rows = range(area.top, (area.bottom or 0) + 1) if near else sorted(lines)
@@ -227,10 +255,16 @@ class Evaluator:
         for row in rows:
             if self._steps > MAX_STEPS:
                 return
-            if row not in lines or row < area.top or (area.bottom is not None and row > area.bottom):
+            if (
+                row not in lines
+                or row < area.top
+                or (area.bottom is not None and row > area.bottom)
+            ):
                 continue
             columns = sorted(
-                column for column in lines[row] if column >= area.left and (area.right is None or column <= area.right)
+                column
+                for column in lines[row]
+                if column >= area.left and (area.right is None or column <= area.right)
             )
             self._steps += len(columns)
             for column in columns:
@@ -258,7 +292,11 @@ class Evaluator:
         if kind == "reference":
             return self._area(node[1] or sheet, node[2])
         if kind == "call":
-            return call(node[1], [functools.partial(self._compute, sheet, part) for part in node[2]], self._now)
+            return call(
+                node[1],
+                [functools.partial(self._compute, sheet, part) for part in node[2]],
+                self._now,
+            )
         operands = [scalar(self._compute(sheet, part)) for part in node[2:]]
         faults = [operand for operand in operands if isinstance(operand, CellError)]
         return faults[0] if faults else _operate(node[1], *operands)
@@ -293,7 +331,11 @@ def _operate(sign: str, *operands: Any) -> Any:
         return faults[0]
     result = _arithmetic(sign, *numbers)
     dates = [isinstance(operand, SerialDate) for operand in operands]
-    is_date = sign in "+-" and (dates == [True, False] or (dates == [False, True] and sign == "+")) and isinstance(result, float)
+    is_date = (
+        sign in "+-"
+        and (dates == [True, False] or (dates == [False, True] and sign == "+"))
+        and isinstance(result, float)
+    )
     return SerialDate(result) if is_date else result
 
 
@@ -316,7 +358,10 @@ def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
     """Return a formula with each reference replaced by what `change` makes of its sheet and the
     rest of it; texts in it stay.
     """
-    parts = [change(*split_sheet(text)) if kind == "reference" else text for kind, text in tokens(formula[1:])]
+    parts = [
+        change(*split_sheet(text)) if kind == "reference" else text
+        for kind, text in tokens(formula[1:])
+    ]
     return "=" + "".join(parts)
 
 

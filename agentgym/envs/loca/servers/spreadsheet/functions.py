@@ -9,7 +9,15 @@ import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, ROUND_UP, Decimal, InvalidOperation
+from decimal import (
+    ROUND_CEILING,
+    ROUND_DOWN,
+    ROUND_FLOOR,
+    ROUND_HALF_UP,
+    ROUND_UP,
+    Decimal,
+    InvalidOperation,
+)
 from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.spreadsheet.cell_values import (
@@ -48,7 +56,10 @@ def call(name: str, parts: Sequence[Part], now: datetime) -> Any:
         parts: Its arguments, computed when they are needed.
         now: The time of TODAY and NOW.
     """
-    clock = {"TODAY": lambda: SerialDate(math.floor(serial(now))), "NOW": lambda: SerialDate(serial(now))}
+    clock = {
+        "TODAY": lambda: SerialDate(math.floor(serial(now))),
+        "NOW": lambda: SerialDate(serial(now)),
+    }
     try:
         if name in clock:
             return VALUE if parts else clock[name]()
@@ -139,13 +150,22 @@ def _round(mode: str) -> Callable[..., float]:
 def _multiple(mode: str) -> Callable[..., float]:
     def rounded(value: Any, step: Any = 1.0) -> float:
         unit = Decimal(repr(_number(step)))
-        return float((Decimal(repr(_number(value))) / unit).to_integral_value(mode) * unit) if unit else 0.0
+        return (
+            float((Decimal(repr(_number(value))) / unit).to_integral_value(mode) * unit)
+            if unit
+            else 0.0
+        )
 
     return rounded
 
 
 _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
-_RELATIONS: dict[str, Any] = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
+_RELATIONS: dict[str, Any] = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
 
 
 def _condition(criterion: Any) -> Callable[[Any], bool]:
@@ -158,13 +178,20 @@ def _condition(criterion: Any) -> Callable[[Any], bool]:
     if not isinstance(as_number, CellError):
         relation = _RELATIONS.get(sign, operator.ne if sign == "<>" else operator.eq)
         return lambda value: (
-            relation(float(value), as_number) if isinstance(value, (int, float)) and not isinstance(value, bool) else sign == "<>"
+            relation(float(value), as_number)
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+            else sign == "<>"
         )
     if sign in _RELATIONS:
-        return lambda value: isinstance(value, str) and _RELATIONS[sign](value.lower(), rest.lower())
+        return lambda value: (
+            isinstance(value, str) and _RELATIONS[sign](value.lower(), rest.lower())
+        )
     pattern = re.sub(r"~([*?])", r"[\1]", rest.lower().replace("[", "[[]"))
     same = sign != "<>"
-    return lambda value: fnmatch.fnmatchcase(text_of(value).lower(), pattern) == same and not (same and rest and value is None)
+    return lambda value: (
+        fnmatch.fnmatchcase(text_of(value).lower(), pattern) == same
+        and not (same and rest and value is None)
+    )
 
 
 def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
@@ -176,9 +203,14 @@ def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
     first: Grid = pairs[0]
     if any((grid.height, grid.width) != (first.height, first.width) for grid in pairs[::2]):
         raise _Stop(VALUE)
-    tests = [(grid, _condition(criterion)) for grid, criterion in zip(pairs[::2], pairs[1::2], strict=True)]
+    tests = [
+        (grid, _condition(criterion))
+        for grid, criterion in zip(pairs[::2], pairs[1::2], strict=True)
+    ]
     places: Any = ((row, column) for row in range(first.height) for column in range(first.width))
-    if any(not test(None) for _, test in tests):  # only what is filled can be chosen, and far less is filled than open
+    if any(
+        not test(None) for _, test in tests
+    ):  # only what is filled can be chosen, and far less is filled than open
         places = sorted({spot for grid, _ in tests for spot in grid.cells})
     elif first.height * first.width > MAX_TEXT:
         raise _Stop(VALUE)
@@ -188,7 +220,11 @@ def _matching_places(pairs: Sequence[Any]) -> list[tuple[int, int]]:
 def _matching_numbers(pairs: Sequence[Any], summed: Any) -> list[float]:
     chosen = _matching_places(pairs)
     values = (summed.cells.get(spot) for spot in chosen) if isinstance(summed, Grid) else ()
-    return [float(_check(value)) for value in values if isinstance(value, (int, float, CellError)) and not isinstance(value, bool)]
+    return [
+        float(_check(value))
+        for value in values
+        if isinstance(value, (int, float, CellError)) and not isinstance(value, bool)
+    ]
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -231,7 +267,11 @@ def _position(target: Any, line: Sequence[Any], *, exact: bool, falling: bool = 
     if exact:
         test = _condition(f"={target}" if isinstance(target, str) else target)
         for k, value in enumerate(line):
-            if value is not None and isinstance(value, str) == isinstance(target, str) and test(value):
+            if (
+                value is not None
+                and isinstance(value, str) == isinstance(target, str)
+                and test(value)
+            ):
                 return k
         raise _Stop(NOT_AVAILABLE)
     key, last = ordering(target, target), -1
@@ -281,13 +321,20 @@ def _sum_product(*grids: Grid) -> float:
     total = []
     for spot in grids[0].cells:
         values = [_check(grid.cells.get(spot)) for grid in grids]
-        total.append(math.prod(float(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else 0.0 for v in values))
+        total.append(
+            math.prod(
+                float(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else 0.0
+                for v in values
+            )
+        )
     return math.fsum(total)
 
 
 def _date(year: Any, month: Any, day: Any) -> SerialDate:
     months = int(_number(year)) * 12 + int(_number(month)) - 1
-    return SerialDate(serial(datetime(months // 12, months % 12 + 1, 1) + timedelta(days=int(_number(day)) - 1)))
+    return SerialDate(
+        serial(datetime(months // 12, months % 12 + 1, 1) + timedelta(days=int(_number(day)) - 1))
+    )
 
 
 def _moment(value: Any) -> datetime:
@@ -346,7 +393,9 @@ _LAZY: dict[str, Callable[[Sequence[Part]], Any]] = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(_numbers(a)),
     "AVERAGE": lambda *a: _mean(_numbers(a)),
-    "COUNT": lambda *a: float(sum(isinstance(v, (int, float)) and not isinstance(v, bool) for v in flat(a))),
+    "COUNT": lambda *a: float(
+        sum(isinstance(v, (int, float)) and not isinstance(v, bool) for v in flat(a))
+    ),
     "COUNTA": lambda *a: float(sum(v is not None for v in flat(a))),
     "COUNTBLANK": lambda a: float(a.height * a.width - sum(v != "" for v in a.cells.values())),
     "MIN": lambda *a: min(_numbers(a), default=0.0),
@@ -360,9 +409,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SUMPRODUCT": _sum_product,
     "COUNTIF": lambda grid, wanted: float(len(_matching_places([grid, wanted]))),
     "COUNTIFS": lambda *pairs: float(len(_matching_places(pairs))),
-    "SUMIF": lambda grid, wanted, summed=None: math.fsum(_matching_numbers([grid, wanted], summed or grid)),
+    "SUMIF": lambda grid, wanted, summed=None: math.fsum(
+        _matching_numbers([grid, wanted], summed or grid)
+    ),
     "SUMIFS": lambda summed, *pairs: math.fsum(_matching_numbers(pairs, summed)),
-    "AVERAGEIF": lambda grid, wanted, summed=None: _mean(_matching_numbers([grid, wanted], summed or grid)),
+    "AVERAGEIF": lambda grid, wanted, summed=None: _mean(
+        _matching_numbers([grid, wanted], summed or grid)
+    ),
     "AVERAGEIFS": lambda summed, *pairs: _mean(_matching_numbers(pairs, summed)),
     "MINIFS": lambda summed, *pairs: min(_matching_numbers(pairs, summed), default=0.0),
     "MAXIFS": lambda summed, *pairs: max(_matching_numbers(pairs, summed), default=0.0),
@@ -394,7 +447,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "TRIM": lambda a: " ".join(_text(a).split()),
     "UPPER": lambda a: _text(a).upper(),
     "LOWER": lambda a: _text(a).lower(),
-    "SUBSTITUTE": lambda a, old, new: _limited(_text(a).replace(_text(old), _text(new)) if _text(old) else _text(a)),
+    "SUBSTITUTE": lambda a, old, new: _limited(
+        _text(a).replace(_text(old), _text(new)) if _text(old) else _text(a)
+    ),
     "FIND": _find,
     "VALUE": _number,
     "DATE": _date,

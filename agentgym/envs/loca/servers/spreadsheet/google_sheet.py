@@ -1,4 +1,6 @@
-"""Google Sheets: spreadsheets with sheets of cells, whose formulas are computed when they are read."""
+"""Google Sheets: spreadsheets with sheets of cells, whose formulas are computed when they are
+read.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.server import Server
 from agentgym.envs.loca.servers.spreadsheet import cell_input
 from agentgym.envs.loca.servers.spreadsheet.formulas import with_sheet
-from agentgym.envs.loca.servers.spreadsheet.spreadsheets import GRID, SCHEMA, Spreadsheets, properties_of
+from agentgym.envs.loca.servers.spreadsheet.spreadsheets import (
+    GRID,
+    SCHEMA,
+    Spreadsheets,
+    properties_of,
+)
 from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
@@ -30,14 +37,26 @@ class GoogleSheet(Server):
     # For the authors of tasks.
 
     def add_spreadsheet(self, title: str, sheets: Mapping[str, Iterable[Sequence[Any]]]) -> str:
-        """Make a spreadsheet of rows of Python values, texts as they are; its id. Dates and times become such cells."""
+        """Make a spreadsheet of rows of Python values, texts as they are; its id. Dates and times
+        become such cells.
+        """
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
             lines = [
-                {k: cell_input.from_python(value) for k, value in enumerate(row, 1) if value not in (None, "")} for row in rows
+                {
+                    k: cell_input.from_python(value)
+                    for k, value in enumerate(row, 1)
+                    if value not in (None, "")
+                }
+                for row in rows
             ]
-            size = max(GRID[0], len(lines)), max(GRID[1], *(max(line, default=0) for line in lines)) if lines else GRID[1]
-            self._books.put(self._books.add_sheet(spreadsheet, name, *size), dict(enumerate(lines, 1)))
+            size = (
+                max(GRID[0], len(lines)),
+                max(GRID[1], *(max(line, default=0) for line in lines)) if lines else GRID[1],
+            )
+            self._books.put(
+                self._books.add_sheet(spreadsheet, name, *size), dict(enumerate(lines, 1))
+            )
         return spreadsheet
 
     def spreadsheet(self, title: str) -> str | None:
@@ -55,20 +74,36 @@ class GoogleSheet(Server):
         """Return the computed values of a sheet, the first one by default, down to the last filled
         row.
 
-        Rows end with their last filled cell; an empty cell is None; a date that was typed in is the text that was typed.
+        Rows end with their last filled cell; an empty cell is None; a date that was typed in is the
+        text that was typed.
         """
-        sheet_row = self._books.sheet(spreadsheet, sheet) if sheet is not None else self._books.sheets(spreadsheet)[0]
-        values = self._books.values(sheet_row, None, lambda cell: cell["s"] if cell.get("k") else cell["v"], whole=True)
+        sheet_row = (
+            self._books.sheet(spreadsheet, sheet)
+            if sheet is not None
+            else self._books.sheets(spreadsheet)[0]
+        )
+        values = self._books.values(
+            sheet_row, None, lambda cell: cell["s"] if cell.get("k") else cell["v"], whole=True
+        )
         return [[value if value != "" else None for value in row] for row in values]
 
     def permissions(self, spreadsheet: str) -> dict[str, str]:
         """Return the role of each address that a spreadsheet is shared with."""
-        return {row["email_address"]: row["role"] for row in self.store.find("permissions", order="rowid", spreadsheet=spreadsheet)}
+        return {
+            row["email_address"]: row["role"]
+            for row in self.store.find("permissions", order="rowid", spreadsheet=spreadsheet)
+        }
 
     # The tools.
 
     @tool
-    def get_sheet_data(self, spreadsheet_id: str, sheet: str, range: str | None = None, include_grid_data: bool = False) -> Any:
+    def get_sheet_data(
+        self,
+        spreadsheet_id: str,
+        sheet: str,
+        range: str | None = None,
+        include_grid_data: bool = False,
+    ) -> Any:
         """Values of a sheet as it shows them. Rows and cells that are empty at the end are left out.
 
         Args:
@@ -98,7 +133,9 @@ class GoogleSheet(Server):
         return self._books.values(self._books.sheet(spreadsheet_id, sheet), range, None)
 
     @tool
-    def update_cells(self, spreadsheet_id: str, sheet: str, range: str, data: list[list[Any]]) -> Any:
+    def update_cells(
+        self, spreadsheet_id: str, sheet: str, range: str, data: list[list[Any]]
+    ) -> Any:
         """Enter values into a range, row by row, as if typed: numbers, dates and formulas in texts become such.
 
         Args:
@@ -111,7 +148,9 @@ class GoogleSheet(Server):
             return self._books.enter(self._books.sheet(spreadsheet_id, sheet), range, data)
 
     @tool
-    def batch_update_cells(self, spreadsheet_id: str, sheet: str, ranges: dict[str, list[list[Any]]]) -> Any:
+    def batch_update_cells(
+        self, spreadsheet_id: str, sheet: str, ranges: dict[str, list[list[Any]]]
+    ) -> Any:
         """Enter values into several ranges of a sheet, all or none.
 
         Args:
@@ -122,11 +161,21 @@ class GoogleSheet(Server):
         with self.store.change():
             row = self._books.sheet(spreadsheet_id, sheet)
             responses = [self._books.enter(row, area, data) for area, data in ranges.items()]
-        total = {f"totalUpdated{what}": sum(each[f"updated{what}"] for each in responses) for what in ("Rows", "Columns", "Cells")}
-        return {"spreadsheetId": spreadsheet_id, **total, "totalUpdatedSheets": int(bool(responses)), "responses": responses}
+        total = {
+            f"totalUpdated{what}": sum(each[f"updated{what}"] for each in responses)
+            for what in ("Rows", "Columns", "Cells")
+        }
+        return {
+            "spreadsheetId": spreadsheet_id,
+            **total,
+            "totalUpdatedSheets": int(bool(responses)),
+            "responses": responses,
+        }
 
     @tool
-    def add_rows(self, spreadsheet_id: str, sheet: str, count: int, start_row: int | None = None) -> Any:
+    def add_rows(
+        self, spreadsheet_id: str, sheet: str, count: int, start_row: int | None = None
+    ) -> Any:
         """Insert empty rows.
 
         Args:
@@ -138,7 +187,9 @@ class GoogleSheet(Server):
         return self._books.insert(spreadsheet_id, sheet, "row", count, start_row or 0)
 
     @tool
-    def add_columns(self, spreadsheet_id: str, sheet: str, count: int, start_column: int | None = None) -> Any:
+    def add_columns(
+        self, spreadsheet_id: str, sheet: str, count: int, start_column: int | None = None
+    ) -> Any:
         """Insert empty columns.
 
         Args:
@@ -155,7 +206,9 @@ class GoogleSheet(Server):
         return [row["title"] for row in self._books.sheets(spreadsheet_id)]
 
     @tool
-    def copy_sheet(self, src_spreadsheet: str, src_sheet: str, dst_spreadsheet: str, dst_sheet: str) -> Any:
+    def copy_sheet(
+        self, src_spreadsheet: str, src_sheet: str, dst_spreadsheet: str, dst_sheet: str
+    ) -> Any:
         """Copy a sheet into a spreadsheet, which may be the same.
 
         Args:
@@ -167,10 +220,15 @@ class GoogleSheet(Server):
         with self.store.change():
             source = self._books.sheet(src_spreadsheet, src_sheet)
             self._books.sheets(dst_spreadsheet)
-            target = self._books.add_sheet(dst_spreadsheet, dst_sheet, source["row_count"], source["column_count"])
+            target = self._books.add_sheet(
+                dst_spreadsheet, dst_sheet, source["row_count"], source["column_count"]
+            )
             self._books.put(target, self._books.lines(source))
             self._books.touch(dst_spreadsheet)
-        return {"copy": properties_of(target), "rename": {"spreadsheetId": dst_spreadsheet, "replies": [{}]}}
+        return {
+            "copy": properties_of(target),
+            "rename": {"spreadsheetId": dst_spreadsheet, "replies": [{}]},
+        }
 
     @tool
     def rename_sheet(self, spreadsheet: str, sheet: str, new_name: str) -> Any:
@@ -188,7 +246,10 @@ class GoogleSheet(Server):
             self.store.update("sheets", row["id"], title=new_name)
             same = row["title"].lower()
             self._books.rewrite_references(
-                spreadsheet, lambda _, title, rest: with_sheet(new_name if title and title.lower() == same else title, rest)
+                spreadsheet,
+                lambda _, title, rest: with_sheet(
+                    new_name if title and title.lower() == same else title, rest
+                ),
             )
             self._books.touch(spreadsheet)
         return {"spreadsheetId": spreadsheet, "replies": [{}]}
@@ -204,13 +265,20 @@ class GoogleSheet(Server):
         for query in queries:
             try:
                 row = self._books.sheet(query.get("spreadsheet_id", ""), query.get("sheet", ""))
-                results.append({**query, "data": self._books.values(row, query.get("range"), cell_input.display)})
+                results.append(
+                    {
+                        **query,
+                        "data": self._books.values(row, query.get("range"), cell_input.display),
+                    }
+                )
             except ToolError as error:
                 results.append({**query, "error": str(error)})
         return results
 
     @tool
-    def get_multiple_spreadsheet_summary(self, spreadsheet_ids: list[str], rows_to_fetch: int = 5) -> list[dict[str, Any]]:
+    def get_multiple_spreadsheet_summary(
+        self, spreadsheet_ids: list[str], rows_to_fetch: int = 5
+    ) -> list[dict[str, Any]]:
         """Titles, sheets and first rows of several spreadsheets; one that is not found has an `error`.
 
         Args:
@@ -218,15 +286,28 @@ class GoogleSheet(Server):
             rows_to_fetch: Rows of each sheet, its headers among them.
         """
         if rows_to_fetch < 1:
-            raise ToolError(f"invalid argument: rows_to_fetch must be at least 1, got {rows_to_fetch}")
+            raise ToolError(
+                f"invalid argument: rows_to_fetch must be at least 1, got {rows_to_fetch}"
+            )
         results = []
         for spreadsheet in spreadsheet_ids:
             try:
-                sheets = [self._summary(sheet, rows_to_fetch) for sheet in self._books.sheets(spreadsheet)]
+                sheets = [
+                    self._summary(sheet, rows_to_fetch) for sheet in self._books.sheets(spreadsheet)
+                ]
                 title = self.store.get("spreadsheets", spreadsheet)["title"]
-                results.append({"spreadsheet_id": spreadsheet, "title": title, "sheets": sheets, "error": None})
+                results.append(
+                    {"spreadsheet_id": spreadsheet, "title": title, "sheets": sheets, "error": None}
+                )
             except ToolError as error:
-                results.append({"spreadsheet_id": spreadsheet, "title": None, "sheets": [], "error": str(error)})
+                results.append(
+                    {
+                        "spreadsheet_id": spreadsheet,
+                        "title": None,
+                        "sheets": [],
+                        "error": str(error),
+                    }
+                )
         return results
 
     @tool
@@ -244,15 +325,24 @@ class GoogleSheet(Server):
             self._books.sheets(spreadsheet_id)
             row = self._books.add_sheet(spreadsheet_id, title, *GRID)
             self._books.touch(spreadsheet_id)
-        return {"sheetId": row["number"], "title": title, "index": row["number"], "spreadsheetId": spreadsheet_id}
+        return {
+            "sheetId": row["number"],
+            "title": title,
+            "index": row["number"],
+            "spreadsheetId": spreadsheet_id,
+        }
 
     @tool
     def list_spreadsheets(self) -> list[dict[str, str]]:
         """Ids and titles of the spreadsheets, last changed first."""
-        return self.store.rows("SELECT id, title FROM spreadsheets ORDER BY modified DESC, rowid DESC")
+        return self.store.rows(
+            "SELECT id, title FROM spreadsheets ORDER BY modified DESC, rowid DESC"
+        )
 
     @tool
-    def share_spreadsheet(self, spreadsheet_id: str, recipients: list[dict[str, str]], send_notification: bool = True) -> Any:
+    def share_spreadsheet(
+        self, spreadsheet_id: str, recipients: list[dict[str, str]], send_notification: bool = True
+    ) -> Any:
         """Share a spreadsheet with others, or change what they may do.
 
         Args:
@@ -262,7 +352,10 @@ class GoogleSheet(Server):
         """
         with self.store.change():
             self._books.sheets(spreadsheet_id)
-            outcomes = [self._share(spreadsheet_id, recipient, notified=send_notification) for recipient in recipients]
+            outcomes = [
+                self._share(spreadsheet_id, recipient, notified=send_notification)
+                for recipient in recipients
+            ]
         return {
             "successes": [each for each in outcomes if "error" not in each],
             "failures": [each for each in outcomes if "error" in each],
@@ -272,28 +365,57 @@ class GoogleSheet(Server):
 
     def _grid_data(self, sheet: Row, text: str | None) -> Any:
         area = self._books.area(sheet, text)
-        parts = [self._books.values(sheet, text, show) for show in (None, cell_input.raw, cell_input.display)]
+        parts = [
+            self._books.values(sheet, text, show)
+            for show in (None, cell_input.raw, cell_input.display)
+        ]
         lines = (zip(*line, strict=True) for line in zip(*parts, strict=True))
-        rows = [{"values": [_cell_data(*cell) if cell[0] != "" else {} for cell in line]} for line in lines]
+        rows = [
+            {"values": [_cell_data(*cell) if cell[0] != "" else {} for cell in line]}
+            for line in lines
+        ]
         data = {"startRow": area.top - 1, "startColumn": area.left - 1, "rowData": rows}
         title = self.store.get("spreadsheets", sheet["spreadsheet"])["title"]
         sheets = [{"properties": properties_of(sheet), "data": [data]}]
-        return {"spreadsheetId": sheet["spreadsheet"], "properties": {"title": title}, "sheets": sheets}
+        return {
+            "spreadsheetId": sheet["spreadsheet"],
+            "properties": {"title": title},
+            "sheets": sheets,
+        }
 
     def _summary(self, sheet: Row, rows: int) -> dict[str, Any]:
         last = min(rows, sheet["row_count"])
         first, *others = self._books.values(sheet, f"1:{last}", cell_input.display) or [[]]
-        return {"title": sheet["title"], "sheet_id": sheet["number"], "headers": first, "first_rows": others, "error": None}
+        return {
+            "title": sheet["title"],
+            "sheet_id": sheet["number"],
+            "headers": first,
+            "first_rows": others,
+            "error": None,
+        }
 
-    def _share(self, spreadsheet: str, recipient: Mapping[str, str], *, notified: bool) -> dict[str, Any]:
+    def _share(
+        self, spreadsheet: str, recipient: Mapping[str, str], *, notified: bool
+    ) -> dict[str, Any]:
         address, role = recipient.get("email_address", ""), recipient.get("role", "writer")
-        if address.count("@") != 1 or address.strip() != address or address[0] == "@" or address[-1] == "@" or len(address) > 254:
-            return {"email_address": address, "error": "invalid argument: email_address must be an address like name@example.com"}
+        if (
+            address.count("@") != 1
+            or address.strip() != address
+            or address[0] == "@"
+            or address[-1] == "@"
+            or len(address) > 254
+        ):
+            return {
+                "email_address": address,
+                "error": "invalid argument: email_address must be an address like name@example.com",
+            }
         if role not in ROLES:
             error = f"invalid argument: role must be one of {', '.join(ROLES)}, got {echo(role)}"
             return {"email_address": address, "error": error}
         permissions = self.store.find("permissions", spreadsheet=spreadsheet, email_address=address)
-        permission_id = permissions[0]["id"] if permissions else self.context.new_id("permission", 20)
+        permission_id = (
+            permissions[0]["id"] if permissions else self.context.new_id("permission", 20)
+        )
         if permissions:
             self.store.update("permissions", permission_id, role=role, notified=notified)
         else:
@@ -303,9 +425,23 @@ class GoogleSheet(Server):
 
 
 def _cell_data(content: Any, value: Any, formatted: str) -> dict[str, Any]:
-    entry = {"formulaValue": content} if isinstance(content, str) and content.startswith("=") else {_kind(content): content}
-    return {"userEnteredValue": entry, "effectiveValue": {_kind(value): value}, "formattedValue": formatted}
+    entry = (
+        {"formulaValue": content}
+        if isinstance(content, str) and content.startswith("=")
+        else {_kind(content): content}
+    )
+    return {
+        "userEnteredValue": entry,
+        "effectiveValue": {_kind(value): value},
+        "formattedValue": formatted,
+    }
 
 
 def _kind(value: Any) -> str:
-    return "boolValue" if isinstance(value, bool) else "stringValue" if isinstance(value, str) else "numberValue"
+    return (
+        "boolValue"
+        if isinstance(value, bool)
+        else "stringValue"
+        if isinstance(value, str)
+        else "numberValue"
+    )

@@ -83,11 +83,15 @@ class Spreadsheets:
         sheet = self._sheet_or_none(spreadsheet, title)
         if sheet is None:
             titles = ", ".join(row["title"] for row in self.sheets(spreadsheet))
-            raise ToolError(f"not found: the spreadsheet has no sheet {echo(title)}; its sheets: {titles}")
+            raise ToolError(
+                f"not found: the spreadsheet has no sheet {echo(title)}; its sheets: {titles}"
+            )
         return sheet
 
     def _sheet_or_none(self, spreadsheet: str, title: str) -> Row | None:
-        return self._server.store.row("SELECT * FROM sheets WHERE spreadsheet = ? AND title = ?", spreadsheet, title)
+        return self._server.store.row(
+            "SELECT * FROM sheets WHERE spreadsheet = ? AND title = ?", spreadsheet, title
+        )
 
     def check_title(self, spreadsheet: str, title: str) -> None:
         """Refuse a title that no other sheet of a spreadsheet can have."""
@@ -104,7 +108,13 @@ class Spreadsheets:
         number = len(store.find("sheets", spreadsheet=spreadsheet))
         if number >= MAX_SHEETS:
             raise ToolError(f"limit exceeded: a spreadsheet has at most {MAX_SHEETS} sheets")
-        sheet = {"spreadsheet": spreadsheet, "number": number, "title": title, "row_count": rows, "column_count": columns}
+        sheet = {
+            "spreadsheet": spreadsheet,
+            "number": number,
+            "title": title,
+            "row_count": rows,
+            "column_count": columns,
+        }
         return store.get("sheets", store.insert("sheets", **sheet))
 
     def _check_size(self, spreadsheet: str, more: int) -> None:
@@ -114,14 +124,18 @@ class Spreadsheets:
 
     def touch(self, spreadsheet: str) -> None:
         """Note that a spreadsheet was changed now."""
-        self._server.store.update("spreadsheets", spreadsheet, modified=iso(self._server.context.clock.tick()))
+        self._server.store.update(
+            "spreadsheets", spreadsheet, modified=iso(self._server.context.clock.tick())
+        )
 
     def lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> dict[int, dict[int, Any]]:
         """Return the filled cells of some rows, by row and column."""
         sql = "SELECT row, cells FROM lines WHERE sheet = ? AND row BETWEEN ? AND ? ORDER BY row"
         lines = {}
         for line in self._server.store.rows(sql, sheet["id"], first, last):
-            lines[line["row"]] = {int(column): cell for column, cell in json.loads(line["cells"]).items()}
+            lines[line["row"]] = {
+                int(column): cell for column, cell in json.loads(line["cells"]).items()
+            }
         return lines
 
     def put(self, sheet: Row, lines: Mapping[int, Mapping[int, Any]]) -> None:
@@ -145,11 +159,17 @@ class Spreadsheets:
         """
         title, rest = split_sheet(text) if text else (None, "")
         if title is not None and title.lower() != sheet["title"].lower():
-            raise ToolError(f"invalid argument: the range {echo(text)} names another sheet than {echo(sheet['title'])}")
+            raise ToolError(
+                f"invalid argument: the range {echo(text)} names another sheet than "
+                f"{echo(sheet['title'])}"
+            )
         area = parse_area(rest) if rest else Area(1, 1, None, None)
         rows, columns = sheet["row_count"], sheet["column_count"]
         if max(area.top, area.bottom or 0) > rows or max(area.left, area.right or 0) > columns:
-            raise ToolError(f"invalid argument: range {echo(text)} exceeds grid limits: {rows} rows, {columns} columns")
+            raise ToolError(
+                f"invalid argument: range {echo(text)} exceeds grid limits: {rows} rows, {columns} "
+                "columns"
+            )
         return area.clip(rows, columns)
 
     def range_name(self, sheet: Row, text: str | None) -> str:
@@ -163,7 +183,9 @@ class Spreadsheets:
 
         return Evaluator(load, self._server.context.clock.now())
 
-    def values(self, sheet: Row, text: str | None, show: Any, *, whole: bool = False) -> list[list[Any]]:
+    def values(
+        self, sheet: Row, text: str | None, show: Any, *, whole: bool = False
+    ) -> list[list[Any]]:
         """Return the rows of an area without empty ones at the end, each up to its last filled
         cell.
 
@@ -184,7 +206,10 @@ class Spreadsheets:
                 lines[row] = within
         widths = {row: max(cells) - area.left + 1 for row, cells in lines.items()}
         if not whole and sum(widths.values()) > MAX_READ:
-            raise ToolError(f"limit exceeded: {sum(widths.values())} cells, a call gives at most {MAX_READ}; name a smaller range")
+            raise ToolError(
+                f"limit exceeded: {sum(widths.values())} cells, a call gives at most {MAX_READ}; "
+                "name a smaller range"
+            )
         evaluator = self._evaluator(sheet["spreadsheet"])
 
         def value_of(row: int, column: int) -> Any:
@@ -192,7 +217,11 @@ class Spreadsheets:
             if isinstance(cell, dict) and "f" in cell:
                 value = evaluator.value(sheet["title"], row, column) if show else cell["f"]
                 return text_of(value) if show is cell_input.display else cell_input.validate(value)
-            return (show or cell_input.raw)(cell) if isinstance(cell, dict) or show is cell_input.display else cell
+            return (
+                (show or cell_input.raw)(cell)
+                if isinstance(cell, dict) or show is cell_input.display
+                else cell
+            )
 
         rows = range(area.top, max(lines, default=area.top - 1) + 1)
         return [[value_of(row, area.left + k) for k in range(widths.get(row, 0))] for row in rows]
@@ -206,10 +235,17 @@ class Spreadsheets:
         area = self.area(sheet, text)
         single = (area.height, area.width) == (1, 1)
         height, width = len(data), max(map(len, data), default=0)
-        room = Area(area.top, area.left, None, None).clip(sheet["row_count"], sheet["column_count"]) if single else area
+        room = (
+            Area(area.top, area.left, None, None).clip(sheet["row_count"], sheet["column_count"])
+            if single
+            else area
+        )
         if height > room.height or width > room.width:
             size, target = f"{height} rows of {width} cells", self.range_name(sheet, text)
-            raise ToolError(f"invalid argument: {size} do not fit into {target}; add_rows and add_columns make room")
+            raise ToolError(
+                f"invalid argument: {size} do not fit into {target}; add_rows and add_columns make "
+                "room"
+            )
         lines = self.lines(sheet, area.top, area.top + height - 1)
         for row, values in enumerate(data, area.top):
             cells = lines.setdefault(row, {})
@@ -221,7 +257,9 @@ class Spreadsheets:
                     cells.pop(column, None)
         self.put(sheet, lines)
         self.touch(sheet["spreadsheet"])
-        updated = Area(area.top, area.left, area.top + max(height, 1) - 1, area.left + max(width, 1) - 1)
+        updated = Area(
+            area.top, area.left, area.top + max(height, 1) - 1, area.left + max(width, 1) - 1
+        )
         return {
             "spreadsheetId": sheet["spreadsheet"],
             "updatedRange": f"{quote_title(sheet['title'])}!{updated}",
@@ -242,7 +280,8 @@ class Spreadsheets:
             size, other = (rows, columns) if axis == "row" else (columns, rows)
             if count < 1 or not 0 <= start <= size:
                 raise ToolError(
-                    f"invalid argument: count must be at least 1, start 0 to {size}; got {echo(count)} and {echo(start)}"
+                    f"invalid argument: count must be at least 1, start 0 to {size}; got "
+                    f"{echo(count)} and {echo(start)}"
                 )
             if axis == "column" and columns + count > MAX_COLUMNS:
                 raise ToolError(f"limit exceeded: a sheet has at most {MAX_COLUMNS} columns")
@@ -254,7 +293,11 @@ class Spreadsheets:
             own_title = sheet["title"].lower()
 
             def follow(own: str, named: str | None, rest: str) -> str:
-                reference = shift(rest, axis, start + 1, count) if (named or own).lower() == own_title else rest
+                reference = (
+                    shift(rest, axis, start + 1, count)
+                    if (named or own).lower() == own_title
+                    else rest
+                )
                 return with_sheet(named, reference)
 
             self.rewrite_references(spreadsheet, follow)
@@ -284,11 +327,22 @@ def properties_of(sheet: Row) -> dict[str, Any]:
     """Describe a sheet as the service does."""
     grid = {"rowCount": sheet["row_count"], "columnCount": sheet["column_count"]}
     number = sheet["number"]
-    return {"sheetId": number, "title": sheet["title"], "index": number, "sheetType": "GRID", "gridProperties": grid}
+    return {
+        "sheetId": number,
+        "title": sheet["title"],
+        "index": number,
+        "sheetType": "GRID",
+        "gridProperties": grid,
+    }
 
 
-def _spread(lines: Mapping[int, Mapping[int, Any]], axis: str, start: int, count: int) -> dict[int, dict[int, Any]]:
+def _spread(
+    lines: Mapping[int, Mapping[int, Any]], axis: str, start: int, count: int
+) -> dict[int, dict[int, Any]]:
     """Return rows after `count` rows or columns were inserted behind the first `start`."""
     if axis == "row":
         return {row + count if row > start else row: dict(cells) for row, cells in lines.items()}
-    return {row: {k + count if k > start else k: cell for k, cell in cells.items()} for row, cells in lines.items()}
+    return {
+        row: {k + count if k > start else k: cell for k, cell in cells.items()}
+        for row, cells in lines.items()
+    }

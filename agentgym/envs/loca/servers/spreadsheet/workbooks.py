@@ -1,4 +1,6 @@
-"""Workbooks in the format of Excel: written with the same bytes each time, read after a look at what they claim to hold."""
+"""Workbooks in the format of Excel: written with the same bytes each time, read after a look at
+what they claim to hold.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ MAX_SPREAD = 1_000_000
 MAX_OTHERS = 30_000
 """XML elements of other kinds, such as styles and rules."""
 MAX_SHARED = 2_000_000
-"""Characters of the longest formula times the cells that share one: each of them is worked out when a workbook is opened."""
+"""Characters of the longest formula times the cells that share one: each of them is worked out
+when a workbook is opened.
+"""
 MAX_TEXT = 32_767
 """Characters of a cell, as in Excel."""
 
@@ -69,11 +73,16 @@ def failures() -> tuple[type[Exception], ...]:
     into one.
     """
     kinds = vars(library().utils.exceptions).values()
-    return *UNREADABLE, *(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception))
+    return *UNREADABLE, *(
+        kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)
+    )
 
 
-def write_workbook(sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START) -> bytes:
-    """A workbook of rows of Python values: texts (formulas if they begin with `=`), numbers, truth values, dates, times, None.
+def write_workbook(
+    sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
+) -> bytes:
+    """A workbook of rows of Python values: texts (formulas if they begin with `=`), numbers, truth
+    values, dates, times, None.
 
     Args:
         sheets: Rows by title of the sheet; the first sheet is the active one.
@@ -91,7 +100,8 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
     """Return the values of all sheets of a workbook by title: rows down to the last filled one,
     each up to its last filled cell.
 
-    Numbers are int where they are whole; dates are `datetime`. A formula is the value that was stored with it, or else None.
+    Numbers are int where they are whole; dates are `datetime`. A formula is the value that was
+    stored with it, or else None.
 
     Raises:
         ToolError: It is no workbook, or too large.
@@ -102,10 +112,14 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
         book = library().load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # what a sheet claims to span is not to be trusted
-            rows = [_trim([_whole(value) for value in row]) for row in sheet.iter_rows(values_only=True)]
+            rows = [
+                _trim([_whole(value) for value in row]) for row in sheet.iter_rows(values_only=True)
+            ]
             sheets[sheet.title] = _trim(rows)
     except failures() as error:
-        raise ToolError(f"invalid argument: the file is no workbook that can be read ({type(error).__name__})") from None
+        raise ToolError(
+            f"invalid argument: the file is no workbook that can be read ({type(error).__name__})"
+        ) from None
     return sheets
 
 
@@ -119,7 +133,9 @@ def open_workbook(data: bytes) -> Any:
     try:
         return library().load_workbook(io.BytesIO(data))
     except failures() as error:
-        raise ToolError(f"invalid argument: the file is no workbook that can be read ({type(error).__name__})") from None
+        raise ToolError(
+            f"invalid argument: the file is no workbook that can be read ({type(error).__name__})"
+        ) from None
 
 
 def save_workbook(book: Any, modified: datetime, created: datetime | None = None) -> bytes:
@@ -137,7 +153,11 @@ class _Archive(zipfile.ZipFile):
 
     def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
         entry = zipfile.ZipInfo(str(zinfo_or_arcname), _STAMP)
-        entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o600 << 16
+        entry.compress_type, entry.create_system, entry.external_attr = (
+            zipfile.ZIP_DEFLATED,
+            3,
+            0o600 << 16,
+        )
         super().writestr(entry, data)
 
     def write(self, filename: Any, arcname: Any = None, *_: Any, **__: Any) -> None:
@@ -145,7 +165,8 @@ class _Archive(zipfile.ZipFile):
 
 
 def check_workbook(data: bytes) -> None:
-    """Look through a workbook without opening it as one: sizes as declared and as unpacked, number and places of its cells.
+    """Look through a workbook without opening it as one: sizes as declared and as unpacked, number
+    and places of its cells.
 
     Raises:
         ToolError: It is no archive of XML, it is too large, or its XML declares entities.
@@ -154,13 +175,17 @@ def check_workbook(data: bytes) -> None:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             parts = archive.infolist()
             if len(parts) > MAX_PARTS or sum(part.file_size for part in parts) > MAX_BYTES:
-                raise ToolError(f"limit exceeded: a workbook has at most {MAX_PARTS} parts and {MAX_BYTES} bytes unpacked")
+                raise ToolError(
+                    f"limit exceeded: a workbook has at most {MAX_PARTS} parts and {MAX_BYTES} bytes unpacked"
+                )
             look = _Look()
             for part in parts:
                 with archive.open(part) as stream:
                     look.through(stream)
     except (*UNREADABLE, RuntimeError) as error:
-        raise ToolError(f"invalid argument: the file is no workbook that can be read ({type(error).__name__})") from None
+        raise ToolError(
+            f"invalid argument: the file is no workbook that can be read ({type(error).__name__})"
+        ) from None
 
 
 class _Look:
@@ -171,7 +196,10 @@ class _Look:
         self._row = self._column = self._shared = self._longest = self._began = 0
 
     def through(self, stream: Any) -> None:
-        """Count one part, chunk by chunk. It is XML if it begins as such: what it is called is no matter."""
+        """Count one part, chunk by chunk.
+
+        It is XML if it begins as such: what it is called is no matter.
+        """
         parser = self._parser = expat.ParserCreate()
         parser.StartElementHandler = self._element
         parser.StartDoctypeDeclHandler = self._doctype
@@ -181,7 +209,9 @@ class _Look:
         while chunk:
             self._bytes += len(chunk)
             if self._bytes > MAX_BYTES:
-                raise ToolError(f"limit exceeded: a workbook has at most {MAX_BYTES} bytes unpacked")
+                raise ToolError(
+                    f"limit exceeded: a workbook has at most {MAX_BYTES} bytes unpacked"
+                )
             if xml:
                 parser.Parse(chunk)
             chunk = stream.read(2**16)
@@ -196,26 +226,40 @@ class _Look:
         if kind == "c":
             self._cell(attributes.get("r", ""))
         elif kind == "row":
-            self._row, self._column = int(attributes["r"]) if "r" in attributes else self._row + 1, 0
+            self._row, self._column = (
+                int(attributes["r"]) if "r" in attributes else self._row + 1,
+                0,
+            )
         elif kind == "f":
             self._shared += attributes.get("t") == "shared"
-            self._began, self._parser.EndElementHandler = self._parser.CurrentByteIndex, self._formula
+            self._began, self._parser.EndElementHandler = (
+                self._parser.CurrentByteIndex,
+                self._formula,
+            )
         elif kind in _OPENED:
             self._opened += _size(attributes.get("ref", ""))
         if kind not in _CELLS:
             self._others += 1
-        if max(self._cells, self._opened) > MAX_CELLS or self._spread > MAX_SPREAD or self._others > MAX_OTHERS:
+        if (
+            max(self._cells, self._opened) > MAX_CELLS
+            or self._spread > MAX_SPREAD
+            or self._others > MAX_OTHERS
+        ):
             raise ToolError(
                 f"limit exceeded: a workbook has at most {MAX_CELLS} cells, {MAX_SPREAD} with the empty ones before them"
             )
         if self._row > MAX_ROWS or self._column > MAX_COLUMNS:
-            raise ToolError(f"limit exceeded: a sheet has at most {MAX_ROWS} rows and {MAX_COLUMNS} columns")
+            raise ToolError(
+                f"limit exceeded: a sheet has at most {MAX_ROWS} rows and {MAX_COLUMNS} columns"
+            )
 
     def _formula(self, _: str) -> None:
         self._longest = max(self._longest, self._parser.CurrentByteIndex - self._began)
         self._parser.EndElementHandler = None
         if self._shared * self._longest > MAX_SHARED:
-            raise ToolError(f"limit exceeded: shared formulas of a workbook come to more than {MAX_SHARED} characters")
+            raise ToolError(
+                f"limit exceeded: shared formulas of a workbook come to more than {MAX_SHARED} characters"
+            )
 
     def _cell(self, place: str) -> None:
         letters = place.rstrip("0123456789")
@@ -230,13 +274,26 @@ def _size(reference: str) -> int:
     """Count the cells that a reference such as `A1:C4` spans."""
     ends = [part.replace("$", "") for part in reference.split(":")]
     spots = [
-        (column_number(end.rstrip("0123456789")), int(end[len(end.rstrip("0123456789")) :] or MAX_ROWS)) for end in ends if end
+        (
+            column_number(end.rstrip("0123456789")),
+            int(end[len(end.rstrip("0123456789")) :] or MAX_ROWS),
+        )
+        for end in ends
+        if end
     ]
-    return (abs(spots[0][0] - spots[-1][0]) + 1) * (abs(spots[0][1] - spots[-1][1]) + 1) if spots else 0
+    return (
+        (abs(spots[0][0] - spots[-1][0]) + 1) * (abs(spots[0][1] - spots[-1][1]) + 1)
+        if spots
+        else 0
+    )
 
 
 def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+    return (
+        int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+        else value
+    )
 
 
 def _trim(items: list[Any]) -> list[Any]:

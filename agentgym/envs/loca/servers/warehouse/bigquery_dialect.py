@@ -49,7 +49,9 @@ class GoogleSQL(Warehouse):
                 f"permission denied: there is no access to project {echo(table.catalog)}; the project is {self.project}"
             )
         if not table.db:
-            raise ToolError(f"invalid argument: table {echo(table.name)} must be qualified with a dataset (e.g. dataset.table)")
+            raise ToolError(
+                f"invalid argument: table {echo(table.name)} must be qualified with a dataset (e.g. dataset.table)"
+            )
         self.check_schema(table.db)
         return table.db, table.name
 
@@ -57,10 +59,20 @@ class GoogleSQL(Warehouse):
         """See the class above."""
         if kind != "SCHEMA":
             raise ToolError(f"invalid argument: {kind} is not supported; a dataset is a SCHEMA")
-        *project, name = ["", *(part for named in (table.catalog, table.db, table.name) if named for part in named.split("."))]
+        *project, name = [
+            "",
+            *(
+                part
+                for named in (table.catalog, table.db, table.name)
+                if named
+                for part in named.split(".")
+            ),
+        ]
         project = project[1:]
         if project not in ([], [self.project]):
-            raise ToolError(f"permission denied: there is no access to project {echo('.'.join(project))}; it is {self.project}")
+            raise ToolError(
+                f"permission denied: there is no access to project {echo('.'.join(project))}; it is {self.project}"
+            )
         return self.check_dataset(name)
 
     def check_dataset(self, name: str) -> str:
@@ -70,7 +82,9 @@ class GoogleSQL(Warehouse):
             ToolError: It cannot.
         """
         if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
-            raise ToolError(f"invalid argument: the name of a dataset has letters, digits and underscores only, got {echo(name)}")
+            raise ToolError(
+                f"invalid argument: the name of a dataset has letters, digits and underscores only, got {echo(name)}"
+            )
         return name
 
     def default_column_name(self, item: exp.Expression, number: int) -> str:
@@ -83,7 +97,11 @@ class GoogleSQL(Warehouse):
             return []
         dataset, pattern = self.resolve_table(table)
         tables = self.engine.tables
-        matches = sorted(n for n in tables if n[0] == dataset and n[1].startswith(pattern[:-1]) and not tables[n].view)
+        matches = sorted(
+            n
+            for n in tables
+            if n[0] == dataset and n[1].startswith(pattern[:-1]) and not tables[n].view
+        )
         if not matches:
             raise ToolError(f"not found: {dataset}.{pattern} does not match any table")
         return matches
@@ -91,14 +109,19 @@ class GoogleSQL(Warehouse):
     def parse_command(self, text: str) -> exp.Expression | None:
         """See the class above."""
         match = re.fullmatch(
-            r"(ALTER\s+TABLE\s+.+?)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))", text, re.S | re.I
+            r"(ALTER\s+TABLE\s+.+?)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))",
+            text,
+            re.S | re.I,
         )
         if not match:
             return None
         tree = self.parse(f"{match[1]} SET OPTIONS {match[3]}")
-        descriptions = [item for item in tree.find_all(exp.Property) if item.name.lower() == "description"]
+        descriptions = [
+            item for item in tree.find_all(exp.Property) if item.name.lower() == "description"
+        ]
         column = exp.AlterColumn(
-            this=exp.to_identifier(match[2]), comment=descriptions[-1].args["value"] if descriptions else exp.Literal.string("")
+            this=exp.to_identifier(match[2]),
+            comment=descriptions[-1].args["value"] if descriptions else exp.Literal.string(""),
         )
         tree.set("actions", [column])
         return tree
@@ -113,7 +136,11 @@ class GoogleSQL(Warehouse):
             ]
         if head != "INFORMATION_SCHEMA" or not dot:
             return None
-        within = None if not table.db or table.db.lower().startswith("region-") else self.resolve_table(table)[0]
+        within = (
+            None
+            if not table.db or table.db.lower().startswith("region-")
+            else self.resolve_table(table)[0]
+        )
         views: dict[str, Callable[[str | None], View]] = {
             "TABLES": self._tables, "COLUMNS": self._columns, "COLUMN_FIELD_PATHS": self._columns, "SCHEMATA": self._schemata,
             "VIEWS": self._views,
@@ -121,16 +148,35 @@ class GoogleSQL(Warehouse):
         if view not in views:
             raise ToolError(f"not found: INFORMATION_SCHEMA.{view}; there are {', '.join(views)}")
         if within is None and not table.db and view != "SCHEMATA":
-            raise ToolError(f"invalid argument: INFORMATION_SCHEMA.{view} must be qualified with a dataset or region")
+            raise ToolError(
+                f"invalid argument: INFORMATION_SCHEMA.{view} must be qualified with a dataset or region"
+            )
         return views[view](within)
 
     def _named(self, within: str | None) -> list[tuple[TableName, Table]]:
-        return [(name, table) for name, table in sorted(self.engine.tables.items()) if within in (None, name[0])]
+        return [
+            (name, table)
+            for name, table in sorted(self.engine.tables.items())
+            if within in (None, name[0])
+        ]
 
     def _tables(self, within: str | None) -> View:
-        names = ("table_catalog", "table_schema", "table_name", "table_type", "is_insertable_into", "creation_time")
+        names = (
+            "table_catalog",
+            "table_schema",
+            "table_name",
+            "table_type",
+            "is_insertable_into",
+            "creation_time",
+        )
         return names, [
-            (self.project, *name, "VIEW" if table.view else "BASE TABLE", "NO" if table.view else "YES", table.created)
+            (
+                self.project,
+                *name,
+                "VIEW" if table.view else "BASE TABLE",
+                "NO" if table.view else "YES",
+                table.created,
+            )
             for name, table in self._named(within)
         ]
 
@@ -157,16 +203,21 @@ class GoogleSQL(Warehouse):
 
     def _schemata(self, within: str | None) -> View:
         listed = [
-            (self.project, name, schema.created, schema.notes or "US") for name, schema in sorted(self.engine.schemas.items())
+            (self.project, name, schema.created, schema.notes or "US")
+            for name, schema in sorted(self.engine.schemas.items())
         ]
         return ("catalog_name", "schema_name", "creation_time", "location"), listed
 
     def _views(self, within: str | None) -> View:
-        listed = [(self.project, *name, table.view) for name, table in self._named(within) if table.view]
+        listed = [
+            (self.project, *name, table.view) for name, table in self._named(within) if table.view
+        ]
         return ("table_catalog", "table_schema", "table_name", "view_definition"), listed
 
     def transpile(self, tree: exp.Expression) -> None:
         """See the class above."""
         if isinstance(tree, (exp.Update, exp.Delete)) and not tree.args.get("where"):
-            raise ToolError(f"invalid argument: {tree.key.upper()} must have a WHERE clause; write WHERE true for all rows")
+            raise ToolError(
+                f"invalid argument: {tree.key.upper()} must have a WHERE clause; write WHERE true for all rows"
+            )
         super().transpile(tree)

@@ -9,7 +9,19 @@ from sqlglot import exp
 from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, NOW, Node, duck, library
 from agentgym.envs.loca.servers.warehouse.tables import quote
 
-FUNCTIONS = frozenset({"error", "bit_count", "ascii", "chr", "array_reverse", "array_first", "array_last", "unicode", "cbrt"})
+FUNCTIONS = frozenset(
+    {
+        "error",
+        "bit_count",
+        "ascii",
+        "chr",
+        "array_reverse",
+        "array_first",
+        "array_last",
+        "unicode",
+        "cbrt",
+    }
+)
 """Functions that SQLGlot does not know but that DuckDB has with the same meaning."""
 _PARTS = {
     "DAYOFWEEK": "extract(dow FROM {0}) + 1", "WEEK": "CAST(strftime({0}, '%U') AS BIGINT)", "ISOWEEK": "extract(week FROM {0})",
@@ -25,7 +37,9 @@ def _cast(node: Node) -> Node:
     label = {exp.DType.BIGINT: "whole", exp.DType.TEXT: "text"}.get(kind)
     if not label:
         return node
-    return library("try_whole" if label == "whole" and isinstance(node, exp.TryCast) else label, node.this)
+    return library(
+        "try_whole" if label == "whole" and isinstance(node, exp.TryCast) else label, node.this
+    )
 
 
 def _type(node: Node) -> Node:
@@ -58,12 +72,15 @@ def _array_agg(node: Node) -> Node:
 def _ignore_nulls(node: Node) -> Node:
     """ARRAY_AGG(x IGNORE NULLS …), whose filter SQLGlot writes with the order in it."""
     call = node.this
-    inner = call.find(exp.ArrayAgg) if isinstance(call, exp.Paren) else call  # a part of an array, made above
+    inner = (
+        call.find(exp.ArrayAgg) if isinstance(call, exp.Paren) else call
+    )  # a part of an array, made above
     if not isinstance(inner, exp.ArrayAgg):
         return node
     item = inner.this.this if isinstance(inner.this, exp.Order) else inner.this
     filtered = exp.Filter(
-        this=inner.copy(), expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null())))
+        this=inner.copy(),
+        expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))),
     )
     if inner is call:
         return filtered
@@ -81,22 +98,35 @@ def _string_agg(node: Node) -> Node:
         return node
     agg = exp.ArrayAgg(this=limit.this)
     item = limit.this.this if isinstance(limit.this, exp.Order) else limit.this
-    filtered = exp.Filter(this=agg, expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))))
+    filtered = exp.Filter(
+        this=agg,
+        expression=exp.Where(this=exp.Not(this=exp.Is(this=_bare(item), expression=exp.Null()))),
+    )
     separator = node.args.get("separator") or exp.Literal.string(",")
-    return duck(f"array_to_string(({{0}})[1:{int(limit.expression.name)}], {{1}})", filtered, separator)
+    return duck(
+        f"array_to_string(({{0}})[1:{int(limit.expression.name)}], {{1}})", filtered, separator
+    )
 
 
 def _array(node: Node) -> Node:
     """Fields of the first of several structs are those of all."""
     first = node.expressions[0] if node.expressions else None
-    if not isinstance(first, exp.Struct) or not all(isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in first.expressions):
+    if not isinstance(first, exp.Struct) or not all(
+        isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in first.expressions
+    ):
         return node
-    labels = [field.this if isinstance(field, exp.PropertyEQ) else field.args["alias"] for field in first.expressions]
+    labels = [
+        field.this if isinstance(field, exp.PropertyEQ) else field.args["alias"]
+        for field in first.expressions
+    ]
     for item in node.expressions[1:]:
         plain = isinstance(item, (exp.Tuple, exp.Struct)) and len(item.expressions) == len(labels)
-        if plain and not any(isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in item.expressions):
+        if plain and not any(
+            isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in item.expressions
+        ):
             fields = [
-                exp.PropertyEQ(this=label.copy(), expression=value) for label, value in zip(labels, item.expressions, strict=True)
+                exp.PropertyEQ(this=label.copy(), expression=value)
+                for label, value in zip(labels, item.expressions, strict=True)
             ]
             item.replace(exp.Struct(expressions=fields))
     return node
@@ -105,13 +135,21 @@ def _array(node: Node) -> Node:
 def _struct(node: Node) -> Node:
     """Make a struct without names, in the rows of an INSERT, a ROW."""
     plain = not any(isinstance(field, (exp.PropertyEQ, exp.Alias)) for field in node.expressions)
-    return exp.Anonymous(this="ROW", expressions=node.expressions) if plain and node.find_ancestor(exp.Insert) else node
+    return (
+        exp.Anonymous(this="ROW", expressions=node.expressions)
+        if plain and node.find_ancestor(exp.Insert)
+        else node
+    )
 
 
 def _unnest(node: Node) -> Node:
     """Unnest an array of structs into a column for each field."""
     array, offset = node.expressions[0], node.args.get("offset")
-    structs = isinstance(array, exp.Array) and array.expressions and isinstance(array.expressions[0], exp.Struct)
+    structs = (
+        isinstance(array, exp.Array)
+        and array.expressions
+        and isinstance(array.expressions[0], exp.Struct)
+    )
     if not (structs or offset) or not isinstance(node.parent, (exp.From, exp.Join)):
         return node
     alias = node.args.get("alias")
@@ -120,8 +158,12 @@ def _unnest(node: Node) -> Node:
     item = "unnest({0}, max_depth := 2)" if structs else f"unnest({{0}}) AS {quote(label)}"
     number = f", generate_subscripts({{0}}, 1) - 1 AS {quote(offset.name)}" if offset else ""
     select = duck(f"(SELECT {item}{number})", array).find(exp.Select)
-    outer = label if structs else f"{label} and its place"  # x alone is to mean the item, not the record
-    return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(outer, quoted=True)))
+    outer = (
+        label if structs else f"{label} and its place"
+    )  # x alone is to mean the item, not the record
+    return exp.Subquery(
+        this=select, alias=exp.TableAlias(this=exp.to_identifier(outer, quoted=True))
+    )
 
 
 def _pivot(node: Node) -> Node:
@@ -129,10 +171,19 @@ def _pivot(node: Node) -> Node:
     table = node.parent
     labels = [item.alias for item in node.expressions if item.alias]
     fields = node.args.get("fields") or []
-    if node.args.get("unpivot") or not labels or len(fields) != 1 or not isinstance(fields[0], exp.In):
+    if (
+        node.args.get("unpivot")
+        or not labels
+        or len(fields) != 1
+        or not isinstance(fields[0], exp.In)
+    ):
         return node
     values = [item.alias or item.name for item in fields[0].expressions]
-    renames = [exp.alias_(exp.column(f"{v}_{n}", quoted=True), f"{n}_{v}", quoted=True) for v in values for n in labels]
+    renames = [
+        exp.alias_(exp.column(f"{v}_{n}", quoted=True), f"{n}_{v}", quoted=True)
+        for v in values
+        for n in labels
+    ]
     alias, holder = node.args.get("alias") or table.args.get("alias"), exp.Paren(this=table.copy())
     star = exp.Star(rename=renames)
     query = exp.Select(expressions=[star], from_=exp.From(this=holder.this))
@@ -145,7 +196,11 @@ def _literal(node: Node) -> Node:
     row to insert.
     """
     holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
-    if node.is_string or node.is_int or isinstance(holder, (exp.DataTypeParam, exp.Tuple, exp.Cast)):
+    if (
+        node.is_string
+        or node.is_int
+        or isinstance(holder, (exp.DataTypeParam, exp.Tuple, exp.Cast))
+    ):
         return node
     return exp.Cast(this=node.copy(), to=exp.DataType.build("DOUBLE", dialect="duckdb"))
 
@@ -166,10 +221,18 @@ def _trunc(node: Node) -> Node:
         return (
             node
             if not node.args.get("zone")
-            else duck(f"timezone({{1}}, date_trunc('{unit.name}', timezone({{1}}, {{0}})))", node.this, node.args["zone"])
+            else duck(
+                f"timezone({{1}}, date_trunc('{unit.name}', timezone({{1}}, {{0}})))",
+                node.this,
+                node.args["zone"],
+            )
         )
     return library(
-        "cut", exp.Literal.string({"ISOWEEK": "week", "ISOYEAR": "isoyear"}.get(unit.name.upper(), unit.name)), node.this
+        "cut",
+        exp.Literal.string(
+            {"ISOWEEK": "week", "ISOYEAR": "isoyear"}.get(unit.name.upper(), unit.name)
+        ),
+        node.this,
     )
 
 
@@ -181,7 +244,9 @@ def _as_date(node: Node) -> Node:
 
 
 def _between_moments(node: Node) -> Node:
-    """TIMESTAMP_DIFF counts whole units, where DuckDB's date_diff counts the borders between them."""
+    """TIMESTAMP_DIFF counts whole units, where DuckDB's date_diff counts the borders between
+    them.
+    """
     return duck(f"date_sub('{node.args['unit'].name}', {{1}}, {{0}})", node.this, node.expression)
 
 
@@ -213,7 +278,9 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.Unnest: _unnest,
     exp.Pivot: _pivot,
     exp.Literal: _literal,
-    exp.Format: lambda node: exp.Anonymous(this="printf", expressions=[node.this, *node.expressions]),
+    exp.Format: lambda node: exp.Anonymous(
+        this="printf", expressions=[node.this, *node.expressions]
+    ),
     exp.SafeFunc: lambda node: exp.Anonymous(this="TRY", expressions=[node.this]),
     exp.CurrentTimestamp: _now(NOW),
     exp.CurrentDatetime: _now(f"timezone({{0}}, {NOW})"),

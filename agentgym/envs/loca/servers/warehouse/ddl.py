@@ -8,7 +8,14 @@ from typing import Any
 
 from sqlglot import exp
 
-from agentgym.envs.loca.servers.warehouse.tables import Column, Table, TableName, declare, path, quote
+from agentgym.envs.loca.servers.warehouse.tables import (
+    Column,
+    Table,
+    TableName,
+    declare,
+    path,
+    quote,
+)
 from agentgym.envs.loca.servers.warehouse.translation import Warehouse
 from agentgym.envs.loca.servers.warehouse.trees import comment_in, copied_table, table_parts
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult
@@ -25,22 +32,32 @@ def create(warehouse: Warehouse, tree: exp.Create) -> ConversionResult:
     if kind in ("SCHEMA", "DATABASE"):
         return warehouse.create_schema(warehouse.resolve_schema(tree.this, kind), tree, kind)
     if kind not in ("TABLE", "VIEW"):
-        raise ToolError(f"invalid argument: CREATE {kind} is not supported; TABLE, VIEW and SCHEMA are")
+        raise ToolError(
+            f"invalid argument: CREATE {kind} is not supported; TABLE, VIEW and SCHEMA are"
+        )
     signature = tree.this if isinstance(tree.this, exp.Schema) else None
     name = warehouse.resolve_table(signature.this if signature else tree.this)
     warehouse.check_schema(name[0])
     if name in warehouse.engine.tables and not tree.args.get("replace"):
         if tree.args.get("exists"):
-            return ConversionResult(f"CREATE_{kind}", target=name, message=f"{'.'.join(name)} already exists, statement succeeded.")
+            return ConversionResult(
+                f"CREATE_{kind}",
+                target=name,
+                message=f"{'.'.join(name)} already exists, statement succeeded.",
+            )
         raise ToolError(f"conflict: {'.'.join(name)} already exists")
     columns = _column_definitions(warehouse, signature.expressions if signature else [])
     table = (_create_view if kind == "VIEW" else _create_table)(warehouse, tree, name, columns)
     text = comment_in(tree.args.get("properties")) or table.comment
-    warehouse.engine.set_schema(name, replace(table, comment=text, created=warehouse.now.isoformat()))
+    warehouse.engine.set_schema(
+        name, replace(table, comment=text, created=warehouse.now.isoformat())
+    )
     return ConversionResult(f"CREATE_{kind}", target=name)
 
 
-def _create_table(warehouse: Warehouse, tree: exp.Create, name: TableName, columns: list[Column]) -> Table:
+def _create_table(
+    warehouse: Warehouse, tree: exp.Create, name: TableName, columns: list[Column]
+) -> Table:
     old, text, seed = warehouse.engine.tables.get(name), "", ""
     start = [f"DROP VIEW {path(name)}"] if old and old.view else []
     head = f"CREATE OR REPLACE TABLE {path(name)}"
@@ -48,10 +65,15 @@ def _create_table(warehouse: Warehouse, tree: exp.Create, name: TableName, colum
     like, with_rows = copied_table(tree)
     if like is not None:
         origin = warehouse.find_table(like)
-        columns, text = list(warehouse.engine.tables[origin].columns), warehouse.engine.tables[origin].comment
+        columns, text = (
+            list(warehouse.engine.tables[origin].columns),
+            warehouse.engine.tables[origin].comment,
+        )
         tables.append(origin)
         statements = [f"{head} ({', '.join(map(declare, columns))})"]
-        statements += [f"INSERT INTO {path(name)} SELECT * FROM {path(origin)}"] if with_rows else []
+        statements += (
+            [f"INSERT INTO {path(name)} SELECT * FROM {path(origin)}"] if with_rows else []
+        )
     elif tree.expression:
         tree.set("this", exp.to_identifier("x"))
         _, needed, seed = warehouse.translate(tree)
@@ -59,10 +81,17 @@ def _create_table(warehouse: Warehouse, tree: exp.Create, name: TableName, colum
         query = warehouse.to_duckdb(tree.expression)
         if columns:
             labels = ", ".join(quote(column.name) for column in columns)
-            parts = ", ".join(f"CAST({quote(column.name)} AS {column.type}) AS {quote(column.name)}" for column in columns)
+            parts = ", ".join(
+                f"CAST({quote(column.name)} AS {column.type}) AS {quote(column.name)}"
+                for column in columns
+            )
             query = f"SELECT {parts} FROM ({query}) AS _({labels})"
         statements = [f"{head} AS {query}"]
-        statements += [f"ALTER TABLE {path(name)} ALTER {quote(c.name)} SET NOT NULL" for c in columns if not c.nullable]
+        statements += [
+            f"ALTER TABLE {path(name)} ALTER {quote(c.name)} SET NOT NULL"
+            for c in columns
+            if not c.nullable
+        ]
     elif columns:
         statements = [f"{head} ({', '.join(map(declare, columns))})"]
     else:
@@ -71,7 +100,9 @@ def _create_table(warehouse: Warehouse, tree: exp.Create, name: TableName, colum
     return Table(warehouse.engine.columns_of(name, columns), comment=text)
 
 
-def _create_view(warehouse: Warehouse, tree: exp.Create, name: TableName, columns: list[Column]) -> Table:
+def _create_view(
+    warehouse: Warehouse, tree: exp.Create, name: TableName, columns: list[Column]
+) -> Table:
     if not tree.expression:
         raise ToolError("invalid argument: CREATE VIEW needs a query")
     tree.set("this", exp.to_identifier("x"))
@@ -80,23 +111,34 @@ def _create_view(warehouse: Warehouse, tree: exp.Create, name: TableName, column
         raise ToolError("invalid argument: a view cannot read itself or INFORMATION_SCHEMA")
     query = warehouse.to_duckdb(tree.expression)
     if columns:
-        query = f"SELECT * FROM ({query}) AS _({', '.join(quote(column.name) for column in columns)})"
+        query = (
+            f"SELECT * FROM ({query}) AS _({', '.join(quote(column.name) for column in columns)})"
+        )
     old = warehouse.engine.tables.get(name)
     start = [f"DROP TABLE {path(name)}"] if old and not old.view else []
     statements = [*start, f"CREATE OR REPLACE VIEW {path(name)} AS {query}"]
-    warehouse.engine.write(statements, [*needed, *([name] if old else [])], [], warehouse.now, schema=name[0])
+    warehouse.engine.write(
+        statements, [*needed, *([name] if old else [])], [], warehouse.now, schema=name[0]
+    )
     return Table(warehouse.engine.columns_of(name, columns), view=query, needs=tuple(needed))
 
 
 def _column_definitions(warehouse: Warehouse, items: Sequence[exp.Expression]) -> list[Column]:
     keys = _primary_keys(items)
-    definitions = [item for item in items if isinstance(item, (exp.ColumnDef, exp.Identifier, exp.Column))]
+    definitions = [
+        item for item in items if isinstance(item, (exp.ColumnDef, exp.Identifier, exp.Column))
+    ]
     return [warehouse.column_definition(item, keys) for item in definitions]
 
 
 def _primary_keys(items: Sequence[exp.Expression]) -> set[str]:
     """Return the names, in small letters, of the columns that PRIMARY KEY clauses list."""
-    return {part.name.lower() for item in items for key in item.find_all(exp.PrimaryKey) for part in key.expressions}
+    return {
+        part.name.lower()
+        for item in items
+        for key in item.find_all(exp.PrimaryKey)
+        for part in key.expressions
+    }
 
 
 def drop(warehouse: Warehouse, tree: exp.Drop) -> ConversionResult:
@@ -112,7 +154,9 @@ def drop(warehouse: Warehouse, tree: exp.Drop) -> ConversionResult:
         elif kind in ("TABLE", "VIEW"):
             _drop_table(warehouse, warehouse.resolve_table(table), tree, kind)
         else:
-            raise ToolError(f"invalid argument: DROP {kind} is not supported; TABLE, VIEW and SCHEMA are")
+            raise ToolError(
+                f"invalid argument: DROP {kind} is not supported; TABLE, VIEW and SCHEMA are"
+            )
     names = ", ".join(table.sql(warehouse.dialect) for table in tree.args["tables"])
     return ConversionResult(f"DROP_{kind}", message=f"{names} successfully dropped.")
 
@@ -127,14 +171,23 @@ def _drop_table(warehouse: Warehouse, name: TableName, tree: exp.Drop, kind: str
 
 def _drop_schema(warehouse: Warehouse, name: str, tree: exp.Drop, kind: str) -> None:
     engine = warehouse.engine
-    within = [each for each in engine.schemas if each == name or (kind == "DATABASE" and each.startswith(f"{name}."))]
+    within = [
+        each
+        for each in engine.schemas
+        if each == name or (kind == "DATABASE" and each.startswith(f"{name}."))
+    ]
     if not within and tree.args.get("exists"):
         return
     if not within:
         raise ToolError(f"not found: there is no {kind.lower()} {name}")
     tables = [table for table in engine.tables if table[0] in within]
-    if tables and (tree.args.get("restrict") or not (warehouse.cascades or tree.args.get("cascade"))):
-        raise ToolError(f"conflict: {name} is still in use: it has {len(tables)} tables; drop them first or add CASCADE")
+    if tables and (
+        tree.args.get("restrict") or not (warehouse.cascades or tree.args.get("cascade"))
+    ):
+        raise ToolError(
+            f"conflict: {name} is still in use: it has {len(tables)} tables; drop them first or "
+            "add CASCADE"
+        )
     for table in tables:
         engine.drop(table)
     for schema in within:
@@ -149,7 +202,9 @@ def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:
     """
     kind, text = str(tree.args["kind"]).upper(), tree.expression.name
     if kind not in ("TABLE", "VIEW", "COLUMN"):
-        raise ToolError(f"invalid argument: COMMENT ON {kind} is not supported; TABLE, VIEW and COLUMN are")
+        raise ToolError(
+            f"invalid argument: COMMENT ON {kind} is not supported; TABLE, VIEW and COLUMN are"
+        )
     column = tree.this.name if kind == "COLUMN" else ""
     table = exp.Table(**table_parts(tree.this)) if column else tree.this
     name = warehouse.resolve_table(table)
@@ -175,14 +230,19 @@ def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
     alteration = _Alteration(warehouse, warehouse.find_table(tree.this))
     for action in tree.args["actions"]:
         if type(action) not in _CHANGES:
-            raise ToolError(f"invalid argument: {action.sql(warehouse.dialect)[:60]} is not supported in ALTER {kind}")
+            raise ToolError(
+                f"invalid argument: {action.sql(warehouse.dialect)[:60]} is not supported in ALTER "
+                f"{kind}"
+            )
         _CHANGES[type(action)](alteration, action)
     alteration.apply()
     return ConversionResult("ALTER_TABLE", target=alteration.new_name)
 
 
 class _Alteration:
-    """An ALTER TABLE in the making: statements for DuckDB, and what the catalogue says afterwards."""
+    """An ALTER TABLE in the making: statements for DuckDB, and what the catalogue says
+    afterwards.
+    """
 
     def __init__(self, warehouse: Warehouse, name: TableName) -> None:
         self._warehouse = warehouse
@@ -242,7 +302,9 @@ class _Alteration:
             changed = replace(column, comment=arguments["comment"].name)
         elif arguments.get("dtype"):
             definition = exp.ColumnDef(this=action.this.copy(), kind=arguments["dtype"].copy())
-            changed = replace(column, type=self._warehouse.column_definition(definition, set()).type)
+            changed = replace(
+                column, type=self._warehouse.column_definition(definition, set()).type
+            )
             self._do(f"ALTER {label} SET DATA TYPE {changed.type}")
         elif arguments.get("default"):
             changed = replace(column, default=self._warehouse.default_value(arguments["default"]))
@@ -259,17 +321,26 @@ class _Alteration:
 
     def set_options(self, action: exp.AlterSet) -> None:
         """SET COMMENT or SET OPTIONS of the table."""
-        texts = [comment_in(item) for item in action.expressions if isinstance(item, exp.Properties)]
+        texts = [
+            comment_in(item) for item in action.expressions if isinstance(item, exp.Properties)
+        ]
         if not texts:
-            raise ToolError("invalid argument: of a table only the comment (or description) can be set")
+            raise ToolError(
+                "invalid argument: of a table only the comment (or description) can be set"
+            )
         self._comment = texts[-1]
 
     def add_keys(self, action: exp.AddConstraint) -> None:
-        """ADD PRIMARY KEY, which is noted and not enforced, as in the warehouses; other constraints are not kept."""
+        """ADD PRIMARY KEY, which is noted and not enforced, as in the warehouses; other constraints
+        are not kept.
+        """
         keys = _primary_keys([action])
         for name in keys:
             self._find(name)
-        self._columns = [replace(column, key=column.key or column.name.lower() in keys) for column in self._columns]
+        self._columns = [
+            replace(column, key=column.key or column.name.lower() in keys)
+            for column in self._columns
+        ]
 
     def apply(self) -> None:
         """Run the statements, then note the change in the catalogue.
@@ -283,10 +354,15 @@ class _Alteration:
             engine.tables[self._name] = table
             return
         if self._before.view:
-            raise ToolError(f"invalid argument: {'.'.join(self._name)} is a view; make it anew with CREATE OR REPLACE VIEW")
+            raise ToolError(
+                f"invalid argument: {'.'.join(self._name)} is a view; make it anew with CREATE OR "
+                "REPLACE VIEW"
+            )
         engine.write(self._statements, [self._name], [], self._warehouse.now)
         engine.set_schema(self._name, None)
-        engine.set_schema(self.new_name, replace(table, columns=engine.columns_of(self.new_name, self._columns)))
+        engine.set_schema(
+            self.new_name, replace(table, columns=engine.columns_of(self.new_name, self._columns))
+        )
 
     def _has(self, name: str) -> bool:
         return any(column.name.lower() == name.lower() for column in self._columns)

@@ -19,7 +19,9 @@ NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"
 
 def library(name: str, *arguments: Any) -> exp.Anonymous:
     """Return a call of a function of `lib`."""
-    return exp.Anonymous(this=f"lib.{name}", expressions=[argument for argument in arguments if argument is not None])
+    return exp.Anonymous(
+        this=f"lib.{name}", expressions=[argument for argument in arguments if argument is not None]
+    )
 
 
 def duck(text: str, *parts: Any) -> Node:
@@ -39,14 +41,24 @@ def default_name(column: Column) -> str | None:
 
 def _pad(node: Node) -> Node:
     pattern = node.args.get("fill_pattern") or exp.Literal.string(" ")
-    return library("left_pad" if node.args.get("is_left") else "right_pad", node.this, node.expression, pattern)
+    return library(
+        "left_pad" if node.args.get("is_left") else "right_pad", node.this, node.expression, pattern
+    )
 
 
 def _series(node: Node) -> Node:
     start, end = node.args["start"], node.args["end"]
     step = node.args.get("step") or node.args.get("interval")
     plain = isinstance(node, exp.GenerateSeries)
-    node.set("end", library("upto" if plain else "until", start.copy(), end.copy(), step.copy() if step else exp.Literal.number(1)))
+    node.set(
+        "end",
+        library(
+            "upto" if plain else "until",
+            start.copy(),
+            end.copy(),
+            step.copy() if step else exp.Literal.number(1),
+        ),
+    )
     return node
 
 

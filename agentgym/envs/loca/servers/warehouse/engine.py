@@ -1,7 +1,9 @@
-"""The SQL engine of the data warehouses: tables of one episode in DuckDB, asked in the dialect of a warehouse.
+"""The SQL engine of the data warehouses: tables of one episode in DuckDB, asked in the dialect of a
+warehouse.
 
-The catalogue (schemas, tables, columns, comments) is kept here, and DuckDB holds rows only, of tables that were asked for. So an
-engine costs nothing until the first statement, and a copy of one shares its rows until either writes.
+The catalogue (schemas, tables, columns, comments) is kept here, and DuckDB holds rows only, of
+tables that were asked for. So an engine costs nothing until the first statement, and a copy of one
+shares its rows until either writes.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ _CONFIG: dict[str, Any] = {
 
 @dataclass
 class Engine:
-    """The tables of one server. It pickles and deep-copies between statements; nothing of it is on disk.
+    """The tables of one server. It pickles and deep-copies between statements; nothing of it is on
+    disk.
 
     Args:
         dialect: The dialect that it is asked in, `bigquery` or `snowflake`.
@@ -85,7 +88,13 @@ class Engine:
         self._dirty: set[TableName] = set()  # have other rows there than in `tables`
         self._merged: dict[tuple[TableName, ...], TableName] = {}
 
-    def load(self, name: TableName, columns: Sequence[Column], rows: Sequence[Sequence[Any]], created: datetime) -> None:
+    def load(
+        self,
+        name: TableName,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[Any]],
+        created: datetime,
+    ) -> None:
         """Make or replace a table with records, without DuckDB: fast for many.
 
         Raises:
@@ -99,7 +108,12 @@ class Engine:
         self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
 
     def append_rows(
-        self, name: TableName, columns: Sequence[Column], rows: Sequence[Sequence[Any]], now: datetime, replace_rows: bool = False
+        self,
+        name: TableName,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[Any]],
+        now: datetime,
+        replace_rows: bool = False,
     ) -> None:
         """Add records to a table, or make one with them.
 
@@ -108,10 +122,14 @@ class Engine:
         """
         is_new = name not in self.tables
         data = [pack_values([row[k] for row in rows]) for k in range(len(columns))]
-        start = [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"] if is_new else []
+        start = (
+            [f"CREATE TABLE {path(name)} ({', '.join(map(declare, columns))})"] if is_new else []
+        )
         start += [f"DELETE FROM {path(name)}"] if replace_rows and not is_new else []
         insert = f"INSERT INTO {path(name)} SELECT {unpack_columns(columns)}"
-        self.write([*start, insert], [name], [] if is_new else [name], now, schema=name[0], values=data)
+        self.write(
+            [*start, insert], [name], [] if is_new else [name], now, schema=name[0], values=data
+        )
         if is_new:
             self.set_schema(name, Table(tuple(columns), created=now.isoformat()))
 
@@ -122,12 +140,18 @@ class Engine:
         key = tuple(names)
         if key not in self._merged:
             tables = [self.table(name) for name in names]
-            kinds = {column.name: column.type for table in reversed(tables) for column in table.columns}
+            kinds = {
+                column.name: column.type for table in reversed(tables) for column in table.columns
+            }
             values: dict[str, list[Any]] = {label: [] for label in kinds}
             for table in tables:
-                columns = dict(zip((column.name for column in table.columns), table.data, strict=True))
+                columns = dict(
+                    zip((column.name for column in table.columns), table.data, strict=True)
+                )
                 for label in kinds:
-                    values[label] += json.loads(columns[label]) if columns.get(label) else [None] * table.rows
+                    values[label] += (
+                        json.loads(columns[label]) if columns.get(label) else [None] * table.rows
+                    )
             kinds["_TABLE_SUFFIX"], values["_TABLE_SUFFIX"] = "VARCHAR", []
             for name, table in zip(names, tables, strict=True):
                 values["_TABLE_SUFFIX"] += [name[1][start:]] * table.rows
@@ -158,7 +182,9 @@ class Engine:
         """Count the records of a table."""
         return self.table(name).rows
 
-    def read(self, sql: str, tables: Sequence[TableName], now: datetime, limit: int, seed: str = "") -> Rows:
+    def read(
+        self, sql: str, tables: Sequence[TableName], now: datetime, limit: int, seed: str = ""
+    ) -> Rows:
         """Run a query.
 
         Args:
@@ -173,12 +199,17 @@ class Engine:
         """
         with self._running(now, tables, seed) as live:
             cursor = live.execute(sql)
-            names, kinds = [item[0] for item in cursor.description], [item[1] for item in cursor.description]
+            names, kinds = (
+                [item[0] for item in cursor.description],
+                [item[1] for item in cursor.description],
+            )
             _check_names(names)
             if any("WITH TIME ZONE" in str(kind) for kind in kinds):
-                # DuckDB gives such values by a library that is not needed for the same moment without a zone.
+                # DuckDB gives such values by a library that is not needed for the same moment
+                # without a zone.
                 parts = ", ".join(
-                    f"CAST({quote(n)} AS {_without_zone(str(k))}) AS {quote(n)}" for n, k in zip(names, kinds, strict=True)
+                    f"CAST({quote(n)} AS {_without_zone(str(k))}) AS {quote(n)}"
+                    for n, k in zip(names, kinds, strict=True)
                 )
                 cursor = live.execute(f"SELECT {parts} FROM ({sql})")
             records = cursor.fetchmany(limit + 1)
@@ -186,7 +217,10 @@ class Engine:
             if total > limit:
                 total = live.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
         converters = [converter(kind) for kind in kinds]
-        plain = [[convert(value) for convert, value in zip(converters, record, strict=True)] for record in records[:limit]]
+        plain = [
+            [convert(value) for convert, value in zip(converters, record, strict=True)]
+            for record in records[:limit]
+        ]
         return Rows(names, [str(kind) for kind in kinds], plain, total)
 
     def write(
@@ -199,7 +233,8 @@ class Engine:
         schema: str = "",
         values: Sequence[Any] = (),
     ) -> list[Any]:
-        """Run statements that change the rows of `targets` (or make something in `schema`), all or none; `values` are for the last.
+        """Run statements that change the rows of `targets` (or make something in `schema`), all or
+        none; `values` are for the last.
 
         Returns:
             The records that DuckDB answers the last one with.
@@ -223,12 +258,17 @@ class Engine:
         self._merged.clear()
         return answer
 
-    def add_virtual_table(self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def add_virtual_table(
+        self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
         """Load a table into DuckDB that is not in the catalogue, such as a view of the information
         schema.
         """
         data = [pack_values([row[k] for row in rows]) for k in range(len(columns))]
-        kinds = ["BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR" for k in range(len(columns))]
+        kinds = [
+            "BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR"
+            for k in range(len(columns))
+        ]
         declared = [Column(column, kind) for column, kind in zip(columns, kinds, strict=True)]
         self._put(name, declared, data)
 
@@ -251,7 +291,13 @@ class Engine:
         for label, kind, nullable, default in self._open().execute(sql, list(name)).fetchall():
             old_column = old.get(label.lower(), Column(label, kind))
             columns.append(
-                replace(old_column, name=label, type=kind, nullable=nullable, default=None if default == "NULL" else default)
+                replace(
+                    old_column,
+                    name=label,
+                    type=kind,
+                    nullable=nullable,
+                    default=None if default == "NULL" else default,
+                )
             )
         return tuple(columns)
 
@@ -284,15 +330,24 @@ class Engine:
     def _save(self, name: TableName) -> None:
         table = self.tables[name]
         if not table.view:
-            parts = [f"to_json(list(CAST({quote(column.name)} AS VARCHAR)))::VARCHAR" for column in table.columns]
-            *data, rows = self._open().execute(f"SELECT {', '.join([*parts, 'count(*)'])} FROM {path(name)}").fetchall()[0]
+            parts = [
+                f"to_json(list(CAST({quote(column.name)} AS VARCHAR)))::VARCHAR"
+                for column in table.columns
+            ]
+            *data, rows = (
+                self._open()
+                .execute(f"SELECT {', '.join([*parts, 'count(*)'])} FROM {path(name)}")
+                .fetchall()[0]
+            )
             self.tables[name] = replace(table, data=tuple(text or "[]" for text in data), rows=rows)
         self._dirty.discard(name)
 
     def drop(self, name: TableName) -> None:
         """Drop a table or a view, if there is one."""
         if name in self._loaded:
-            self._open().execute(f"DROP {'VIEW' if self.tables[name].view else 'TABLE'} {path(name)}")
+            self._open().execute(
+                f"DROP {'VIEW' if self.tables[name].view else 'TABLE'} {path(name)}"
+            )
         self.set_schema(name, None)
 
     def _open(self) -> duckdb.DuckDBPyConnection:
@@ -315,7 +370,9 @@ class Engine:
         self._loaded.add(name)
 
     @contextmanager
-    def _running(self, now: datetime, tables: Sequence[TableName], seed: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _running(
+        self, now: datetime, tables: Sequence[TableName], seed: str
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
         """DuckDB with these tables, for one statement, whose errors become `ToolError`s."""
         live = self._open()
         import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
@@ -325,14 +382,22 @@ class Engine:
             for name in tables:
                 self._ensure_loaded(name)
             timer.start()
-            live.execute(f"SET VARIABLE now = TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'")
+            live.execute(
+                f"SET VARIABLE now = TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"
+            )
             if seed:
-                live.execute(f"SELECT setseed({(sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007})")
+                live.execute(
+                    f"SELECT setseed({(sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007})"
+                )
             yield live
         except duckdb.InterruptException:
-            raise ToolError(f"limit exceeded: the statement ran for more than {SECONDS:g} seconds; ask for less") from None
+            raise ToolError(
+                f"limit exceeded: the statement ran for more than {SECONDS:g} seconds; ask for less"
+            ) from None
         except (duckdb.OutOfMemoryException, MemoryError):
-            raise ToolError(f"limit exceeded: the statement needs more than {MEMORY} of memory; ask for less") from None
+            raise ToolError(
+                f"limit exceeded: the statement needs more than {MEMORY} of memory; ask for less"
+            ) from None
         except (duckdb.Error, ValueError, OverflowError, RuntimeError, TypeError) as error:
             raise ToolError(f"invalid argument: {_explain(error)}") from None
         finally:
@@ -348,7 +413,11 @@ def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
     with sql_hint():
         import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
     live = duckdb.connect(":memory:", config=_CONFIG)
-    for statement in (*_OPENING, "CREATE SCHEMA lib", *(f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect])):
+    for statement in (
+        *_OPENING,
+        "CREATE SCHEMA lib",
+        *(f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect]),
+    ):
         live.execute(statement)
     live.execute("SET lock_configuration = true")
     return live
@@ -357,7 +426,10 @@ def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
 def _check_names(names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ToolError(f"invalid argument: several columns of the result are called {', '.join(twice)}; give each an alias")
+        raise ToolError(
+            f"invalid argument: several columns of the result are called {', '.join(twice)}; give "
+            "each an alias"
+        )
 
 
 def _without_zone(kind: str) -> str:

@@ -13,14 +13,19 @@ _COMMON = (
     "many(a, n) AS repeat(a, CAST(lib.few(n, greatest(length(a), 1)) AS BIGINT))",
     "left_pad(a, n, p) AS lpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
     "right_pad(a, n, p) AS rpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
-    "upto(a, b, s) AS CASE WHEN abs(b - a) > 1000000 * abs(s) THEN error('an array has at most 1000000 items') ELSE b END",
+    (
+        "upto(a, b, s) AS CASE WHEN abs(b - a) > 1000000 * abs(s) THEN error('an array has at most "
+        "1000000 items') ELSE b END"
+    ),
     (
         "until(a, b, s) AS CASE WHEN epoch(b) - epoch(a) > 1000000 * epoch(s) "
         "THEN error('an array has at most 1000000 items') ELSE b END"
     ),
     (
-        "cut(part, a DATE) AS CAST(date_trunc(part, a) AS DATE), (part, a TIMESTAMP) AS date_trunc(part, a), "
-        "(part, a TIMESTAMPTZ) AS date_trunc(part, a), (part, a VARCHAR) AS date_trunc(part, CAST(a AS TIMESTAMP))"
+        "cut(part, a DATE) AS CAST(date_trunc(part, a) AS DATE), (part, a TIMESTAMP) AS "
+        "date_trunc(part, a), "
+        "(part, a TIMESTAMPTZ) AS date_trunc(part, a), (part, a VARCHAR) AS date_trunc(part, "
+        "CAST(a AS TIMESTAMP))"
     ),
 )
 """Macros of all dialects: texts and arrays of a bounded length, dates that stay dates."""
@@ -28,43 +33,58 @@ _COMMON = (
 _BIGQUERY = (
     "div(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a / b END",
     "modulo(a, b) AS CASE WHEN b = 0 THEN error('division by zero: MOD') ELSE a % b END",
-    "quotient(a, b) AS CASE WHEN b = 0 THEN error('division by zero: DIV') ELSE CAST(trunc(a / b) AS BIGINT) END",
     (
-        "text(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') "
+        "quotient(a, b) AS CASE WHEN b = 0 THEN error('division by zero: DIV') ELSE CAST(trunc(a / b) "
+        "AS BIGINT) END"
+    ),
+    (
+        "text(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), "
+        "'\\.0$', '') "
         "WHEN typeof(a) LIKE 'DECIMAL%' "
-        "THEN regexp_replace(regexp_replace(CAST(a AS VARCHAR), '(\\.\\d*?)0+$', '\\1'), '\\.$', '') "
+        "THEN regexp_replace(regexp_replace(CAST(a AS VARCHAR), '(\\.\\d*?)0+$', '\\1'), '\\.$', "
+        "'') "
         "ELSE CAST(a AS VARCHAR) END"
     ),
     (
-        "whole(a) AS CASE WHEN a IS NULL THEN NULL WHEN typeof(a) = 'DOUBLE' THEN CAST(round(CAST(a AS DOUBLE)) AS BIGINT) "
-        "WHEN typeof(a) = 'VARCHAR' AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), '[+-]?\\d+') "
+        "whole(a) AS CASE WHEN a IS NULL THEN NULL WHEN typeof(a) = 'DOUBLE' THEN "
+        "CAST(round(CAST(a AS DOUBLE)) AS BIGINT) "
+        "WHEN typeof(a) = 'VARCHAR' AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), "
+        "'[+-]?\\d+') "
         "THEN error('Bad int64 value: ' || CAST(a AS VARCHAR)) ELSE CAST(a AS BIGINT) END"
     ),
     (
-        "try_whole(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN TRY_CAST(round(TRY_CAST(a AS DOUBLE)) AS BIGINT) "
-        "WHEN typeof(a) = 'VARCHAR' AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), '[+-]?\\d+') "
+        "try_whole(a) AS CASE WHEN typeof(a) = 'DOUBLE' THEN TRY_CAST(round(TRY_CAST(a AS DOUBLE)) "
+        "AS BIGINT) "
+        "WHEN typeof(a) = 'VARCHAR' AND NOT regexp_full_match(trim(CAST(a AS VARCHAR)), "
+        "'[+-]?\\d+') "
         "THEN NULL ELSE TRY_CAST(a AS BIGINT) END"
     ),
 )
 """Division and casts as GoogleSQL defines them, by the type of the argument where that matters."""
 
-_SCALE = "CAST(coalesce(nullif(regexp_extract(typeof(a), 'DECIMAL.*,(\\d+)', 1), ''), '0') AS INTEGER)"
+_SCALE = (
+    "CAST(coalesce(nullif(regexp_extract(typeof(a), 'DECIMAL.*,(\\d+)', 1), ''), '0') AS INTEGER)"
+)
 """The digits after the point of a decimal `a`; 0 of anything else."""
 
 _SNOWFLAKE = (
-    # A NUMBER by a NUMBER has six more digits after the point than the first has, up to 12; with a FLOAT it is a FLOAT.
+    # A NUMBER by a NUMBER has six more digits after the point than the first has, up to 12; with a
+    # FLOAT it is a FLOAT.
     (
-        "div(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') WHEN typeof(a) = 'DOUBLE' OR typeof(b) = 'DOUBLE' THEN a / b "
+        "div(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') WHEN typeof(a) = 'DOUBLE' OR "
+        "typeof(b) = 'DOUBLE' THEN a / b "
         f"ELSE round(a / b, greatest({_SCALE}, least({_SCALE} + 6, 12))) END"
     ),
     "modulo(a, b) AS CASE WHEN b = 0 THEN error('Division by zero') ELSE a % b END",
     (
         "text(a) AS CASE WHEN typeof(a) = 'JSON' THEN TRY_CAST(CAST(a AS VARCHAR) AS JSON) ->> '$' "
-        "WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') ELSE CAST(a AS VARCHAR) END"
+        "WHEN typeof(a) = 'DOUBLE' THEN regexp_replace(CAST(a AS VARCHAR), '\\.0$', '') ELSE "
+        "CAST(a AS VARCHAR) END"
     ),
     "whole(a DOUBLE) AS CAST(round(a) AS BIGINT), (a BIGINT) AS a, (a) AS CAST(a AS BIGINT)",
     (
-        "later(a DATE, i) AS CAST(a + i AS DATE), (a TIMESTAMP, i) AS a + i, (a TIMESTAMPTZ, i) AS a + i, "
+        "later(a DATE, i) AS CAST(a + i AS DATE), (a TIMESTAMP, i) AS a + i, (a TIMESTAMPTZ, i) AS "
+        "a + i, "
         "(a VARCHAR, i) AS CAST(a AS TIMESTAMP) + i"
     ),
     "moment(a BIGINT) AS CAST(to_timestamp(a) AS TIMESTAMP), (a) AS CAST(a AS TIMESTAMP)",
@@ -74,5 +94,8 @@ _SNOWFLAKE = (
 matters.
 """
 
-MACROS: Mapping[str, tuple[str, ...]] = {"bigquery": (*_BIGQUERY, *_COMMON), "snowflake": (*_SNOWFLAKE, *_COMMON)}
+MACROS: Mapping[str, tuple[str, ...]] = {
+    "bigquery": (*_BIGQUERY, *_COMMON),
+    "snowflake": (*_SNOWFLAKE, *_COMMON),
+}
 """The macros of each dialect; a later one may call those before it."""

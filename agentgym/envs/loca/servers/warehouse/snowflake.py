@@ -50,7 +50,11 @@ class Snowflake(Server):
             database: The database, such as `SALES`.
         """
         named = self._known(database, "database")
-        return [name.split(".", 1)[1] for name in sorted(self.engine.schemas) if name.startswith(f"{named}.")]
+        return [
+            name.split(".", 1)[1]
+            for name in sorted(self.engine.schemas)
+            if name.startswith(f"{named}.")
+        ]
 
     @tool
     def list_tables(self, database: str, schema: str) -> list[dict[str, Any]]:
@@ -64,7 +68,12 @@ class Snowflake(Server):
         names = sorted(name for name in self.engine.tables if name[0] == within)
         catalog, _, place = within.partition(".")
         return [
-            {"TABLE_CATALOG": catalog, "TABLE_SCHEMA": place, "TABLE_NAME": name[1], "COMMENT": self.engine.tables[name].comment}
+            {
+                "TABLE_CATALOG": catalog,
+                "TABLE_SCHEMA": place,
+                "TABLE_NAME": name[1],
+                "COMMENT": self.engine.tables[name].comment,
+            }
             for name in names
         ]
 
@@ -103,7 +112,9 @@ class Snowflake(Server):
         warehouse = self._warehouse()
         tree = warehouse.parse(query)
         if warehouse.reads(tree):
-            raise ToolError("invalid argument: this statement changes nothing; run it with read_query")
+            raise ToolError(
+                "invalid argument: this statement changes nothing; run it with read_query"
+            )
         return self._response(warehouse.run(tree, writes=True, limit=MAX_ROWS))
 
     @tool
@@ -116,7 +127,9 @@ class Snowflake(Server):
         warehouse = self._warehouse()
         tree = warehouse.parse(query)
         if warehouse.kind(tree) != "CREATE TABLE":
-            raise ToolError(f"invalid argument: only CREATE TABLE can be run here, not {warehouse.kind(tree)}")
+            raise ToolError(
+                f"invalid argument: only CREATE TABLE can be run here, not {warehouse.kind(tree)}"
+            )
         return self._response(warehouse.run(tree, writes=True, limit=MAX_ROWS))
 
     @tool
@@ -133,12 +146,19 @@ class Snowflake(Server):
 
     # For tasks.
 
-    def load(self, table: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]], keys: Sequence[str] = ()) -> None:
+    def load(
+        self,
+        table: str,
+        columns: Mapping[str, str],
+        rows: Sequence[Sequence[Any]],
+        keys: Sequence[str] = (),
+    ) -> None:
         """Make or replace a table, with its database and schema, and fill it with records.
 
         Args:
             table: Its name, as `DATABASE.SCHEMA.TABLE`, in the case in which it is to be kept.
-            columns: The Snowflake type of each column, such as VARCHAR, NUMBER(12,2), INTEGER, FLOAT, DATE, TIMESTAMP_NTZ.
+            columns: The Snowflake type of each column, such as VARCHAR, NUMBER(12,2), INTEGER,
+                FLOAT, DATE, TIMESTAMP_NTZ.
             rows: The records, their values in the order of the columns.
             keys: The columns of its primary key.
         """
@@ -147,7 +167,8 @@ class Snowflake(Server):
         for each in (database, f"{database}.PUBLIC", f"{database}.{schema}"):
             self.engine.schemas.setdefault(each, Schema("", now.isoformat()))
         definitions = [
-            Column(label, from_snowflake(kind), key=label in keys, nullable=label not in keys) for label, kind in columns.items()
+            Column(label, from_snowflake(kind), key=label in keys, nullable=label not in keys)
+            for label, kind in columns.items()
         ]
         self.engine.load((f"{database}.{schema}", name), definitions, rows, now)
         self.session.setdefault("database", database)
@@ -161,11 +182,15 @@ class Snowflake(Server):
             ToolError: There is no such table.
         """
         name = self._table(table)
-        return self.engine.read(f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), _ALL).objects()
+        return self.engine.read(
+            f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), _ALL
+        ).objects()
 
     def comments(self, table: str) -> dict[str, str]:
         """Return the comment on each column of a table `DATABASE.SCHEMA.TABLE`."""
-        return {column.name: column.comment for column in self.engine.tables[self._table(table)].columns}
+        return {
+            column.name: column.comment for column in self.engine.tables[self._table(table)].columns
+        }
 
     def set_comment(self, table: str, column: str, text: str) -> None:
         """Put a comment on a column of a table `DATABASE.SCHEMA.TABLE`."""
@@ -203,7 +228,11 @@ class Snowflake(Server):
             rows, note = fit(outcome.rows)
             return {"data": rows, "total_rows": outcome.rows.total} | note
         if outcome.counts:
-            return {"data": [{f"number of rows {action}": count for action, count in outcome.counts.items()}]}
+            return {
+                "data": [
+                    {f"number of rows {action}": count for action, count in outcome.counts.items()}
+                ]
+            }
         status = outcome.message or "Statement executed successfully."
         if outcome.kind.startswith("CREATE_") and outcome.target and not outcome.message:
             status = f"{outcome.kind[7:].capitalize()} {outcome.target[1]} successfully created."

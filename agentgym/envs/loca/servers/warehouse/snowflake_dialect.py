@@ -26,7 +26,8 @@ from agentgym.tools import ToolError, echo
 
 
 class SnowSQL(Warehouse):
-    """Snowflake's dialect; a schema of the engine is called `DATABASE.SCHEMA`, and a database is there under its own name.
+    """Snowflake's dialect; a schema of the engine is called `DATABASE.SCHEMA`, and a database is
+    there under its own name.
 
     Args:
         engine: The tables.
@@ -62,13 +63,17 @@ class SnowSQL(Warehouse):
         """See the class above."""
         parts = [part for part in (table.catalog, table.db, table.name) if part]
         if any(not re.fullmatch(r"[\w$ -]{1,255}", part) for part in parts):
-            raise ToolError(f"invalid argument: {echo('.'.join(parts))} is no name of a {kind.lower()}")
+            raise ToolError(
+                f"invalid argument: {echo('.'.join(parts))} is no name of a {kind.lower()}"
+            )
         if kind == "DATABASE":
             return parts[-1]
         return self._schema(parts[-2] if len(parts) > 1 else "", parts[-1])
 
     def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:
-        """See the class above; a database has the schema PUBLIC from the start, and is in use at once."""
+        """See the class above; a database has the schema PUBLIC from the start, and is in use
+        at once.
+        """
         database = name.partition(".")[0]
         if kind == "SCHEMA" and database not in self.engine.schemas:
             raise ToolError(f"not found: database {database} does not exist or not authorized")
@@ -101,7 +106,11 @@ class SnowSQL(Warehouse):
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
         """See the class above."""
-        return self.use(tree) if writes and isinstance(tree, exp.Use) else run(self, tree, writes, limit)
+        return (
+            self.use(tree)
+            if writes and isinstance(tree, exp.Use)
+            else run(self, tree, writes, limit)
+        )
 
     def find_by_name(self, name: str) -> TableName:
         """Return the table that a text names.
@@ -114,7 +123,9 @@ class SnowSQL(Warehouse):
         except (SqlglotError, ValueError, RecursionError):
             parsed = exp.Table()
         if not isinstance(parsed.this, exp.Identifier):
-            raise ToolError(f"invalid argument: {echo(name)} is no name of a table; write database.schema.table")
+            raise ToolError(
+                f"invalid argument: {echo(name)} is no name of a table; write database.schema.table"
+            )
         return self.find_table(normalize_identifiers(parsed, dialect="snowflake"))
 
     def default_column_name(self, item: exp.Expression, number: int) -> str:
@@ -132,7 +143,8 @@ class SnowSQL(Warehouse):
         if not match:
             return None
         trees = [
-            self.parse(f"{match[1]} ALTER COLUMN {name} COMMENT {comment}") for name, comment in re.findall(item, match[2], re.I)
+            self.parse(f"{match[1]} ALTER COLUMN {name} COMMENT {comment}")
+            for name, comment in re.findall(item, match[2], re.I)
         ]
         for tree in trees[1:]:
             trees[0].args["actions"].extend(tree.args["actions"])
@@ -150,7 +162,9 @@ class SnowSQL(Warehouse):
             "VIEWS": self._views,
         }  # fmt: skip
         if table.name.upper() not in views:
-            raise ToolError(f"not found: INFORMATION_SCHEMA.{table.name}; there are {', '.join(views)}")
+            raise ToolError(
+                f"not found: INFORMATION_SCHEMA.{table.name}; there are {', '.join(views)}"
+            )
         return views[table.name.upper()](database)
 
     def show(self, tree: exp.Expression) -> Rows:
@@ -168,23 +182,39 @@ class SnowSQL(Warehouse):
             "PRIMARY KEYS": self._show_columns, "SCHEMAS": self._show_schemas, "DATABASES": self._show_schemas,
         }  # fmt: skip
         if what not in shows:
-            raise ToolError(f"invalid argument: SHOW {what} is not supported; {', '.join(shows)} are")
+            raise ToolError(
+                f"invalid argument: SHOW {what} is not supported; {', '.join(shows)} are"
+            )
         rows = shows[what](tree)
         like, first = tree.args.get("like"), tree.args.get("starts_with")
         if like:
             pattern = re.escape(like.name).replace("%", ".*").replace("_", ".")
             place = rows.names.index("column_name" if "column_name" in rows.names else "name")
-            rows.records = [record for record in rows.records if re.fullmatch(pattern, record[place], re.I | re.S)]
+            rows.records = [
+                record
+                for record in rows.records
+                if re.fullmatch(pattern, record[place], re.I | re.S)
+            ]
         if first:
-            rows.records = [record for record in rows.records if record[rows.names.index("name")].startswith(first.name)]
+            rows.records = [
+                record
+                for record in rows.records
+                if record[rows.names.index("name")].startswith(first.name)
+            ]
         rows.total = len(rows.records)
         return rows
 
     def _schema(self, database: str, schema: str) -> str:
         within = database or self.session.get("database", "")
         if not within:
-            raise ToolError("invalid argument: there is no current database; write database.schema.table")
-        named = schema or (self.session.get("schema") if within == self.session.get("database") else "") or "PUBLIC"
+            raise ToolError(
+                "invalid argument: there is no current database; write database.schema.table"
+            )
+        named = (
+            schema
+            or (self.session.get("schema") if within == self.session.get("database") else "")
+            or "PUBLIC"
+        )
         return f"{within}.{named}"
 
     def _within(self, tree: exp.Show) -> Callable[[TableName], bool]:
@@ -223,7 +253,17 @@ class SnowSQL(Warehouse):
 
     def _show_columns(self, tree: exp.Show) -> Rows:
         within, keys = self._within(tree), str(tree.this).upper() == "PRIMARY KEYS"
-        names = ("table_name", "schema_name", "column_name", "data_type", "null?", "default", "kind", "comment", "database_name")
+        names = (
+            "table_name",
+            "schema_name",
+            "column_name",
+            "data_type",
+            "null?",
+            "default",
+            "kind",
+            "comment",
+            "database_name",
+        )
         return _listing(names, [
             (name[1], place, c.name, snowflake_type(c.type), str(c.nullable).lower(), default_name(c), "COLUMN", c.comment, base)
             for name, base, place, table in self._named() if within(name)
@@ -232,7 +272,11 @@ class SnowSQL(Warehouse):
 
     def _show_schemas(self, tree: exp.Show) -> Rows:
         if str(tree.this).upper() == "DATABASES":
-            databases = [(name, schema) for name, schema in sorted(self.engine.schemas.items()) if "." not in name]
+            databases = [
+                (name, schema)
+                for name, schema in sorted(self.engine.schemas.items())
+                if "." not in name
+            ]
             records = [(schema.created, name, schema.comment) for name, schema in databases]
             return _listing(("created_on", "name", "comment"), records)
         scope = tree.args.get("scope")
@@ -244,7 +288,15 @@ class SnowSQL(Warehouse):
         ])  # fmt: skip
 
     def _tables(self, database: str) -> View:
-        names = ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ROW_COUNT", "CREATED", "COMMENT")
+        names = (
+            "TABLE_CATALOG",
+            "TABLE_SCHEMA",
+            "TABLE_NAME",
+            "TABLE_TYPE",
+            "ROW_COUNT",
+            "CREATED",
+            "COMMENT",
+        )
         return names, [
             (
                 catalog,
@@ -307,4 +359,6 @@ class SnowSQL(Warehouse):
 
 
 def _listing(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Rows:
-    return Rows(list(names), ["VARCHAR"] * len(names), [list(record) for record in records], len(records))
+    return Rows(
+        list(names), ["VARCHAR"] * len(names), [list(record) for record in records], len(records)
+    )

@@ -13,14 +13,38 @@ from agentgym.envs.loca.servers.warehouse.dialects import COMMON_REWRITES, NOW, 
 from agentgym.tools import ToolError, echo
 
 FUNCTIONS = frozenset(
-    {"bit_count", "ascii", "chr", "contains", "degrees", "radians", "cbrt", "soundex", "factorial", "object_keys"}
+    {
+        "bit_count",
+        "ascii",
+        "chr",
+        "contains",
+        "degrees",
+        "radians",
+        "cbrt",
+        "soundex",
+        "factorial",
+        "object_keys",
+    }
 )
 
 _WIDE = {exp.DType.INT, exp.DType.SMALLINT, exp.DType.TINYINT}
 """Integers of Snowflake, which all have 38 digits."""
 _JSON = {exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY}
 _TEXT = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR}
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.ILike, exp.In, exp.Between, exp.Order, exp.Group)
+_COMPARISONS = (
+    exp.EQ,
+    exp.NEQ,
+    exp.GT,
+    exp.GTE,
+    exp.LT,
+    exp.LTE,
+    exp.Like,
+    exp.ILike,
+    exp.In,
+    exp.Between,
+    exp.Order,
+    exp.Group,
+)
 
 
 def _type(node: Node) -> Node:
@@ -62,9 +86,19 @@ def _values(node: Node) -> Node:
     """Name columns without names COLUMN1, COLUMN2 and so on."""
     alias = node.args.get("alias")
     if not (alias and alias.columns) and not isinstance(node.parent, exp.Insert):
-        width = len(node.expressions[0].expressions) if isinstance(node.expressions[0], exp.Tuple) else 1
+        width = (
+            len(node.expressions[0].expressions)
+            if isinstance(node.expressions[0], exp.Tuple)
+            else 1
+        )
         names = [exp.to_identifier(f"COLUMN{k}", quoted=True) for k in range(1, width + 1)]
-        node.set("alias", exp.TableAlias(this=exp.to_identifier(alias.name if alias else "VALUES", quoted=True), columns=names))
+        node.set(
+            "alias",
+            exp.TableAlias(
+                this=exp.to_identifier(alias.name if alias else "VALUES", quoted=True),
+                columns=names,
+            ),
+        )
     return node
 
 
@@ -72,30 +106,45 @@ def _object(node: Node) -> Node:
     """OBJECT_CONSTRUCT: a field that is NULL is left out."""
     parts = []
     for field in node.expressions:
-        parts += [field.this if isinstance(field.this, exp.Literal) else exp.Literal.string(field.this.name), field.expression]
+        parts += [
+            field.this
+            if isinstance(field.this, exp.Literal)
+            else exp.Literal.string(field.this.name),
+            field.expression,
+        ]
     fields = exp.Anonymous(this="json_object", expressions=parts)
     return exp.Anonymous(this="json_merge_patch", expressions=[exp.Literal.string("{}"), fields])
 
 
 def _array_agg(node: Node) -> Node:
-    if isinstance(node.parent, (exp.Window, exp.WithinGroup)) or getattr(node.parent, "name", "") == "to_json":
+    if (
+        isinstance(node.parent, (exp.Window, exp.WithinGroup))
+        or getattr(node.parent, "name", "") == "to_json"
+    ):
         return node
     return exp.Anonymous(this="to_json", expressions=[node.copy()])
 
 
 def _within_group(node: Node) -> Node:
-    return exp.Anonymous(this="to_json", expressions=[node.copy()]) if isinstance(node.this, exp.ArrayAgg) else node
+    return (
+        exp.Anonymous(this="to_json", expressions=[node.copy()])
+        if isinstance(node.this, exp.ArrayAgg)
+        else node
+    )
 
 
 _FLAT = (
     "(SELECT 1 AS SEQ, CASE WHEN json_type({0}) = 'OBJECT' THEN key END AS KEY, "
     "CASE WHEN json_type({0}) = 'ARRAY' THEN '[' || key || ']' ELSE key END AS PATH, "
-    "CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(key AS BIGINT) END AS INDEX, value AS VALUE, {0} AS THIS FROM json_each({0}))"
+    "CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(key AS BIGINT) END AS INDEX, value AS VALUE, {0} "
+    "AS THIS FROM json_each({0}))"
 )
 
 
 def _flatten(call: Node) -> tuple[Node, bool]:
-    """Return the records of a FLATTEN as a query, and whether one without items gives a record too."""
+    """Return the records of a FLATTEN as a query, and whether one without items gives a record
+    too.
+    """
     arguments = {}
     for item in (call.this, *call.expressions):
         if not isinstance(item, exp.Kwarg):
@@ -129,7 +178,9 @@ def _table_function(node: Node) -> Node:
         query, _ = _flatten(call)
     elif isinstance(call, exp.SplitToTable):
         text = "(SELECT 1 AS SEQ, generate_subscripts({0}, 1) AS INDEX, unnest({0}) AS VALUE)"
-        query = duck(text, exp.Anonymous(this="str_split", expressions=[call.this, call.expression])).find(exp.Select)
+        query = duck(
+            text, exp.Anonymous(this="str_split", expressions=[call.this, call.expression])
+        ).find(exp.Select)
     else:
         return node
     named = exp.TableAlias(this=exp.to_identifier(alias.name if alias else "F", quoted=True))
@@ -141,9 +192,16 @@ def _to_char(node: Node) -> Node:
     if style is None:
         return library("text", node.this)
     if not isinstance(style, exp.Literal) or not re.search("[YMDH]", style.name, re.I):
-        raise ToolError(f"invalid argument: the format {echo(style.sql('snowflake'))} is not supported; those of dates are")
-    match: Node = Dialect.get_or_raise("snowflake").format_time(exp.Literal.string(style.name.lower()))
-    return exp.Anonymous(this="strftime", expressions=[_moment(node.this), exp.Literal.string(match.name)])
+        raise ToolError(
+            f"invalid argument: the format {echo(style.sql('snowflake'))} is not supported; those "
+            "of dates are"
+        )
+    match: Node = Dialect.get_or_raise("snowflake").format_time(
+        exp.Literal.string(style.name.lower())
+    )
+    return exp.Anonymous(
+        this="strftime", expressions=[_moment(node.this), exp.Literal.string(match.name)]
+    )
 
 
 def _moment(item: exp.Expression) -> Node:
@@ -165,7 +223,10 @@ def _diff(node: Node) -> Node:
     """Cast the ends, which may be texts."""
     for key in ("this", "expression"):
         if isinstance(node.args[key], exp.Literal):
-            node.set(key, exp.Cast(this=node.args[key], to=exp.DataType.build("TIMESTAMP", dialect="duckdb")))
+            node.set(
+                key,
+                exp.Cast(this=node.args[key], to=exp.DataType.build("TIMESTAMP", dialect="duckdb")),
+            )
     return node
 
 
@@ -192,8 +253,12 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.ArrayAgg: _array_agg,
     exp.WithinGroup: _within_group,
     exp.ArraySize: lambda node: exp.Anonymous(this="json_array_length", expressions=[node.this]),
-    exp.ArrayToString: lambda node: duck("array_to_string(lib.texts({0}), {1})", node.this, node.expression),
-    exp.ArrayContains: lambda node: duck("json_contains({0}, to_json({1}))", node.this, node.expression),
+    exp.ArrayToString: lambda node: duck(
+        "array_to_string(lib.texts({0}), {1})", node.this, node.expression
+    ),
+    exp.ArrayContains: lambda node: duck(
+        "json_contains({0}, to_json({1}))", node.this, node.expression
+    ),
     exp.Split: lambda node: duck("to_json(str_split({0}, {1}))", node.this, node.expression),
     exp.Lateral: _lateral,
     exp.TableFromRows: _table_function,
@@ -202,9 +267,15 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.DateSub: _add("-"),
     exp.TimestampAdd: _add(""),
     exp.DateDiff: _diff,
-    exp.DateTrunc: lambda node: library("cut", exp.Literal.string(node.args["unit"].name), node.this),
-    exp.TimestampTrunc: lambda node: library("cut", exp.Literal.string(node.args["unit"].name), node.this),
-    exp.CurrentTimestamp: lambda node: duck(f"timezone('UTC', {NOW})" if node.args.get("sysdate") else NOW),
+    exp.DateTrunc: lambda node: library(
+        "cut", exp.Literal.string(node.args["unit"].name), node.this
+    ),
+    exp.TimestampTrunc: lambda node: library(
+        "cut", exp.Literal.string(node.args["unit"].name), node.this
+    ),
+    exp.CurrentTimestamp: lambda node: duck(
+        f"timezone('UTC', {NOW})" if node.args.get("sysdate") else NOW
+    ),
     exp.CurrentDate: _now(f"CAST({NOW} AS DATE)"),
     exp.CurrentTime: _now(f"CAST(timezone('UTC', {NOW}) AS TIME)"),
     exp.CurrentUser: _constant("AGENT"),

@@ -32,9 +32,14 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
         if warehouse.reads(tree):
             return _read(warehouse, tree, limit)
         if isinstance(tree, READS):
-            raise ToolError("permission denied: a query cannot hold a statement that changes something")
+            raise ToolError(
+                "permission denied: a query cannot hold a statement that changes something"
+            )
         if not writes:
-            raise ToolError(f"permission denied: only SELECT, SHOW and DESCRIBE can be run here, not {warehouse.kind(tree)}")
+            raise ToolError(
+                "permission denied: only SELECT, SHOW and DESCRIBE can be run here, not "
+                f"{warehouse.kind(tree)}"
+            )
         if type(tree) not in _ACTIONS:
             raise ToolError(f"invalid argument: {warehouse.kind(tree)} is not supported")
         return _ACTIONS[type(tree)](warehouse, tree)
@@ -50,7 +55,9 @@ def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionR
         rows.records = rows.records[:limit]
         return ConversionResult(tree.key.upper(), rows)
     sql, needed, seed = warehouse.translate(tree)
-    return ConversionResult("SELECT", warehouse.engine.read(sql, needed, warehouse.now, limit, seed))
+    return ConversionResult(
+        "SELECT", warehouse.engine.read(sql, needed, warehouse.now, limit, seed)
+    )
 
 
 def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
@@ -63,7 +70,9 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
         raise ToolError(f"invalid argument: {warehouse.kind(tree)} needs the name of a table")
     target = warehouse.find_table(table)
     if warehouse.engine.tables[target].view:
-        raise ToolError(f"invalid argument: {'.'.join(target)} is a view; its rows cannot be changed")
+        raise ToolError(
+            f"invalid argument: {'.'.join(target)} is a view; its rows cannot be changed"
+        )
     for assignment in tree.find_all(exp.EQ):
         if isinstance(assignment.parent, exp.Update) and isinstance(assignment.this, exp.Column):
             assignment.this.set("table", None)
@@ -79,7 +88,11 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
     else:
         actions = Counter(row[0].lower() for row in answer)
         # The warehouses leave out a count of deleted rows that is 0, and no other.
-        counts = {name: actions[action] for action, name in _EFFECTS.items() if actions[action] or action != "delete"}
+        counts = {
+            name: actions[action]
+            for action, name in _EFFECTS.items()
+            if actions[action] or action != "delete"
+        }
     return ConversionResult(tree.key.upper(), counts=counts, target=target)
 
 

@@ -1,4 +1,6 @@
-"""The catalogue of a warehouse: schemas, tables and columns, and their names in the SQL of DuckDB."""
+"""The catalogue of a warehouse: schemas, tables and columns, and their names in the SQL of
+DuckDB.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 TableName: TypeAlias = tuple[str, str]
-"""Schema and name of a table; the schema is that of the engine, such as `ab_testing` or `SALES.PUBLIC`."""
+"""Schema and name of a table; the schema is that of the engine, such as `ab_testing` or
+`SALES.PUBLIC`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,10 @@ def unpack_columns(columns: Sequence[Column]) -> str:
     """Return the columns of a SELECT that gives the records whose values are in one parameter a
     column, as JSON.
     """
-    return ", ".join(f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})" for k, column in enumerate(columns, 1))
+    return ", ".join(
+        f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})"
+        for k, column in enumerate(columns, 1)
+    )
 
 
 def quote(name: str) -> str:

@@ -24,7 +24,9 @@ from agentgym.envs.loca.servers.warehouse.trees import check_length, comment_in,
 from agentgym.envs.loca.servers.warehouse.values import ConversionResult, Rows, View
 from agentgym.tools import ToolError, echo
 
-logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # it warns on standard error otherwise
+logging.getLogger("sqlglot").addHandler(
+    logging.NullHandler()
+)  # it warns on standard error otherwise
 
 _PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """Errors that SQLGlot raises besides its own, for some texts that are no statements."""
@@ -87,7 +89,10 @@ class Warehouse(ABC):
 
     def show(self, tree: exp.Expression) -> Rows:
         """Return the records of SHOW or DESCRIBE."""
-        raise ToolError(f"invalid argument: {tree.key.upper()} is not a statement of {self.dialect}; query INFORMATION_SCHEMA")
+        raise ToolError(
+            f"invalid argument: {tree.key.upper()} is not a statement of {self.dialect}; query "
+            "INFORMATION_SCHEMA"
+        )
 
     def parse_command(self, text: str) -> exp.Expression | None:
         """Return the tree of a statement that SQLGlot cannot parse."""
@@ -99,7 +104,11 @@ class Warehouse(ABC):
         """Tell a statement that can change nothing: a query, SHOW or DESCRIBE without one of
         another kind in it.
         """
-        return isinstance(tree, READS) and not tree.find(exp.DML, exp.DDL, exp.Command, exp.Into) and not isinstance(tree, exp.DML)
+        return (
+            isinstance(tree, READS)
+            and not tree.find(exp.DML, exp.DDL, exp.Command, exp.Into)
+            and not isinstance(tree, exp.DML)
+        )
 
     def kind(self, tree: exp.Expression) -> str:
         """Return the kind of a statement in capitals, such as INSERT or CREATE TABLE."""
@@ -121,7 +130,9 @@ class Warehouse(ABC):
                 if new is not node:
                     node.replace(new)
         except _PARSER_ERRORS:
-            raise ToolError("invalid argument: the statement has a part that cannot be understood") from None
+            raise ToolError(
+                "invalid argument: the statement has a part that cannot be understood"
+            ) from None
 
     def parse(self, sql: str) -> exp.Expression:
         """Return the tree of one statement.
@@ -136,16 +147,27 @@ class Warehouse(ABC):
             other = self.parse_command(text)
             if other is not None:
                 return other
-            problem = getattr(error, "errors", None) or [{"description": str(error), "line": 1, "col": 1}]
+            problem = getattr(error, "errors", None) or [
+                {"description": str(error), "line": 1, "col": 1}
+            ]
             what = str(problem[0]["description"]).rstrip(".")
-            raise ToolError(f"invalid argument: syntax error: {what} at [{problem[0]['line']}:{problem[0]['col']}]") from None
+            raise ToolError(
+                f"invalid argument: syntax error: {what} at "
+                f"[{problem[0]['line']}:{problem[0]['col']}]"
+            ) from None
         except RecursionError:
-            raise ToolError("invalid argument: syntax error: the statement is nested too deeply") from None
+            raise ToolError(
+                "invalid argument: syntax error: the statement is nested too deeply"
+            ) from None
         except _PARSER_ERRORS:
-            raise ToolError("invalid argument: syntax error: the statement cannot be parsed") from None
+            raise ToolError(
+                "invalid argument: syntax error: the statement cannot be parsed"
+            ) from None
         trees = [tree for tree in parsed if tree is not None]
         if len(trees) != 1:
-            raise ToolError(f"invalid argument: one statement a call, got {len(trees)}; make a call for each")
+            raise ToolError(
+                f"invalid argument: one statement a call, got {len(trees)}; make a call for each"
+            )
         tree: exp.Expression = trees[0]
         return (self.parse_command(text) or tree) if isinstance(tree, exp.Command) else tree
 
@@ -176,14 +198,24 @@ class Warehouse(ABC):
         return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.IGNORE, comments=False)
 
     def check(self, tree: exp.Expression) -> None:
-        """Refuse what a tree must not hold: functions that the dialect has not, parameters, other versions of a table."""
+        """Refuse what a tree must not hold: functions that the dialect has not, parameters, other
+        versions of a table.
+        """
         for node in tree.walk():
             if isinstance(node, exp.Anonymous) and node.name.lower() not in self.functions:
                 raise ToolError(f"invalid argument: function not found: {echo(node.name)}")
-            if isinstance(node, (exp.Parameter, exp.Placeholder, exp.SessionParameter, exp.Command, exp.Into)):
-                raise ToolError(f"invalid argument: {echo(node.sql(self.dialect))} cannot be used here; write the value itself")
+            if isinstance(
+                node, (exp.Parameter, exp.Placeholder, exp.SessionParameter, exp.Command, exp.Into)
+            ):
+                raise ToolError(
+                    f"invalid argument: {echo(node.sql(self.dialect))} cannot be used here; write "
+                    "the value itself"
+                )
             if isinstance(node, exp.Table) and (node.args.get("when") or node.args.get("version")):
-                raise ToolError("invalid argument: tables are kept as they are now only; earlier versions cannot be read")
+                raise ToolError(
+                    "invalid argument: tables are kept as they are now only; earlier versions "
+                    "cannot be read"
+                )
 
     def _name_columns(self, tree: exp.Expression) -> None:
         query: Any = tree.expression if isinstance(tree, (exp.Insert, exp.Create)) else tree
@@ -193,7 +225,11 @@ class Warehouse(ABC):
         for item in list(query.expressions) if isinstance(query, exp.Select) else []:
             if isinstance(item, (exp.Alias, exp.Aliases, exp.Column)) or item.is_star:
                 continue
-            name = item.output_name if isinstance(item, exp.Dot) else self.default_column_name(item, number)
+            name = (
+                item.output_name
+                if isinstance(item, exp.Dot)
+                else self.default_column_name(item, number)
+            )
             number += 1
             item.replace(exp.alias_(item.copy(), name, quoted=True))
 
@@ -204,7 +240,9 @@ class Warehouse(ABC):
             if is_cte(table):
                 continue
             if not isinstance(table.this, exp.Identifier):
-                raise ToolError(f"invalid argument: {echo(table.sql(self.dialect)[:60])} is not a table")
+                raise ToolError(
+                    f"invalid argument: {echo(table.sql(self.dialect)[:60])} is not a table"
+                )
             view = self.information_schema(table)
             many = [] if view else self.wildcard_tables(table)
             if view:
@@ -213,7 +251,11 @@ class Warehouse(ABC):
                 self.virtual_tables.append(name[1])
                 set_name(table, name, alias=table.alias or table.name.rsplit(".", 1)[-1])
             elif many:
-                set_name(table, self.engine.merge(many, len(table.name) - 1), alias=table.alias or table.name)
+                set_name(
+                    table,
+                    self.engine.merge(many, len(table.name) - 1),
+                    alias=table.alias or table.name,
+                )
             else:
                 name = self.find_table(table)
                 needed[name] = None
@@ -227,15 +269,24 @@ class Warehouse(ABC):
         """Make a schema."""
         if name in self.engine.schemas:
             if tree.args.get("exists"):
-                return ConversionResult(f"CREATE_{kind}", message=f"{name} already exists, statement succeeded.")
+                return ConversionResult(
+                    f"CREATE_{kind}", message=f"{name} already exists, statement succeeded."
+                )
             raise ToolError(f"conflict: {name} already exists")
-        self.engine.schemas[name] = Schema(comment_in(tree.args.get("properties")), self.now.isoformat())
-        return ConversionResult(f"CREATE_{kind}", message=f"{kind.capitalize()} {name} successfully created.")
+        self.engine.schemas[name] = Schema(
+            comment_in(tree.args.get("properties")), self.now.isoformat()
+        )
+        return ConversionResult(
+            f"CREATE_{kind}", message=f"{kind.capitalize()} {name} successfully created."
+        )
 
     def check_schema(self, name: str) -> None:
         """Refuse a schema that there is not."""
         if name not in self.engine.schemas:
-            raise ToolError(f"not found: there is no {'dataset' if self.dialect == 'bigquery' else 'schema'} {name}")
+            raise ToolError(
+                f"not found: there is no {'dataset' if self.dialect == 'bigquery' else 'schema'} "
+                f"{name}"
+            )
 
     def column_definition(self, item: exp.Expression, keys: set[str]) -> Column:
         """Return a column as a statement declares it."""
@@ -259,10 +310,22 @@ class Warehouse(ABC):
         if isinstance(kind, exp.CommentColumnConstraint):
             return replace(column, comment=kind.this.name)
         if isinstance(
-            kind, (exp.AutoIncrementColumnConstraint, exp.GeneratedAsIdentityColumnConstraint, exp.ComputedColumnConstraint)
+            kind,
+            (
+                exp.AutoIncrementColumnConstraint,
+                exp.GeneratedAsIdentityColumnConstraint,
+                exp.ComputedColumnConstraint,
+            ),
         ):
-            raise ToolError(f"invalid argument: column {column.name}: values that make themselves are not supported; give them")
-        return replace(column, comment=comment_in(kind)) if isinstance(kind, exp.Properties) else column
+            raise ToolError(
+                f"invalid argument: column {column.name}: values that make themselves are not "
+                "supported; give them"
+            )
+        return (
+            replace(column, comment=comment_in(kind))
+            if isinstance(kind, exp.Properties)
+            else column
+        )
 
     def default_value(self, item: exp.Expression) -> str:
         """Return an expression without tables, in the SQL of DuckDB."""
@@ -279,7 +342,10 @@ class Warehouse(ABC):
         if column:
             changed = self.column_of(name, column)
             self.engine.tables[name] = replace(
-                table, columns=tuple(replace(c, comment=text) if c is changed else c for c in table.columns)
+                table,
+                columns=tuple(
+                    replace(c, comment=text) if c is changed else c for c in table.columns
+                ),
             )
         else:
             self.engine.tables[name] = replace(table, comment=text)

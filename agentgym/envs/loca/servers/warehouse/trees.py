@@ -25,7 +25,10 @@ def is_cte(table: exp.Table) -> bool:
             place = next((k for k, each in enumerate(seen) if each is within), len(seen))
             visible = seen if parent.args.get("recursive") else seen[:place]
         else:
-            child, visible = parent, holder.expressions if holder is not None and holder is not within else []
+            child, visible = (
+                parent,
+                holder.expressions if holder is not None and holder is not within else [],
+            )
         if any(each.alias.lower() == table.name.lower() for each in visible):
             return True
     return False
@@ -75,5 +78,8 @@ def check_length(sql: str) -> str:
     if not sql.strip():
         raise ToolError("invalid argument: the statement is empty")
     if len(sql) > 100_000:
-        raise ToolError(f"invalid argument: the statement has {len(sql)} characters, at most 100000 are allowed: {echo(sql)}")
+        raise ToolError(
+            f"invalid argument: the statement has {len(sql)} characters, at most 100000 are "
+            f"allowed: {echo(sql)}"
+        )
     return sql

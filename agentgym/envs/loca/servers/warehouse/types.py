@@ -74,7 +74,9 @@ def _fields(text: str) -> list[tuple[str, str]]:
         depth += (sign == "(") - (sign == ")")
         if sign == "," and not depth:
             part = text[start:k].strip()
-            name, _, kind = part[1:].partition('" ') if part.startswith('"') else part.partition(" ")
+            name, _, kind = (
+                part[1:].partition('" ') if part.startswith('"') else part.partition(" ")
+            )
             fields.append((name, kind))
             start = k + 1
     return fields

@@ -67,15 +67,24 @@ def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         retained.append(row)
     if len(retained) == rows.total:
         return retained, {}
-    why = f"a result holds at most {MAX_BYTES} bytes" if len(retained) < len(rows.records) else "of the limit on their number"
-    message = f"Only the first {len(retained)} of {rows.total} rows are shown, because {why}; use LIMIT and OFFSET."
+    why = (
+        f"a result holds at most {MAX_BYTES} bytes"
+        if len(retained) < len(rows.records)
+        else "of the limit on their number"
+    )
+    message = (
+        f"Only the first {len(retained)} of {rows.total} rows are shown, because {why}; use "
+        "LIMIT and OFFSET."
+    )
     return retained, {"truncated": True, "message": message}
 
 
 def pack_values(values: Sequence[Any]) -> str:
     """Return the values of a column as a JSON array."""
     kinds = set(map(type, values))
-    if kinds <= {str, int, float, type(None)} and all(isfinite(value) for value in values if type(value) is float):
+    if kinds <= {str, int, float, type(None)} and all(
+        isfinite(value) for value in values if type(value) is float
+    ):
         return json.dumps(values, ensure_ascii=False)
     return json.dumps(list(map(_text, values)), ensure_ascii=False)
 
@@ -85,7 +94,9 @@ def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(sep=" ") if value.tzinfo else value.isoformat(sep=" ")
+        return (
+            value.astimezone(UTC).isoformat(sep=" ") if value.tzinfo else value.isoformat(sep=" ")
+        )
     if isinstance(value, (list, dict)):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bytes):
@@ -102,7 +113,11 @@ def converter(kind: Any) -> Callable[[Any], Any]:
         return lambda value: None if value is None else [item(each) for each in value]
     if kind.id == "struct":
         fields = {name: converter(child) for name, child in kind.children}
-        return lambda value: None if value is None else {name: convert(value[name]) for name, convert in fields.items()}
+        return lambda value: (
+            None
+            if value is None
+            else {name: convert(value[name]) for name, convert in fields.items()}
+        )
     zone = "Z" if "time zone" in kind.id else ""
     return lambda value: _to_jsonable(value, zone)
 
@@ -111,7 +126,11 @@ def _to_jsonable(value: Any, zone: str) -> Any:
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
-        return value if value - value == 0 else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[repr(value)]
+        return (
+            value
+            if value - value == 0
+            else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[repr(value)]
+        )
     if isinstance(value, (date, time)):
         return value.isoformat() + zone
     if isinstance(value, bytes):

@@ -123,7 +123,10 @@ class ShopContext:
             if moment.year not in _YEARS:
                 raise ValueError
         except ValueError:
-            raise ToolError(f"invalid argument: {name} must be a date such as 2025-01-15T09:00:00, got {echo(text)}") from None
+            raise ToolError(
+                f"invalid argument: {name} must be a date such as 2025-01-15T09:00:00, got "
+                f"{echo(text)}"
+            ) from None
         return stamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC) - self.offset())
 
     # -- records -------------------------------------------------------------------------------
@@ -155,7 +158,9 @@ class ShopContext:
             sql += f" LIMIT {size} OFFSET {min((page - 1) * size, _MAX_OFFSET)}"
         return [row["id"] for row in self.store.rows(sql, *conditions.values())]
 
-    def select_page(self, table: str, where: Mapping[str, Any], order: str, page: int, size: int) -> list[Row]:
+    def select_page(
+        self, table: str, where: Mapping[str, Any], order: str, page: int, size: int
+    ) -> list[Row]:
         """Return one page of the records that meet conditions (see `select_ids`)."""
         return self.rows_by_id(table, self.select_ids(table, where, order, page, size))
 
@@ -180,7 +185,9 @@ class ShopContext:
         """Return the values that a column has."""
         return {row[column] for row in self.store.rows(f'SELECT "{column}" FROM "{table}"')}
 
-    def delete_or_trash(self, table: str, kind: str, id: int, force: bool, show: Callable[[int], Row]) -> Row:
+    def delete_or_trash(
+        self, table: str, kind: str, id: int, force: bool, show: Callable[[int], Row]
+    ) -> Row:
         """Delete a record, or put it into the trash.
 
         Args:
@@ -200,7 +207,9 @@ class ShopContext:
         if force:
             self.store.delete(table, id=id)
         elif record["status"] == "trash":
-            raise ToolError(f"conflict: {kind} {id} is in the trash already; force deletes it for good")
+            raise ToolError(
+                f"conflict: {kind} {id} is in the trash already; force deletes it for good"
+            )
         else:
             self.store.update(table, id, status="trash", date_modified=self.tick())
             record = show(id)
@@ -220,7 +229,9 @@ class ShopContext:
                 date_created=self.now(),
             )
 
-    def run_batch(self, kind: str, create: BatchJob, update: BatchJob, delete: BatchJob) -> dict[str, list[Row]]:
+    def run_batch(
+        self, kind: str, create: BatchJob, update: BatchJob, delete: BatchJob
+    ) -> dict[str, list[Row]]:
         """Carry out the items of a batch one by one; one that fails changes nothing.
 
         Args:
@@ -278,7 +289,9 @@ def stamp(moment: datetime) -> str:
         ValueError: The moment has no time zone.
     """
     if moment.tzinfo is None:
-        raise ValueError(f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)")
+        raise ValueError(
+            f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)"
+        )
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 

@@ -118,7 +118,9 @@ class Coupons:
     # -- tools ---------------------------------------------------------------------------------
 
     @tool
-    def woo_coupons_list(self, perPage: int = 10, page: int = 1, search: str | None = None, code: str | None = None) -> list[Row]:
+    def woo_coupons_list(
+        self, perPage: int = 10, page: int = 1, search: str | None = None, code: str | None = None
+    ) -> list[Row]:
         """List coupons, latest first; each word of `search` is in the code or the description."""
         where = {
             "status <> ?": "trash",
@@ -156,7 +158,9 @@ class Coupons:
     def woo_coupons_delete(self, couponId: int, force: bool = True) -> Row:
         """Delete a coupon: for good, or into the trash without `force`."""
         with self._shop.store.change():
-            return self._shop.delete_or_trash("coupons", "coupon", couponId, force, self.woo_coupons_get)
+            return self._shop.delete_or_trash(
+                "coupons", "coupon", couponId, force, self.woo_coupons_get
+            )
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -183,7 +187,9 @@ class Coupons:
         new = {**row, **{name: data[name] for name in names}, "code": code}
         new["amount"] = new["amount"] or "0.00"
         if new["discount_type"] == "percent" and float(new["amount"]) > 100:
-            raise ToolError(f"invalid argument: amount: a percentage is at most 100, got {new['amount']}")
+            raise ToolError(
+                f"invalid argument: amount: a percentage is at most 100, got {new['amount']}"
+            )
         if "date_expires" in data:
             new["date_expires"] = self._shop.parse_date(data["date_expires"], "date_expires")
         old = row["details"]
@@ -217,7 +223,9 @@ class Coupons:
         """
         email = order["details"]["billing"].get("email", "").lower()
         patterns = [pattern.lower() for pattern in coupon["email_restrictions"]]
-        expires, minimum, maximum = (coupon[name] for name in ("date_expires", "minimum_amount", "maximum_amount"))
+        expires, minimum, maximum = (
+            coupon[name] for name in ("date_expires", "minimum_amount", "maximum_amount")
+        )
         limit, user_limit = coupon["usage_limit"], coupon["usage_limit_per_user"]
         uses = coupon["usage_count"] + self._orders_using(coupon["code"], order["id"])
         user = (order["customer_id"], email)
@@ -228,12 +236,15 @@ class Coupons:
             "its limit of uses by one customer is reached": user_limit and user_uses >= user_limit,
             f"the order must be worth {minimum}": worth < cents(minimum),
             f"the order must be worth {maximum} at most": 0 < cents(maximum) < worth,
-            "it is for other customers": patterns and not any(fnmatchcase(email, pattern) for pattern in patterns),
+            "it is for other customers": patterns
+            and not any(fnmatchcase(email, pattern) for pattern in patterns),
             "it cannot be used together with others": coupon["individual_use"] and together > 1,
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
 
-    def _orders_using(self, code: str, but: int = 0, user: tuple[int | None, str] | None = None) -> int:
+    def _orders_using(
+        self, code: str, but: int = 0, user: tuple[int | None, str] | None = None
+    ) -> int:
         """Count the orders but one that use a coupon, of all customers or of one (id and email)."""
         sql = """SELECT count(DISTINCT o.id) FROM items AS i JOIN orders AS o ON o.id = i.order_id
             WHERE i.type = 'coupon' AND i.code = ? AND o.id <> ?

@@ -124,7 +124,9 @@ class Customers:
             sql = "SELECT id FROM customers WHERE email = ? AND id <> ?"
             owner = store.value(sql, data.get("email"), customerId)
             if owner:
-                raise ToolError(f"conflict: customer {owner} has the email address {echo(data['email'])}")
+                raise ToolError(
+                    f"conflict: customer {owner} has the email address {echo(data['email'])}"
+                )
             self._shop.overwrite("customers", _merge(row, data, self._shop.tick()))
             self._shop.fire("customer.updated", customerId)
         return self.woo_customers_get(customerId)
@@ -134,14 +136,18 @@ class Customers:
     def _insert(self, records: Sequence[Row]) -> list[int]:
         """Add validated customers, which have a `date_created`."""
         emails = {str(email).lower() for email in self._shop.column_values("customers", "email")}
-        usernames = {str(name).lower() for name in self._shop.column_values("customers", "username")}
+        usernames = {
+            str(name).lower() for name in self._shop.column_values("customers", "username")
+        }
         rows = []
         for key, data in enumerate(records, self._shop.next_id("customers")):
             email = data.get("email", "").lower()
             if not email:
                 raise ToolError("invalid argument: a customer needs an email")
             if email in emails:
-                raise ToolError(f"conflict: another customer has the email address {echo(data['email'])}")
+                raise ToolError(
+                    f"conflict: another customer has the email address {echo(data['email'])}"
+                )
             username = data.get("username") or _free_name(email.partition("@")[0], usernames)
             if username.lower() in usernames:
                 raise ToolError(f"conflict: another customer has the user name {echo(username)}")

@@ -61,7 +61,9 @@ class PriceLookup:
         row = self.products.get(key) if key else self.products_by_sku.get(sku)
         if row is None:
             name = f"id {key}" if key else f"SKU {echo(sku)}"
-            raise ToolError(f"not found: there is no product with {name}; a line needs a product_id or a sku")
+            raise ToolError(
+                f"not found: there is no product with {name}; a line needs a product_id or a sku"
+            )
         return row
 
 
@@ -92,7 +94,9 @@ class OrderLines:
         taxed = self._shop.setting("woocommerce_calc_taxes") == "yes"
         return PriceLookup(products, by_sku, store.find("tax_rates") if taxed else [])
 
-    def compose(self, order: Row, current: Sequence[Row], data: Row, prices: PriceLookup) -> list[Row]:
+    def compose(
+        self, order: Row, current: Sequence[Row], data: Row, prices: PriceLookup
+    ) -> list[Row]:
         """Return the items of an order after a change.
 
         Args:
@@ -114,7 +118,9 @@ class OrderLines:
         if codes != current_codes:
             items = [item for item in items if item["type"] != "coupon"]
             self._coupons.check_usable(order, items, codes)
-            items += [{**_NEW, "order_id": order["id"], "type": "coupon", "code": code} for code in codes]
+            items += [
+                {**_NEW, "order_id": order["id"], "type": "coupon", "code": code} for code in codes
+            ]
         if codes != current_codes or ("line_items" in data and codes):
             self._coupons.apply(items)
         if current or prices.rates:
@@ -189,8 +195,13 @@ def _product_line(item: Row, data: Row, prices: PriceLookup) -> Row | None:
         raise ToolError("invalid argument: a new line needs a quantity of at least 1")
     if item["id"]:
         if data.get("product_id") not in (None, 0, item["product_id"]):
-            raise ToolError("invalid argument: the product of a line stays; remove the line (quantity 0) and add another")
-        amounts = {name: _scale(item[name], quantity, item["quantity"]) for name in ("subtotal", "total")}
+            raise ToolError(
+                "invalid argument: the product of a line stays; remove the line (quantity 0) and "
+                "add another"
+            )
+        amounts = {
+            name: _scale(item[name], quantity, item["quantity"]) for name in ("subtotal", "total")
+        }
         line = {**item, **amounts}
     else:
         line = {**item, **_price(prices.product_of(data), quantity)}

@@ -101,7 +101,9 @@ def taxes(amount: int, rates: Iterable[Row]) -> dict[int, int]:
 def tax_item(item: Row, rates: Sequence[Row]) -> None:
     """Set the taxes of a line, fee or way of shipping of an order."""
     after, before = taxes(item["total"], rates), taxes(item["subtotal"], rates)
-    item["taxes"] = [{"id": rate, "total": money(after[rate]), "subtotal": money(before[rate])} for rate in after]
+    item["taxes"] = [
+        {"id": rate, "total": money(after[rate]), "subtotal": money(before[rate])} for rate in after
+    ]
     item["total_tax"], item["subtotal_tax"] = sum(after.values()), sum(before.values())
 
 

@@ -21,7 +21,9 @@ class OrderNotes:
         """Return the notes of an order, first to last."""
         return self._shop.store.find("notes", order_id=order_id)
 
-    def add(self, order_id: int, note: str, customer_note: bool = False, author: str = "system") -> int:
+    def add(
+        self, order_id: int, note: str, customer_note: bool = False, author: str = "system"
+    ) -> int:
         """Add a note to an order and return its id."""
         return self._shop.store.insert(
             "notes",

@@ -150,7 +150,10 @@ class Orders:
         statuses = [name for name in dict.fromkeys(status or ()) if name != "any"]
         unknown = [name for name in statuses if name not in (*STATUSES, "trash")]
         if unknown:
-            raise ToolError(f"invalid argument: status must be any, trash, {', '.join(STATUSES)}, got {echo(unknown[0])}")
+            raise ToolError(
+                f"invalid argument: status must be any, trash, {', '.join(STATUSES)}, got "
+                f"{echo(unknown[0])}"
+            )
         where = {
             _WITH_PRODUCT: product,
             "status IN (SELECT value FROM json_each(?))": statuses or None,
@@ -207,7 +210,9 @@ class Orders:
     def woo_orders_delete(self, orderId: int, force: bool = False) -> Row:
         """Delete an order: for good with `force`, otherwise it goes to the trash. The stock stays as it is."""
         with self._shop.store.change():
-            return self._shop.delete_or_trash("orders", "order", orderId, force, self.woo_orders_get)
+            return self._shop.delete_or_trash(
+                "orders", "order", orderId, force, self.woo_orders_get
+            )
 
     @tool
     def woo_orders_batch_update(

@@ -100,7 +100,9 @@ _IN_CATEGORY = """id IN (SELECT product_id FROM product_categories WHERE term_id
   SELECT id FROM tree))"""
 """SQL: the product is in one of the categories of a list, or in one below them."""
 
-_IN_TAG = "id IN (SELECT product_id FROM product_tags WHERE term_id IN (SELECT value FROM json_each(?)))"
+_IN_TAG = (
+    "id IN (SELECT product_id FROM product_tags WHERE term_id IN (SELECT value FROM json_each(?)))"
+)
 
 
 class Products:
@@ -140,7 +142,10 @@ class Products:
             for given in records:
                 record = dict(given)
                 for table in TERMS.keys() & record.keys():
-                    record[table] = [{"id": self._categories.find_or_add(table, term, ids[table])} for term in record[table]]
+                    record[table] = [
+                        {"id": self._categories.find_or_add(table, term, ids[table])}
+                        for term in record[table]
+                    ]
                 if isinstance(record.get("meta_data"), Mapping):
                     meta = record["meta_data"].items()
                     record["meta_data"] = [{"key": key, "value": value} for key, value in meta]
@@ -151,7 +156,9 @@ class Products:
 
     def all(self) -> list[Row]:
         """Return all products but variations, those in the trash too, as the API shows them."""
-        return show_products(self._shop, self._shop.select_ids("products", {"type <> ?": "variation"}, "id"))
+        return show_products(
+            self._shop, self._shop.select_ids("products", {"type <> ?": "variation"}, "id")
+        )
 
     # -- tools ---------------------------------------------------------------------------------
 
@@ -227,7 +234,9 @@ class Products:
                 others = self._shop.column_values("products", "slug") - {row["slug"]}
                 data["slug"] = slug_of(slug, others)
             if kind != row["type"] and "variation" in (kind, row["type"]):
-                raise ToolError("invalid argument: type: a variation stays one, and no product becomes one")
+                raise ToolError(
+                    "invalid argument: type: a variation stays one, and no product becomes one"
+                )
             product = self._merge(row, data, self._shop.tick())
             self._shop.overwrite("products", product)
             self._categories.assign(productId, data, product["type"])
@@ -239,7 +248,9 @@ class Products:
     def woo_products_delete(self, productId: int, force: bool = False) -> Row:
         """Delete a product: for good with `force`, otherwise it goes to the trash, where no list shows it."""
         with self._shop.store.change():
-            product = self._shop.delete_or_trash("products", "product", productId, force, self.woo_products_get)
+            product = self._shop.delete_or_trash(
+                "products", "product", productId, force, self.woo_products_get
+            )
             if force:
                 self._sync_parent(product["parent_id"])
         return product
@@ -260,11 +271,15 @@ class Products:
         )
 
     @tool
-    def woo_products_variations_list(self, productId: int, perPage: int = 10, page: int = 1) -> list[Row]:
+    def woo_products_variations_list(
+        self, productId: int, perPage: int = 10, page: int = 1
+    ) -> list[Row]:
         """List the variations of a variable product."""
         self._shop.store.get("products", productId)
         where = {"parent_id = ?": productId}
-        return show_products(self._shop, self._shop.select_ids("products", where, "id", page, perPage))
+        return show_products(
+            self._shop, self._shop.select_ids("products", where, "id", page, perPage)
+        )
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -287,7 +302,10 @@ class Products:
                 parents[data["parent_id"]] = None
                 kind = "variation"
             elif kind == "variation":
-                raise ToolError("invalid argument: type: a variation is of a product; it cannot be made by itself")
+                raise ToolError(
+                    "invalid argument: type: a variation is of a product; it cannot be made by "
+                    "itself"
+                )
             new = {
                 **_NEW,
                 "id": key,
@@ -313,7 +331,10 @@ class Products:
             details["dimensions"] = {**row["details"]["dimensions"], **data["dimensions"]}
         if not new["manage_stock"]:
             if data.get("stock_quantity") is not None:
-                raise ToolError("invalid argument: stock_quantity is kept only by a product with manage_stock true")
+                raise ToolError(
+                    "invalid argument: stock_quantity is kept only by a product with manage_stock "
+                    "true"
+                )
             new["stock_quantity"] = None
         else:
             new["stock_quantity"] = new["stock_quantity"] or 0
@@ -359,5 +380,7 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
         return None
     # Numbers of 19 digits and more may be beyond the integers of SQLite.
     if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
-        raise ToolError(f"invalid argument: {name} must be ids separated by commas, got {echo(text)}")
+        raise ToolError(
+            f"invalid argument: {name} must be ids separated by commas, got {echo(text)}"
+        )
     return [int(part) for part in parts]

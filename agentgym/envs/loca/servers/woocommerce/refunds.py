@@ -37,7 +37,10 @@ class Refunds:
         """
         total, refunded = self._total(order_id), self._refunded(order_id)
         if total < refunded:
-            raise ToolError(f"conflict: {money(refunded)} of the order are refunded; its total cannot come to {money(total)}")
+            raise ToolError(
+                f"conflict: {money(refunded)} of the order are refunded; its total cannot come to "
+                f"{money(total)}"
+            )
 
     def refund_rest(self, order_id: int) -> None:
         """Refund the rest of an order that a caller declares refunded; the stock stays as it is."""
@@ -66,13 +69,19 @@ class Refunds:
         with store.change():
             order = store.get("orders", orderId)
             if refundPayment and not self._can_pay_back(order):
-                raise ToolError("invalid argument: refundPayment: the payment method of this order cannot pay back; do it by hand")
+                raise ToolError(
+                    "invalid argument: refundPayment: the payment method of this order cannot pay "
+                    "back; do it by hand"
+                )
             lines = self._lines(orderId, lineItems or [])
             named = sum(line["total"] + _tax(line) for line in lines)
             worth = named if amount is None else cents(parse_amount(amount, "amount"))
             least, rest = max(named, 1), order["total"] - self._refunded(orderId)
             if not least <= worth <= rest:
-                raise ToolError(f"invalid argument: amount: {money(least)} to {money(rest)} can be refunded, got {money(worth)}")
+                raise ToolError(
+                    f"invalid argument: amount: {money(least)} to {money(rest)} can be refunded, "
+                    f"got {money(worth)}"
+                )
             new_id = self._add(orderId, worth, reason, lines, paid=refundPayment)
             for line in lines:
                 self._stock.put_back(line["id"], line["quantity"])
@@ -96,7 +105,9 @@ class Refunds:
         sql = "SELECT coalesce(sum(amount), 0) FROM refunds WHERE order_id = ?"
         return int(self._shop.store.value(sql, order_id))
 
-    def _add(self, order_id: int, amount: int, reason: str, lines: list[Row], paid: bool = False) -> int:
+    def _add(
+        self, order_id: int, amount: int, reason: str, lines: list[Row], paid: bool = False
+    ) -> int:
         return self._shop.store.insert(
             "refunds",
             order_id=order_id,
@@ -117,7 +128,10 @@ class Refunds:
         for number, given in enumerate(data):
             fields = validate(RefundLine, given, f"lineItems.{number}")
             item = store.get("items", fields.get("id", 0), "line of this order", order_id=order_id)
-            taxes = [{"id": tax["id"], "total": cents(tax["refund_total"])} for tax in fields.get("refund_tax", [])]
+            taxes = [
+                {"id": tax["id"], "total": cents(tax["refund_total"])}
+                for tax in fields.get("refund_tax", [])
+            ]
             total, quantity = cents(fields.get("refund_total", "")), fields.get("quantity", 0)
             lines.append({"id": item["id"], "quantity": quantity, "total": total, "taxes": taxes})
             same = [line for line in lines if line["id"] == item["id"]]
@@ -126,11 +140,16 @@ class Refunds:
                 or sum(line["total"] for line in same) > item["total"]
                 or sum(_tax(line) for line in same) > item["total_tax"]
             ):
-                raise ToolError(f"invalid argument: lineItems.{number}: more than what is left to refund of line {item['id']}")
+                raise ToolError(
+                    f"invalid argument: lineItems.{number}: more than what is left to refund of "
+                    f"line {item['id']}"
+                )
         return lines[earlier:]
 
     def _show(self, row: Row) -> Row:
-        items = {item["id"]: item for item in self._shop.store.find("items", order_id=row["order_id"])}
+        items = {
+            item["id"]: item for item in self._shop.store.find("items", order_id=row["order_id"])
+        }
         lines = []
         for line in row["lines"]:
             item = items[line["id"]]

@@ -59,7 +59,9 @@ class Reports:
         self._shop = shop
 
     @tool
-    def woo_reports_sales(self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None) -> list[Row]:
+    def woo_reports_sales(
+        self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
+    ) -> list[Row]:
         """Sales of a period, in all and by day (by month in a year): the last 7 days, this month, the last month, this year.
 
         Without `period` it is from the day `dateMin` to the day `dateMax`, both of them included; today by default.
@@ -128,7 +130,9 @@ class Reports:
         ]
 
     @tool
-    def woo_reports_orders(self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None) -> list[Row]:
+    def woo_reports_orders(
+        self, period: Period | None = None, dateMin: str | None = None, dateMax: str | None = None
+    ) -> list[Row]:
         """How many orders have each status; with dates, of those that were created then."""
         where, values = self._created(period, dateMin, dateMax)
         sql = f"SELECT status, count(*) AS total FROM orders WHERE {where} GROUP BY status"
@@ -211,10 +215,17 @@ class Reports:
             "manage_stock",
             "low_stock_amount",
         )
-        rows = self._shop.select_page("products", {f"{_STOCKED} = ?": 1, **where}, order, page, size)
-        return [{**{name: row[name] for name in names}, "parent_id": row["parent_id"] or 0} for row in rows]
+        rows = self._shop.select_page(
+            "products", {f"{_STOCKED} = ?": 1, **where}, order, page, size
+        )
+        return [
+            {**{name: row[name] for name in names}, "parent_id": row["parent_id"] or 0}
+            for row in rows
+        ]
 
-    def _range(self, period: Period | None, first: str | None, last: str | None) -> tuple[date, date]:
+    def _range(
+        self, period: Period | None, first: str | None, last: str | None
+    ) -> tuple[date, date]:
         """Return the first and the last day of a report."""
         today = (self._shop.clock.now() + self._shop.offset()).date()
         if period == "week":
@@ -230,7 +241,10 @@ class Reports:
         start = day_min or min(today, day_max or today)
         end = day_max or max(today, day_min or today)
         if not start <= end <= start + _LONGEST:
-            raise ToolError("invalid argument: dateMax must not be before dateMin, nor more than ten years after it")
+            raise ToolError(
+                "invalid argument: dateMax must not be before dateMin, nor more than ten years "
+                "after it"
+            )
         return start, end
 
     def _bounds(self, first: date, last: date) -> tuple[str, str]:
@@ -239,11 +253,15 @@ class Reports:
         offset = self._shop.offset()
         return (start - offset).isoformat(), (end - offset).isoformat()
 
-    def _created(self, period: Period | None, first: str | None, last: str | None) -> tuple[str, tuple[str, ...]]:
+    def _created(
+        self, period: Period | None, first: str | None, last: str | None
+    ) -> tuple[str, tuple[str, ...]]:
         """Return an SQL condition with its values: created in the days of a report, if given."""
         if not (period or first or last):
             return "1", ()
-        return "date_created >= ? AND date_created < ?", self._bounds(*self._range(period, first, last))
+        return "date_created >= ? AND date_created < ?", self._bounds(
+            *self._range(period, first, last)
+        )
 
 
 def _day(text: str | None, name: str) -> date | None:
@@ -259,5 +277,7 @@ def _day(text: str | None, name: str) -> date | None:
     except ValueError:
         day = date.min
     if not 1900 <= day.year <= 9000:
-        raise ToolError(f"invalid argument: {name} must be a day such as 2025-01-15, got {echo(text)}")
+        raise ToolError(
+            f"invalid argument: {name} must be a day such as 2025-01-15, got {echo(text)}"
+        )
     return day

@@ -49,7 +49,9 @@ class Reviews:
             )
             approved = store.find("reviews", product_id=product_id, status="approved")
             mean = sum(row["rating"] for row in approved) / max(1, len(approved))
-            store.update("products", product_id, average_rating=f"{mean:.2f}", rating_count=len(approved))
+            store.update(
+                "products", product_id, average_rating=f"{mean:.2f}", rating_count=len(approved)
+            )
         return new_id
 
     @tool

@@ -38,8 +38,8 @@ class WooCommerce(Server):
     * Items of `meta_data` are matched by id or key; a null value removes one.
 
     Authors of tasks fill it through its parts with `add` and `add_all`, and read it with `all`:
-    `shop.products.add("Mug", regular_price="5")`, `shop.orders.all()`. Ids count from 1 in the order
-    of filling, but category 1 is Uncategorized, and customer 1 the administrator.
+    `shop.products.add("Mug", regular_price="5")`, `shop.orders.all()`. Ids count from 1 in the
+    order of filling, but category 1 is Uncategorized, and customer 1 the administrator.
 
     Args:
         context: Clock, identifiers and files; servers of one office share it.

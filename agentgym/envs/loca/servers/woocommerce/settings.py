@@ -118,14 +118,18 @@ class Settings:
     @tool
     def woo_system_tools_list(self) -> list[Row]:
         """List what `woo_system_tools_run` can do."""
-        return [{"id": key, "name": name, "description": text} for key, (name, text) in _TOOLS.items()]
+        return [
+            {"id": key, "name": name, "description": text} for key, (name, text) in _TOOLS.items()
+        ]
 
     @tool
     def woo_system_tools_run(self, toolId: ToolId) -> Row:
         """Run a tool of the system. This shop caches nothing and counts anew each time, so most have nothing to do."""
         store, message = self._shop.store, "Nothing was there to do."
         if toolId == "recount_terms":
-            counts = [store.value(f"SELECT count(*) FROM {table}") for table in ("categories", "tags")]
+            counts = [
+                store.value(f"SELECT count(*) FROM {table}") for table in ("categories", "tags")
+            ]
             message = f"{counts[0]} categories and {counts[1]} tags counted."
         elif toolId == "clear_orphaned_variations":
             deleted = store.delete("products", type="variation", parent_id=None)
@@ -142,7 +146,10 @@ class Settings:
     @tool
     def woo_settings_list(self) -> list[Row]:
         """List the groups of settings."""
-        return [{"id": key, "label": label, "description": text} for key, (label, text) in GROUPS.items()]
+        return [
+            {"id": key, "label": label, "description": text}
+            for key, (label, text) in GROUPS.items()
+        ]
 
     @tool
     def woo_settings_get(self, groupId: GroupId) -> list[Row]:
@@ -220,7 +227,10 @@ def merge_settings(settings: Row, changes: Row) -> Row:
     """
     for name, value in changes.items():
         if name not in settings:
-            raise ToolError(f"invalid argument: no setting is called {echo(name)}; there are {', '.join(settings)}")
+            raise ToolError(
+                f"invalid argument: no setting is called {echo(name)}; there are "
+                f"{', '.join(settings)}"
+            )
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise ToolError(f"invalid argument: the setting {name} must be text, got {echo(value)}")
     return {**settings, **{name: str(value) for name, value in changes.items()}}

@@ -54,7 +54,9 @@ Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders bring it belo
 Quantity = Annotated[int, Field(ge=0, le=10**6)]  # times an amount it fits into 64 bits
 Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s.]+$", max_length=100)]
 ProductStatus = Literal["draft", "pending", "private", "publish"]
-OrderStatus = Literal["pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed"]
+OrderStatus = Literal[
+    "pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed"
+]
 
 
 class Meta(TypedDict, total=False):
@@ -303,7 +305,9 @@ def validate(shape: Any, data: object, name: str) -> Row:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
         path = ".".join([name, *map(str, problem["loc"])])[:_ECHO_CHARS]
-        raise ToolError(f"invalid argument: {path}: {problem['msg'].lower()}, got {echo(problem['input'])}") from None
+        raise ToolError(
+            f"invalid argument: {path}: {problem['msg'].lower()}, got {echo(problem['input'])}"
+        ) from None
     return fields
 
 

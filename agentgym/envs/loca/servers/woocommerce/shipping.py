@@ -43,7 +43,10 @@ class Shipping:
     @tool
     def woo_shipping_zones_list(self) -> list[Row]:
         """List shipping zones; zone 0 is that of all places that no other has."""
-        return [_show_zone(row) for row in self._shop.store.find("zones", order="id <> 0, menu_order, id")]
+        return [
+            _show_zone(row)
+            for row in self._shop.store.find("zones", order="id <> 0, menu_order, id")
+        ]
 
     @tool
     def woo_shipping_zones_get(self, zoneId: int) -> Row:
@@ -55,10 +58,14 @@ class Shipping:
         """Create a shipping zone."""
         if not name.strip():
             raise ToolError("invalid argument: name must not be blank")
-        return self.woo_shipping_zones_get(self._shop.store.insert("zones", name=name, menu_order=order))
+        return self.woo_shipping_zones_get(
+            self._shop.store.insert("zones", name=name, menu_order=order)
+        )
 
     @tool
-    def woo_shipping_zones_update(self, zoneId: int, name: str | None = None, order: int | None = None) -> Row:
+    def woo_shipping_zones_update(
+        self, zoneId: int, name: str | None = None, order: int | None = None
+    ) -> Row:
         """Change the name or the place in the list of a shipping zone."""
         zone = self.woo_shipping_zones_get(zoneId)
         if zoneId == 0:
@@ -87,12 +94,17 @@ class Shipping:
         """Add a way of shipping to a zone: flat_rate, free_shipping or local_pickup, with `settings` such as title and cost."""
         self.woo_shipping_zones_get(zoneId)
         if methodId not in _METHODS:
-            raise ToolError(f"invalid argument: methodId must be one of {', '.join(_METHODS)}, got {echo(methodId)}")
+            raise ToolError(
+                f"invalid argument: methodId must be one of {', '.join(_METHODS)}, got "
+                f"{echo(methodId)}"
+            )
         merged = merge_settings(_METHODS[methodId][2], settings or {})
         for name in ("cost", "min_amount"):
             if name in merged:
                 merged[name] = parse_amount(merged[name], f"settings.{name}")
-        self._shop.store.insert("zone_methods", zone_id=zoneId, method_id=methodId, enabled=enabled, settings=merged)
+        self._shop.store.insert(
+            "zone_methods", zone_id=zoneId, method_id=methodId, enabled=enabled, settings=merged
+        )
         return self.woo_shipping_zone_methods_list(zoneId)[-1]
 
 

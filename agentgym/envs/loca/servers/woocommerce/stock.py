@@ -21,7 +21,9 @@ class Stock:
     def __init__(self, shop: ShopContext) -> None:
         self._shop = shop
 
-    def settle(self, old: Sequence[Row], new: Sequence[Row], was_booked: bool, booked: bool) -> None:
+    def settle(
+        self, old: Sequence[Row], new: Sequence[Row], was_booked: bool, booked: bool
+    ) -> None:
         """Move stock and sales as an order changes.
 
         Args:
@@ -78,7 +80,9 @@ class Stock:
             return False
         quantity = row["stock_quantity"] + count
         status = stock_status(quantity, row["backorders"])
-        self._shop.store.update("products", product_id, stock_quantity=quantity, stock_status=status)
+        self._shop.store.update(
+            "products", product_id, stock_quantity=quantity, stock_status=status
+        )
         return True
 
     def _count_sales(self, item: Row, count: int) -> None:

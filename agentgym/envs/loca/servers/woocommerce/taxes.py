@@ -19,7 +19,9 @@ class Taxes:
         self._shop = shop
 
     @tool
-    def woo_tax_rates_list(self, taxClass: str | None = None, perPage: int = 10, page: int = 1) -> list[Row]:
+    def woo_tax_rates_list(
+        self, taxClass: str | None = None, perPage: int = 10, page: int = 1
+    ) -> list[Row]:
         """List tax rates, of one class such as standard if wanted."""
         where = {"class = ?": taxClass}
         rows = self._shop.select_page("tax_rates", where, "priority, id", page, perPage)
@@ -50,7 +52,9 @@ class Taxes:
         """
         percent = float(parse_amount(rate, "rate") or "0")
         if percent > 1000:
-            raise ToolError(f"invalid argument: rate must be at most 1000 percent, got {echo(rate)}")
+            raise ToolError(
+                f"invalid argument: rate must be at most 1000 percent, got {echo(rate)}"
+            )
         if self._shop.store.value("SELECT 1 FROM tax_classes WHERE slug = ?", class_) is None:
             raise ToolError(f"not found: there is no tax class {echo(class_)}")
         fields = {

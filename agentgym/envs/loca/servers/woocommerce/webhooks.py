@@ -40,7 +40,9 @@ class Webhooks:
         return self._shop.store.find("deliveries")
 
     @tool
-    def woo_webhooks_list(self, perPage: int = 10, page: int = 1, status: HookStatus | None = None) -> list[Row]:
+    def woo_webhooks_list(
+        self, perPage: int = 10, page: int = 1, status: HookStatus | None = None
+    ) -> list[Row]:
         """List webhooks, latest first."""
         where = {"status = ?": status}
         rows = self._shop.select_page("webhooks", where, "id DESC", page, perPage)
@@ -57,7 +59,10 @@ class Webhooks:
     ) -> Row:
         """Create a webhook: what happens from now on is sent to an address. It is never shown with its `secret`."""
         if not delivery_url.startswith(("http://", "https://")):
-            raise ToolError(f"invalid argument: delivery_url must begin with http:// or https://, got {echo(delivery_url)}")
+            raise ToolError(
+                "invalid argument: delivery_url must begin with http:// or https://, got "
+                f"{echo(delivery_url)}"
+            )
         now = self._shop.tick()
         new_id = self._shop.store.insert(
             "webhooks",

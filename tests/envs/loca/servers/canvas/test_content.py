@@ -1,4 +1,6 @@
-"""Canvas: the content of courses, from files to quizzes: hand-computed facts of every tool, and who may see what."""
+"""Canvas: the content of courses, from files to quizzes: hand-computed facts of every tool, and
+who may see what.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ __all__ = ["canvas"]  # a fixture
 def test_files_folders_and_pages(canvas: Canvas) -> None:
     top = canvas.library.add_folder(ALGEBRA, "week 1")
     inner = canvas.library.add_folder(ALGEBRA, "notes", top)
-    canvas.library.add_file("a.pdf", 5, course_id=ALGEBRA, folder=inner, content_type="application/pdf")
+    canvas.library.add_file(
+        "a.pdf", 5, course_id=ALGEBRA, folder=inner, content_type="application/pdf"
+    )
     canvas.library.add_file("b.txt", 6, course_id=ALGEBRA)
     canvas.library.add_file("private.txt", 7, owner=SUE)
     canvas.library.add_page(ALGEBRA, "Reading List!", "<p>Euler</p>")
@@ -47,7 +51,9 @@ def test_files_folders_and_pages(canvas: Canvas) -> None:
         lambda: canvas.library.canvas_list_files(ALGEBRA, 9),
         "^not found: there is no folder with id 9",
     )
-    assert [(row["url"], "body" in row) for row in canvas.library.canvas_list_pages(ALGEBRA)] == [("reading-list", False)]
+    assert [(row["url"], "body" in row) for row in canvas.library.canvas_list_pages(ALGEBRA)] == [
+        ("reading-list", False)
+    ]
     assert canvas.library.canvas_get_page(ALGEBRA, "reading-list")["body"] == "<p>Euler</p>"
     refused(
         lambda: canvas.library.canvas_get_page(ALGEBRA, "answers"),
@@ -74,13 +80,22 @@ def test_calendar_and_dashboard(canvas: Canvas) -> None:
         1,
         "assignment_1",
     ]
-    assert [row["id"] for row in canvas.dashboard.canvas_list_calendar_events("2025-01-01", "2025-01-18")] == ["assignment_2", 1]
-    assert canvas.dashboard.canvas_list_calendar_events("2025-01-18T12:00:01Z", "2025-01-20T23:58:59Z") == []
+    assert [
+        row["id"]
+        for row in canvas.dashboard.canvas_list_calendar_events("2025-01-01", "2025-01-18")
+    ] == ["assignment_2", 1]
+    assert (
+        canvas.dashboard.canvas_list_calendar_events("2025-01-18T12:00:01Z", "2025-01-20T23:58:59Z")
+        == []
+    )
     board = canvas.dashboard.canvas_get_dashboard()
     assert [card["assetString"] for card in board["dashboard_cards"]] == ["course_1"]
     assert (ids(board["upcoming_assignments"]), board["unread_count"]) == ([1], 0)
     assert canvas.dashboard.canvas_get_dashboard_cards()[0]["longName"] == "Algebra - MATH101-1"
-    assert [row["title"] for row in as_user(canvas, SUE).dashboard.canvas_list_calendar_events(end_date="2025-01-19")] == [
+    assert [
+        row["title"]
+        for row in as_user(canvas, SUE).dashboard.canvas_list_calendar_events(end_date="2025-01-19")
+    ] == [
         "Exam",
         "Dentist",
     ]
@@ -89,10 +104,16 @@ def test_calendar_and_dashboard(canvas: Canvas) -> None:
 def test_modules_go_in_order(canvas: Canvas) -> None:
     as_user(canvas, TARA)
     canvas.library.add_page(ALGEBRA, "Intro", "hi")
-    first = canvas.modules.canvas_create_module(ALGEBRA, "One", require_sequential_progress=True, published=True)["id"]
-    last = canvas.modules.canvas_create_module(ALGEBRA, "Three", prerequisite_module_ids=[first], published=True)["id"]
+    first = canvas.modules.canvas_create_module(
+        ALGEBRA, "One", require_sequential_progress=True, published=True
+    )["id"]
+    last = canvas.modules.canvas_create_module(
+        ALGEBRA, "Three", prerequisite_module_ids=[first], published=True
+    )["id"]
     canvas.modules.canvas_create_module(ALGEBRA, "Two", position=2)
-    assert [(row["name"], row["position"]) for row in canvas.modules.canvas_list_modules(ALGEBRA)] == [
+    assert [
+        (row["name"], row["position"]) for row in canvas.modules.canvas_list_modules(ALGEBRA)
+    ] == [
         ("One", 1),
         ("Two", 2),
         ("Three", 3),
@@ -111,11 +132,23 @@ def test_modules_go_in_order(canvas: Canvas) -> None:
     assert (a["page_url"], a["position"]) == ("intro", 1)
     item(ALGEBRA, last, "Web", "ExternalUrl", url="https://a.b", published=True)
     item(ALGEBRA, last, "Later", "ExternalUrl", url="https://a.b")
-    refused(lambda: item(ALGEBRA, first, "x", "Quiz"), "^invalid argument: an item of type Quiz needs a content_id")
-    refused(lambda: item(ALGEBRA, first, "x", "ExternalTool"), "^invalid argument: an item of type ExternalTool needs a url")
-    refused(lambda: item(ALGEBRA, first, "x", "Quiz", content_id=7), "^not found: there is no quiz with id 7")
+    refused(
+        lambda: item(ALGEBRA, first, "x", "Quiz"),
+        "^invalid argument: an item of type Quiz needs a content_id",
+    )
+    refused(
+        lambda: item(ALGEBRA, first, "x", "ExternalTool"),
+        "^invalid argument: an item of type ExternalTool needs a url",
+    )
+    refused(
+        lambda: item(ALGEBRA, first, "x", "Quiz", content_id=7),
+        "^not found: there is no quiz with id 7",
+    )
     as_user(canvas, SAM)
-    assert [(row["id"], row["state"], row["items_count"]) for row in canvas.modules.canvas_list_modules(ALGEBRA)] == [
+    assert [
+        (row["id"], row["state"], row["items_count"])
+        for row in canvas.modules.canvas_list_modules(ALGEBRA)
+    ] == [
         (first, "unlocked", 2),
         (last, "locked", 1),
     ]
@@ -144,7 +177,9 @@ def test_modules_go_in_order(canvas: Canvas) -> None:
 
 
 def test_discussions_and_announcements(canvas: Canvas) -> None:
-    canvas.discussions.add_announcement(ALGEBRA, "Welcome", "4 credits", posted_at="2025-01-02", exam_type="Open-book")
+    canvas.discussions.add_announcement(
+        ALGEBRA, "Welcome", "4 credits", posted_at="2025-01-02", exam_type="Open-book"
+    )
     canvas.discussions.add_announcement(ALGEBRA, "Exam", "in Hall 1", posted_at="2025-01-03")
     canvas.discussions.add_announcement(ALGEBRA, "Next year", "soon", posted_at="2026-01-01")
     canvas.discussions.add_topic(ALGEBRA, "Talk", "say it", author=TIM)
@@ -159,7 +194,10 @@ def test_discussions_and_announcements(canvas: Canvas) -> None:
         lambda: canvas.discussions.canvas_get_discussion_topic(ALGEBRA, 3),
         "^not found: there is no topic with id 3",
     )
-    assert canvas.discussions.canvas_post_to_discussion(ALGEBRA, 4, "me first")["created_at"] == "2025-01-15T09:00:01Z"
+    assert (
+        canvas.discussions.canvas_post_to_discussion(ALGEBRA, 4, "me first")["created_at"]
+        == "2025-01-15T09:00:01Z"
+    )
     refused(
         lambda: canvas.discussions.canvas_post_to_discussion(ALGEBRA, 5, "x"),
         "^permission denied: topic 5 is locked",
@@ -190,27 +228,38 @@ def test_quizzes(canvas: Canvas) -> None:
     canvas.quizzes.add_quiz(ALGEBRA, "Secret", published=False)
     canvas.quizzes.add_quiz(ALGEBRA, "Locked", access_code="sesame", due_at="2025-01-22T23:59:00Z")
     as_user(canvas, SAM)
-    assert [(row["id"], row["question_count"], row["points_possible"]) for row in canvas.quizzes.canvas_list_quizzes(ALGEBRA)] == [
+    assert [
+        (row["id"], row["question_count"], row["points_possible"])
+        for row in canvas.quizzes.canvas_list_quizzes(ALGEBRA)
+    ] == [
         (1, 3, 80.0),
         (3, 0, None),
     ]
     assert canvas.quizzes.canvas_get_quiz(ALGEBRA, 1)["credits"] == 4
     assert "sesame" not in json.dumps(canvas.quizzes.canvas_get_quiz(ALGEBRA, 3))
-    refused(lambda: canvas.quizzes.canvas_get_quiz(ALGEBRA, 2), "^not found: there is no quiz with id 2")
+    refused(
+        lambda: canvas.quizzes.canvas_get_quiz(ALGEBRA, 2), "^not found: there is no quiz with id 2"
+    )
     refused(lambda: canvas.quizzes.canvas_get_quiz_questions(ALGEBRA, 1), "^permission denied")
     refused(
         lambda: canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 3),
         "^permission denied: quiz 3 asks for an access code",
     )
     attempt = canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1)["quiz_submissions"][0]
-    assert (attempt["attempt"], attempt["started_at"], attempt["end_at"]) == (1, "2025-01-15T09:00:01Z", "2025-01-15T09:45:01Z")
+    assert (attempt["attempt"], attempt["started_at"], attempt["end_at"]) == (
+        1,
+        "2025-01-15T09:00:01Z",
+        "2025-01-15T09:45:01Z",
+    )
     refused(
         lambda: canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1),
         "^conflict: attempt 1 is going on until 2025-01-15T09:45:01Z",
     )
     for _ in range(45 * 60):
         canvas.context.clock.tick()
-    assert canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1)["quiz_submissions"][0]["attempt"] == 2
+    assert (
+        canvas.quizzes.canvas_start_quiz_attempt(ALGEBRA, 1)["quiz_submissions"][0]["attempt"] == 2
+    )
     for _ in range(45 * 60):
         canvas.context.clock.tick()
     refused(
@@ -225,14 +274,30 @@ def test_quizzes(canvas: Canvas) -> None:
     assert canvas.quizzes.canvas_get_quiz(ALGEBRA, 3)["access_code"] == "sesame"
     assert canvas.quizzes.canvas_publish_quiz(ALGEBRA, 2)["published"]
     made = canvas.quizzes.canvas_create_quiz(ALGEBRA, "Pop", time_limit=5)
-    assert (made["id"], made["published"], made["allowed_attempts"], made["scoring_policy"]) == (4, False, 1, "keep_highest")
+    assert (made["id"], made["published"], made["allowed_attempts"], made["scoring_policy"]) == (
+        4,
+        False,
+        1,
+        "keep_highest",
+    )
     changed = canvas.quizzes.canvas_update_quiz(
-        ALGEBRA, 4, allowed_attempts=-1, scoring_policy="keep_latest", shuffle_answers=True, due_at="2025-02-01"
+        ALGEBRA,
+        4,
+        allowed_attempts=-1,
+        scoring_policy="keep_latest",
+        shuffle_answers=True,
+        due_at="2025-02-01",
     )
     assert (changed["allowed_attempts"], changed["scoring_policy"], changed["shuffle_answers"], changed["due_at"]) == (
         -1, "keep_latest", True, "2025-02-01T00:00:00Z",
     )  # fmt: skip
-    for field in ({"allowed_attempts": 0}, {"time_limit": 0}, {"quiz_type": "x"}, {"scoring_policy": "x"}, {"title": ""}):
+    for field in (
+        {"allowed_attempts": 0},
+        {"time_limit": 0},
+        {"quiz_type": "x"},
+        {"scoring_policy": "x"},
+        {"title": ""},
+    ):
         refused(
             lambda f=field: canvas.quizzes.canvas_update_quiz(ALGEBRA, 4, **f),
             f"^invalid argument: {next(iter(field))}",
@@ -243,24 +308,47 @@ def test_questions_make_the_points_of_a_quiz(canvas: Canvas) -> None:
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz", question_count=9, points_possible=9)
     as_user(canvas, TARA)
     answers = [{"answer_text": "4", "answer_weight": 100}, {"text": "5", "weight": 0}]
-    one = canvas.quizzes.canvas_add_quiz_question(ALGEBRA, quiz, question_text="2 + 2?", points_possible=2.5, answers=answers)
-    assert one["answers"] == [{"id": 1, "text": "4", "weight": 100}, {"id": 2, "text": "5", "weight": 0}]
+    one = canvas.quizzes.canvas_add_quiz_question(
+        ALGEBRA, quiz, question_text="2 + 2?", points_possible=2.5, answers=answers
+    )
+    assert one["answers"] == [
+        {"id": 1, "text": "4", "weight": 100},
+        {"id": 2, "text": "5", "weight": 0},
+    ]
     assert one["question_type"] == "multiple_choice_question"
-    two = canvas.quizzes.canvas_add_quiz_question(ALGEBRA, quiz, question_text="Why?", question_name="Deep")
-    assert (two["question_type"], two["position"], two["points_possible"]) == ("essay_question", 2, 1.0)
+    two = canvas.quizzes.canvas_add_quiz_question(
+        ALGEBRA, quiz, question_text="Why?", question_name="Deep"
+    )
+    assert (two["question_type"], two["position"], two["points_possible"]) == (
+        "essay_question",
+        2,
+        1.0,
+    )
     shown = canvas.quizzes.canvas_get_quiz(ALGEBRA, quiz)
     assert (shown["question_count"], shown["points_possible"]) == (2, 3.5)
-    canvas.quizzes.canvas_update_quiz_question(ALGEBRA, quiz, two["id"], points_possible=4.0, answers=[])
+    canvas.quizzes.canvas_update_quiz_question(
+        ALGEBRA, quiz, two["id"], points_possible=4.0, answers=[]
+    )
     assert canvas.quizzes.canvas_get_quiz(ALGEBRA, quiz)["points_possible"] == 6.5
-    assert canvas.quizzes.canvas_delete_quiz_question(ALGEBRA, quiz, one["id"])["workflow_state"] == "deleted"
-    assert [(row["id"], row["position"]) for row in canvas.quizzes.canvas_get_quiz_questions(ALGEBRA, quiz)] == [(two["id"], 1)]
+    assert (
+        canvas.quizzes.canvas_delete_quiz_question(ALGEBRA, quiz, one["id"])["workflow_state"]
+        == "deleted"
+    )
+    assert [
+        (row["id"], row["position"])
+        for row in canvas.quizzes.canvas_get_quiz_questions(ALGEBRA, quiz)
+    ] == [(two["id"], 1)]
     for wrong in ([{}], [{"": None}], [{"text": [1]}], [{"text": "a", "colour": "b"}]):
         refused(
-            lambda w=wrong: canvas.quizzes.canvas_update_quiz_question(ALGEBRA, quiz, two["id"], answers=w),
+            lambda w=wrong: canvas.quizzes.canvas_update_quiz_question(
+                ALGEBRA, quiz, two["id"], answers=w
+            ),
             "^invalid argument: an answer has",
         )
     refused(
-        lambda: canvas.quizzes.canvas_add_quiz_question(ALGEBRA, quiz, question_text="x", question_type="x"),
+        lambda: canvas.quizzes.canvas_add_quiz_question(
+            ALGEBRA, quiz, question_text="x", question_type="x"
+        ),
         "^invalid argument: question_type",
     )
     module = canvas.modules.add_module(ALGEBRA, "M")
@@ -268,27 +356,42 @@ def test_questions_make_the_points_of_a_quiz(canvas: Canvas) -> None:
         canvas.modules.add_module_item(module, kind, kind, content_id=content)
     as_user(canvas, SAM).quizzes.canvas_start_quiz_attempt(ALGEBRA, quiz)
     refused(lambda: canvas.quizzes.canvas_delete_quiz(ALGEBRA, quiz), "^permission denied")
-    assert as_user(canvas, TARA).quizzes.canvas_delete_quiz(ALGEBRA, quiz)["workflow_state"] == "deleted"
+    assert (
+        as_user(canvas, TARA).quizzes.canvas_delete_quiz(ALGEBRA, quiz)["workflow_state"]
+        == "deleted"
+    )
     assert (
         canvas.quizzes.canvas_list_quizzes(ALGEBRA)
         == canvas.store.find("quiz_questions")
         == canvas.store.find("quiz_submissions")
         == []
     )
-    assert [(row["title"], row["position"]) for row in canvas.modules.canvas_list_module_items(ALGEBRA, module)] == [
-        ("Assignment", 1)
-    ]
+    assert [
+        (row["title"], row["position"])
+        for row in canvas.modules.canvas_list_module_items(ALGEBRA, module)
+    ] == [("Assignment", 1)]
 
 
 def test_rubrics(canvas: Canvas) -> None:
     as_user(canvas, TARA)
     criteria = [
-        {"description": "Proof", "points": 8, "ratings": [{"description": "good", "points": 8}, {"description": "bad"}]},
+        {
+            "description": "Proof",
+            "points": 8,
+            "ratings": [{"description": "good", "points": 8}, {"description": "bad"}],
+        },
         {"description": "Style", "points": 2.5},
     ]
     made = canvas.rubrics.canvas_create_rubric(ALGEBRA, "Rubric", criteria=criteria)
-    assert (made["points_possible"], [each["id"] for each in made["data"][0]["ratings"]]) == (10.5, ["1_1", "1_2"])
-    assert canvas.rubrics.canvas_get_rubric(ALGEBRA, 1) == made == canvas.rubrics.canvas_list_rubrics(ALGEBRA)[0]
+    assert (made["points_possible"], [each["id"] for each in made["data"][0]["ratings"]]) == (
+        10.5,
+        ["1_1", "1_2"],
+    )
+    assert (
+        canvas.rubrics.canvas_get_rubric(ALGEBRA, 1)
+        == made
+        == canvas.rubrics.canvas_list_rubrics(ALGEBRA)[0]
+    )
     for wrong in (
         {},
         {"description": ""},

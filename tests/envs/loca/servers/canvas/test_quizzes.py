@@ -1,4 +1,6 @@
-"""Canvas: letters and accounts, what no user learns of another, and a random term against a small model."""
+"""Canvas: letters and accounts, what no user learns of another, and a random term against a
+small model.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,14 @@ __all__ = ["canvas"]  # a fixture
 
 def test_letters_are_between_two(canvas: Canvas) -> None:
     as_user(canvas, SAM)
-    made = canvas.conversations.canvas_create_conversation([str(SUE), f"course_{ALGEBRA}"], "hello", "Hi")
-    assert [[person["id"] for person in each["participants"]] for each in made] == [[SAM, SUE], [TARA, SAM], [TIM, SAM]]
+    made = canvas.conversations.canvas_create_conversation(
+        [str(SUE), f"course_{ALGEBRA}"], "hello", "Hi"
+    )
+    assert [[person["id"] for person in each["participants"]] for each in made] == [
+        [SAM, SUE],
+        [TARA, SAM],
+        [TIM, SAM],
+    ]
     refused(
         lambda: canvas.conversations.canvas_create_conversation([str(OSCAR)], "x"),
         "^permission denied: you are in no course with user 6",
@@ -61,7 +69,9 @@ def test_letters_are_between_two(canvas: Canvas) -> None:
     as_user(canvas, SUE)
     assert canvas.dashboard.canvas_get_dashboard()["unread_count"] == 1
     listed = canvas.conversations.canvas_list_conversations()[0]
-    assert [listed[key] for key in ("subject", "workflow_state", "last_message", "message_count")] == ["Hi", "unread", "hello", 1]
+    assert [
+        listed[key] for key in ("subject", "workflow_state", "last_message", "message_count")
+    ] == ["Hi", "unread", "hello", 1]
     refused(
         lambda: canvas.conversations.canvas_get_conversation(2),
         "^not found: you have no conversation with id 2",
@@ -73,7 +83,9 @@ def test_letters_are_between_two(canvas: Canvas) -> None:
 
 def test_notifications_are_the_ten_newest(canvas: Canvas) -> None:
     for day in range(1, 13):
-        canvas.discussions.add_announcement(ALGEBRA, f"Day {day}", "x", posted_at=f"2025-01-{day:02}")
+        canvas.discussions.add_announcement(
+            ALGEBRA, f"Day {day}", "x", posted_at=f"2025-01-{day:02}"
+        )
     canvas.discussions.add_announcement(BIOLOGY, "Frogs", "x")
     as_user(canvas, TARA).conversations.canvas_create_conversation([str(SAM)], "see me")
     canvas.assignments.canvas_submit_grade(ALGEBRA, 1, SAM, 40)
@@ -87,7 +99,9 @@ def test_notifications_are_the_ten_newest(canvas: Canvas) -> None:
 
 def test_accounts_are_for_administrators(canvas: Canvas) -> None:
     science = canvas.accounts.add_account("Science")
-    canvas.courses.add_course("Zoology", "ZOO", OSCAR, account_id=science, sis_course_id="S9", end_at="2025-01-01")
+    canvas.courses.add_course(
+        "Zoology", "ZOO", OSCAR, account_id=science, sis_course_id="S9", end_at="2025-01-01"
+    )
     as_user(canvas, ADMIN)
     assert canvas.accounts.canvas_get_account(1)["name"] == "University"
     assert ids(canvas.accounts.canvas_list_sub_accounts(1)) == [science]
@@ -96,11 +110,21 @@ def test_accounts_are_for_administrators(canvas: Canvas) -> None:
     assert ids(found(1, sort="course_name", order="desc")) == [4, 3, 2, 1]
     assert ids(found(1, sort="teacher")) == [2, 4, 1, 3]
     assert ids(found(science)) == [4]
-    assert (ids(found(1, published=False)), ids(found(1, completed=True)), ids(found(1, search_term="LO"))) == ([3], [2, 4], [2, 4])
-    refused(lambda: found(1, search_term="o"), "^invalid argument: search_term must have at least 2 characters")
+    assert (
+        ids(found(1, published=False)),
+        ids(found(1, completed=True)),
+        ids(found(1, search_term="LO")),
+    ) == ([3], [2, 4], [2, 4])
+    refused(
+        lambda: found(1, search_term="o"),
+        "^invalid argument: search_term must have at least 2 characters",
+    )
     people = canvas.accounts.canvas_list_account_users
     assert ids(people(science)) == [OSCAR]
-    assert (ids(people(1, search_term="TI")), ids(people(1, sort="email", order="desc"))[:2]) == ([TIM], [TIM, TARA])
+    assert (ids(people(1, search_term="TI")), ids(people(1, sort="email", order="desc"))[:2]) == (
+        [TIM],
+        [TIM, TARA],
+    )
     made = canvas.accounts.canvas_create_user(
         science,
         {"name": "Ann Lee"},
@@ -108,7 +132,9 @@ def test_accounts_are_for_administrators(canvas: Canvas) -> None:
     )
     assert (made["id"], made["sortable_name"], made["sis_user_id"]) == (7, "Lee, Ann", "7")
     refused(
-        lambda: canvas.accounts.canvas_create_user(1, {"name": "A"}, {"unique_id": "ANN@u.edu", "password": "x"}),
+        lambda: canvas.accounts.canvas_create_user(
+            1, {"name": "A"}, {"unique_id": "ANN@u.edu", "password": "x"}
+        ),
         "^conflict: there is a user",
     )
     refused(
@@ -116,7 +142,9 @@ def test_accounts_are_for_administrators(canvas: Canvas) -> None:
         "^invalid argument: user needs name",
     )
     refused(
-        lambda: canvas.accounts.canvas_create_user(1, {"name": 3}, {"unique_id": "b", "password": "x"}),
+        lambda: canvas.accounts.canvas_create_user(
+            1, {"name": 3}, {"unique_id": "b", "password": "x"}
+        ),
         "^invalid argument: user.name must be",
     )
     assert canvas.people.canvas_login("ann@u.edu", "pw")["user"]["name"] == "Ann Lee"
@@ -133,26 +161,37 @@ def test_accounts_are_for_administrators(canvas: Canvas) -> None:
 def test_reports_are_files(canvas: Canvas) -> None:
     as_user(canvas, TARA).assignments.canvas_submit_grade(ALGEBRA, 1, SUE, "90%")
     as_user(canvas, ADMIN)
-    assert [row["last_run"] for row in canvas.accounts.canvas_get_account_reports(1)] == [None] * len(REPORTS)
+    assert [row["last_run"] for row in canvas.accounts.canvas_get_account_reports(1)] == [
+        None
+    ] * len(REPORTS)
     tables = {}
     for report, parts in REPORTS.items():
         for part in parts:
             made = canvas.accounts.canvas_create_account_report(1, report, {part: True})
-            tables[part] = list(csv.DictReader(canvas.context.files.read_text(made["file_url"]).splitlines()))
-    assert [row["login_id"] for row in tables["users"]] == [f"{login}@u.edu" for login in LOGINS.values()]
+            tables[part] = list(
+                csv.DictReader(canvas.context.files.read_text(made["file_url"]).splitlines())
+            )
+    assert [row["login_id"] for row in tables["users"]] == [
+        f"{login}@u.edu" for login in LOGINS.values()
+    ]
     assert [row["name"] for row in tables["courses"]] == ["Algebra", "Biology", "Chaos"]
     assert len(tables["enrollments"]) == 8
     assert [(row["student"], row["course"], row["current_score"]) for row in tables["grades"]] == [
         ("Sam Doe", "Algebra", ""), ("Sue Doe", "Algebra", "90.0"), ("Sue Doe", "Biology", ""), ("Sam Doe", "Chaos", ""),
     ]  # fmt: skip
-    assert (len(tables["access"]), tables["unpublished"]) == (6, [{"course_id": "3", "course_code": "CH1-3", "name": "Chaos"}])
+    assert (len(tables["access"]), tables["unpublished"]) == (
+        6,
+        [{"course_id": "3", "course_code": "CH1-3", "name": "Chaos"}],
+    )
     assert canvas.accounts.canvas_get_account_reports(1)[0]["last_run"]["id"] == 3
     refused(
         lambda: canvas.accounts.canvas_create_account_report(1, "x"),
         "^not found: there is no report",
     )
     refused(
-        lambda: canvas.accounts.canvas_create_account_report(1, "provisioning_csv", {"users": True, "courses": True}),
+        lambda: canvas.accounts.canvas_create_account_report(
+            1, "provisioning_csv", {"users": True, "courses": True}
+        ),
         "^invalid argument: a report has one",
     )
     refused(
@@ -165,7 +204,9 @@ def test_reports_are_files(canvas: Canvas) -> None:
 
 
 def busy(canvas: Canvas) -> Canvas:
-    """The school with something of every kind in it; each private thing says `private-` and whose it is."""
+    """The school with something of every kind in it; each private thing says `private-` and
+    whose it is.
+    """
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
     canvas.quizzes.add_question(quiz, "2 + 2?", answers=[{"text": "4", "weight": 100}])
     canvas.quizzes.add_quiz(DRAFT, "private-2 quiz")
@@ -194,9 +235,23 @@ def test_no_user_learns_what_belongs_to_another(canvas: Canvas, user: int) -> No
     for name in reads:
         parameters = tools_of(canvas)[name].schema.parameters
         for _ in range(25):
-            keys = [key for key in parameters["properties"] if key in parameters.get("required", ()) or rng.random() < 0.5]
-            values = {key: int(rng.integers(1, 8)) if key.endswith("_id") else "page" for key in keys}
-            seen += run(canvas, name, {key: value for key, value in values.items() if key.endswith("_id") or key == "page_url"})
+            keys = [
+                key
+                for key in parameters["properties"]
+                if key in parameters.get("required", ()) or rng.random() < 0.5
+            ]
+            values = {
+                key: int(rng.integers(1, 8)) if key.endswith("_id") else "page" for key in keys
+            }
+            seen += run(
+                canvas,
+                name,
+                {
+                    key: value
+                    for key, value in values.items()
+                    if key.endswith("_id") or key == "page_url"
+                },
+            )
     owners = {int(owner) for owner in re.findall(r"private-(\d)", seen)}
     assert owners == ({user, SUE} if user == OSCAR else {user})
     assert not re.search("-pw|sesame", seen)
@@ -211,35 +266,50 @@ def test_hostile_calls_of_a_user_change_nothing_on_error(canvas: Canvas, user: i
         tool, arguments = draw_call(canvas, rng)
         if tool in ("canvas_login", "canvas_logout"):
             continue
-        arguments |= {key: int(rng.integers(1, 3)) for key in arguments if key.endswith("_id") and rng.random() < 0.8}
+        arguments |= {
+            key: int(rng.integers(1, 3))
+            for key in arguments
+            if key.endswith("_id") and rng.random() < 0.8
+        }
         before = digest(canvas)
         result = run(canvas, tool, copy.deepcopy(arguments))
         done += not result.startswith("error:")
         if result.startswith("error:"):
             assert digest(canvas) == before, (tool, arguments)
             assert re.match(
-                r"error: (not found|invalid argument|permission denied|conflict|limit exceeded|canvas_\w+): ", result
+                r"error: (not found|invalid argument|permission denied|conflict|limit exceeded|canvas_\w+): ",
+                result,
             ), result
     assert done > 200
     check(canvas)
 
 
 def check(canvas: Canvas) -> None:
-    """What holds at any time: references lead somewhere, positions count from 1, a quiz is worth its questions."""
+    """What holds at any time: references lead somewhere, positions count from 1, a quiz is
+    worth its questions.
+    """
     assert canvas.store.rows("PRAGMA foreign_key_check") == []
-    for table, owner in (("modules", "course_id"), ("module_items", "module_id"), ("quiz_questions", "quiz_id")):
+    for table, owner in (
+        ("modules", "course_id"),
+        ("module_items", "module_id"),
+        ("quiz_questions", "quiz_id"),
+    ):
         rows = canvas.store.find(table, f"{owner}, position")
         for each in {row[owner] for row in rows}:
             positions = [row["position"] for row in rows if row[owner] == each]
             assert positions == list(range(1, len(positions) + 1)), table
     for quiz in {row["quiz_id"] for row in canvas.store.find("quiz_questions")}:
-        worth = [row["points_possible"] for row in canvas.store.find("quiz_questions", quiz_id=quiz)]
+        worth = [
+            row["points_possible"] for row in canvas.store.find("quiz_questions", quiz_id=quiz)
+        ]
         held = canvas.store.get("quizzes", quiz)
         assert (held["question_count"], held["points_possible"]) == (len(worth), sum(worth))
 
 
 def term(canvas: Canvas, seed: int) -> list[str]:
-    """A random term of legal work, followed by a model of plain dicts; what was shown on the way."""
+    """A random term of legal work, followed by a model of plain dicts; what was shown on the
+    way.
+    """
     rng = np.random.default_rng(seed)
     points = {1: 50.0, 2: 150.0}
     scores: dict[tuple[int, int], float] = {}
@@ -253,31 +323,45 @@ def term(canvas: Canvas, seed: int) -> list[str]:
             worth = float(rng.integers(1, 200))
             points[
                 canvas.assignments.canvas_create_assignment(
-                    ALGEBRA, f"W{step}", points_possible=worth, submission_types=["online_url"], published=True
+                    ALGEBRA,
+                    f"W{step}",
+                    points_possible=worth,
+                    submission_types=["online_url"],
+                    published=True,
                 )["id"]
             ] = worth
         elif kind == 1 and work > 1:
             as_user(canvas, student)
             attempts[student, work] = attempts.get((student, work), 0) + 1
             assert (
-                canvas.assignments.canvas_submit_assignment(ALGEBRA, work, "online_url", url=f"http://a/{step}")["attempt"]
+                canvas.assignments.canvas_submit_assignment(
+                    ALGEBRA, work, "online_url", url=f"http://a/{step}"
+                )["attempt"]
                 == attempts[student, work]
             )
         elif kind == 2:
             scores[student, work] = float(rng.integers(0, 60))
-            as_user(canvas, TIM).assignments.canvas_submit_grade(ALGEBRA, work, student, scores[student, work])
+            as_user(canvas, TIM).assignments.canvas_submit_grade(
+                ALGEBRA, work, student, scores[student, work]
+            )
         elif kind == 3 and (student, work) in scores:
             del scores[student, work]
             as_user(canvas, TIM).assignments.canvas_submit_grade(ALGEBRA, work, student, "")
         else:
-            grades = as_user(canvas, student).assignments.canvas_get_course_grades(ALGEBRA)[0]["grades"]
+            grades = as_user(canvas, student).assignments.canvas_get_course_grades(ALGEBRA)[0][
+                "grades"
+            ]
             got = sum(score for (who, _), score in scores.items() if who == student)
             of = sum(points[each] for who, each in scores if who == student)
             graded = any(who == student for who, _ in scores)
             assert grades["current_score"] == (round(100 * got / of, 2) if graded else None)
             assert grades["final_score"] == round(100 * got / sum(points.values()), 2)
             shown.append(json.dumps(grades))
-    held = {(row["user_id"], row["assignment_id"]): row["attempt"] for row in canvas.store.find("submissions") if row["attempt"]}
+    held = {
+        (row["user_id"], row["assignment_id"]): row["attempt"]
+        for row in canvas.store.find("submissions")
+        if row["attempt"]
+    }
     assert held == attempts
     return shown
 
@@ -295,7 +379,9 @@ def test_the_work_of_filling_and_reading_grows_with_the_school() -> None:
     def fill(canvas: Canvas, courses: int) -> None:
         people = [canvas.people.add_user(f"U {k}", f"u{k}@u.edu", "pw") for k in range(2 * courses)]
         for k in range(courses):
-            course = canvas.courses.add_course(f"C {k}", f"C-{k}", people[k % 7], students=people[20:30])
+            course = canvas.courses.add_course(
+                f"C {k}", f"C-{k}", people[k % 7], students=people[20:30]
+            )
             for week in range(5):
                 canvas.discussions.add_announcement(course, f"A {week}", "text")
                 canvas.assignments.add_assignment(course, f"W {week}", due_at="2025-02-01")
@@ -308,7 +394,13 @@ def test_the_work_of_filling_and_reading_grows_with_the_school() -> None:
         assert len(canvas.dashboard.canvas_get_upcoming_assignments(100)) == 100
 
     small, large = Canvas(), Canvas()
-    filled = [calls_of(fill, small, 50, database=small.store), calls_of(fill, large, 200, database=large.store)]
+    filled = [
+        calls_of(fill, small, 50, database=small.store),
+        calls_of(fill, large, 200, database=large.store),
+    ]
     assert filled[1] < 4 * 1.25 * filled[0], filled
-    seen = [calls_of(read, small, 50, database=small.store), calls_of(read, large, 200, database=large.store)]
+    seen = [
+        calls_of(read, small, 50, database=small.store),
+        calls_of(read, large, 200, database=large.store),
+    ]
     assert seen[1] < 4 * 1.25 * seen[0], seen

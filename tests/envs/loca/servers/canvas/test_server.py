@@ -1,4 +1,6 @@
-"""Canvas: people, courses and their work: hand-computed facts of every tool, and who may see what."""
+"""Canvas: people, courses and their work: hand-computed facts of every tool, and who may see
+what.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,14 @@ ALGEBRA, BIOLOGY, DRAFT = 1, 2, 3
 
 @pytest.fixture
 def canvas() -> Canvas:
-    """Tara teaches Algebra with Tim's help to Sam and Sue; Oscar teaches Biology to Sue; Tara drafts a course."""
+    """Tara teaches Algebra with Tim's help to Sam and Sue; Oscar teaches Biology to Sue; Tara
+    drafts a course.
+    """
     made = Canvas()
     for login in LOGINS.values():
-        made.people.add_user(f"{login.title()} Doe", f"{login}@u.edu", f"{login}-pw", admin=login == "admin")
+        made.people.add_user(
+            f"{login.title()} Doe", f"{login}@u.edu", f"{login}-pw", admin=login == "admin"
+        )
     made.courses.add_course(
         "Algebra",
         "MATH101-1",
@@ -42,13 +48,23 @@ def canvas() -> Canvas:
     )
     made.courses.add_course("Chaos", "CH1-3", TARA, students=[SAM], published=False)
     made.assignments.add_assignment(
-        ALGEBRA, "Homework", points_possible=50, due_at="2025-01-20T23:59:00Z", submission_types=["online_text_entry"]
+        ALGEBRA,
+        "Homework",
+        points_possible=50,
+        due_at="2025-01-20T23:59:00Z",
+        submission_types=["online_text_entry"],
     )
     made.assignments.add_assignment(
-        ALGEBRA, "Essay", points_possible=150, due_at="2025-01-10T10:00:00+02:00", submission_types=["online_url", "online_upload"]
+        ALGEBRA,
+        "Essay",
+        points_possible=150,
+        due_at="2025-01-10T10:00:00+02:00",
+        submission_types=["online_url", "online_upload"],
     )
     made.assignments.add_assignment(ALGEBRA, "Hidden", points_possible=100, published=False)
-    made.assignments.add_submission(1, SUE, body="secret of sue", submitted_at="2025-01-14T00:00:00Z")
+    made.assignments.add_submission(
+        1, SUE, body="secret of sue", submitted_at="2025-01-14T00:00:00Z"
+    )
     return made
 
 
@@ -90,7 +106,9 @@ def test_only_who_knows_the_password_gets_in(canvas: Canvas) -> None:
 
 def test_the_profile_is_ones_own(canvas: Canvas) -> None:
     as_user(canvas, SAM)
-    shown = canvas.people.canvas_update_user_profile(name="Sam van Dam", bio="b", time_zone="Europe/Oslo")
+    shown = canvas.people.canvas_update_user_profile(
+        name="Sam van Dam", bio="b", time_zone="Europe/Oslo"
+    )
     assert [shown[key] for key in ("name", "sortable_name", "short_name", "bio", "time_zone")] == [
         "Sam van Dam", "Dam, Sam van", "Sam Doe", "b", "Europe/Oslo",
     ]  # fmt: skip
@@ -102,7 +120,9 @@ def test_the_profile_is_ones_own(canvas: Canvas) -> None:
 
 
 def test_addresses_are_shown_between_teachers_and_students(canvas: Canvas) -> None:
-    seen = {user["id"]: user.get("email") for user in as_user(canvas, SAM).people.canvas_list_users()}
+    seen = {
+        user["id"]: user.get("email") for user in as_user(canvas, SAM).people.canvas_list_users()
+    }
     assert seen == {TARA: "tara@u.edu", TIM: "tim@u.edu", SAM: "sam@u.edu", SUE: None}
     assert ids(as_user(canvas, OSCAR).people.canvas_list_users()) == [SUE, OSCAR]
     assert all("email" in user for user in as_user(canvas, TARA).people.canvas_list_users())
@@ -132,12 +152,19 @@ def test_courses(canvas: Canvas) -> None:
             lambda c=course: canvas.courses.canvas_get_course(c),
             f"^permission denied: this user may not read in course {course}",
         )
-    refused(lambda: canvas.courses.canvas_get_course(2**64), "^not found: there is no course with id")
+    refused(
+        lambda: canvas.courses.canvas_get_course(2**64), "^not found: there is no course with id"
+    )
     refused(lambda: canvas.courses.canvas_update_course(ALGEBRA, name="x"), "^permission denied")
     refused(lambda: canvas.courses.canvas_create_course(1, "x"), "^permission denied")
     as_user(canvas, TARA)
     assert ids(canvas.courses.canvas_list_courses()) == [ALGEBRA, DRAFT]
-    assert canvas.courses.canvas_update_course(ALGEBRA, name="Algebra I", end_at="2025-06-01")["end_at"] == "2025-06-01T00:00:00Z"
+    assert (
+        canvas.courses.canvas_update_course(ALGEBRA, name="Algebra I", end_at="2025-06-01")[
+            "end_at"
+        ]
+        == "2025-06-01T00:00:00Z"
+    )
     assert canvas.courses.canvas_update_course(ALGEBRA, end_at="")["end_at"] is None
     refused(
         lambda: canvas.courses.canvas_update_course(ALGEBRA, end_at="soon"),
@@ -164,7 +191,12 @@ def test_enrolling(canvas: Canvas) -> None:
     )
     as_user(canvas, TARA)
     assert canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR)["role"] == "StudentEnrollment"
-    assert canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR, enrollment_state="inactive")["enrollment_state"] == "inactive"
+    assert (
+        canvas.courses.canvas_enroll_user(ALGEBRA, OSCAR, enrollment_state="inactive")[
+            "enrollment_state"
+        ]
+        == "inactive"
+    )
     assert len(canvas.store.find("enrollments", user_id=OSCAR, course_id=ALGEBRA)) == 1
     refused(
         lambda: canvas.courses.canvas_enroll_user(ALGEBRA, 99),
@@ -189,7 +221,9 @@ def test_assignments(canvas: Canvas) -> None:
         "^not found: there is no assignment with id 3",
     )
     refused(lambda: canvas.assignments.canvas_create_assignment(ALGEBRA, "x"), "^permission denied")
-    assert [row["name"] for row in canvas.dashboard.canvas_get_upcoming_assignments()] == ["Homework"]
+    assert [row["name"] for row in canvas.dashboard.canvas_get_upcoming_assignments()] == [
+        "Homework"
+    ]
     refused(
         lambda: canvas.dashboard.canvas_get_upcoming_assignments(0),
         "^invalid argument: limit must be between 1 and 100",
@@ -198,10 +232,18 @@ def test_assignments(canvas: Canvas) -> None:
     assert ids(canvas.assignments.canvas_list_assignments(ALGEBRA)) == [1, 2, 3]
     assert canvas.dashboard.canvas_get_upcoming_assignments() == []
     refused(lambda: canvas.assignments.canvas_get_assignment(BIOLOGY, 1), "^permission denied")
-    made = canvas.assignments.canvas_create_assignment(ALGEBRA, "New", points_possible=7.5, submission_types=["online_url"])
-    assert (made["id"], made["workflow_state"], made["created_at"]) == (4, "unpublished", "2025-01-15T09:00:01Z")
+    made = canvas.assignments.canvas_create_assignment(
+        ALGEBRA, "New", points_possible=7.5, submission_types=["online_url"]
+    )
+    assert (made["id"], made["workflow_state"], made["created_at"]) == (
+        4,
+        "unpublished",
+        "2025-01-15T09:00:01Z",
+    )
     assert (
-        canvas.assignments.canvas_update_assignment(ALGEBRA, 4, published=True, due_at="2025-02-01")["workflow_state"]
+        canvas.assignments.canvas_update_assignment(
+            ALGEBRA, 4, published=True, due_at="2025-02-01"
+        )["workflow_state"]
         == "published"
     )
     refused(
@@ -212,7 +254,10 @@ def test_assignments(canvas: Canvas) -> None:
         lambda: canvas.assignments.canvas_create_assignment(ALGEBRA, "x", submission_types=["fax"]),
         "^invalid argument: submission_types",
     )
-    assert [row["due_at"][:10] for row in as_user(canvas, SAM).dashboard.canvas_get_upcoming_assignments()] == [
+    assert [
+        row["due_at"][:10]
+        for row in as_user(canvas, SAM).dashboard.canvas_get_upcoming_assignments()
+    ] == [
         "2025-01-20",
         "2025-02-01",
     ]
@@ -221,14 +266,21 @@ def test_assignments(canvas: Canvas) -> None:
 def test_handing_in_and_grading(canvas: Canvas) -> None:
     as_user(canvas, SAM)
     empty = canvas.assignments.canvas_get_submission(ALGEBRA, 2)
-    assert (empty["workflow_state"], empty["missing"], empty["late"], empty["id"]) == ("unsubmitted", True, False, None)
+    assert (empty["workflow_state"], empty["missing"], empty["late"], empty["id"]) == (
+        "unsubmitted",
+        True,
+        False,
+        None,
+    )
     assert canvas.assignments.canvas_get_submission(ALGEBRA, 1)["missing"] is False
     refused(
         lambda: canvas.assignments.canvas_get_submission(ALGEBRA, 1, SUE),
         "^permission denied: this user may not grade",
     )
     refused(
-        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 1, "online_url", url="http://a.b"),
+        lambda: canvas.assignments.canvas_submit_assignment(
+            ALGEBRA, 1, "online_url", url="http://a.b"
+        ),
         "^invalid argument: it takes",
     )
     refused(
@@ -236,7 +288,9 @@ def test_handing_in_and_grading(canvas: Canvas) -> None:
         "^invalid argument: body",
     )
     refused(
-        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 2, "online_url", url="ftp://a"),
+        lambda: canvas.assignments.canvas_submit_assignment(
+            ALGEBRA, 2, "online_url", url="ftp://a"
+        ),
         "^invalid argument: url must begin",
     )
     refused(
@@ -248,12 +302,21 @@ def test_handing_in_and_grading(canvas: Canvas) -> None:
         canvas.library.add_file("her.pdf", 10, owner=SUE),
     )
     refused(
-        lambda: canvas.assignments.canvas_submit_assignment(ALGEBRA, 2, "online_upload", file_ids=[mine, hers]),
+        lambda: canvas.assignments.canvas_submit_assignment(
+            ALGEBRA, 2, "online_upload", file_ids=[mine, hers]
+        ),
         "^not found: there is no file of yours",
     )
     done = canvas.assignments.canvas_submit_assignment(ALGEBRA, 2, "online_upload", file_ids=[mine])
-    assert (done["attempt"], done["late"], done["workflow_state"], ids(done["attachments"])) == (1, True, "submitted", [mine])
-    refused(lambda: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, 150), "^permission denied")
+    assert (done["attempt"], done["late"], done["workflow_state"], ids(done["attachments"])) == (
+        1,
+        True,
+        "submitted",
+        [mine],
+    )
+    refused(
+        lambda: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, 150), "^permission denied"
+    )
     as_user(canvas, TIM)
     for grade, score in (
         (120, 120),
@@ -271,16 +334,30 @@ def test_handing_in_and_grading(canvas: Canvas) -> None:
             "^invalid argument: grade must be",
         )
     graded = canvas.assignments.canvas_submit_grade(ALGEBRA, 2, SAM, 100, "well")
-    assert (graded["grade"], graded["grader_id"], graded["workflow_state"]) == ("100", TIM, "graded")
+    assert (graded["grade"], graded["grader_id"], graded["workflow_state"]) == (
+        "100",
+        TIM,
+        "graded",
+    )
     refused(
         lambda: canvas.assignments.canvas_submit_grade(ALGEBRA, 2, TARA, 1),
         "^not found: course 1 has no student with id 2",
     )
-    again = as_user(canvas, SAM).assignments.canvas_submit_assignment(ALGEBRA, 2, "online_url", url="https://a.b/c")
-    assert (again["attempt"], again["grade_matches_current_submission"], again["attachments"]) == (2, False, [])
-    assert [(each["author_name"], each["comment"]) for each in again["submission_comments"]] == [("Tim Doe", "well")]
+    again = as_user(canvas, SAM).assignments.canvas_submit_assignment(
+        ALGEBRA, 2, "online_url", url="https://a.b/c"
+    )
+    assert (again["attempt"], again["grade_matches_current_submission"], again["attachments"]) == (
+        2,
+        False,
+        [],
+    )
+    assert [(each["author_name"], each["comment"]) for each in again["submission_comments"]] == [
+        ("Tim Doe", "well")
+    ]
     refused(
-        lambda: as_user(canvas, TARA).assignments.canvas_submit_assignment(ALGEBRA, 1, "online_text_entry", "x"),
+        lambda: as_user(canvas, TARA).assignments.canvas_submit_assignment(
+            ALGEBRA, 1, "online_text_entry", "x"
+        ),
         "^permission denied",
     )
 
@@ -303,8 +380,14 @@ def test_grades(canvas: Canvas) -> None:
     as_user(canvas, TARA)
     canvas.assignments.canvas_submit_grade(ALGEBRA, 1, SUE, 45)
     canvas.assignments.canvas_submit_grade(ALGEBRA, 3, SUE, 100)
-    grades = {row["user_id"]: row["grades"] for row in canvas.assignments.canvas_get_course_grades(ALGEBRA)}
-    assert grades == {SAM: {"current_score": None, "final_score": 0.0}, SUE: {"current_score": 90.0, "final_score": 22.5}}
+    grades = {
+        row["user_id"]: row["grades"]
+        for row in canvas.assignments.canvas_get_course_grades(ALGEBRA)
+    }
+    assert grades == {
+        SAM: {"current_score": None, "final_score": 0.0},
+        SUE: {"current_score": 90.0, "final_score": 22.5},
+    }
     as_user(canvas, SUE)
     assert [row["user_id"] for row in canvas.assignments.canvas_get_course_grades(ALGEBRA)] == [SUE]
     mine = [

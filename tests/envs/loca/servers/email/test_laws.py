@@ -60,12 +60,20 @@ def test_mailboxes_are_those_of_a_small_model(seed: int) -> None:
             call(server, tool, **arguments)
     sound(server)
     for user, boxes in model.boxes.items():
-        shown = {(mail.folder, mail.id): [mail.subject, mail.read, mail.important] for mail in server.messages(user)}
-        assert shown == {(folder, key): item for folder, items in boxes.items() for key, item in items.items()}
+        shown = {
+            (mail.folder, mail.id): [mail.subject, mail.read, mail.important]
+            for mail in server.messages(user)
+        }
+        assert shown == {
+            (folder, key): item for folder, items in boxes.items() for key, item in items.items()
+        }
         server.login_as(user)
         for folder, items in boxes.items():
             stats = call(server, "get_mailbox_stats", folder_name=folder)
-            assert (stats["total"], stats["unread"]) == (len(items), sum(not item[1] for item in items.values()))
+            assert (stats["total"], stats["unread"]) == (
+                len(items),
+                sum(not item[1] for item in items.values()),
+            )
 
 
 class Model:
@@ -73,7 +81,8 @@ class Model:
 
     def __init__(self) -> None:
         self.boxes: dict[str, dict[str, dict[str, list[Any]]]] = {
-            user: {"INBOX": {}, "Sent": {}, "Drafts": {}, "Trash": {}, "More": {}} for user in (ADA, BOB, CYD)
+            user: {"INBOX": {}, "Sent": {}, "Drafts": {}, "Trash": {}, "More": {}}
+            for user in (ADA, BOB, CYD)
         }
         self.last = 0
 
@@ -81,7 +90,9 @@ class Model:
         self.last += 1
         self.boxes[user][folder][str(self.last)] = [subject, folder != "INBOX", False]
 
-    def step(self, me: str, step: int, rng: np.random.Generator) -> list[tuple[str, dict[str, Any]]]:
+    def step(
+        self, me: str, step: int, rng: np.random.Generator
+    ) -> list[tuple[str, dict[str, Any]]]:
         """Do something, and give the calls that do the same."""
         mine = self.boxes[me]
         held = [(folder, key) for folder in mine for key in mine[folder]]
@@ -91,7 +102,12 @@ class Model:
             to = list(dict.fromkeys(list(self.boxes)[k] for k in rng.integers(3, size=2)))
             for user, place in [(me, "Sent"), *((user, "INBOX") for user in to)]:
                 self.add(user, place, f"s{step}")
-            return [("send_email", {"to": ", ".join([*to, "out@far.net"]), "subject": f"s{step}", "body": "b"})]
+            return [
+                (
+                    "send_email",
+                    {"to": ", ".join([*to, "out@far.net"]), "subject": f"s{step}", "body": "b"},
+                )
+            ]
         if action == 2:
             self.add(me, "Drafts", f"d{step}")
             return [("save_draft", {"subject": f"d{step}", "body": "b"})]
@@ -105,4 +121,7 @@ class Model:
                 mine["Trash"][key] = item
             return [("delete_email", {"email_id": key})]
         mine[folder][key][1:] = [True, True]
-        return [("read_email", {"email_id": key}), ("mark_emails", {"email_ids": [key], "status": "important"})]
+        return [
+            ("read_email", {"email_id": key}),
+            ("mark_emails", {"email_ids": [key], "status": "important"}),
+        ]

@@ -19,7 +19,13 @@ from agentgym.envs.loca.servers.email.rfc5322 import parse, render
 from tests.envs.loca.servers.email.test_server import ADA, BOB, CYD, DAY, call, office, refused
 from tests.envs.loca.servers.test_laws import run
 
-PATIENT = settings(max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+PATIENT = settings(
+    max_examples=60,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @pytest.mark.parametrize("path", ["all.json", "box.mbox"])
@@ -27,32 +33,54 @@ def test_exports_come_back(path: str) -> None:
     server = office()
     call(server, "create_folder", folder_name="Work")
     call(server, "move_email", email_id="2", target_folder="Work")
-    server.deliver(Mail(BOB, ADA, "From me", "From here\n>From there\n\n", DAY, cc="é <c@far.net>"), user=ADA)
+    server.deliver(
+        Mail(BOB, ADA, "From me", "From here\n>From there\n\n", DAY, cc="é <c@far.net>"), user=ADA
+    )
     before = server.messages(ADA)
     assert call(server, "export_emails", export_path=path, export_all_folders=True)["exported"] == 4
     server.login_as(CYD)
     kept = server.messages(CYD)
     done = call(server, "import_emails", import_path=path)
-    assert (done["imported"], done["folders"]) == (4, {"INBOX": 4} if path == "box.mbox" else {"Work": 1, "INBOX": 3})
+    assert (done["imported"], done["folders"]) == (
+        4,
+        {"INBOX": 4} if path == "box.mbox" else {"Work": 1, "INBOX": 3},
+    )
     new = [mail for mail in server.messages(CYD) if mail not in kept]
     same = ("sender", "to", "cc", "subject", "body", "html", "date", "attachments", "message_id")
-    pick = [sorted(repr([getattr(mail, name) for name in same]) for mail in mails) for mails in (new, before)]
+    pick = [
+        sorted(repr([getattr(mail, name) for name in same]) for mail in mails)
+        for mails in (new, before)
+    ]
     assert pick[0] == pick[1]
     assert {mail.origin for mail in new} == {"import"}
     assert server.sent() == []
-    assert call(server, "import_emails", import_path=path, target_folder="Old")["folders"] == {"Old": 4}
-    assert call(server, "export_emails", folder="Old", export_path=path, max_emails=1)["exported"] == 1
+    assert call(server, "import_emails", import_path=path, target_folder="Old")["folders"] == {
+        "Old": 4
+    }
+    assert (
+        call(server, "export_emails", folder="Old", export_path=path, max_emails=1)["exported"] == 1
+    )
     assert len(server.messages(CYD, "Old")) == 4
 
 
 def test_files_that_are_no_export() -> None:
     server = office()
     entry = json.loads(
-        json.dumps(call(server, "export_emails") and json.loads(server.context.files.read_text("emails_export.json")))
+        json.dumps(
+            call(server, "export_emails")
+            and json.loads(server.context.files.read_text("emails_export.json"))
+        )
     )
-    for k, data in enumerate(("", "[]", '{"emails": [{}]}', "[" * 100_000, '{"emails": 1}', b"\xff")):
+    for k, data in enumerate(
+        ("", "[]", '{"emails": [{}]}', "[" * 100_000, '{"emails": 1}', b"\xff")
+    ):
         server.context.files.write(f"f{k}.json", data)
-        refused(server, "import_emails", "^invalid argument: it is no export of emails as JSON", import_path=f"f{k}.json")
+        refused(
+            server,
+            "import_emails",
+            "^invalid argument: it is no export of emails as JSON",
+            import_path=f"f{k}.json",
+        )
     for key, value, text in (
         ("from", "nobody", "no list of e-mail"), ("date", "2025-01-01T00:00:00", "no export"),
         ("date", "0001-01-01T00:00:00Z", "a year"),
@@ -73,7 +101,9 @@ ENTRY = st.builds(
     LINE.filter(lambda name: name.count("(") < 9),
     st.sampled_from([ADA, BOB, "o'n+e@a-b.co"]),
 )
-NAMES = st.sampled_from(["a.csv", "b c.zip", "é\u4e2d.pdf", 'q"uo;te.txt', "noext", "x.eml", "n" * 150 + ".md"])
+NAMES = st.sampled_from(
+    ["a.csv", "b c.zip", "é\u4e2d.pdf", 'q"uo;te.txt', "noext", "x.eml", "n" * 150 + ".md"]
+)
 
 
 @st.composite
@@ -100,13 +130,17 @@ def test_a_mail_is_a_message_to_other_readers(mail: Mail) -> None:
     message = email.message_from_bytes(data, policy=policy.default)
     assert not message.defects
     assert (message["subject"], message["date"].datetime) == (mail.subject, mail.date)
-    assert [(entry.addr_spec) for entry in message["to"].addresses] == [entry for entry in mail.recipients if entry in mail.to][
-        : len(message["to"].addresses)
-    ]
+    assert [(entry.addr_spec) for entry in message["to"].addresses] == [
+        entry for entry in mail.recipients if entry in mail.to
+    ][: len(message["to"].addresses)]
     plain, rich = message.get_body(("plain",)), message.get_body(("html",))
     assert (plain.get_content().replace("\r\n", "\n") if plain else "") == mail.body
     assert (rich.get_content().replace("\r\n", "\n") if rich else None) == mail.html
-    files = {part.get_filename(): part.get_payload(decode=True) for part in message.iter_attachments()} if mail.attachments else {}
+    files = (
+        {part.get_filename(): part.get_payload(decode=True) for part in message.iter_attachments()}
+        if mail.attachments
+        else {}
+    )
     assert files == mail.attachments
     assert parse(data, mail) == mail == read_mbox(write_mbox([mail, mail]), mail)[1]
 
@@ -148,14 +182,30 @@ def test_long_hostile_texts_take_no_time() -> None:
             ("search_emails", {"query": text}),
         ):
             run(server, tool, arguments)
-    many = 'Content-Type: multipart/mixed; boundary="b"\n\n' + "--b\nContent-Type: image/png\n\n\n" * 5_000
+    many = (
+        'Content-Type: multipart/mixed; boundary="b"\n\n'
+        + "--b\nContent-Type: image/png\n\n\n" * 5_000
+    )
     for k, text in enumerate(
-        (many, "Subject: " + "=?utf-8?q?" * 50_000, "From: " + "a" * 200_000, "To: " + "(<" * 100_000, "From a\n\n" * 500)
+        (
+            many,
+            "Subject: " + "=?utf-8?q?" * 50_000,
+            "From: " + "a" * 200_000,
+            "To: " + "(<" * 100_000,
+            "From a\n\n" * 500,
+        )
     ):
         server.context.files.write(f"{k}.eml", text)
         run(server, "import_emails", {"import_path": f"{k}.eml"})
     server.context.files.write("box.mbox", "From a\n\n" * 10_002)
-    refused(server, "import_emails", "^limit exceeded: a file of emails holds at most 5000, got 5001", import_path="box.mbox")
-    deep = "".join(f'Content-Type: multipart/mixed; boundary="{k}"\n\n--{k}\n' for k in range(1_500))
+    refused(
+        server,
+        "import_emails",
+        "^limit exceeded: a file of emails holds at most 5000, got 5001",
+        import_path="box.mbox",
+    )
+    deep = "".join(
+        f'Content-Type: multipart/mixed; boundary="{k}"\n\n--{k}\n' for k in range(1_500)
+    )
     server.context.files.write("deep.eml", deep)
     refused(server, "import_emails", "nested too deeply", import_path="deep.eml")

@@ -42,7 +42,16 @@ def test_what_is_written_is_read_and_the_same_each_time() -> None:
     data = write_pdf(INVOICE, "Invoice")
     assert data == write_pdf(INVOICE, "Invoice")
     first, second = read_pdf(data)
-    words = ["ACME & Co <Ltd>", "Invoice INV-7", "PAID", "Item", "Price", "Desk", "$99.50", "Total: €99.50 – “thanks”"]
+    words = [
+        "ACME & Co <Ltd>",
+        "Invoice INV-7",
+        "PAID",
+        "Item",
+        "Price",
+        "Desk",
+        "$99.50",
+        "Total: €99.50 – “thanks”",
+    ]
     assert [line.strip() for line in first.split("\n") if line.strip()] == words
     assert second.strip() == "Page two"
     assert [page.extract_text() for page in pypdf.PdfReader(BytesIO(data)).pages] == [first, second]
@@ -54,17 +63,29 @@ def test_long_texts_go_on_to_the_next_page_and_odd_signs_are_refused() -> None:
     assert re.findall(r"\d+", " ".join(pages)) == [str(k) for k in range(120)]
     assert [len(read_pdf(write_pdf(each))) for each in ([["x"]], [[]], [[], []])] == [1, 1, 2]
     for block in ("日本", Box("日本"), Table([["日本"]])):
-        with pytest.raises(ValueError, match=r"have no '日' \(in '日本'\); write it in Latin letters"):
+        with pytest.raises(
+            ValueError, match=r"have no '日' \(in '日本'\); write it in Latin letters"
+        ):
             write_pdf([[block]])
 
 
 @pytest.mark.parametrize(
     ("first", "last", "pages"),
-    [(1, 1, "1"), (2, 4, "234"), (4, 2, "234"), (0, 99, "12345"), (9, 9, "5"), (-3, 1, "1"), (1, 10**30, "12345")],
+    [
+        (1, 1, "1"),
+        (2, 4, "234"),
+        (4, 2, "234"),
+        (0, 99, "12345"),
+        (9, 9, "5"),
+        (-3, 1, "1"),
+        (1, 10**30, "12345"),
+    ],
 )
 def test_pages_are_read(pdf: Client, first: int, last: int, pages: str) -> None:
     shown = pdf("read_pdf_pages", pdf_file_path="five.pdf", start_page=first, end_page=last)
-    assert shown.startswith(f"PDF total pages: 5\nExtracted page range: {pages[0]}-{pages[-1]}\n\n=== Page {pages[0]} ===\n")
+    assert shown.startswith(
+        f"PDF total pages: 5\nExtracted page range: {pages[0]}-{pages[-1]}\n\n=== Page {pages[0]} ===\n"
+    )
     assert "".join(re.findall(r"leaf (\d)", shown)) == pages
 
 
@@ -77,20 +98,34 @@ def test_facts_and_pages_without_text(pdf: Client) -> None:
     ]
     pdf.server.context.files.write("blank.pdf", write_pdf([[]]))
     blank = pdf("read_pdf_pages", pdf_file_path="blank.pdf")
-    assert blank == "PDF total pages: 1\nSpecified page range (1-1) has no extractable text content."
+    assert (
+        blank == "PDF total pages: 1\nSpecified page range (1-1) has no extractable text content."
+    )
 
 
 def test_merging_and_extracting(pdf: Client) -> None:
     files = pdf.server.context.files
-    merged = pdf("merge_pdfs", pdf_paths=["five.pdf", "inv.pdf", "five.pdf"], output_path="out/all.pdf")
+    merged = pdf(
+        "merge_pdfs", pdf_paths=["five.pdf", "inv.pdf", "five.pdf"], output_path="out/all.pdf"
+    )
     assert merged == "Successfully merged 3 PDFs into 'out/all.pdf'\nTotal pages: 12"
     five, inv = read_pdf(files.read("five.pdf")), read_pdf(files.read("inv.pdf"))
     assert read_pdf(files.read("out/all.pdf")) == five + inv + five
-    taken = pdf("extract_pdf_pages", source_path="out/all.pdf", page_numbers=[12, 6, 0, 13, 6], output_path="some.pdf")
+    taken = pdf(
+        "extract_pdf_pages",
+        source_path="out/all.pdf",
+        page_numbers=[12, 6, 0, 13, 6],
+        output_path="some.pdf",
+    )
     assert taken.split("\n")[1:] == ["Extracted pages: [12, 6, 6]", "Source PDF total pages: 12"]
     assert read_pdf(files.read("some.pdf")) == (five[4], inv[0], inv[0])
     before = files.read("some.pdf")
-    pdf("extract_pdf_pages", source_path="out/all.pdf", page_numbers=[12, 6, 6], output_path="some.pdf")
+    pdf(
+        "extract_pdf_pages",
+        source_path="out/all.pdf",
+        page_numbers=[12, 6, 6],
+        output_path="some.pdf",
+    )
     assert files.read("some.pdf") == before, "the same calls give the same bytes"
 
 
@@ -98,12 +133,28 @@ def test_merging_and_extracting(pdf: Client) -> None:
     ("name", "arguments", "error"),
     [
         ("read_pdf_pages", {"pdf_file_path": "none.pdf"}, 'not found: there is no file "none.pdf"'),
-        ("read_pdf_pages", {"pdf_file_path": "text.pdf"}, "invalid argument: the file cannot be read as PDF: "),
+        (
+            "read_pdf_pages",
+            {"pdf_file_path": "text.pdf"},
+            "invalid argument: the file cannot be read as PDF: ",
+        ),
         ("get_pdf_info", {"pdf_file_path": "../x.pdf"}, "permission denied: "),
-        ("get_pdf_info", {"pdf_file_path": "https://example.org/x.pdf"}, "permission denied: there is no network"),
+        (
+            "get_pdf_info",
+            {"pdf_file_path": "https://example.org/x.pdf"},
+            "permission denied: there is no network",
+        ),
         ("merge_pdfs", {"pdf_paths": [], "output_path": "o.pdf"}, "invalid argument"),
-        ("merge_pdfs", {"pdf_paths": ["inv.pdf", "text.pdf"], "output_path": "o.pdf"}, "invalid argument"),
-        ("merge_pdfs", {"pdf_paths": ["inv.pdf"], "output_path": "/etc/o.pdf"}, "permission denied"),
+        (
+            "merge_pdfs",
+            {"pdf_paths": ["inv.pdf", "text.pdf"], "output_path": "o.pdf"},
+            "invalid argument",
+        ),
+        (
+            "merge_pdfs",
+            {"pdf_paths": ["inv.pdf"], "output_path": "/etc/o.pdf"},
+            "permission denied",
+        ),
         (
             "merge_pdfs",
             {"pdf_paths": ["five.pdf"] * 101, "output_path": "o.pdf"},
@@ -114,36 +165,68 @@ def test_merging_and_extracting(pdf: Client) -> None:
             {"source_path": "inv.pdf", "page_numbers": [3, 0], "output_path": "o.pdf"},
             "invalid argument: none of",
         ),
-        ("search_pdf_content", {"pdf_file_path": "inv.pdf", "pattern": "("}, 'invalid argument: "(" is no regular expression'),
-        ("search_pdf_content", {"pdf_file_path": "inv.pdf", "pattern": "(" * 999}, "invalid argument"),
-        ("search_pdf_content", {"pdf_file_path": "inv.pdf", "pattern": "x" * 1_001}, "limit exceeded"),
+        (
+            "search_pdf_content",
+            {"pdf_file_path": "inv.pdf", "pattern": "("},
+            'invalid argument: "(" is no regular expression',
+        ),
+        (
+            "search_pdf_content",
+            {"pdf_file_path": "inv.pdf", "pattern": "(" * 999},
+            "invalid argument",
+        ),
+        (
+            "search_pdf_content",
+            {"pdf_file_path": "inv.pdf", "pattern": "x" * 1_001},
+            "limit exceeded",
+        ),
         ("search_pdf_next_page", {"search_id": "none"}, 'not found: there is no search "none"'),
     ],
 )
-def test_what_is_refused_leaves_no_file(pdf: Client, name: str, arguments: dict[str, Any], error: str) -> None:
+def test_what_is_refused_leaves_no_file(
+    pdf: Client, name: str, arguments: dict[str, Any], error: str
+) -> None:
     assert pdf.refused(name, **arguments).startswith(error)
     assert pdf.server.context.files.names() == ["five.pdf", "inv.pdf", "text.pdf"]
 
 
 def test_searching_and_paging(pdf: Client) -> None:
-    pdf.server.context.files.write("many.pdf", write_pdf([[f"Row {k} of {page}" for k in range(12)] for page in (1, 2)]))
+    pdf.server.context.files.write(
+        "many.pdf", write_pdf([[f"Row {k} of {page}" for k in range(12)] for page in (1, 2)])
+    )
     shown = pdf("search_pdf_content", pdf_file_path="many.pdf", pattern=r"row \d+")
     identity = shown.split("\n")[0].removeprefix("Search ID: ")
-    assert shown.split("\n")[1:5] == [r"Pattern: row \d+", "Total matches: 24", "Page: 1/3", "Results per page: 10"]
+    assert shown.split("\n")[1:5] == [
+        r"Pattern: row \d+",
+        "Total matches: 24",
+        "Page: 1/3",
+        "Results per page: 10",
+    ]
     assert re.findall(r'Text: "Row (\d+)"', shown) == [str(k) for k in range(10)]
     assert "[Row 0] of 1\nRow 1" in shown
     pages = [pdf("search_pdf_next_page", search_id=identity) for _ in range(3)]
-    assert re.findall(r'Page: (\d)\n  Text: "Row (\d+)"', pages[1]) == [("2", str(k)) for k in range(8, 12)]
+    assert re.findall(r'Page: (\d)\n  Text: "Row (\d+)"', pages[1]) == [
+        ("2", str(k)) for k in range(8, 12)
+    ]
     assert pages[2] == "Already on last page (3/3)"
     assert "Current page: 3/3" in pdf("search_pdf_info", search_id=identity)
     assert pdf("search_pdf_go_page", search_id=identity, page_number=1) == shown
     assert pdf("search_pdf_prev_page", search_id=identity) == "Already on first page (1)"
     assert pdf("search_pdf_go_page", search_id=identity, page_number=2) == pages[0]
     assert pdf("search_pdf_prev_page", search_id=identity) == shown
-    assert pdf.refused("search_pdf_go_page", search_id=identity, page_number=4).startswith("invalid argument: there is no page 4")
-    assert pdf("search_pdf_content", pdf_file_path="many.pdf", pattern="none") == "No matches found for pattern: none"
-    assert pdf("search_pdf_content", pdf_file_path="many.pdf", pattern="Row", page_size=9).startswith("Warning: Page size 9")
-    assert "Page: 1/1" in pdf("search_pdf_content", pdf_file_path="many.pdf", pattern="Row", page_size=24)
+    assert pdf.refused("search_pdf_go_page", search_id=identity, page_number=4).startswith(
+        "invalid argument: there is no page 4"
+    )
+    assert (
+        pdf("search_pdf_content", pdf_file_path="many.pdf", pattern="none")
+        == "No matches found for pattern: none"
+    )
+    assert pdf(
+        "search_pdf_content", pdf_file_path="many.pdf", pattern="Row", page_size=9
+    ).startswith("Warning: Page size 9")
+    assert "Page: 1/1" in pdf(
+        "search_pdf_content", pdf_file_path="many.pdf", pattern="Row", page_size=24
+    )
     for _ in range(20):
         pdf("search_pdf_content", pdf_file_path="inv.pdf", pattern="a")
     assert pdf.refused("search_pdf_info", search_id=identity).startswith("not found")

@@ -1,4 +1,6 @@
-"""The servers python_execute and terminal: programs on the workspace, and edits of files by rows."""
+"""The servers python_execute and terminal: programs on the workspace, and edits of files by
+rows.
+"""
 
 from __future__ import annotations
 
@@ -37,22 +39,32 @@ def test_python_works_on_the_files(python: Client) -> None:
     )
     assert (files.read_text("out.txt"), files.read_text(".python_tmp/sum.py")) == ("x", code)
     assert files.modified("out.txt") == python.server.context.clock.now()
-    assert python("python_execute", code="import sum", filename="again", timeout=9_999).endswith("Timeout limit: 120 seconds")
+    assert python("python_execute", code="import sum", filename="again", timeout=9_999).endswith(
+        "Timeout limit: 120 seconds"
+    )
     assert files.is_file(".python_tmp/again.py")
 
 
 def test_python_that_fails_has_had_its_effects(python: Client) -> None:
     shown = python("python_execute", code="open('x', 'w').write('x')\n1 / 0", filename="f.py")
-    assert shown.startswith('=== STDERR ===\nTraceback (most recent call last):\n  File "/workspace/.python_tmp/f.py", line 2')
-    assert "ZeroDivisionError: division by zero\n\n=== EXECUTION INFO ===\nReturn code: 1\n" in shown
-    shown = python("python_execute", code="import time\nopen('y', 'w').write('y')\ntime.sleep(99)", timeout=2)
+    assert shown.startswith(
+        '=== STDERR ===\nTraceback (most recent call last):\n  File "/workspace/.python_tmp/f.py", line 2'
+    )
+    assert (
+        "ZeroDivisionError: division by zero\n\n=== EXECUTION INFO ===\nReturn code: 1\n" in shown
+    )
+    shown = python(
+        "python_execute", code="import time\nopen('y', 'w').write('y')\ntime.sleep(99)", timeout=2
+    )
     assert (
         shown
         == "No console output produced.\n\n=== EXECUTION INFO ===\nThe program was stopped after 2 s.\nTimeout limit: 2 seconds"
     )
     files = python.server.context.files
     assert (files.read("x"), files.read("y")) == (b"x", b"y")
-    shown = python("python_execute", code="import os\nos.symlink('/etc/passwd', 'link')\nos.remove('x')")
+    shown = python(
+        "python_execute", code="import os\nos.symlink('/etc/passwd', 'link')\nos.remove('x')"
+    )
     assert shown.endswith('Not kept, being no regular files or too big: "link"')
     assert (files.exists("link"), files.exists("x")) == (False, False)
 
@@ -61,7 +73,10 @@ def test_python_that_fails_has_had_its_effects(python: Client) -> None:
     ("arguments", "error"),
     [
         ({"timeout": 0}, "invalid argument: timeout must be 1 to 120 seconds, got 0"),
-        ({"filename": "../../x.py"}, 'permission denied: ".python_tmp/../../x.py" is outside of /workspace'),
+        (
+            {"filename": "../../x.py"},
+            'permission denied: ".python_tmp/../../x.py" is outside of /workspace',
+        ),
         ({"filename": "x" * 300}, "invalid argument"),
         ({"filename": "a\0b"}, "invalid argument"),
     ],
@@ -83,25 +98,44 @@ def test_names_are_made_up_alike_in_each_run(python: Client) -> None:
 def test_commands(terminal: Client) -> None:
     needs_workbench()
     terminal.server.context.files.write("d/a.txt", "one\ntwo\n")
-    assert terminal("execute_command", command="wc -l < d/a.txt") == "Command executed successfully\n\nOutput:\n2\n"
-    assert terminal("execute_command", command="true") == "Command executed successfully\n\nCommand had no output."
+    assert (
+        terminal("execute_command", command="wc -l < d/a.txt")
+        == "Command executed successfully\n\nOutput:\n2\n"
+    )
+    assert (
+        terminal("execute_command", command="true")
+        == "Command executed successfully\n\nCommand had no output."
+    )
     assert terminal("execute_command", command="echo x; echo y >&2; exit 3") == (
         "Command execution failed\n\nOutput:\nx\n\nError:\ny\n\nReturn code: 3"
     )
     assert terminal("change_directory", path="d") == "Switched to directory: /workspace/d"
-    assert terminal("execute_command", command="pwd; cd /; rm a.txt || rm /workspace/d/a.txt; mkdir /workspace/e").startswith(
-        "Command executed successfully\n\nOutput:\n/workspace/d\n"
-    )
+    assert terminal(
+        "execute_command",
+        command="pwd; cd /; rm a.txt || rm /workspace/d/a.txt; mkdir /workspace/e",
+    ).startswith("Command executed successfully\n\nOutput:\n/workspace/d\n")
     assert terminal("get_current_directory") == "/workspace/d"
     assert terminal("list_directory") == "Directory '/workspace/d' is empty"
-    assert terminal("list_directory", path="..") == "Contents of directory '/workspace':\n\nDirectories:\n📁 d/\n📁 e/"
-    assert terminal("get_command_history", count=2).split("\n")[2] == "1. [✗] 2025-01-15T09:00:03+00:00: echo x; echo y >&2; exit 3"
+    assert (
+        terminal("list_directory", path="..")
+        == "Contents of directory '/workspace':\n\nDirectories:\n📁 d/\n📁 e/"
+    )
+    assert (
+        terminal("get_command_history", count=2).split("\n")[2]
+        == "1. [✗] 2025-01-15T09:00:03+00:00: echo x; echo y >&2; exit 3"
+    )
     assert terminal("execute_command", command="rm -r /workspace/d; sleep 9", timeout=1).endswith(
         "The command was stopped after 1 s."
     )
-    assert terminal.refused("execute_command", command="ls").startswith("not found: the current directory")
-    assert terminal("change_directory", path="/workspace/e") == "Switched to directory: /workspace/e"
-    assert terminal.refused("execute_command", command="ls", timeout=121).startswith("invalid argument")
+    assert terminal.refused("execute_command", command="ls").startswith(
+        "not found: the current directory"
+    )
+    assert (
+        terminal("change_directory", path="/workspace/e") == "Switched to directory: /workspace/e"
+    )
+    assert terminal.refused("execute_command", command="ls", timeout=121).startswith(
+        "invalid argument"
+    )
 
 
 def test_history_is_kept_short_and_goes_along_with_copies(terminal: Client) -> None:
@@ -116,17 +150,29 @@ def test_history_is_kept_short_and_goes_along_with_copies(terminal: Client) -> N
 
 
 def test_rows_are_read(terminal: Client) -> None:
-    assert terminal("write_file", path="f", content="a\nb") == "Successfully wrote 4 bytes to 'f' in overwrite mode."
-    assert terminal("write_file", path="f", content="c", mode="append") == "Successfully wrote 6 bytes to 'f' in append mode."
+    assert (
+        terminal("write_file", path="f", content="a\nb")
+        == "Successfully wrote 4 bytes to 'f' in overwrite mode."
+    )
+    assert (
+        terminal("write_file", path="f", content="c", mode="append")
+        == "Successfully wrote 6 bytes to 'f' in append mode."
+    )
     assert terminal("read_file", path="f") == "a\nb\nc\n"
     assert terminal("read_file", path="f", start_row=1) == "Line 1: b\n"
     assert terminal("read_file", path="f", start_row=1, end_row=9) == "Line 1: b\nLine 2: c\n"
     for rows in ({"start_row": 3}, {"start_row": -1}, {"start_row": 1, "end_row": 0}):
-        assert terminal.refused("read_file", path="f", **rows).startswith("invalid argument: there are no rows")
+        assert terminal.refused("read_file", path="f", **rows).startswith(
+            "invalid argument: there are no rows"
+        )
     terminal("write_file", path="j", content='{"a": ["é"]}')
     assert terminal("read_file", path="j", as_json=True) == '{\n    "a": [\n        "é"\n    ]\n}'
-    assert terminal.refused("read_file", path="f", as_json=True).startswith("invalid argument: the file is not JSON")
-    assert terminal.refused("write_file", path="f", content="", mode="x").startswith("invalid argument: mode")
+    assert terminal.refused("read_file", path="f", as_json=True).startswith(
+        "invalid argument: the file is not JSON"
+    )
+    assert terminal.refused("write_file", path="f", content="", mode="x").startswith(
+        "invalid argument: mode"
+    )
 
 
 EDITS: list[tuple[str, dict[str, Any], str]] = [
@@ -173,7 +219,9 @@ def test_rows_are_edited(terminal: Client, name: str, arguments: dict[str, Any],
         ("delete_file_content", {"path": "binary", "row": 0}),
     ],
 )
-def test_a_refused_edit_changes_nothing(terminal: Client, name: str, arguments: dict[str, Any]) -> None:
+def test_a_refused_edit_changes_nothing(
+    terminal: Client, name: str, arguments: dict[str, Any]
+) -> None:
     files = terminal.server.context.files
     files.write("f", "a\nb\nc\n")
     files.write("many", "a" * 1_000)
@@ -196,12 +244,21 @@ def test_the_servers_of_an_office_share_the_files() -> None:
 
 
 @pytest.mark.parametrize("server", [PythonExecute, Terminal])
-def test_a_host_that_cannot_run_programs_is_an_error_for_the_user(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_cannot_run_programs_is_an_error_for_the_user(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workbench = pytest.importorskip("agentgym.sandboxes.workbench")
     monkeypatch.setattr(workbench, "_command", lambda: ("/no/bwrap",))
-    call = {"python_execute": {"code": "1"}} if server is PythonExecute else {"execute_command": {"command": "ls"}}
+    call = (
+        {"python_execute": {"code": "1"}}
+        if server is PythonExecute
+        else {"execute_command": {"command": "ls"}}
+    )
     for name, arguments in call.items():
-        with pytest.raises(RuntimeError, match=r"programs cannot run on this host: .*pip install 'agentgym\[hardened\]'"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"programs cannot run on this host: .*pip install 'agentgym\[hardened\]'",
+        ):
             Client(server())(name, **arguments)
     monkeypatch.setitem(sys.modules, "agentgym.sandboxes.workbench", None)
     for name, arguments in call.items():

@@ -1,4 +1,6 @@
-"""Cloud Storage and Compute Engine: what each tool does, against facts and small models that know nothing of it."""
+"""Cloud Storage and Compute Engine: what each tool does, against facts and small models that
+know nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def cloud() -> GoogleCloud:
 
 
 def names(cloud: GoogleCloud, **arguments: Any) -> list[str]:
-    return [item["name"] for item in cloud.storage.storage_list_objects("box", **arguments)["items"]]
+    return [
+        item["name"] for item in cloud.storage.storage_list_objects("box", **arguments)["items"]
+    ]
 
 
 def test_the_services_are_parts_that_inherit_nothing() -> None:
@@ -40,7 +44,10 @@ def test_the_services_are_parts_that_inherit_nothing() -> None:
 def test_tables_go_to_buckets_and_come_back(cloud: GoogleCloud) -> None:
     cloud.bigquery.write_uri("gs://box/t.csv", b"name,number\na,1\n")
     cloud.bigquery.write_uri("t.csv", b"x")
-    assert (cloud.bigquery.read_uri("gs://box/t.csv"), cloud.bigquery.read_uri("t.csv")) == (b"name,number\na,1\n", b"x")
+    assert (cloud.bigquery.read_uri("gs://box/t.csv"), cloud.bigquery.read_uri("t.csv")) == (
+        b"name,number\na,1\n",
+        b"x",
+    )
     assert (cloud.storage.objects("box"), cloud.context.files.names()) == (["t.csv"], ["t.csv"])
     for uri in ("gs://none/x", "gs://box/missing", "gs://box", "gs://", "s3://box/x"):
         with pytest.raises(ToolError, match=r"not found|invalid argument"):
@@ -60,7 +67,22 @@ def test_all_services_are_of_one_project(cloud: GoogleCloud) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ab", "a" * 64, "Box", "-box", "box_", "my.box", "goog-x", "my-google", "g00gle1", "", "a b", "é" * 5, "box\n"]
+    "name",
+    [
+        "ab",
+        "a" * 64,
+        "Box",
+        "-box",
+        "box_",
+        "my.box",
+        "goog-x",
+        "my-google",
+        "g00gle1",
+        "",
+        "a b",
+        "é" * 5,
+        "box\n",
+    ],
 )
 def test_names_of_buckets_follow_the_rules(cloud: GoogleCloud, name: str) -> None:
     with pytest.raises(ToolError, match=r"invalid argument: .* is no name of a bucket"):
@@ -70,7 +92,11 @@ def test_names_of_buckets_follow_the_rules(cloud: GoogleCloud, name: str) -> Non
 def test_buckets() -> None:
     cloud = GoogleCloud()
     made = cloud.storage.storage_create_bucket("iot_anomaly_reports", "europe-west1")
-    assert (made["location"], made["locationType"], made["timeCreated"]) == ("EUROPE-WEST1", "region", "2025-01-15T09:00:01Z")
+    assert (made["location"], made["locationType"], made["timeCreated"]) == (
+        "EUROPE-WEST1",
+        "region",
+        "2025-01-15T09:00:01Z",
+    )
     assert cloud.storage.storage_create_bucket("a1b")["locationType"] == "multi-region"
     with pytest.raises(ToolError, match="conflict: there is a bucket"):
         cloud.storage.storage_create_bucket("a1b")
@@ -92,9 +118,20 @@ def test_a_file_goes_up_and_comes_down(cloud: GoogleCloud) -> None:
     cloud.context.files.write("report.csv", "hello")
     shown = cloud.storage.storage_upload_file("box", "report.csv", "2025/anomaly_report.csv")
     assert (shown["md5Hash"], shown["crc32c"]) == ("XUFAKrxLKna5cZ2REBfFkg==", "mnG7TA==")
-    assert (shown["size"], shown["contentType"], shown["generation"]) == ("5", "text/csv", str(int(START.timestamp() + 1) * 10**6))
-    assert cloud.storage.storage_download_file("box", "2025/anomaly_report.csv", "back/x.csv")["path"] == "/workspace/back/x.csv"
-    assert cloud.context.files.read("back/x.csv") == cloud.storage.read_object("box", "2025/anomaly_report.csv") == b"hello"
+    assert (shown["size"], shown["contentType"], shown["generation"]) == (
+        "5",
+        "text/csv",
+        str(int(START.timestamp() + 1) * 10**6),
+    )
+    assert (
+        cloud.storage.storage_download_file("box", "2025/anomaly_report.csv", "back/x.csv")["path"]
+        == "/workspace/back/x.csv"
+    )
+    assert (
+        cloud.context.files.read("back/x.csv")
+        == cloud.storage.read_object("box", "2025/anomaly_report.csv")
+        == b"hello"
+    )
     for refused in (
         lambda: cloud.storage.storage_upload_file("box", "missing.csv", "x"),
         lambda: cloud.storage.storage_upload_file("box", "report.csv", "x" * 1025),
@@ -102,17 +139,23 @@ def test_a_file_goes_up_and_comes_down(cloud: GoogleCloud) -> None:
         lambda: cloud.storage.storage_upload_file("none", "report.csv", "x"),
         lambda: cloud.storage.storage_download_file("box", "x", "back/x.csv"),
         lambda: cloud.storage.storage_download_file("box", "2025/anomaly_report.csv", "../x"),
-        lambda: cloud.storage.storage_download_file("box", "2025/anomaly_report.csv", "y", generation=10**30),
+        lambda: cloud.storage.storage_download_file(
+            "box", "2025/anomaly_report.csv", "y", generation=10**30
+        ),
     ):
         with pytest.raises(ToolError):
             refused()
 
 
-def test_the_objects_of_a_project_have_a_quota(cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_objects_of_a_project_have_a_quota(
+    cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("agentgym.envs.loca.servers.gcloud.storage.MAX_BYTES", 10)
     cloud.context.files.write("a", "x" * 6)
     cloud.storage.storage_upload_file("box", "a", "a")
-    with pytest.raises(ToolError, match="limit exceeded: the objects of a project have at most 10 bytes"):
+    with pytest.raises(
+        ToolError, match="limit exceeded: the objects of a project have at most 10 bytes"
+    ):
         cloud.storage.storage_copy_object("box", "a", "box", "b")
     assert cloud.storage.objects("box") == ["a"]
 
@@ -130,7 +173,12 @@ def test_listings_have_prefixes_and_pages_that_end(cloud: GoogleCloud) -> None:
         if not token:
             break
     assert found == names(cloud)
-    for arguments in ({"max_results": 0}, {"max_results": 1001}, {"page_token": "x"}, {"page_token": f"{10**20}/a"}):
+    for arguments in (
+        {"max_results": 0},
+        {"max_results": 1001},
+        {"page_token": "x"},
+        {"page_token": f"{10**20}/a"},
+    ):
         with pytest.raises(ToolError, match="invalid argument"):
             names(cloud, **arguments)
 
@@ -170,12 +218,19 @@ def step(cloud: GoogleCloud, model: Model, rng: np.random.Generator) -> None:
         model.put(place, data)
     elif place not in model.live or (act == "move" and place == target):
         with pytest.raises(ToolError):
-            cloud.storage.storage_delete_object(*place) if act == "delete" else cloud.storage.storage_move_object(*place, *target)
+            cloud.storage.storage_delete_object(
+                *place
+            ) if act == "delete" else cloud.storage.storage_move_object(*place, *target)
     elif act == "delete":
-        assert cloud.storage.storage_delete_object(*place)["keptAsNoncurrent"] == model.versioned[place[0]]
+        assert (
+            cloud.storage.storage_delete_object(*place)["keptAsNoncurrent"]
+            == model.versioned[place[0]]
+        )
         model.retire(place)
     else:
-        (cloud.storage.storage_move_object if act == "move" else cloud.storage.storage_copy_object)(*place, *target)
+        (cloud.storage.storage_move_object if act == "move" else cloud.storage.storage_copy_object)(
+            *place, *target
+        )
         model.put(target, model.live[place])
         if act == "move":
             model.retire(place)
@@ -189,11 +244,15 @@ def test_random_calls_agree_with_a_model(cloud: GoogleCloud) -> None:
         step(cloud, model, rng)
         if count % 20 == 0:
             assert {
-                (box, name): cloud.storage.read_object(box, name) for box in model.versioned for name in cloud.storage.objects(box)
+                (box, name): cloud.storage.read_object(box, name)
+                for box in model.versioned
+                for name in cloud.storage.objects(box)
             } == model.live
     held, old = model.live, model.old
     rows = cloud.store.find("objects")
-    assert sorted((row["bucket"], row["name"], row["data"]) for row in rows if row["deleted"]) == sorted(old)
+    assert sorted(
+        (row["bucket"], row["name"], row["data"]) for row in rows if row["deleted"]
+    ) == sorted(old)
     assert len({(row["bucket"], row["name"], row["generation"]) for row in rows}) == len(rows)
     for row in rows:
         assert row["md5"] == base64.b64encode(hashlib.md5(row["data"]).digest()).decode()
@@ -208,29 +267,52 @@ def test_a_version_can_be_read_and_deleted_for_good(cloud: GoogleCloud) -> None:
     cloud.storage.storage_enable_versioning("box")
     for text in ("one", "two"):
         cloud.storage.put_object("box", "a", text)
-    first, second = (int(item["generation"]) for item in cloud.storage.storage_list_objects("box", versions=True)["items"])
-    assert [cloud.storage.read_object("box", "a", each) for each in (first, second, None)] == [b"one", b"two", b"two"]
+    first, second = (
+        int(item["generation"])
+        for item in cloud.storage.storage_list_objects("box", versions=True)["items"]
+    )
+    assert [cloud.storage.read_object("box", "a", each) for each in (first, second, None)] == [
+        b"one",
+        b"two",
+        b"two",
+    ]
     assert cloud.storage.storage_delete_object("box", "a")["keptAsNoncurrent"]
     cloud.storage.storage_delete_object("box", "a", second)
-    assert [item["generation"] for item in cloud.storage.storage_list_objects("box", versions=True)["items"]] == [str(first)]
-    with pytest.raises(ToolError, match=f'not found: there is no object "a" with generation {second} in bucket'):
+    assert [
+        item["generation"]
+        for item in cloud.storage.storage_list_objects("box", versions=True)["items"]
+    ] == [str(first)]
+    with pytest.raises(
+        ToolError, match=f'not found: there is no object "a" with generation {second} in bucket'
+    ):
         cloud.storage.storage_delete_object("box", "a", second)
 
 
 def test_lifecycle_rules_follow_the_clock(cloud: GoogleCloud) -> None:
     now = cloud.context.clock.now()
-    for name, age in (("old", 31 * DAY), ("edge", 30 * DAY), ("soon", 30 * DAY - timedelta(seconds=5)), ("new", DAY)):
+    for name, age in (
+        ("old", 31 * DAY),
+        ("edge", 30 * DAY),
+        ("soon", 30 * DAY - timedelta(seconds=5)),
+        ("new", DAY),
+    ):
         cloud.storage.put_object("box", name, "x", created=now - age)
     shown = cloud.storage.storage_set_bucket_lifecycle("box", 30)
-    assert shown["lifecycle"] == {"rule": [{"action": {"type": "Delete"}, "condition": {"age": 30}}]}
+    assert shown["lifecycle"] == {
+        "rule": [{"action": {"type": "Delete"}, "condition": {"age": 30}}]
+    }
     assert names(cloud) == ["new", "soon"]
     for _ in range(4):
         cloud.context.clock.tick()
     assert names(cloud) == ["new"]
     cloud.storage.storage_set_bucket_lifecycle("box", 1, "setstorageclass", "coldline")
-    assert [item["storageClass"] for item in cloud.storage.storage_list_objects("box")["items"]] == ["COLDLINE"]
+    assert [
+        item["storageClass"] for item in cloud.storage.storage_list_objects("box")["items"]
+    ] == ["COLDLINE"]
     cloud.storage.storage_set_bucket_lifecycle("box", 1, "SetStorageClass", "NEARLINE")
-    assert cloud.storage.storage_get_bucket_size("box")["sizeBytesByStorageClass"] == {"COLDLINE": 1}
+    assert cloud.storage.storage_get_bucket_size("box")["sizeBytesByStorageClass"] == {
+        "COLDLINE": 1
+    }
     for arguments in ((-1,), (10**30,), (1, "Burn"), (1, "SetStorageClass", "STANDARD")):
         with pytest.raises(ToolError, match="invalid argument"):
             cloud.storage.storage_set_bucket_lifecycle("box", *arguments)
@@ -253,14 +335,20 @@ def test_signed_urls(cloud: GoogleCloud) -> None:
     assert cloud.storage.open_url(made["url"]) == b"hello"
     path, query = made["url"].removeprefix("https://storage.googleapis.com").split("?")
     signed, signature = query.split("&X-Goog-Signature=")
-    request = "\n".join(["GET", path, signed, "host:storage.googleapis.com", "", "host", "UNSIGNED-PAYLOAD"])
+    request = "\n".join(
+        ["GET", path, signed, "host:storage.googleapis.com", "", "host", "UNSIGNED-PAYLOAD"]
+    )
     secret = b"GOOG4" + cloud.session["signing_key"].encode()
     for step in (b"20250115", b"auto", b"storage", b"goog4_request"):
         secret = hmac.new(secret, step, hashlib.sha256).digest()
     digest = hashlib.sha256(request.encode()).hexdigest()
     text = f"GOOG4-HMAC-SHA256\n20250115T090000Z\n20250115/auto/storage/goog4_request\n{digest}"
     assert signature == hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
-    for url in (made["url"].replace("Expires=600", "Expires=6000"), made["url"].replace("a%20b", "a"), made["url"][:-1]):
+    for url in (
+        made["url"].replace("Expires=600", "Expires=6000"),
+        made["url"].replace("a%20b", "a"),
+        made["url"][:-1],
+    ):
         with pytest.raises(ToolError, match="permission denied: the signature does not match"):
             cloud.storage.open_url(url)
     with pytest.raises(ToolError, match="permission denied"):
@@ -271,7 +359,13 @@ def test_signed_urls(cloud: GoogleCloud) -> None:
     with pytest.raises(ToolError, match="permission denied: the signed URL has expired"):
         cloud.storage.open_url(made["url"])
     assert "PUT" in cloud.storage.storage_generate_signed_url("box", "new", method="put").values()
-    for arguments in (("box", "missing"), ("none", "a"), ("box", "a", 0), ("box", "a", 10_081), ("box", "a", 1, "PATCH")):
+    for arguments in (
+        ("box", "missing"),
+        ("none", "a"),
+        ("box", "a", 0),
+        ("box", "a", 10_081),
+        ("box", "a", 1, "PATCH"),
+    ):
         with pytest.raises(ToolError):
             cloud.storage.storage_generate_signed_url(*arguments)
 
@@ -306,7 +400,9 @@ def test_an_instance_lives_by_operations(cloud: GoogleCloud) -> None:
 
     def wait(operation: dict[str, Any]) -> None:
         assert (operation["status"], operation["progress"]) == ("RUNNING", 0)
-        with pytest.raises(ToolError, match='conflict: an operation on instance "vm" is under way until'):
+        with pytest.raises(
+            ToolError, match='conflict: an operation on instance "vm" is under way until'
+        ):
             cloud.compute.compute_stop_instance("vm", zone)
         done = cloud.compute.compute_wait_for_operation(operation["name"], zone)
         assert (done["status"], done["endTime"]) == ("DONE", iso(cloud.context.clock.now()))
@@ -324,9 +420,16 @@ def test_an_instance_lives_by_operations(cloud: GoogleCloud) -> None:
     assert state() == "STOPPING"
     wait(operation)
     assert state() == "TERMINATED"
-    with pytest.raises(ToolError, match=r"conflict: .* is TERMINATED, only a running one can be restarted"):
+    with pytest.raises(
+        ToolError, match=r"conflict: .* is TERMINATED, only a running one can be restarted"
+    ):
         cloud.compute.compute_restart_instance("vm", zone)
-    assert "natIP" not in cloud.compute.compute_get_instance("vm", zone)["networkInterfaces"][0]["accessConfigs"][0]
+    assert (
+        "natIP"
+        not in cloud.compute.compute_get_instance("vm", zone)["networkInterfaces"][0][
+            "accessConfigs"
+        ][0]
+    )
     wait(cloud.compute.compute_start_instance("vm", zone))
     again = cloud.compute.compute_get_instance("vm", zone)["networkInterfaces"][0]
     assert again["networkIP"] == first["networkInterfaces"][0]["networkIP"]
@@ -346,11 +449,20 @@ def test_an_instance_lives_by_operations(cloud: GoogleCloud) -> None:
     assert (seen, cloud.compute.compute_list_instances(zone)["items"][0]["id"]) == ("RUNNING", "2")
 
 
-def test_instances_have_rules_and_limits(cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    cloud.compute.add_instance("web", "europe-west1-b", status="TERMINATED", created=datetime(2024, 1, 1, tzinfo=UTC))
+def test_instances_have_rules_and_limits(
+    cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.compute.add_instance(
+        "web", "europe-west1-b", status="TERMINATED", created=datetime(2024, 1, 1, tzinfo=UTC)
+    )
     assert cloud.compute.instances() == {("europe-west1-b", "web"): "TERMINATED"}
     assert cloud.compute.compute_list_instances("us-east1-b")["items"] == []
-    for arguments in (("Web", "us-east1-b"), ("web", "us-east1-a"), ("web-", "us-east1-b"), ("web", "us-east1-b", "e2-standard-3")):
+    for arguments in (
+        ("Web", "us-east1-b"),
+        ("web", "us-east1-a"),
+        ("web-", "us-east1-b"),
+        ("web", "us-east1-b", "e2-standard-3"),
+    ):
         with pytest.raises(ToolError, match="invalid argument"):
             cloud.compute.compute_create_instance(*arguments)
     for call in (

@@ -1,4 +1,6 @@
-"""Cloud Logging: writing, reading by filters, routing; against facts and an evaluation of its own."""
+"""Cloud Logging: writing, reading by filters, routing; against facts and an evaluation of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,22 @@ def cloud() -> GoogleCloud:
     """Six entries, told by their number: 0 to 5, an hour apart, all in the past."""
     made = GoogleCloud()
     past = [when - timedelta(days=1) for when in LATER]
-    made.logging.log_all("app", [(past[0], "DEBUG", "Start of S001"), (past[1], "ERROR", 'disk "full"')])
-    made.logging.log_all("db/slow", [(past[2], "WARNING", {"query": "SELECT 1", "ms": 250, "tags": ["a", "B"], "ok": True})])
-    made.logging.log_all("app", [(past[3], "CRITICAL", {"student": {"id": "S001", "name": "Ann"}, "drop": 0.5})])
     made.logging.log_all(
-        "audit", [(past[4], "DEFAULT", "error 42"), (past[5], "EMERGENCY", {"k8s.io/app": "x", "none": None, "ms": "30"})]
+        "app", [(past[0], "DEBUG", "Start of S001"), (past[1], "ERROR", 'disk "full"')]
+    )
+    made.logging.log_all(
+        "db/slow",
+        [(past[2], "WARNING", {"query": "SELECT 1", "ms": 250, "tags": ["a", "B"], "ok": True})],
+    )
+    made.logging.log_all(
+        "app", [(past[3], "CRITICAL", {"student": {"id": "S001", "name": "Ann"}, "drop": 0.5})]
+    )
+    made.logging.log_all(
+        "audit",
+        [
+            (past[4], "DEFAULT", "error 42"),
+            (past[5], "EMERGENCY", {"k8s.io/app": "x", "none": None, "ms": "30"}),
+        ],
     )
     return made
 
@@ -134,10 +147,15 @@ def test_what_is_no_filter_is_refused(cloud: GoogleCloud, log_filter: str, probl
 def test_random_filters_agree_with_python() -> None:
     rng = np.random.default_rng(4)
     letters = "abcd"
-    entries = [{"textPayload": "".join(letters[k] for k in range(4) if mask >> k & 1)} for mask in range(16)]
+    entries = [
+        {"textPayload": "".join(letters[k] for k in range(4) if mask >> k & 1)}
+        for mask in range(16)
+    ]
 
     def draw(depth: int) -> tuple[str, str]:
-        """A filter and the same in Python, which wants parentheses where the filter need not have them."""
+        """A filter and the same in Python, which wants parentheses where the filter need not
+        have them.
+        """
         act = rng.integers(4) if depth else 0
         if act == 0:
             letter = letters[rng.integers(4)]
@@ -147,7 +165,9 @@ def test_random_filters_agree_with_python() -> None:
             return f"{('NOT ', '-')[rng.integers(2)]}({mine})", f"(not {its})"
         parts = [draw(depth - 1) for _ in range(3)]
         if act == 2:
-            return " OR ".join(f"({mine})" for mine, _ in parts), "(" + " or ".join(its for _, its in parts) + ")"
+            return " OR ".join(f"({mine})" for mine, _ in parts), "(" + " or ".join(
+                its for _, its in parts
+            ) + ")"
         groups = [draw(0) for _ in range(6)]
         mine = [" OR ".join(each[0] for each in groups[k : k + 2]) for k in (0, 2, 4)]
         its = ["(" + " or ".join(each[1] for each in groups[k : k + 2]) + ")" for k in (0, 2, 4)]
@@ -155,12 +175,16 @@ def test_random_filters_agree_with_python() -> None:
 
     for _ in range(300):
         mine, its = draw(3)
-        assert read_filter(mine)(entries) == [eval(its, {"text": entry["textPayload"]}) for entry in entries], mine
+        assert read_filter(mine)(entries) == [
+            eval(its, {"text": entry["textPayload"]}) for entry in entries
+        ], mine
 
 
 def test_a_hard_regular_expression_takes_no_time(cloud: GoogleCloud) -> None:
     cloud.logging.log("app", "a" * 50_000)
-    assert found(cloud, 'textPayload=~"(a+a+)+b"') == [], "one that goes back would not come to an end"
+    assert found(cloud, 'textPayload=~"(a+a+)+b"') == [], (
+        "one that goes back would not come to an end"
+    )
 
 
 def test_entries_are_written_and_read_back() -> None:
@@ -180,13 +204,24 @@ def test_entries_are_written_and_read_back() -> None:
         cloud.logging.log_entries("abtesting_logging"),
         cloud.logging.log_entries("x"),
     ) == ([made], [other], [])
-    assert cloud.logging.logging_list_logs() == {"logNames": [f"{LOGS}/abtesting_logging", f"{LOGS}/exam_log"]}
-    assert cloud.logging.logging_delete_log("exam_log") == {"deleted": f"{LOGS}/exam_log", "entries": 1}
+    assert cloud.logging.logging_list_logs() == {
+        "logNames": [f"{LOGS}/abtesting_logging", f"{LOGS}/exam_log"]
+    }
+    assert cloud.logging.logging_delete_log("exam_log") == {
+        "deleted": f"{LOGS}/exam_log",
+        "entries": 1,
+    }
     assert cloud.logging.logging_list_logs() == {"logNames": [f"{LOGS}/abtesting_logging"]}
     nested: Any = 1
     for _ in range(60):
         nested = {"a": nested}
-    for arguments in (("", "x"), ("a b", "x"), ("x" * 513, "x"), ("projects/other/logs/x", "x"), ("a", "x", "LOUD")):
+    for arguments in (
+        ("", "x"),
+        ("a b", "x"),
+        ("x" * 513, "x"),
+        ("projects/other/logs/x", "x"),
+        ("a", "x", "LOUD"),
+    ):
         with pytest.raises(ToolError, match="invalid argument"):
             cloud.logging.logging_write_log(*arguments)
     for payload in ("é" * 131_073, nested):
@@ -198,7 +233,13 @@ def test_entries_are_written_and_read_back() -> None:
 
 def test_pages_end() -> None:
     cloud = GoogleCloud()
-    cloud.logging.log_all("app", [(START - timedelta(seconds=k // 3), "INFO", f"{k} {'odd' * (k % 2)}") for k in range(1300)])
+    cloud.logging.log_all(
+        "app",
+        [
+            (START - timedelta(seconds=k // 3), "INFO", f"{k} {'odd' * (k % 2)}")
+            for k in range(1300)
+        ],
+    )
     for log_filter, count in (("", 1300), ("odd", 650)):
         seen: list[str] = []
         token, pages = "", 0
@@ -217,7 +258,10 @@ def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
     with pytest.raises(ToolError, match="not found: there is no log bucket"):
         cloud.logging.logging_create_log_sink("hot", bucket)
     cloud.logging.logging_create_log_bucket("errors", "europe-west1", 7)
-    assert cloud.logging.logging_create_log_sink("hot", bucket, "severity>=ERROR")["destination"] == bucket
+    assert (
+        cloud.logging.logging_create_log_sink("hot", bucket, "severity>=ERROR")["destination"]
+        == bucket
+    )
     cloud.logging.logging_create_log_sink("twice", bucket, "severity>=CRITICAL")
     for severity in ("INFO", "ERROR", "CRITICAL"):
         cloud.logging.logging_write_log("app", severity, severity)
@@ -225,9 +269,17 @@ def test_sinks_route_entries_to_log_buckets(cloud: GoogleCloud) -> None:
     assert [entry["textPayload"] for entry in kept] == ["CRITICAL", "ERROR"]
     cloud.logging.logging_delete_log("app")
     assert cloud.logging.logging_read_logs("LOG_ID(app)")["entries"] == []
-    assert cloud.logging.logging_read_logs("LOG_ID(app)", log_bucket="europe-west1/errors")["entries"] == kept
+    assert (
+        cloud.logging.logging_read_logs("LOG_ID(app)", log_bucket="europe-west1/errors")["entries"]
+        == kept
+    )
     assert cloud.logging.log_entries("app", "europe-west1/errors") == kept[::-1]
-    assert cloud.store.value("SELECT count(*) FROM log_entries WHERE id NOT IN (SELECT entry FROM log_routes)") == 0
+    assert (
+        cloud.store.value(
+            "SELECT count(*) FROM log_entries WHERE id NOT IN (SELECT entry FROM log_routes)"
+        )
+        == 0
+    )
     cloud.context.clock._now += timedelta(days=7, seconds=10)
     assert cloud.logging.logging_read_logs(log_bucket="europe-west1/errors")["entries"] == []
     assert cloud.logging.logging_delete_log_sink("hot") == {"deleted": "hot"}
@@ -256,18 +308,27 @@ def test_sinks_write_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = GoogleCloud()
     cloud.storage.add_bucket("archive")
     assert (
-        cloud.logging.logging_create_log_sink("s", "storage://archive", "LOG_ID(app)")["destination"]
+        cloud.logging.logging_create_log_sink("s", "storage://archive", "LOG_ID(app)")[
+            "destination"
+        ]
         == "storage.googleapis.com/archive"
     )
     written = [cloud.logging.logging_write_log("app", text) for text in ("one", "two")]
     cloud.logging.logging_write_log("other", "three")
     name = "app/2025/01/15/09:00:00_09:59:59_S0.json"
     assert cloud.storage.objects("archive") == [name]
-    assert [json.loads(line) for line in cloud.storage.read_object("archive", name).splitlines()] == written
+    assert [
+        json.loads(line) for line in cloud.storage.read_object("archive", name).splitlines()
+    ] == written
     monkeypatch.setattr("agentgym.envs.loca.servers.gcloud.storage.MAX_BYTES", 10)
     cloud.logging.logging_write_log("app", "no room")
     assert len(cloud.storage.read_object("archive", name).splitlines()) == 2
-    for destination in ("storage.googleapis.com/none", "bigquery.googleapis.com/projects/p/datasets/d", "", "pubsub"):
+    for destination in (
+        "storage.googleapis.com/none",
+        "bigquery.googleapis.com/projects/p/datasets/d",
+        "",
+        "pubsub",
+    ):
         with pytest.raises(ToolError, match=r"not found|invalid argument"):
             cloud.logging.logging_create_log_sink("t", destination)
     with pytest.raises(ToolError, match="conflict: there is a sink"):
@@ -277,7 +338,10 @@ def test_sinks_write_objects(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_log_buckets() -> None:
     cloud = GoogleCloud()
     cloud.logging.logging_create_log_bucket("mine", "US-east1")
-    shown = {item["name"]: item["retentionDays"] for item in cloud.logging.logging_list_log_buckets()["buckets"]}
+    shown = {
+        item["name"]: item["retentionDays"]
+        for item in cloud.logging.logging_list_log_buckets()["buckets"]
+    }
     where = "projects/local-project/locations"
     assert shown == {
         f"{where}/global/buckets/_Default": 30,
@@ -297,8 +361,14 @@ def test_the_work_of_filling_grows_with_what_is_filled() -> None:
         cloud.storage.add_bucket("box")
         for k in range(count):
             cloud.storage.put_object("box", f"{k}.txt", f"{k}")
-        assert (len(cloud.logging.log_entries("app")), len(cloud.storage.objects("box"))) == (count, count)
+        assert (len(cloud.logging.log_entries("app")), len(cloud.storage.objects("box"))) == (
+            count,
+            count,
+        )
 
     small, large = GoogleCloud(), GoogleCloud()
-    calls = [calls_of(fill, small, 300, database=small.store), calls_of(fill, large, 1200, database=large.store)]
+    calls = [
+        calls_of(fill, small, 300, database=small.store),
+        calls_of(fill, large, 1200, database=large.store),
+    ]
     assert calls[1] < 4 * 1.25 * calls[0], calls

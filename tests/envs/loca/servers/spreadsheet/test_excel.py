@@ -15,11 +15,20 @@ import openpyxl
 import pytest
 
 from agentgym.envs.loca.servers.spreadsheet.excel import Excel
-from agentgym.envs.loca.servers.spreadsheet.workbooks import open_workbook, read_workbook, write_workbook
+from agentgym.envs.loca.servers.spreadsheet.workbooks import (
+    open_workbook,
+    read_workbook,
+    write_workbook,
+)
 from agentgym.tools import ToolError, tools_of
 
 PATH = "in/book.xlsx"
-ROWS = [["team", "place", "goals", "rank"], ["Kings", "H", 3, 1], ["Bruins", "A", 5, 2], ["Kings", "A", 4, 3]]
+ROWS = [
+    ["team", "place", "goals", "rank"],
+    ["Kings", "H", 3, 1],
+    ["Bruins", "A", 5, 2],
+    ["Kings", "A", 4, 3],
+]
 BOOK = write_workbook({"Games": ROWS, "Other one": []})
 
 
@@ -52,8 +61,12 @@ def test_rows_come_back_as_they_were_written() -> None:
 def test_the_same_rows_are_the_same_bytes() -> None:
     data = write_workbook({"Games": ROWS, "Other one": []})
     assert data == BOOK
-    assert {entry.date_time for entry in zipfile.ZipFile(io.BytesIO(data)).infolist()} == {(1980, 1, 1, 0, 0, 0)}
-    made = openpyxl.load_workbook(io.BytesIO(write_workbook({"S": ROWS}, datetime(2030, 5, 1, tzinfo=UTC)))).properties
+    assert {entry.date_time for entry in zipfile.ZipFile(io.BytesIO(data)).infolist()} == {
+        (1980, 1, 1, 0, 0, 0)
+    }
+    made = openpyxl.load_workbook(
+        io.BytesIO(write_workbook({"S": ROWS}, datetime(2030, 5, 1, tzinfo=UTC)))
+    ).properties
     assert (made.created, made.modified) == (datetime(2030, 5, 1), datetime(2030, 5, 1))
 
 
@@ -79,21 +92,41 @@ def test_data_is_read_cell_by_cell(server: Excel) -> None:
     told = server.read_data_from_excel(PATH, "Games", "B2", "C2")
     assert (told["range"], told["sheet_name"]) == ("B2:C2", "Games")
     assert told["cells"] == [
-        {"address": "B2", "value": "H", "row": 2, "column": 2, "validation": {"has_validation": False}},
-        {"address": "C2", "value": 3, "row": 2, "column": 3, "validation": {"has_validation": False}},
+        {
+            "address": "B2",
+            "value": "H",
+            "row": 2,
+            "column": 2,
+            "validation": {"has_validation": False},
+        },
+        {
+            "address": "C2",
+            "value": 3,
+            "row": 2,
+            "column": 3,
+            "validation": {"has_validation": False},
+        },
     ]
     assert len(server.read_data_from_excel(PATH, "Games")["cells"]) == 16
     assert server.read_data_from_excel(PATH, "Games", "C3")["range"] == "C3:D4"
     assert server.read_data_from_excel(PATH, "Games", "A1:B2")["range"] == "A1:B2"
     assert server.read_data_from_excel(PATH, "Games", "F9") == "No data found in specified range"
-    server.context.files.write(PATH, write_workbook({"Games": [[datetime(2025, 1, 15, 9, 30)], *([k] for k in range(30))]}))
+    server.context.files.write(
+        PATH, write_workbook({"Games": [[datetime(2025, 1, 15, 9, 30)], *([k] for k in range(30))]})
+    )
     told = server.read_data_from_excel(PATH, "Games", preview_only=True)
     assert (told["cells"][0]["value"], len(told["cells"])) == ("2025-01-15 09:30:00", 10)
 
 
 def test_data_is_written(server: Excel) -> None:
-    server.write_data_to_excel(PATH, "Games", [["x", None, True], [], ["2025-01-15", "=C3*2", 1.5]], "C3")
-    assert values(server)[2:] == [["Bruins", "A", "x", None, True], ["Kings", "A", 4, 3], [None, None, "2025-01-15", None, 1.5]]
+    server.write_data_to_excel(
+        PATH, "Games", [["x", None, True], [], ["2025-01-15", "=C3*2", 1.5]], "C3"
+    )
+    assert values(server)[2:] == [
+        ["Bruins", "A", "x", None, True],
+        ["Kings", "A", 4, 3],
+        [None, None, "2025-01-15", None, 1.5],
+    ]
     assert opened(server)["Games"]["D5"].value == "=C3*2"
     server.write_data_to_excel(PATH, "Made", [[1]])
     assert values(server, "Made") == [[1]]
@@ -106,7 +139,9 @@ def test_data_is_written(server: Excel) -> None:
         ([["a\x01"]], "invalid argument"), ([[10**400]], "too large"), ([[1] * 16_385], "limit exceeded"),
     ],
 )  # fmt: skip
-def test_what_no_cell_holds_is_refused_and_nothing_is_written(server: Excel, data: Any, error: str) -> None:
+def test_what_no_cell_holds_is_refused_and_nothing_is_written(
+    server: Excel, data: Any, error: str
+) -> None:
     before = server.context.files.file(PATH)
     with pytest.raises(ToolError, match=error):
         server.write_data_to_excel(PATH, "Games", [["changed"], *data] if data else data)
@@ -157,20 +192,41 @@ def test_formulas_are_checked(server: Excel, formula: str, error: str) -> None:
 
 def test_formulas_are_written_and_compared(server: Excel) -> None:
     formula = '=IF(C2>3,"a(",SUM(C2:C4))'
-    assert server.validate_formula_syntax(PATH, "Games", "E1", formula) == "Formula is valid but cell contains no formula"
+    assert (
+        server.validate_formula_syntax(PATH, "Games", "E1", formula)
+        == "Formula is valid but cell contains no formula"
+    )
     server.apply_formula(PATH, "Games", "E1", formula)
-    assert server.validate_formula_syntax(PATH, "Games", "E1", formula) == "Formula is valid and matches cell content"
-    assert server.validate_formula_syntax(PATH, "Games", "E1", "=1") == "Formula is valid but does not match cell content"
+    assert (
+        server.validate_formula_syntax(PATH, "Games", "E1", formula)
+        == "Formula is valid and matches cell content"
+    )
+    assert (
+        server.validate_formula_syntax(PATH, "Games", "E1", "=1")
+        == "Formula is valid but does not match cell content"
+    )
     assert server.read_data_from_excel(PATH, "Games", "E1", "E1")["cells"][0]["value"] == formula
 
 
 def test_formats_change_what_is_given_and_nothing_else(server: Excel) -> None:
     server.format_range(
-        PATH, "Games", "A1", "D1", bold=True, font_size=14, bg_color="FF0000", border_style="thin", alignment="center"
+        PATH,
+        "Games",
+        "A1",
+        "D1",
+        bold=True,
+        font_size=14,
+        bg_color="FF0000",
+        border_style="thin",
+        alignment="center",
     )
-    server.format_range(PATH, "Games", "A1", italic=True, font_color="#00FF00", number_format="0.00", wrap_text=True)
+    server.format_range(
+        PATH, "Games", "A1", italic=True, font_color="#00FF00", number_format="0.00", wrap_text=True
+    )
     rule = {"type": "cell_is", "params": {"operator": "greaterThan", "formula": ["3"], "fill": {}}}
-    server.format_range(PATH, "Games", "C2", "C4", conditional_format=rule, protection={"locked": False})
+    server.format_range(
+        PATH, "Games", "C2", "C4", conditional_format=rule, protection={"locked": False}
+    )
     server.format_range(PATH, "Games", "F1", "G2", merge_cells=True)
     sheet = opened(server)["Games"]
     cell = sheet["A1"]
@@ -181,9 +237,19 @@ def test_formats_change_what_is_given_and_nothing_else(server: Excel) -> None:
         "FF00FF00",
         "FFFF0000",
     )
-    assert (cell.number_format, cell.alignment.horizontal, cell.alignment.wrap_text) == ("0.00", "center", True)
-    assert (sheet["B1"].font.i, sheet["B1"].border.left.style, sheet["C2"].protection.locked) == (False, "thin", False)
-    assert [(str(held.sqref), held.rules[0].operator) for held in sheet.conditional_formatting] == [("C2:C4", "greaterThan")]
+    assert (cell.number_format, cell.alignment.horizontal, cell.alignment.wrap_text) == (
+        "0.00",
+        "center",
+        True,
+    )
+    assert (sheet["B1"].font.i, sheet["B1"].border.left.style, sheet["C2"].protection.locked) == (
+        False,
+        "thin",
+        False,
+    )
+    assert [(str(held.sqref), held.rules[0].operator) for held in sheet.conditional_formatting] == [
+        ("C2:C4", "greaterThan")
+    ]
     assert server.get_merged_cells(PATH, "Games") == ["F1:G2"]
     assert values(server) == ROWS
     for wrong in (
@@ -215,11 +281,20 @@ def test_rows_and_columns_are_inserted_and_deleted_and_the_rest_follows(server: 
     server.insert_rows(PATH, "Games", 3, 2)
     server.insert_columns(PATH, "Games", 1)
     book = opened(server)
-    assert (book["Games"]["F6"].value, book["Other one"]["A1"].value) == ("=SUM($D$2:D6)", "=Games!D5")
-    assert (book["Games"].tables["Results"].ref, server.get_merged_cells(PATH, "Games")) == ("B1:E6", ["G2:H5"])
+    assert (book["Games"]["F6"].value, book["Other one"]["A1"].value) == (
+        "=SUM($D$2:D6)",
+        "=Games!D5",
+    )
+    assert (book["Games"].tables["Results"].ref, server.get_merged_cells(PATH, "Games")) == (
+        "B1:E6",
+        ["G2:H5"],
+    )
     server.delete_sheet_rows(PATH, "Games", 5)
     book = opened(server)
-    assert (book["Games"]["F5"].value, book["Other one"]["A1"].value) == ("=SUM($D$2:D5)", "=Games!#REF!")
+    assert (book["Games"]["F5"].value, book["Other one"]["A1"].value) == (
+        "=SUM($D$2:D5)",
+        "=Games!#REF!",
+    )
     server.delete_sheet_columns(PATH, "Games", 2, 3)
     assert opened(server)["Games"]["C5"].value == "=SUM(#REF!)"
     for start, count in ((0, 1), (1, 0), (10**9, 1), (1, 10**9), (99, 1)):
@@ -235,10 +310,17 @@ def test_ranges_are_copied_and_taken_out(server: Excel) -> None:
     server.copy_range(PATH, "Games", "A1", "A3", "A2")  # onto itself
     assert [row[0] for row in values(server)] == ["team", "team", "Kings", "Bruins"]
     server.delete_range(PATH, "Games", "A1", "A1")
-    assert [row[:2] for row in values(server)] == [["team", "place"], ["Kings", "H"], ["Bruins", "A"], [None, "A"]]
+    assert [row[:2] for row in values(server)] == [
+        ["team", "place"],
+        ["Kings", "H"],
+        ["Bruins", "A"],
+        [None, "A"],
+    ]
     server.delete_range(PATH, "Games", "A4", "A4", "left")
     assert values(server)[3] == ["A", 4, 3]
-    assert server.validate_excel_range(PATH, "Games", "A1", "D4").startswith("Range 'A1:D4' is valid")
+    assert server.validate_excel_range(PATH, "Games", "A1", "D4").startswith(
+        "Range 'A1:D4' is valid"
+    )
     for start, end in (("A1", "Z9"), ("A1", "x"), ("", None), ("A1", "XFD100000")):
         with pytest.raises(ToolError, match=r"invalid argument|limit exceeded"):
             server.validate_excel_range(PATH, "Games", start, end)
@@ -260,8 +342,14 @@ def test_charts_are_drawn(server: Excel, kind: str) -> None:
 
 
 def test_summaries(server: Excel) -> None:
-    server.create_pivot_table(PATH, "Games", "A1:D4", ["team"], ["goals", "Rank (sum)"], agg_func="sum")
-    assert values(server, "Games_pivot") == [["team", "goals (sum)", "rank (sum)"], ["Bruins", 5, 2], ["Kings", 7, 4]]
+    server.create_pivot_table(
+        PATH, "Games", "A1:D4", ["team"], ["goals", "Rank (sum)"], agg_func="sum"
+    )
+    assert values(server, "Games_pivot") == [
+        ["team", "goals (sum)", "rank (sum)"],
+        ["Bruins", 5, 2],
+        ["Kings", 7, 4],
+    ]
     server.create_pivot_table(PATH, "Games", "A1:D4", ["team"], ["goals"], ["place"])
     titles = ["team", "A - goals (average)", "H - goals (average)"]
     assert values(server, "Games_pivot") == [titles, ["Bruins", 5], ["Kings", 4, 3]]
@@ -280,17 +368,37 @@ def test_tables(server: Excel) -> None:
     server.create_table(PATH, "Games", "A1:D4", "Results", "TableStyleLight1")
     table = opened(server)["Games"].tables["Results"]
     assert (table.ref, [column.name for column in table.tableColumns]) == ("A1:D4", ROWS[0])
-    for cells, name in (("A1:B2", "Other"), ("F1:G2", None), ("A1:D4", "results"), ("A1:D4", "A1"), ("A1", None), ("A:B", None)):
+    for cells, name in (
+        ("A1:B2", "Other"),
+        ("F1:G2", None),
+        ("A1:D4", "results"),
+        ("A1:D4", "A1"),
+        ("A1", None),
+        ("A:B", None),
+    ):
         with pytest.raises(ToolError, match=r"conflict|invalid argument"):
             server.create_table(PATH, "Games", cells, name)
 
 
 def test_rules_for_what_may_be_entered_are_told(server: Excel) -> None:
-    assert server.get_data_validation_info(PATH, "Games") == "No data validation rules found in this worksheet"
+    assert (
+        server.get_data_validation_info(PATH, "Games")
+        == "No data validation rules found in this worksheet"
+    )
     book = opened(server)
     make = openpyxl.worksheet.datavalidation.DataValidation
-    for kind, formula, cells in (("list", '"H, A"', "B2:B4"), ("list", "$A$2:$A$3", "F1"), ("whole", "1", "C2")):
-        rule = make(type=kind, formula1=formula, formula2="9" if kind == "whole" else None, operator="between", allow_blank=True)
+    for kind, formula, cells in (
+        ("list", '"H, A"', "B2:B4"),
+        ("list", "$A$2:$A$3", "F1"),
+        ("whole", "1", "C2"),
+    ):
+        rule = make(
+            type=kind,
+            formula1=formula,
+            formula2="9" if kind == "whole" else None,
+            operator="between",
+            allow_blank=True,
+        )
         rule.add(cells)
         book["Games"].add_data_validation(rule)
     out = io.BytesIO()
@@ -299,13 +407,23 @@ def test_rules_for_what_may_be_entered_are_told(server: Excel) -> None:
     told = server.get_data_validation_info(PATH, "Games")["validation_rules"]
     assert [rule.get("allowed_values") for rule in told] == [["H", "A"], ["Kings", "Bruins"], None]
     assert (told[2]["ranges"], told[2]["formula1"], told[2]["formula2"]) == ("C2", "1", "9")
-    assert server.read_data_from_excel(PATH, "Games", "B2", "B2")["cells"][0]["validation"]["has_validation"] is True
+    assert (
+        server.read_data_from_excel(PATH, "Games", "B2", "B2")["cells"][0]["validation"][
+            "has_validation"
+        ]
+        is True
+    )
 
 
 def repacked(**parts: str | bytes) -> bytes:
     """A workbook with some parts replaced or added."""
     out = io.BytesIO()
-    names = {"sheet": "xl/worksheets/sheet1.xml", "strings": "xl/sharedStrings.xml", "more": "xl/more.xml", "image": "xl/i.png"}
+    names = {
+        "sheet": "xl/worksheets/sheet1.xml",
+        "strings": "xl/sharedStrings.xml",
+        "more": "xl/more.xml",
+        "image": "xl/i.png",
+    }
     with (
         zipfile.ZipFile(io.BytesIO(write_workbook({"S": [["a"]]}))) as source,
         zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target,
@@ -361,7 +479,10 @@ def legal_call(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
     title, other = pick(["Games", "Other one", "T"]), pick(["Games", "U", "V'w"])
     area, start = f"{cell()}:{cell()}", int(rng.integers(0, 6))
     ends = {"start_cell": cell(), "end_cell": cell()}
-    data = [[pick(["x", 1, None, f"={cell()}+1", f"='V''w'!{cell()}", [], 2.5, ""]) for _ in range(3)] for _ in range(2)]
+    data = [
+        [pick(["x", 1, None, f"={cell()}+1", f"='V''w'!{cell()}", [], 2.5, ""]) for _ in range(3)]
+        for _ in range(2)
+    ]
     name, more = pick([
         ("write_data_to_excel", {"data": data, "start_cell": cell()}),
         ("apply_formula", {"cell": cell(), "formula": f"=SUM({area})"}),
@@ -396,5 +517,7 @@ def test_random_calls_leave_a_workbook_that_opens(server: Excel, seed: int) -> N
     assert shown[0] == shown[1]
     errors = [text for text in told if text[0] not in '{["']
     assert len(errors) < 20
-    assert all(re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors)
+    assert all(
+        re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors
+    )
     assert not [text for text in errors if "cannot hold this" in text]

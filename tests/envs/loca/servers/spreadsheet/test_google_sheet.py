@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.servers.spreadsheet.cell_input import parse
-from agentgym.envs.loca.servers.spreadsheet.cells import column_name, column_number, parse_area, quote_title, split_sheet
+from agentgym.envs.loca.servers.spreadsheet.cells import (
+    column_name,
+    column_number,
+    parse_area,
+    quote_title,
+    split_sheet,
+)
 from agentgym.envs.loca.servers.spreadsheet.formulas import rewrite, shift
 from agentgym.envs.loca.servers.spreadsheet.google_sheet import GoogleSheet
 from agentgym.tools import ToolError, tools_of
@@ -47,7 +53,13 @@ def test_columns_have_names(number: int) -> None:
 
 
 def test_names_of_columns() -> None:
-    assert [column_name(number) for number in (1, 26, 27, 702, 703)] == ["A", "Z", "AA", "ZZ", "AAA"]
+    assert [column_name(number) for number in (1, 26, 27, 702, 703)] == [
+        "A",
+        "Z",
+        "AA",
+        "ZZ",
+        "AAA",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +74,10 @@ def test_references(text: str, area: tuple[Any, ...]) -> None:
     assert (found.top, found.left, found.bottom, found.right) == area
 
 
-@pytest.mark.parametrize("text", ["", "A", "1", "A0", "1A", "A1:", ":", "A1:B2:C3", "A:5", "A1:5", "AAAA1", "A-1", "é1", "A1!"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "A", "1", "A0", "1A", "A1:", ":", "A1:B2:C3", "A:5", "A1:5", "AAAA1", "A-1", "é1", "A1!"],
+)
 def test_what_is_no_reference(text: str) -> None:
     with pytest.raises(ToolError, match="invalid argument"):
         parse_area(text)
@@ -72,7 +87,11 @@ def test_titles_in_references() -> None:
     assert split_sheet("'It''s one'!A1:B2") == ("It's one", "A1:B2")
     assert split_sheet("Plain!A1") == ("Plain", "A1")
     assert split_sheet("A1") == (None, "A1")
-    assert [quote_title(title) for title in ("Sheet1", "My sheet", "It's")] == ["Sheet1", "'My sheet'", "'It''s'"]
+    assert [quote_title(title) for title in ("Sheet1", "My sheet", "It's")] == [
+        "Sheet1",
+        "'My sheet'",
+        "'It''s'",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,10 +122,14 @@ def test_no_cell_holds_a_list_or_a_long_text() -> None:
 TABLE = [["a", 1, 10], ["b", 2, 20], ["a", 3, 30], [None, None, "x"]]
 
 
-FORMULAS = [line.split("\t") for line in Path(__file__).with_name("formulas.tsv").read_text().splitlines()]
+FORMULAS = [
+    line.split("\t") for line in Path(__file__).with_name("formulas.tsv").read_text().splitlines()
+]
 
 
-@pytest.mark.parametrize(("formula", "shown"), [*FORMULAS, ("=" + "(" * 200 + "1" + ")" * 200, "#ERROR!")])
+@pytest.mark.parametrize(
+    ("formula", "shown"), [*FORMULAS, ("=" + "(" * 200 + "1" + ")" * 200, "#ERROR!")]
+)
 def test_formulas_are_computed(formula: str, shown: str) -> None:
     assert compute(formula, TABLE) == shown
 
@@ -132,7 +155,9 @@ def test_too_much_work_ends_in_errors(server: GoogleSheet) -> None:
 def test_values_are_shown_as_the_service_shows_them(server: GoogleSheet) -> None:
     made = sheet(server, [["a", None, 3], [], ["", ""], ["x", "", None]])
     assert show(server, made) == [["a", "", "3"], [], [], ["x"]]
-    assert server.get_sheet_data(made, "s", "B:C")["valueRanges"] == [{"range": "S!B1:C1000", "values": [["", "3"]]}]
+    assert server.get_sheet_data(made, "s", "B:C")["valueRanges"] == [
+        {"range": "S!B1:C1000", "values": [["", "3"]]}
+    ]
     assert show(server, made, area="2:3") == []
     assert show(server, made, area="S!A4") == [["x"]]
     assert server.values(made) == [["a", None, 3], [], [], ["x"]]
@@ -148,32 +173,65 @@ def test_grid_data_tells_what_was_entered(server: GoogleSheet) -> None:
     made = sheet(server, [["a", None, 2]])
     server.update_cells(made, "S", "D1", [["=C1*2"]])
     told = server.get_sheet_data(made, "S", "A1:D1", include_grid_data=True)
-    assert told["sheets"][0]["properties"]["gridProperties"] == {"rowCount": 1000, "columnCount": 26}
+    assert told["sheets"][0]["properties"]["gridProperties"] == {
+        "rowCount": 1000,
+        "columnCount": 26,
+    }
     assert told["sheets"][0]["data"][0]["rowData"][0]["values"] == [
-        {"userEnteredValue": {"stringValue": "a"}, "effectiveValue": {"stringValue": "a"}, "formattedValue": "a"},
+        {
+            "userEnteredValue": {"stringValue": "a"},
+            "effectiveValue": {"stringValue": "a"},
+            "formattedValue": "a",
+        },
         {},
-        {"userEnteredValue": {"numberValue": 2}, "effectiveValue": {"numberValue": 2}, "formattedValue": "2"},
-        {"userEnteredValue": {"formulaValue": "=C1*2"}, "effectiveValue": {"numberValue": 4}, "formattedValue": "4"},
+        {
+            "userEnteredValue": {"numberValue": 2},
+            "effectiveValue": {"numberValue": 2},
+            "formattedValue": "2",
+        },
+        {
+            "userEnteredValue": {"formulaValue": "=C1*2"},
+            "effectiveValue": {"numberValue": 4},
+            "formattedValue": "4",
+        },
     ]
 
 
 def test_texts_of_tasks_stay_texts_and_dates_become_dates(server: GoogleSheet) -> None:
-    made = sheet(server, [["12.5", "=A1", date(2024, 10, 8), datetime(2024, 10, 8, 12), time(9, 30), 2.0, True]])
-    assert show(server, made) == [["12.5", "=A1", "2024-10-08", "2024-10-08 12:00:00", "09:30:00", "2", "TRUE"]]
-    assert server.get_sheet_formulas(made, "S") == [["12.5", "=A1", 45573.0, 45573.5, pytest.approx(9.5 / 24), 2, True]]
+    made = sheet(
+        server,
+        [["12.5", "=A1", date(2024, 10, 8), datetime(2024, 10, 8, 12), time(9, 30), 2.0, True]],
+    )
+    assert show(server, made) == [
+        ["12.5", "=A1", "2024-10-08", "2024-10-08 12:00:00", "09:30:00", "2", "TRUE"]
+    ]
+    assert server.get_sheet_formulas(made, "S") == [
+        ["12.5", "=A1", 45573.0, 45573.5, pytest.approx(9.5 / 24), 2, True]
+    ]
     assert server.values(made, "S")[0][:3] == ["12.5", "=A1", "2024-10-08"]
 
 
 def test_cells_are_updated(server: GoogleSheet) -> None:
     made = sheet(server, [["k", 1], ["l", 2]])
     told = server.update_cells(made, "S", "A2", [["m", None, "=B1+B2"], ["", "x"]])
-    assert told == {"spreadsheetId": made, "updatedRange": "S!A2:C3", "updatedRows": 2, "updatedColumns": 3, "updatedCells": 4}
+    assert told == {
+        "spreadsheetId": made,
+        "updatedRange": "S!A2:C3",
+        "updatedRows": 2,
+        "updatedColumns": 3,
+        "updatedCells": 4,
+    }
     assert server.values(made) == [["k", 1], ["m", 2, 3], [None, "x"]]
     server.update_cells(made, "S", "A2:B2", [["", ""]])
     assert server.values(made) == [["k", 1], [None, None, 1], [None, "x"]]
     server.update_cells(made, "S", "A:C", [["new"]])
     assert server.values(made)[0] == ["new", 1]
-    for area, data in (("A1:B1", [[1, 2, 3]]), ("A1:B1", [[1], [2]]), ("A1000", [[1], [2]]), ("Z1", [[1, 2]])):
+    for area, data in (
+        ("A1:B1", [[1, 2, 3]]),
+        ("A1:B1", [[1], [2]]),
+        ("A1000", [[1], [2]]),
+        ("Z1", [[1, 2]]),
+    ):
         with pytest.raises(ToolError, match="do not fit into"):
             server.update_cells(made, "S", area, data)
 
@@ -181,7 +239,11 @@ def test_cells_are_updated(server: GoogleSheet) -> None:
 def test_batches_are_made_whole_or_not_at_all(server: GoogleSheet) -> None:
     made = sheet(server, [])
     told = server.batch_update_cells(made, "S", {"A1:B1": [[1, 2]], "C3": [["x"], ["y"]]})
-    assert (told["totalUpdatedCells"], told["totalUpdatedRows"], len(told["responses"])) == (4, 3, 2)
+    assert (told["totalUpdatedCells"], told["totalUpdatedRows"], len(told["responses"])) == (
+        4,
+        3,
+        2,
+    )
     with pytest.raises(ToolError, match="invalid argument"):
         server.batch_update_cells(made, "S", {"A1": [["changed"]], "bad": [[1]]})
     assert server.values(made) == [[1, 2], [], [None, None, "x"], [None, None, "y"]]
@@ -192,14 +254,21 @@ def test_rows_and_columns_are_inserted_and_formulas_follow(server: GoogleSheet) 
     server.update_cells(made, "S", "C1", [["=SUM(B1:B2)"], ['=$B$2&"B2"']])
     server.update_cells(made, "Two words", "A1", [["=S!B2+A2"]])
     server.add_rows(made, "S", 2, 1)
-    assert server.get_sheet_formulas(made, "S") == [["a", 1, "=SUM(B1:B4)"], [], [], ["b", 2, '=$B$4&"B2"']]
+    assert server.get_sheet_formulas(made, "S") == [
+        ["a", 1, "=SUM(B1:B4)"],
+        [],
+        [],
+        ["b", 2, '=$B$4&"B2"'],
+    ]
     server.add_columns(made, "S", 1)
     assert server.get_sheet_formulas(made, "S")[0] == ["", "a", 1, "=SUM(C1:C4)"]
     assert server.get_sheet_formulas(made, "Two words") == [["=S!C4+A2"]]
     server.rename_sheet(made, "S", "It's")
     assert server.get_sheet_formulas(made, "Two words") == [["='It''s'!C4+A2"]]
     assert server.values(made, "Two words") == [[2]]
-    assert server.get_sheet_data(made, "It's", "A:A")["valueRanges"][0]["range"] == "'It''s'!A1:A1002"
+    assert (
+        server.get_sheet_data(made, "It's", "A:A")["valueRanges"][0]["range"] == "'It''s'!A1:A1002"
+    )
     for count, start in ((0, 0), (1, -1), (1, 1003), (10**9, 0), (2**70, 0)):
         with pytest.raises(ToolError, match=r"invalid argument|limit exceeded"):
             server.add_rows(made, "It's", count, start)
@@ -219,14 +288,26 @@ def test_rows_and_columns_are_inserted_and_formulas_follow(server: GoogleSheet) 
 )  # fmt: skip
 def test_references_follow(reference: str, axis: str, start: int, count: int, moved: str) -> None:
     assert shift(reference, axis, start, count) == moved
-    assert rewrite(f'="{reference}"&X{reference}', lambda _, rest: rest) == f'="{reference}"&X{reference}'
+    assert (
+        rewrite(f'="{reference}"&X{reference}', lambda _, rest: rest)
+        == f'="{reference}"&X{reference}'
+    )
 
 
 def test_sheets_are_made_copied_and_renamed(server: GoogleSheet) -> None:
     made = server.create_spreadsheet("Mine")
     book = made["spreadsheetId"]
-    assert (made["sheets"], server.list_sheets(book), server.spreadsheet("mine")) == (["Sheet1"], ["Sheet1"], book)
-    assert server.create_sheet(book, "Data") == {"sheetId": 1, "title": "Data", "index": 1, "spreadsheetId": book}
+    assert (made["sheets"], server.list_sheets(book), server.spreadsheet("mine")) == (
+        ["Sheet1"],
+        ["Sheet1"],
+        book,
+    )
+    assert server.create_sheet(book, "Data") == {
+        "sheetId": 1,
+        "title": "Data",
+        "index": 1,
+        "spreadsheetId": book,
+    }
     server.update_cells(book, "Data", "B2", [["x", "=1+1"]])
     other = server.create_spreadsheet("Other")["spreadsheetId"]
     copied = server.copy_sheet(book, "Data", other, "Copy")
@@ -249,18 +330,31 @@ def test_sheets_are_made_copied_and_renamed(server: GoogleSheet) -> None:
 
 def test_several_at_once(server: GoogleSheet) -> None:
     made = sheet(server, [["H", "I"], [1, 2], [3, 4], [5, 6]])
-    queries = [{"spreadsheet_id": made, "sheet": "S", "range": "A1:A2"}, {"spreadsheet_id": "x", "sheet": "S"}, {}]
+    queries = [
+        {"spreadsheet_id": made, "sheet": "S", "range": "A1:A2"},
+        {"spreadsheet_id": "x", "sheet": "S"},
+        {},
+    ]
     first, second, third = server.get_multiple_sheet_data(queries)
     assert first == {**queries[0], "data": [["H"], ["1"]]}
     assert second["error"].startswith("not found")
     assert third["error"].startswith("not found")
     good, bad = server.get_multiple_spreadsheet_summary([made, "x"], 3)
     assert good["sheets"] == [
-        {"title": "S", "sheet_id": 0, "headers": ["H", "I"], "first_rows": [["1", "2"], ["3", "4"]], "error": None}
+        {
+            "title": "S",
+            "sheet_id": 0,
+            "headers": ["H", "I"],
+            "first_rows": [["1", "2"], ["3", "4"]],
+            "error": None,
+        }
     ]
     assert bad["title"] is None
     assert (
-        server.get_multiple_spreadsheet_summary([server.create_spreadsheet("E")["spreadsheetId"]])[0]["sheets"][0]["headers"] == []
+        server.get_multiple_spreadsheet_summary([server.create_spreadsheet("E")["spreadsheetId"]])[
+            0
+        ]["sheets"][0]["headers"]
+        == []
     )
     with pytest.raises(ToolError, match="rows_to_fetch must be at least 1"):
         server.get_multiple_spreadsheet_summary([made], 0)
@@ -269,11 +363,24 @@ def test_several_at_once(server: GoogleSheet) -> None:
 def test_sharing(server: GoogleSheet) -> None:
     made = sheet(server, [])
     told = server.share_spreadsheet(
-        made, [{"email_address": "a@x.com", "role": "reader"}, {"email_address": "b"}, {"role": "writer"}]
+        made,
+        [
+            {"email_address": "a@x.com", "role": "reader"},
+            {"email_address": "b"},
+            {"role": "writer"},
+        ],
     )
     assert [each["email_address"] for each in told["successes"]] == ["a@x.com"]
-    assert all(each["error"].startswith("invalid argument: email_address") for each in told["failures"])
-    server.share_spreadsheet(made, [{"email_address": "A@x.com", "role": "writer"}, {"email_address": "c@x.com", "role": "owner"}])
+    assert all(
+        each["error"].startswith("invalid argument: email_address") for each in told["failures"]
+    )
+    server.share_spreadsheet(
+        made,
+        [
+            {"email_address": "A@x.com", "role": "writer"},
+            {"email_address": "c@x.com", "role": "owner"},
+        ],
+    )
     assert server.permissions(made) == {"a@x.com": "writer"}
 
 
@@ -286,13 +393,19 @@ def test_thousands_of_rows_are_filled_at_once(server: GoogleSheet) -> None:
     assert server.values(made, "T") == [[sum(k % 7 == 3 for k in range(5000)), sum(range(5000))]]
 
 
-def legal_call(rng: np.random.Generator, books: list[str], titles: list[str]) -> tuple[str, dict[str, Any]]:
+def legal_call(
+    rng: np.random.Generator, books: list[str], titles: list[str]
+) -> tuple[str, dict[str, Any]]:
     """A call that may well succeed."""
 
     def pick(items: list[Any]) -> Any:
         return items[int(rng.integers(len(items)))]
 
-    book, title, cell = pick(books), pick(titles), f"{column_name(int(rng.integers(1, 5)))}{int(rng.integers(1, 9))}"
+    book, title, cell = (
+        pick(books),
+        pick(titles),
+        f"{column_name(int(rng.integers(1, 5)))}{int(rng.integers(1, 9))}",
+    )
     cells = [
         "x",
         1,
@@ -337,12 +450,22 @@ def test_random_calls_keep_the_records_whole(seed: int) -> None:
         told = []
         for _ in range(200):
             name, arguments = legal_call(rng, books, ["Sheet1", "It's", "T 2", "U"])
-            before = json.dumps([server.get_sheet_formulas(book, title) for book in books for title in server.list_sheets(book)])
+            before = json.dumps(
+                [
+                    server.get_sheet_formulas(book, title)
+                    for book in books
+                    for title in server.list_sheets(book)
+                ]
+            )
             try:
                 told.append(json.dumps(tools_of(server)[name](arguments), allow_nan=False))
             except ToolError as error:
                 told.append(str(error))
-                after = [server.get_sheet_formulas(book, title) for book in books for title in server.list_sheets(book)]
+                after = [
+                    server.get_sheet_formulas(book, title)
+                    for book in books
+                    for title in server.list_sheets(book)
+                ]
                 assert json.dumps(after) == before
         assert server.store.rows("PRAGMA foreign_key_check") == []
         for book in books:
@@ -350,12 +473,16 @@ def test_random_calls_keep_the_records_whole(seed: int) -> None:
             for title in server.list_sheets(book):
                 values = server.values(book, title)
                 assert not values or values[-1]
-                assert all(not isinstance(v, float) or math.isfinite(v) for row in values for v in row)
+                assert all(
+                    not isinstance(v, float) or math.isfinite(v) for row in values for v in row
+                )
         shown.append(told)
     assert shown[0] == shown[1]
     errors = [text for text in shown[0] if not text.startswith(("{", "["))]
     assert len(errors) < 120
-    assert all(re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors)
+    assert all(
+        re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors
+    )
 
 
 def test_writes_agree_with_a_dict_of_cells() -> None:
@@ -376,5 +503,10 @@ def test_writes_agree_with_a_dict_of_cells() -> None:
         elif column < 3:
             server.add_columns(made, "S", 1, column - 1)
             model = {(r, c + (c >= column)): value for (r, c), value in model.items()}
-        held = {(r, c): v for r, values in enumerate(server.values(made), 1) for c, v in enumerate(values, 1) if v is not None}
+        held = {
+            (r, c): v
+            for r, values in enumerate(server.values(made), 1)
+            for c, v in enumerate(values, 1)
+            if v is not None
+        }
         assert held == {spot: value for spot, value in model.items() if value != ""}

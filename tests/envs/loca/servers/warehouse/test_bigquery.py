@@ -1,4 +1,6 @@
-"""BigQuery of the office: GoogleSQL against rows that were computed by hand, the eight tools, jobs and files."""
+"""BigQuery of the office: GoogleSQL against rows that were computed by hand, the eight tools,
+jobs and files.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,17 @@ SALES = [
 @pytest.fixture
 def server() -> GoogleCloud:
     made = GoogleCloud()
-    columns = {"id": "INT64", "region": "STRING", "day": "DATE", "amount": "FLOAT64", "code": "STRING"}
+    columns = {
+        "id": "INT64",
+        "region": "STRING",
+        "day": "DATE",
+        "amount": "FLOAT64",
+        "code": "STRING",
+    }
     made.bigquery.load("shop", "sales", columns, SALES)
-    made.bigquery.load("shop", "ab_one", {"clicks": "INT64", "views": "INT64"}, [(10, 7), (0, 0), (10, 9)])
+    made.bigquery.load(
+        "shop", "ab_one", {"clicks": "INT64", "views": "INT64"}, [(10, 7), (0, 0), (10, 9)]
+    )
     made.bigquery.load("shop", "ab_two", {"clicks": "INT64", "views": "INT64"}, [(5, 1)])
     made.bigquery.load(
         "shop",
@@ -49,7 +59,8 @@ def ask(server: GoogleCloud, query: str) -> list[tuple[Any, ...]]:
 
 
 QUERIES: dict[str, list[tuple[Any, ...]]] = {
-    # Names: with and without the project, in one pair of backticks or three, and without any although there is a hyphen.
+    # Names: with and without the project, in one pair of backticks or three, and without any
+    # although there is a hyphen.
     f"SELECT id FROM `{PROJECT}.shop.sales` WHERE id < 2": [(1,)],
     f"SELECT id FROM `{PROJECT}`.`shop`.`sales` WHERE id < 2": [(1,)],
     f"SELECT s.id FROM {PROJECT}.shop.sales AS s WHERE s.id < 2": [(1,)],
@@ -91,7 +102,8 @@ QUERIES: dict[str, list[tuple[Any, ...]]] = {
     "SELECT CAST('12' AS INT64), SAFE_CAST('1.5' AS INT64), CAST(1.0 AS STRING), CAST(TRUE AS STRING), SAFE_CAST('x' AS FLOAT64)": [
         (12, None, "1", "true", None),
     ],
-    # Dates: weeks begin on Sunday (5 January 2025 is one), days of the week are counted from Sunday = 1.
+    # Dates: weeks begin on Sunday (5 January 2025 is one), days of the week are counted from Sunday
+    # = 1.
     "SELECT EXTRACT(DAYOFWEEK FROM day), EXTRACT(WEEK FROM day), EXTRACT(ISOWEEK FROM day) FROM shop.sales WHERE id = 1": [(1, 1, 1)],
     "SELECT DATE_TRUNC(DATE '2025-01-15', WEEK), DATE_TRUNC(DATE '2025-01-15', ISOWEEK), DATE_TRUNC(DATE '2025-01-15', MONTH)": [
         ("2025-01-12", "2025-01-13", "2025-01-01"),
@@ -149,13 +161,21 @@ def test_queries(server: GoogleCloud, query: str) -> None:
 
 def test_a_result_has_schema_and_number_of_rows(server: GoogleCloud) -> None:
     shown = server.bigquery.bigquery_run_query(
-        "SELECT id, COUNT(*), [1] AS list, day FROM shop.sales GROUP BY id, day ORDER BY id", max_results=2
+        "SELECT id, COUNT(*), [1] AS list, day FROM shop.sales GROUP BY id, day ORDER BY id",
+        max_results=2,
     )
     assert [(f["name"], f["type"], f["mode"]) for f in shown["schema"]["fields"]] == [
         ("id", "INT64", "NULLABLE"), ("f0_", "INT64", "NULLABLE"), ("list", "INT64", "REPEATED"), ("day", "DATE", "NULLABLE"),
     ]  # fmt: skip
-    assert (shown["totalRows"], len(shown["rows"]), shown["statementType"], shown["truncated"]) == (5, 2, "SELECT", True)
-    assert server.bigquery.bigquery_run_query("DELETE FROM shop.sales WHERE TRUE", dry_run=True) == {
+    assert (shown["totalRows"], len(shown["rows"]), shown["statementType"], shown["truncated"]) == (
+        5,
+        2,
+        "SELECT",
+        True,
+    )
+    assert server.bigquery.bigquery_run_query(
+        "DELETE FROM shop.sales WHERE TRUE", dry_run=True
+    ) == {
         "dryRun": True,
         "statementType": "DELETE",
     }
@@ -180,8 +200,12 @@ def test_rows_are_changed_and_counted(server: GoogleCloud) -> None:
         counts: dict[str, int] = stats["dmlStats"]
         return counts
 
-    assert change("INSERT shop.sales (id, region) VALUES (6, 'east'), (7, 'east')") == {"insertedRowCount": 2}
-    assert change("UPDATE shop.sales SET amount = amount * 2, code = 'z' WHERE region = 'north'") == {"updatedRowCount": 2}
+    assert change("INSERT shop.sales (id, region) VALUES (6, 'east'), (7, 'east')") == {
+        "insertedRowCount": 2
+    }
+    assert change(
+        "UPDATE shop.sales SET amount = amount * 2, code = 'z' WHERE region = 'north'"
+    ) == {"updatedRowCount": 2}
     assert change("DELETE shop.sales WHERE id > 5") == {"deletedRowCount": 2}
     merged = change(
         "MERGE shop.sales AS t USING (SELECT 1 AS id, 'n' AS r UNION ALL SELECT 9, 'new') AS s ON t.id = s.id "
@@ -204,9 +228,16 @@ def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
         "CREATE TABLE shop.c (id INT64 NOT NULL OPTIONS(description = 'the key'), s STRUCT<a STRING, b ARRAY<INT64>>, n NUMERIC, "
         "at TIMESTAMP DEFAULT CURRENT_TIMESTAMP(), PRIMARY KEY (id) NOT ENFORCED) OPTIONS(description = 'all of them')"
     )
-    server.bigquery.bigquery_run_query("INSERT shop.c (id, s, n) VALUES (1, STRUCT('q', [1, 2]), 123456789012345678.123456789)")
+    server.bigquery.bigquery_run_query(
+        "INSERT shop.c (id, s, n) VALUES (1, STRUCT('q', [1, 2]), 123456789012345678.123456789)"
+    )
     assert server.bigquery.rows("shop", "c") == [
-        {"id": 1, "s": {"a": "q", "b": [1, 2]}, "n": "123456789012345678.123456789", "at": "2025-01-15T09:00:01Z"}
+        {
+            "id": 1,
+            "s": {"a": "q", "b": [1, 2]},
+            "n": "123456789012345678.123456789",
+            "at": "2025-01-15T09:00:01Z",
+        }
     ]
     for statement in (
         "ALTER TABLE shop.c ADD COLUMN z INT64 OPTIONS(description = 'more')",
@@ -217,11 +248,27 @@ def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
         "ALTER TABLE shop.c RENAME TO d",
     ):
         server.bigquery.bigquery_run_query(statement)
-    assert server.bigquery.comments("shop", "d") == {"id": "the key", "n": "number", "at": "", "zz": "more"}
+    assert server.bigquery.comments("shop", "d") == {
+        "id": "the key",
+        "n": "number",
+        "at": "",
+        "zz": "more",
+    }
     found = server.bigquery.bigquery_get_dataset_info("shop")["tables"][2]
-    assert (found["tableReference"]["tableId"], found["description"], found["numRows"]) == ("d", "all of them", 1)
-    assert found["schema"]["fields"][0] == {"name": "id", "type": "INT64", "mode": "REQUIRED", "description": "the key"}
-    server.bigquery.bigquery_run_query("CREATE OR REPLACE TABLE shop.d AS SELECT id, COUNT(*) AS n FROM shop.d GROUP BY id")
+    assert (found["tableReference"]["tableId"], found["description"], found["numRows"]) == (
+        "d",
+        "all of them",
+        1,
+    )
+    assert found["schema"]["fields"][0] == {
+        "name": "id",
+        "type": "INT64",
+        "mode": "REQUIRED",
+        "description": "the key",
+    }
+    server.bigquery.bigquery_run_query(
+        "CREATE OR REPLACE TABLE shop.d AS SELECT id, COUNT(*) AS n FROM shop.d GROUP BY id"
+    )
     server.bigquery.bigquery_run_query("CREATE VIEW shop.v AS SELECT n FROM shop.d")
     assert ask(server, "SELECT * FROM shop.v") == [(1,)]
     for statement, error in (
@@ -230,12 +277,18 @@ def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
         ("DROP TABLE shop.nope", "not found: there is no table shop.nope"),
         ("DROP SCHEMA shop", "conflict: shop is still in use: it has 6 tables"),
         ("CREATE SCHEMA shop", "conflict: shop already exists"),
-        ("SELECT * FROM `other-project.shop.d`", "permission denied: there is no access to project"),
+        (
+            "SELECT * FROM `other-project.shop.d`",
+            "permission denied: there is no access to project",
+        ),
         ("SELECT * FROM sales", "must be qualified with a dataset"),
         ("SELECT nope FROM shop.d", 'invalid argument: Referenced column "nope" not found'),
         ("SELECT FOO(1)", "invalid argument: function not found"),
         ("INSERT INTO shop.v VALUES (1)", "shop.v is a view"),
-        ("SELECT a.id, b.id FROM shop.d a, shop.d b", "several columns of the result are called id"),
+        (
+            "SELECT a.id, b.id FROM shop.d a, shop.d b",
+            "several columns of the result are called id",
+        ),
     ):
         with pytest.raises(ToolError, match=error):
             server.bigquery.bigquery_run_query(statement)
@@ -245,8 +298,14 @@ def test_tables_are_defined_and_altered(server: GoogleCloud) -> None:
 
 def test_datasets(server: GoogleCloud) -> None:
     made = server.bigquery.bigquery_create_dataset("crm", "customers", "EU")
-    assert (made["id"], made["location"], made["description"]) == (f"{PROJECT}:crm", "EU", "customers")
-    assert [each["datasetReference"]["datasetId"] for each in server.bigquery.bigquery_list_datasets()] == ["crm", "shop"]
+    assert (made["id"], made["location"], made["description"]) == (
+        f"{PROJECT}:crm",
+        "EU",
+        "customers",
+    )
+    assert [
+        each["datasetReference"]["datasetId"] for each in server.bigquery.bigquery_list_datasets()
+    ] == ["crm", "shop"]
     with pytest.raises(ToolError, match="conflict: Already Exists"):
         server.bigquery.bigquery_create_dataset("crm")
     for wrong in ("", "a-b", "é", "a.b", "x" * 2000):
@@ -259,9 +318,17 @@ def test_datasets(server: GoogleCloud) -> None:
 def test_files_are_loaded_and_exported(server: GoogleCloud) -> None:
     server.context.files.write("in.csv", 'id,day,note,x\n1,2025-01-01,"a, ""b""",1.5\n2,,,\n')
     assert server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv")["outputRows"] == 2
-    expected = [{"id": 1, "day": "2025-01-01", "note": 'a, "b"', "x": 1.5}, {"id": 2, "day": None, "note": "", "x": None}]
+    expected = [
+        {"id": 1, "day": "2025-01-01", "note": 'a, "b"', "x": 1.5},
+        {"id": 2, "day": None, "note": "", "x": None},
+    ]
     assert server.bigquery.rows("shop", "t") == expected
-    assert server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_APPEND")["table"]["numRows"] == 4
+    assert (
+        server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_APPEND")[
+            "table"
+        ]["numRows"]
+        == 4
+    )
     assert server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv")["table"]["numRows"] == 2
     with pytest.raises(ToolError, match="conflict: Already Exists"):
         server.bigquery.bigquery_load_csv_data("shop", "t", "in.csv", write_mode="WRITE_EMPTY")
@@ -280,13 +347,27 @@ def test_tables_are_exported_to_buckets() -> None:
     cloud = GoogleCloud()
     cloud.storage.add_bucket("box")
     rows = [{"id": 1, "note": 'a, "b"', "x": 1.5}, {"id": 2, "note": "", "x": None}]
-    cloud.bigquery.load("shop", "t", {"id": "INT64", "note": "STRING", "x": "FLOAT64"}, [list(row.values()) for row in rows])
-    assert cloud.bigquery.bigquery_export_table("shop", "t", "box", "out/t.csv")["exportedRows"] == 2
-    first = next(csv.DictReader(io.StringIO(cloud.storage.read_object("box", "out/t.csv").decode())))
+    cloud.bigquery.load(
+        "shop",
+        "t",
+        {"id": "INT64", "note": "STRING", "x": "FLOAT64"},
+        [list(row.values()) for row in rows],
+    )
+    assert (
+        cloud.bigquery.bigquery_export_table("shop", "t", "box", "out/t.csv")["exportedRows"] == 2
+    )
+    first = next(
+        csv.DictReader(io.StringIO(cloud.storage.read_object("box", "out/t.csv").decode()))
+    )
     assert first == {name: str(value) for name, value in rows[0].items()}
     cloud.bigquery.bigquery_export_table("shop", "t", "box", "t.json", "NEWLINE_DELIMITED_JSON")
-    assert [json.loads(line) for line in cloud.storage.read_object("box", "t.json").splitlines()] == rows
-    assert cloud.bigquery.bigquery_load_csv_data("shop", "again", "gs://box/out/t.csv")["outputRows"] == 2
+    assert [
+        json.loads(line) for line in cloud.storage.read_object("box", "t.json").splitlines()
+    ] == rows
+    assert (
+        cloud.bigquery.bigquery_load_csv_data("shop", "again", "gs://box/out/t.csv")["outputRows"]
+        == 2
+    )
     with pytest.raises(ToolError, match="not found"):
         cloud.bigquery.bigquery_export_table("shop", "t", "none", "t.csv")
 
@@ -297,7 +378,10 @@ def test_jobs_are_listed(server: GoogleCloud) -> None:
     with pytest.raises(ToolError):
         server.bigquery.bigquery_run_query("SELECT nope")
     jobs = server.bigquery.bigquery_list_jobs()
-    assert [(job["statementType"], job["affectedRows"]) for job in jobs] == [("DELETE", 1), ("SELECT", None)]
+    assert [(job["statementType"], job["affectedRows"]) for job in jobs] == [
+        ("DELETE", 1),
+        ("SELECT", None),
+    ]
     assert server.bigquery.bigquery_list_jobs(1) == jobs[:1]
     assert server.bigquery.bigquery_list_jobs(state_filter="running") == []
     cancelled = server.bigquery.bigquery_cancel_job(jobs[0]["jobReference"]["jobId"])
@@ -339,16 +423,22 @@ def test_random_changes_agree_with_a_model() -> None:
         what = rng.choice(["insert", "insert", "update", "delete"])
         if what == "insert":
             value = rng.randrange(9)
-            server.bigquery.bigquery_run_query(f"INSERT d.t (id, v) VALUES ({next_id}, {value}), ({next_id + 1}, NULL)")
+            server.bigquery.bigquery_run_query(
+                f"INSERT d.t (id, v) VALUES ({next_id}, {value}), ({next_id + 1}, NULL)"
+            )
             model |= {next_id: value, next_id + 1: None}
             next_id += 2
         elif what == "update":
-            shown = server.bigquery.bigquery_run_query(f"UPDATE d.t SET v = IFNULL(v, 0) + 1 WHERE id BETWEEN {low} AND {high}")
+            shown = server.bigquery.bigquery_run_query(
+                f"UPDATE d.t SET v = IFNULL(v, 0) + 1 WHERE id BETWEEN {low} AND {high}"
+            )
             hit = [key for key in model if low <= key <= high]
             assert shown["numDmlAffectedRows"] == len(hit)
             model |= {key: (model[key] or 0) + 1 for key in hit}
         else:
-            server.bigquery.bigquery_run_query(f"DELETE FROM d.t WHERE id BETWEEN {low} AND {low + 2}")
+            server.bigquery.bigquery_run_query(
+                f"DELETE FROM d.t WHERE id BETWEEN {low} AND {low + 2}"
+            )
             model = {key: value for key, value in model.items() if not low <= key <= low + 2}
         if step % 20 == 19:
             server = copy_of(server)

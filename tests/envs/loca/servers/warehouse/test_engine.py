@@ -1,4 +1,6 @@
-"""The SQL engine of the warehouses: its limits, what cannot be reached, copies, statements that are refused."""
+"""The SQL engine of the warehouses: its limits, what cannot be reached, copies, statements that
+are refused.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ import pytest
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.warehouse import engine as sql
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
-from agentgym.envs.loca.servers.warehouse.types import bigquery_type, from_bigquery, from_snowflake, snowflake_type
+from agentgym.envs.loca.servers.warehouse.types import (
+    bigquery_type,
+    from_bigquery,
+    from_snowflake,
+    snowflake_type,
+)
 from agentgym.tools import ToolError
 from tests.helpers import calls_of
 
@@ -27,7 +34,9 @@ STAFF = [(1, "Ann", 3.5), (2, "Bob", None), (3, None, -1.0), (4, "Bob", 2.25)]
 
 def bigquery() -> GoogleCloud:
     server = GoogleCloud()
-    server.bigquery.load("ds", "staff", {"id": "INT64", "name": "STRING", "score": "FLOAT64"}, STAFF)
+    server.bigquery.load(
+        "ds", "staff", {"id": "INT64", "name": "STRING", "score": "FLOAT64"}, STAFF
+    )
     return server
 
 
@@ -69,7 +78,9 @@ def test_nothing_of_the_engine_or_the_machine_is_reached(query: str) -> None:
     for server in (bigquery(), snowflake()):
         before = pickle.dumps(server)
         with pytest.raises(ToolError, match=r"^(invalid argument|not found|permission denied): "):
-            server.bigquery.bigquery_run_query(query) if isinstance(server, GoogleCloud) else server.read_query(query)
+            server.bigquery.bigquery_run_query(query) if isinstance(
+                server, GoogleCloud
+            ) else server.read_query(query)
         assert pickle.dumps(server) == before
 
 
@@ -90,7 +101,13 @@ def test_a_connection_that_is_asked_directly_is_locked_too() -> None:
             live.execute(statement)
 
 
-READS = ("SELECT 1 AS a", "WITH x AS (SELECT 1 AS a) SELECT * FROM x", "(SELECT 1)", "SHOW TABLES", "DESCRIBE TABLE staff")
+READS = (
+    "SELECT 1 AS a",
+    "WITH x AS (SELECT 1 AS a) SELECT * FROM x",
+    "(SELECT 1)",
+    "SHOW TABLES",
+    "DESCRIBE TABLE staff",
+)
 WRITES = (
     "INSERT INTO staff (id) VALUES (9)", "UPDATE staff SET id = 0", "DELETE FROM staff", "DROP TABLE staff", "TRUNCATE TABLE staff",
     "CREATE TABLE t (a INT)", "/* SELECT */ DELETE FROM staff", "-- SELECT\nDELETE FROM staff", "WITH x AS (DELETE FROM staff) SELECT 1",
@@ -136,9 +153,13 @@ def test_a_statement_that_fails_changes_nothing() -> None:
 
 def test_time_rows_and_bytes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     server = bigquery()
-    shown = server.bigquery.bigquery_run_query("SELECT x FROM UNNEST(GENERATE_ARRAY(1, 5000)) AS x ORDER BY x")
+    shown = server.bigquery.bigquery_run_query(
+        "SELECT x FROM UNNEST(GENERATE_ARRAY(1, 5000)) AS x ORDER BY x"
+    )
     assert (len(shown["rows"]), shown["totalRows"], shown["truncated"]) == (1000, 5000, True)
-    assert shown["message"].startswith("Only the first 1000 of 5000 rows are shown, because of the limit on their number")
+    assert shown["message"].startswith(
+        "Only the first 1000 of 5000 rows are shown, because of the limit on their number"
+    )
     shown = server.bigquery.bigquery_run_query(
         "SELECT REPEAT('x', 1000) AS s FROM UNNEST(GENERATE_ARRAY(1, 2000)) AS x", max_results=2000
     )
@@ -146,9 +167,17 @@ def test_time_rows_and_bytes_are_limited(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "a result holds at most 1048576 bytes" in shown["message"]
     monkeypatch.setattr(sql, "SECONDS", 0.2)
     many = "UNNEST(GENERATE_ARRAY(1, 100000))"
-    with pytest.raises(ToolError, match=r"limit exceeded: the statement ran for more than 0.2 seconds"):
-        server.bigquery.bigquery_run_query(f"SELECT COUNT(*) FROM {many} a, {many} b, {many} c WHERE MOD(a + b + c, 7) = 3")
-    for query in ("SELECT REPEAT('x', 2000000000)", "SELECT LPAD('x', 2000000000, 'y')", "SELECT GENERATE_ARRAY(1, 1000000000)"):
+    with pytest.raises(
+        ToolError, match=r"limit exceeded: the statement ran for more than 0.2 seconds"
+    ):
+        server.bigquery.bigquery_run_query(
+            f"SELECT COUNT(*) FROM {many} a, {many} b, {many} c WHERE MOD(a + b + c, 7) = 3"
+        )
+    for query in (
+        "SELECT REPEAT('x', 2000000000)",
+        "SELECT LPAD('x', 2000000000, 'y')",
+        "SELECT GENERATE_ARRAY(1, 1000000000)",
+    ):
         with pytest.raises(ToolError, match="invalid argument: "):
             server.bigquery.bigquery_run_query(query)
     with pytest.raises(ToolError, match=r"limit exceeded|nested too deeply|invalid argument"):
@@ -170,7 +199,10 @@ def test_copies_go_on_apart_with_rows_comments_and_definitions() -> None:
         assert pickle.dumps(other.engine) == pickle.dumps(server.engine)
         assert other.describe_table("db.public.t") == server.describe_table("db.public.t")
         other.write_query("INSERT INTO t (a) VALUES (2)")
-        assert other.read_query("SELECT * FROM w ORDER BY a")["data"] == [{"A": 1, "B": "x"}, {"A": 2, "B": "x"}]
+        assert other.read_query("SELECT * FROM w ORDER BY a")["data"] == [
+            {"A": 1, "B": "x"},
+            {"A": 2, "B": "x"},
+        ]
         assert server.read_query("SELECT * FROM w")["data"] == [{"A": 1, "B": "x"}]
     server.close()
     assert server.read_query("SELECT v:k[0]::int AS k FROM t")["data"] == [{"K": 1}]
@@ -180,7 +212,12 @@ VALUES: dict[str, list[Any]] = {
     "STRING": ["", "a'b\"c", "line\ntwo", "NULL", "{x}", " sp ", "é😀", "\\x41", None, "[1, 2]"],
     "INT64": [0, -(2**63), 2**63 - 1, None],
     "FLOAT64": [0.1, -1e300, 1e-300, 2.0, None],
-    "NUMERIC": [Decimal("0.000000001"), Decimal("12345678901234567890123456789.123456789"), Decimal(5), None],
+    "NUMERIC": [
+        Decimal("0.000000001"),
+        Decimal("12345678901234567890123456789.123456789"),
+        Decimal(5),
+        None,
+    ],
     "BOOL": [True, False, None],
     "DATE": [date(1, 1, 1), date(9999, 12, 31), date(2024, 2, 29), None],
     "DATETIME": [datetime(2025, 1, 1, 0, 0, 0, 123456), datetime(1900, 1, 1), None],
@@ -203,7 +240,9 @@ def test_values_come_back_as_they_were_put_in(kind: str) -> None:
     server.bigquery.load("ds", "t", {"v": kind}, [(value,) for value in VALUES[kind]])
     shown = [row["v"] for row in server.bigquery.rows("ds", "t")]
     expected = SHOWN.get(kind, VALUES[kind])
-    assert [float(a) if kind == "NUMERIC" and a == 1e-9 else a for a in shown] == [1e-9 if b == "1E-9" else b for b in expected]
+    assert [float(a) if kind == "NUMERIC" and a == 1e-9 else a for a in shown] == [
+        1e-9 if b == "1E-9" else b for b in expected
+    ]
     server.bigquery.bigquery_run_query("INSERT INTO ds.t (v) SELECT v FROM ds.t")
     copied = pickle.loads(pickle.dumps(server))
     assert [row["v"] for row in copied.bigquery.rows("ds", "t")] == [*shown, *shown]
@@ -215,9 +254,15 @@ def test_many_records_are_loaded_in_bulk() -> None:
 
     def load(server: GoogleCloud, count: int) -> None:
         records = [(f"s{k}", k, k / 7, start + timedelta(minutes=k)) for k in range(count)]
-        server.bigquery.load("ds", "t", {"a": "STRING", "b": "INT64", "c": "FLOAT64", "d": "DATETIME"}, records)
+        server.bigquery.load(
+            "ds", "t", {"a": "STRING", "b": "INT64", "c": "FLOAT64", "d": "DATETIME"}, records
+        )
         assert ask(server, "SELECT COUNT(*) AS n, SUM(b) AS s, MAX(d) AS m FROM ds.t") == [
-            {"n": count, "s": count * (count - 1) // 2, "m": (start + timedelta(minutes=count - 1)).isoformat()}
+            {
+                "n": count,
+                "s": count * (count - 1) // 2,
+                "m": (start + timedelta(minutes=count - 1)).isoformat(),
+            }
         ]
 
     load(GoogleCloud(), 10)  # what is loaded once for all
@@ -229,22 +274,45 @@ def test_many_records_are_loaded_in_bulk() -> None:
 def test_random_queries_agree_with_sqlite() -> None:
     """Plain SQL means the same in both dialects and in SQLite."""
     rng = random.Random(5)
-    records = [(k, rng.choice(["x", "y", "z", None]), rng.choice([None, *range(-3, 4)])) for k in range(60)]
+    records = [
+        (k, rng.choice(["x", "y", "z", None]), rng.choice([None, *range(-3, 4)])) for k in range(60)
+    ]
     ours, theirs = GoogleCloud(), Snowflake()
     ours.bigquery.load("ds", "t", {"a": "INT64", "b": "STRING", "c": "INT64"}, records)
     theirs.load("D.PUBLIC.T", {"A": "INTEGER", "B": "VARCHAR", "C": "INTEGER"}, records)
     truth = sqlite3.connect(":memory:")
     truth.execute("CREATE TABLE t (a INTEGER, b TEXT, c INTEGER)")
     truth.executemany("INSERT INTO t VALUES (?, ?, ?)", records)
-    terms = ("c > 0", "b = 'x'", "b IS NULL", "a BETWEEN 10 AND 40", "c IN (1, 2)", "b LIKE 'y%'", "NOT (c < 2)", "a % 3 = 1")
-    items = ("COUNT(*)", "SUM(c)", "MIN(a)", "MAX(c)", "COUNT(DISTINCT b)", "SUM(CASE WHEN c > 0 THEN 1 ELSE 0 END)")
+    terms = (
+        "c > 0",
+        "b = 'x'",
+        "b IS NULL",
+        "a BETWEEN 10 AND 40",
+        "c IN (1, 2)",
+        "b LIKE 'y%'",
+        "NOT (c < 2)",
+        "a % 3 = 1",
+    )
+    items = (
+        "COUNT(*)",
+        "SUM(c)",
+        "MIN(a)",
+        "MAX(c)",
+        "COUNT(DISTINCT b)",
+        "SUM(CASE WHEN c > 0 THEN 1 ELSE 0 END)",
+    )
     for _ in range(60):
         where = f" {rng.choice(['AND', 'OR'])} ".join(rng.sample(terms, 2))
         chosen = ", ".join(f"{item} AS v{k}" for k, item in enumerate(rng.sample(items, 2)))
         query = f"SELECT b, {chosen} FROM {{}} WHERE {where} GROUP BY b ORDER BY b IS NULL, b"
         expected = truth.execute(query.format("t")).fetchall()
-        assert [tuple(row.values()) for row in ask(ours, query.format("ds.t").replace("a % 3", "MOD(a, 3)"))] == expected, query
-        assert [tuple(row.values()) for row in theirs.read_query(query.format("t"))["data"]] == expected, query
+        assert [
+            tuple(row.values())
+            for row in ask(ours, query.format("ds.t").replace("a % 3", "MOD(a, 3)"))
+        ] == expected, query
+        assert [
+            tuple(row.values()) for row in theirs.read_query(query.format("t"))["data"]
+        ] == expected, query
     truth.close()
 
 
@@ -264,8 +332,19 @@ def test_types_have_names_in_both_dialects() -> None:
         "JSON",
     ):
         assert bigquery_type(from_bigquery(kind)) == kind
-    assert bigquery_type('STRUCT(a BIGINT, "b c" STRUCT(d VARCHAR)[])') == "STRUCT<a INT64, b c ARRAY<STRUCT<d STRING>>>"
-    for kind in ("NUMBER(12,2)", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP_NTZ(9)", "VARIANT", "VARCHAR(16777216)"):
+    assert (
+        bigquery_type('STRUCT(a BIGINT, "b c" STRUCT(d VARCHAR)[])')
+        == "STRUCT<a INT64, b c ARRAY<STRUCT<d STRING>>>"
+    )
+    for kind in (
+        "NUMBER(12,2)",
+        "FLOAT",
+        "BOOLEAN",
+        "DATE",
+        "TIMESTAMP_NTZ(9)",
+        "VARIANT",
+        "VARCHAR(16777216)",
+    ):
         assert snowflake_type(from_snowflake(kind)) == kind
     with pytest.raises(ValueError, match="type must be one of INT64"):
         from_bigquery("NOPE")
@@ -286,7 +365,9 @@ def test_heavy_libraries_are_not_imported_before_they_are_needed() -> None:
 
 
 @pytest.mark.parametrize("module", ["duckdb", "sqlglot"])
-def test_a_library_that_is_missing_is_named_with_its_remedy(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_is_missing_is_named_with_its_remedy(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in sys.modules if name.startswith(WAREHOUSE)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
@@ -297,12 +378,19 @@ def test_a_library_that_is_missing_is_named_with_its_remedy(module: str, monkeyp
 WAREHOUSE = "agentgym.envs.loca.servers.warehouse."
 
 
-@pytest.mark.parametrize("module", [f"{WAREHOUSE}{name}" for name in ("dialects", "statements", "trees", "types")])
-def test_another_module_that_is_missing_keeps_its_own_error(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "module", [f"{WAREHOUSE}{name}" for name in ("dialects", "statements", "trees", "types")]
+)
+def test_another_module_that_is_missing_keeps_its_own_error(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in sys.modules if name.startswith(WAREHOUSE)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    for ask_one in (lambda: bigquery().bigquery.bigquery_run_query("SELECT 1"), lambda: snowflake().read_query("SELECT 1")):
+    for ask_one in (
+        lambda: bigquery().bigquery.bigquery_run_query("SELECT 1"),
+        lambda: snowflake().read_query("SELECT 1"),
+    ):
         with pytest.raises(ImportError) as caught:
             ask_one()
         assert caught.value.name == module
@@ -319,6 +407,10 @@ def test_tables_under_a_pattern_are_read_as_they_are_now() -> None:
     server.bigquery.bigquery_run_query("CREATE TABLE ab.s_more (a INT64, c FLOAT64)")
     server.bigquery.bigquery_run_query("DROP TABLE ab.s_299")
     assert ask(server, query) == [{"n": 599, "s": 2 * 44_850 + 1000 - 598, "b": 300, "t": 299}]
-    assert ask(server, "SELECT a FROM `ab.s_*` WHERE _TABLE_SUFFIX = '7' ORDER BY a") == [{"a": 7}, {"a": 7}, {"a": 1000}]
+    assert ask(server, "SELECT a FROM `ab.s_*` WHERE _TABLE_SUFFIX = '7' ORDER BY a") == [
+        {"a": 7},
+        {"a": 7},
+        {"a": 1000},
+    ]
     with pytest.raises(ToolError, match=r"not found: ab.x\* does not match any table"):
         ask(server, "SELECT 1 AS a FROM `ab.x*`")

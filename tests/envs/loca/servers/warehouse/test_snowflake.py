@@ -1,4 +1,6 @@
-"""Snowflake of the office: its SQL against rows that were computed by hand, names and comments, the eight tools."""
+"""Snowflake of the office: its SQL against rows that were computed by hand, names and comments,
+the eight tools.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def server() -> Snowflake:
         "INVOICE_DATE": "DATE", "EXTRA": "VARIANT",
     }  # fmt: skip
     made.load(TABLE, columns, INVOICES, keys=["INVOICE_ID"])
-    made.load(PAID, {"INVOICE_ID": "VARCHAR", "PAYMENT_AMOUNT": "NUMBER(12,2)", "OUTSTANDING_FLAG": "INTEGER"}, PAYMENTS)
+    made.load(
+        PAID,
+        {"INVOICE_ID": "VARCHAR", "PAYMENT_AMOUNT": "NUMBER(12,2)", "OUTSTANDING_FLAG": "INTEGER"},
+        PAYMENTS,
+    )
     return made
 
 
@@ -132,7 +138,9 @@ def test_the_task_of_the_invoices(server: Snowflake) -> None:
     server.write_query(
         f"INSERT INTO {TABLE} (invoice_id, invoice_amount, invoice_date) VALUES ('N-1', 10.25, '2024-05-06'), ('N-2', 5, NULL)"
     )
-    server.write_query("INSERT INTO purchase_invoice.public.invoice_payments VALUES ('N-1', 10.25, 0), ('N-2', 0, 1)")
+    server.write_query(
+        "INSERT INTO purchase_invoice.public.invoice_payments VALUES ('N-1', 10.25, 0), ('N-2', 0, 1)"
+    )
     text = "0=Paid, 1=Outstanding"
     for statement in (
         f"COMMENT ON COLUMN {PAID}.OUTSTANDING_FLAG IS '{text}'",
@@ -147,10 +155,22 @@ def test_the_task_of_the_invoices(server: Snowflake) -> None:
         "COLUMN_NAME": "OUTSTANDING_FLAG", "COLUMN_DEFAULT": None, "IS_NULLABLE": "YES", "DATA_TYPE": "NUMBER(38,0)", "PRIMARY_KEY": "N",
         "COMMENT": text,
     }  # fmt: skip
-    assert ask(server, "SELECT comment FROM information_schema.columns WHERE column_name = 'OUTSTANDING_FLAG'") == [(text,)]
+    assert ask(
+        server,
+        "SELECT comment FROM information_schema.columns WHERE column_name = 'OUTSTANDING_FLAG'",
+    ) == [(text,)]
     assert ask(server, "DESCRIBE TABLE invoice_payments")[2][-1] == text
-    assert [row["comment"] for row in server.read_query("SHOW COLUMNS IN TABLE invoice_payments")["data"]] == ["x", "", text]
-    assert [row["INVOICE_ID"] for row in server.rows(PAID)] == ["INT-1", "INT-2", "INT-3", "N-1", "N-2"]
+    assert [
+        row["comment"]
+        for row in server.read_query("SHOW COLUMNS IN TABLE invoice_payments")["data"]
+    ] == ["x", "", text]
+    assert [row["INVOICE_ID"] for row in server.rows(PAID)] == [
+        "INT-1",
+        "INT-2",
+        "INT-3",
+        "N-1",
+        "N-2",
+    ]
     assert server.rows(TABLE)[3] == {
         "INVOICE_ID": "N-1", "SUPPLIER_NAME": None, "INVOICE_AMOUNT": 10.25, "PURCHASER_EMAIL": None, "INVOICE_DATE": "2024-05-06",
         "EXTRA": None,
@@ -176,34 +196,61 @@ def test_rows_are_changed_and_counted(server: Snowflake) -> None:
         "WHEN NOT MATCHED THEN INSERT (invoice_id, payment_amount) VALUES (s.invoice_id, 1)"
     )
     assert merged == {"number of rows inserted": 1, "number of rows updated": 1}
-    assert ask(server, "SELECT * FROM invoice_payments ORDER BY 1") == [("INT-1", 120.5, 0), ("INT-2", 1, None), ("INT-3", None, 1)]
-    assert change("INSERT OVERWRITE INTO invoice_payments SELECT 'z', 1, 2") == {"number of rows inserted": 1}
+    assert ask(server, "SELECT * FROM invoice_payments ORDER BY 1") == [
+        ("INT-1", 120.5, 0),
+        ("INT-2", 1, None),
+        ("INT-3", None, 1),
+    ]
+    assert change("INSERT OVERWRITE INTO invoice_payments SELECT 'z', 1, 2") == {
+        "number of rows inserted": 1
+    }
     assert change("TRUNCATE TABLE invoice_payments") == {"number of rows deleted": 1}
 
 
 def test_databases_schemas_and_tables(server: Snowflake) -> None:
-    assert server.create_table('CREATE TABLE t (a NUMBER(10,2) DEFAULT 1, "low Case" INT, PRIMARY KEY ("low Case"))')["data"] == [
-        {"status": "Table T successfully created."}
-    ]
+    assert server.create_table(
+        'CREATE TABLE t (a NUMBER(10,2) DEFAULT 1, "low Case" INT, PRIMARY KEY ("low Case"))'
+    )["data"] == [{"status": "Table T successfully created."}]
     server.write_query('INSERT INTO t ("low Case") VALUES (5)')
     assert server.read_query('SELECT "low Case", a FROM t')["data"] == [{"low Case": 5, "A": 1}]
-    assert [(row["name"], row["primary key"]) for row in server.read_query("DESC TABLE t")["data"]] == [
+    assert [
+        (row["name"], row["primary key"]) for row in server.read_query("DESC TABLE t")["data"]
+    ] == [
         ("A", "N"),
         ("low Case", "Y"),
     ]
     for statement in ("CREATE TABLE u CLONE t", "CREATE TABLE v LIKE t", "CREATE VIEW w AS SELECT a FROM u", "ALTER TABLE u ADD COLUMN z INT",
                       "ALTER TABLE u RENAME COLUMN z TO y", "ALTER TABLE u DROP COLUMN y", "ALTER TABLE v RENAME TO x"):  # fmt: skip
         server.write_query(statement)
-    assert [len(server.rows(f"PURCHASE_INVOICE.PUBLIC.{name}")) for name in ("U", "X", "W")] == [1, 0, 1]
-    assert [row["name"] for row in server.read_query("SHOW TABLES")["data"]] == ["INVOICES", "INVOICE_PAYMENTS", "T", "U", "X"]
-    assert [row["name"] for row in server.read_query("SHOW TABLES LIKE 'inv%ES' IN DATABASE purchase_invoice")["data"]] == [
-        "INVOICES"
+    assert [len(server.rows(f"PURCHASE_INVOICE.PUBLIC.{name}")) for name in ("U", "X", "W")] == [
+        1,
+        0,
+        1,
     ]
-    assert [row["name"] for row in server.read_query("SHOW VIEWS IN SCHEMA purchase_invoice.public")["data"]] == ["W"]
+    assert [row["name"] for row in server.read_query("SHOW TABLES")["data"]] == [
+        "INVOICES",
+        "INVOICE_PAYMENTS",
+        "T",
+        "U",
+        "X",
+    ]
+    assert [
+        row["name"]
+        for row in server.read_query("SHOW TABLES LIKE 'inv%ES' IN DATABASE purchase_invoice")[
+            "data"
+        ]
+    ] == ["INVOICES"]
+    assert [
+        row["name"]
+        for row in server.read_query("SHOW VIEWS IN SCHEMA purchase_invoice.public")["data"]
+    ] == ["W"]
     server.write_query("CREATE DATABASE other")
     server.write_query("CREATE SCHEMA other.stage")
     server.write_query("CREATE TABLE here AS SELECT 1 AS a")
-    assert (server.list_databases(), server.list_schemas("other")) == (["OTHER", "PURCHASE_INVOICE"], ["PUBLIC", "STAGE"])
+    assert (server.list_databases(), server.list_schemas("other")) == (
+        ["OTHER", "PURCHASE_INVOICE"],
+        ["PUBLIC", "STAGE"],
+    )
     assert server.list_tables("other", "stage") == [
         {"TABLE_CATALOG": "OTHER", "TABLE_SCHEMA": "STAGE", "TABLE_NAME": "HERE", "COMMENT": ""}
     ]
@@ -254,7 +301,9 @@ def test_random_changes_agree_with_a_model(server: Snowflake) -> None:
             )
             model[key] = step
         elif what == "update":
-            server.write_query(f"UPDATE invoice_payments SET outstanding_flag = outstanding_flag + 1 WHERE invoice_id <> '{key}'")
+            server.write_query(
+                f"UPDATE invoice_payments SET outstanding_flag = outstanding_flag + 1 WHERE invoice_id <> '{key}'"
+            )
             model = {k: v if k == key or v is None else v + 1 for k, v in model.items()}
         else:
             server.write_query(f"DELETE FROM invoice_payments WHERE invoice_id = '{key}'")

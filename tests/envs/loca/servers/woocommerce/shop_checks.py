@@ -15,14 +15,18 @@ PAID = {"status": "processing"}
 
 
 def make_shop() -> WooCommerce:
-    """Three products of 10.00, 4.50 and 20.00 (on sale for 15.00) with 100 of each in stock, two customers."""
+    """Three products of 10.00, 4.50 and 20.00 (on sale for 15.00) with 100 of each in stock,
+    two customers.
+    """
     shop = WooCommerce()
     shop.products.add_all([
         {"name": "Red Mug", "sku": "M1", "regular_price": "10.00", "stock_quantity": 100, "categories": ["Mugs"]},
         {"name": "Blue Mug", "sku": "M2", "regular_price": "4.50", "stock_quantity": 100, "categories": ["Mugs"], "tags": ["new"]},
         {"name": "Oak Table", "sku": "T1", "regular_price": "20", "sale_price": "15.00", "stock_quantity": 100},
     ])  # fmt: skip
-    shop.customers.add_all([{"email": "ann@x.org", "first_name": "Ann"}, {"email": "bob@x.org", "first_name": "Bob"}])
+    shop.customers.add_all(
+        [{"email": "ann@x.org", "first_name": "Ann"}, {"email": "bob@x.org", "first_name": "Bob"}]
+    )
     return shop
 
 
@@ -51,8 +55,11 @@ def check_laws(shop: WooCommerce) -> None:
         assert (
             Decimal(row["total_tax"])
             == taxes
-            == amount(row["tax_lines"], "tax_total") + amount(row["tax_lines"], "shipping_tax_total")
+            == amount(row["tax_lines"], "tax_total")
+            + amount(row["tax_lines"], "shipping_tax_total")
         )
-        assert Decimal(row["discount_total"]) == amount(row["line_items"], "subtotal") - amount(row["line_items"], "total")
+        assert Decimal(row["discount_total"]) == amount(row["line_items"], "subtotal") - amount(
+            row["line_items"], "total"
+        )
         assert Decimal(row["discount_total"]) >= amount(row["coupon_lines"], "discount")
         assert 0 <= -amount(row["refunds"], "total") <= Decimal(row["total"])
