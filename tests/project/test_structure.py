@@ -38,7 +38,7 @@ HEAVY = {
 MAY = {
     "agentgym": set(),
     "envs": {"envs"},
-    "oracles": {"oracles"},
+    "oracles": {"oracles", "wrappers"},  # scripted policies answer the requests of compaction
     "wrappers": {"wrappers"},
     "training": {*FOLDERS},
 }
