@@ -21,7 +21,7 @@ import agentgym
 from agentgym import Config, World, config_schema
 from agentgym.config import Choice, Share, json_schema, list_options, make_config
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WORLDS = [pytest.param(entry.world, id=entry.id) for entry in agentgym.worlds()]
 
 # What has to fit another option, as (option, the most it may be in the configuration drawn so far).

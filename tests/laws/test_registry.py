@@ -27,8 +27,8 @@ from agentgym import ARMS, Chat, Reply, clone, make, tool_env, worlds
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.policies import ParsedChat, ScriptedPolicy
 from agentgym.training.rollout import Trajectory, rollout
-from tests.helpers import compare, few
-from tests.sampling import OFFICE
+from tests.helpers import compare
+from tests.sampling import OFFICE, few
 
 IDS = [entry.id for entry in worlds()]
 LONG = {entry.id for entry in worlds(presets=True) if entry.id in OFFICE and entry.options}

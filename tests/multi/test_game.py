@@ -29,10 +29,7 @@ DIGEST = """
 import sys
 from agentgym import make
 from agentgym.oracles import NoisyPolicy, TeamPolicy
-from agentgym.training.rollout.rollouts import rollout
-from tests.helpers import public_state
 from agentgym.training.rollout import rollout
-from tests.helpers import public_state, spread
 for env_id in sys.argv[1:]:
     for seed in range(2):
         env = make(env_id, oracles="SP", labels=True)

@@ -22,8 +22,7 @@ from agentgym.oracles import (
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import ParsedChat, best_call
 from agentgym.training.rollout import rollout
-from tests.helpers import few
-from tests.sampling import OFFICE
+from tests.sampling import OFFICE, few
 
 IDS = [entry.id for entry in worlds()]
 SCOPES = ["persistent", "ephemeral"]

@@ -12,7 +12,7 @@ import agentgym
 from agentgym import Message
 from agentgym.wrappers import ContextAwareness, ContextBudget, EditMessages, Trim, Turns
 from agentgym.wrappers.edit_messages import MessageEdit
-from tests.context_checks import Checked
+from tests.wrappers.context_checks import Checked
 from tests.wrappers.context_worlds import Stack, read
 
 NOTE = Message("user", "Earlier pages were removed.")

@@ -104,7 +104,7 @@ def test_search_by_vectors(tmp_path: Path) -> None:
     assert index.best("zz", 2) == (0, 1), "nothing is near, so all are alike"
     index.save(tmp_path)
     assert Dense.load(tmp_path, letters).best("b", 3) == (2, 1, 4)
-    env = make("SearchWorld", search_by="test_search_world:letters", **SMALL)
+    env = make("SearchWorld", search_by=f"{__name__}:letters", **SMALL)
     env.reset(seed=0)
     assert "Page 1 of 20" in play(tool_env(env), search("kites")).text
     with pytest.raises(

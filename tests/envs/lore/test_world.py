@@ -276,7 +276,10 @@ def test_wilson_intervals() -> None:
         ({"weights": {"max": 1.0}}, "weights must be one of add, subtract, join, got 'max'"),
         (
             {"weights": {"add": -1}},
-            "weights['add'] must be a number in [0.0, 1000000000.0], got -1",
+            (
+                "weights must be a mapping with each value a number in [0.0, 1000000000.0], "
+                "got {'add': -1}"
+            ),
         ),
         (
             {"weights": {"add": 0}},

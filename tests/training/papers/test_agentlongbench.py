@@ -209,12 +209,15 @@ def test_the_report_has_tables_and_a_heat_map(data: Path, tmp_path: Path) -> Non
 
 def test_wrong_plans_are_refused() -> None:
     for options, message in {
-        ("settings", ("ki-x",)): "settings must be one of ki-c, ki-v, kf-c, kf-v, got 'ki-x'",
+        (
+            "settings",
+            ("ki-x",),
+        ): r"settings must be .*one of ki-c, ki-v, kf-c, kf-v, got \('ki-x',\)",
         (
             "lengths",
             ("33k",),
         ): "lengths must be among 32k, 64k, .*, or numbers of tokens, got '33k'",
-        ("tasks", ("sum",)): "tasks must be one of count_frequency_tool, .*, got 'sum'",
+        ("tasks", ("sum",)): r"tasks must be .*one of count_frequency_tool, .*, got \('sum',\)",
         ("samples", 0): r"samples must be an integer in \[1, 100000\], got 0",
     }.items():
         with pytest.raises(ValueError, match=message):
