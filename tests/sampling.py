@@ -60,6 +60,8 @@ def kind(value: Any) -> Any:
     """Return the kind of a value on an axis, of which a sample has each: that of an id, else
     the value itself.
     """
+    if isinstance(value, tuple) and value[0] in OFFICE:  # an id with something that belongs to it
+        return "office"
     return KINDS.get(value, value) if isinstance(value, str) else repr(value)
 
 

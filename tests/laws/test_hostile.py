@@ -101,10 +101,11 @@ def tools(env_id: str) -> list[str]:
     return picked if env_id in OFFICE else [tool.name for tool in offered]
 
 
-@pytest.mark.parametrize(
-    ("env_id", "tool"), [(env_id, tool) for env_id in IDS for tool in tools(env_id)]
-)
-def test_hostile_replies_change_nothing_and_explain_themselves(env_id: str, tool: str) -> None:
+@pytest.mark.family(env_and_tool=[(env_id, tool) for env_id in IDS for tool in tools(env_id)])
+def test_hostile_replies_change_nothing_and_explain_themselves(
+    env_and_tool: tuple[str, str],
+) -> None:
+    env_id, tool = env_and_tool
     env = tool_env(make(env_id, budget_slack=1_000, max_failed_rounds=None))
     chat, _ = env.reset(seed=1)
     # What a world takes as an answer in prose is no hostile reply there.
