@@ -139,7 +139,7 @@ def run_pytest(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, st
         "-n",
         "auto",
         "--dist",
-        "loadfile",
+        "worksteal",
         "-p",
         "no:cacheprovider",
     ]
