@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from agentgym.messages import Message, ToolCall
-from agentgym.tools import MAX_CALL_CHARS, Tool, ToolError, check_jsonable, echo
+from agentgym.tools import MAX_CALL_CHARS, MAX_DEPTH, Tool, ToolError, check_jsonable, echo
 
 Dialect = Literal["auto", "json", "python"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
@@ -28,10 +28,6 @@ much in one reply.
 """
 NO_CALL = "no tool call found"
 """The beginning of `explain` where a reply does not even try to call a tool."""
-MAX_DEPTH = 64
-"""Most levels of the arguments of a call: more than any schema has, and far from the recursion
-limit of JSON decoders.
-"""
 
 # Nearly all replies: prose without markup, then one call with at most one argument, an integer or a
 # plain string. Integers of more than 18 digits are left to the decoder, which limits them.
@@ -281,7 +277,7 @@ def _load(body: str) -> Any:
         raise _Unreadable(
             f"a call is {len(body)} characters long, at most {MAX_CALL_CHARS} are allowed"
         )
-    if body.count("[") + body.count("{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
+    if body.count("[") + body.count("{") > MAX_DEPTH and nesting_depth(body) > MAX_DEPTH:
         raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")
     try:
         data, end = _DECODER.raw_decode(body)
@@ -294,7 +290,11 @@ def _load(body: str) -> Any:
     return data
 
 
-def _depth(body: str) -> int:
+def nesting_depth(body: str) -> int:
+    """Return how deep the brackets of a JSON text nest, in linear time.
+
+    Brackets in strings do not count.
+    """
     depth = deepest = 0
     for bracket in _BRACKET.findall(body):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket, 0)

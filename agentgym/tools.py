@@ -27,6 +27,11 @@ MAX_CALL_CHARS = 262_144
 that long, and checks stay fast.
 """
 
+MAX_DEPTH = 64
+"""Most levels of the arguments of a call: more than any schema has, and far from the recursion
+limit of JSON decoders.
+"""
+
 _ECHO_CHARS = 120
 """Enough to recognise a value by, in an error that stays in the context."""
 _LISTED_CHARS = 300
@@ -207,6 +212,25 @@ def listed(names: Iterable[str]) -> str:
     )
 
 
+def nests_deeper(value: object, levels: int) -> bool:
+    """Return whether lists and dicts nest deeper than a number of levels, in linear time.
+
+    Interpreters differ in how deep their encoder of JSON goes, and some overflow the stack, so this
+    is asked before anything is encoded.
+    """
+    layer = [value]
+    for _ in range(levels):
+        nested: dict[int, object] = {}  # by identity: shared values are looked at once
+        for item in layer:
+            children = item.values() if isinstance(item, dict) else item
+            if isinstance(item, (dict, list, tuple)):
+                nested |= {id(child): child for child in children}  # type: ignore[attr-defined]
+        if not nested:
+            return False
+        layer = list(nested.values())
+    return any(isinstance(item, (dict, list, tuple)) for item in layer)
+
+
 def check_jsonable(arguments: Mapping[str, Any]) -> None:
     """Refuse what JSON or UTF-8 cannot carry: NaN, infinities, lone surrogates, NUL, other objects,
     too much of it.
@@ -214,6 +238,8 @@ def check_jsonable(arguments: Mapping[str, Any]) -> None:
     Raises:
         ToolError: The arguments hold such a thing.
     """
+    if nests_deeper(arguments, MAX_DEPTH):
+        raise ToolError(f"arguments nest deeper than {MAX_DEPTH}")
     try:
         text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
         text.encode("utf-8")

@@ -19,6 +19,12 @@ Functions = Mapping[str, Callable[..., str]]
 """The functions that code may call, by name. A function takes whatever arguments code gives, and
 refuses a call with `ToolError`, which code can catch."""
 
+NOT_JSON = (
+    "arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of these"
+)
+"""The refusal of arguments that do not cross over; what nests deeper than `MAX_DEPTH` is among them,
+however deep the encoder of this Python goes."""
+
 MAX_ERROR_CHARS = 1_000  # an exception may carry a text of any length; this much explains it
 _MAX_FRAMES = 6  # the innermost: a recursion would fill the error with copies of one line
 _MAX_NAME_OR_LINE = 100  # characters of a line of source, or of a function's name, in an error

@@ -15,8 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
+from agentgym.parsing import nesting_depth
 from agentgym.sandboxes.base import (
     DEFAULT_LIMITS,
+    NOT_JSON,
     CallBroker,
     Functions,
     Kind,
@@ -31,7 +33,7 @@ from agentgym.sandboxes.namespaces import (
     memory_folder,
     resource_limits,
 )
-from agentgym.tools import MAX_CALL_CHARS, ToolError
+from agentgym.tools import MAX_CALL_CHARS, MAX_DEPTH, ToolError
 
 _START_MB = 64  # address space that the interpreter takes before the code runs
 _TMP_BYTES = 16 * 2**20
@@ -42,6 +44,7 @@ _OPEN_FILES, _THREADS = (
 _MAX_LINE = (
     8 * MAX_CALL_CHARS
 )  # JSON may write one character as six, and a call has more than its arguments
+_CALL_LEVELS = 2  # those of {"call": [name, args, kwargs]}; the lists of arguments count as theirs
 _KINDS: tuple[Kind, ...] = ("", "exception", "memory", "refused")
 _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 
@@ -147,10 +150,13 @@ class _Conversation:
 
     def _answer(self, line: bytes) -> None:
         """Answer one line, whoever wrote it."""
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            message = None
+        message = None
+        if nesting_depth(line.decode("utf-8", "replace")) <= MAX_DEPTH + _CALL_LEVELS:
+            with suppress(ValueError):
+                message = json.loads(line)
+        elif line.startswith(b'{"call"'):
+            self._send({"error": NOT_JSON})
+            return
         match message:
             case {"ready": True} if not self._ready:
                 self._ready = True

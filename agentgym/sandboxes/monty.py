@@ -13,13 +13,14 @@ from typing import Any, ClassVar
 
 from agentgym.sandboxes.base import (
     DEFAULT_LIMITS,
+    NOT_JSON,
     CallBroker,
     Functions,
     Limits,
     RunResult,
     Stopped,
 )
-from agentgym.tools import ToolError
+from agentgym.tools import MAX_DEPTH, ToolError, nests_deeper
 
 
 class MontySandbox:
@@ -217,12 +218,11 @@ def _to_json(value: Any) -> Any:
     no word for.
     """
     try:
+        if nests_deeper(value, MAX_DEPTH):
+            raise ValueError
         return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        raise ToolError(
-            "arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of "
-            "these"
-        ) from None
+    except (TypeError, ValueError):
+        raise ToolError(NOT_JSON) from None
 
 
 def _monty() -> Any:

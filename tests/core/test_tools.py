@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from agentgym import Tool, ToolError, tool
-from agentgym.tools import check_jsonable, echo, tools_of
+from agentgym.tools import check_jsonable, echo, nests_deeper, tools_of
 
 
 class Colour(enum.Enum):
@@ -271,3 +271,21 @@ def test_echoes_are_short() -> None:
     assert echo([1, "a"]) == '[1, "a"]'
     assert len(echo("x" * 10_000)) < 160
     assert "10002 characters" in echo("x" * 10_000)
+
+
+def test_depth_is_counted_in_linear_time() -> None:
+    value: Any = []
+    for depth in range(1, 70):
+        assert nests_deeper(value, depth - 1)
+        assert not nests_deeper(value, depth)
+        value = {"a": value} if depth % 2 else [1, value, "x"]
+    doubled: Any = [1]
+    for _ in range(60):
+        doubled = [doubled, doubled]  # 2 ** 60 leaves, were they looked at one by one
+    assert nests_deeper(doubled, 60)
+    assert not nests_deeper(doubled, 61)
+    endless: list[Any] = []
+    endless.append(endless)
+    assert nests_deeper(endless, 64)
+    with pytest.raises(ToolError, match="arguments nest deeper than 64"):
+        check_jsonable({"a": value})

@@ -266,6 +266,17 @@ def test_arguments_cross_as_json(sandbox: Sandbox) -> None:
     sandbox.run("add('\\ud800')", counter.functions)
 
 
+@pytest.mark.parametrize(("levels", "kind"), [(60, ""), (66, "exception"), (5_000, "exception")])
+def test_the_depth_of_arguments_has_one_limit_on_every_interpreter(
+    sandbox: Sandbox, levels: int, kind: str
+) -> None:
+    counter = Counter()
+    code = f"x = []\nfor _ in range({levels}): x = [x]\nadd(x)"
+    execution = sandbox.run(code, counter.functions)
+    assert execution.kind == kind or (levels == 5_000 and execution.kind in ("crash", "memory"))
+    assert len(counter.seen) == (kind == "")
+
+
 def test_calls_are_limited(sandbox: Sandbox) -> None:
     counter = Counter()
     code = "while True:\n    try: add()\n    except BaseException: pass"

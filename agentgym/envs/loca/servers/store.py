@@ -7,7 +7,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, TypeAlias
 
 from agentgym.tools import ToolError, echo
@@ -15,6 +15,13 @@ from agentgym.tools import ToolError, echo
 Row: TypeAlias = dict[str, Any]
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class _Database(sqlite3.Connection):
+    """Connection that closes itself when it is dropped, of which Python 3.13 would warn."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Store:
@@ -33,7 +40,9 @@ class Store:
         self._open(_empty(schema))
 
     def _open(self, image: bytes) -> None:
-        self._db = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        self._db = sqlite3.connect(
+            ":memory:", check_same_thread=False, isolation_level=None, factory=_Database
+        )
         self._db.deserialize(image)
         self._db.execute("PRAGMA foreign_keys = ON")
         self._kinds, self._columns = _columns(self._schema)
@@ -177,7 +186,7 @@ def _encode(value: Any) -> Any:
 
 @functools.cache
 def _empty(schema: str) -> bytes:
-    with sqlite3.connect(":memory:") as db:
+    with closing(sqlite3.connect(":memory:")) as db:
         # Setting a version makes the first page, without which there is nothing to serialise.
         db.executescript(f"PRAGMA page_size = 1024; PRAGMA user_version = 1; {schema}")
         return db.serialize()

@@ -8,7 +8,6 @@ import copy
 import json
 import pickle
 import random
-import sqlite3
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
+from agentgym.envs.loca.servers.store import Store
 from agentgym.envs.loca.servers.warehouse import engine as sql
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.envs.loca.servers.warehouse.types import (
@@ -280,8 +280,7 @@ def test_random_queries_agree_with_sqlite() -> None:
     ours, theirs = GoogleCloud(), Snowflake()
     ours.bigquery.load("ds", "t", {"a": "INT64", "b": "STRING", "c": "INT64"}, records)
     theirs.load("D.PUBLIC.T", {"A": "INTEGER", "B": "VARCHAR", "C": "INTEGER"}, records)
-    truth = sqlite3.connect(":memory:")
-    truth.execute("CREATE TABLE t (a INTEGER, b TEXT, c INTEGER)")
+    truth = Store("CREATE TABLE t (a INTEGER, b TEXT, c INTEGER)")._db
     truth.executemany("INSERT INTO t VALUES (?, ?, ?)", records)
     terms = (
         "c > 0",
