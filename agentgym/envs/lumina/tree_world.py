@@ -24,7 +24,7 @@ from agentgym.world import CallSet, World
 
 _UNREACHABLE = ToolCall("unreachable", {})
 _MAX_NODES = 100_000  # far below the million values, which are all different
-_VALUES = 1_000_000  # ten times the largest tree, so that values tell nothing of its size
+_VALUES = 1_000_000  # ten times the largest tree, since all values differ
 _ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
 _ID_LENGTH = 7  # 8e9 ids: one that has not been shown cannot be guessed
 _NODE = re.compile(r"\(id=([a-z]+), value=([0-9]+)\) -> (UNKNOWN|\[([a-z, ]*)\])")
