@@ -16,7 +16,7 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.config import CallsPerTurn, Choice
 from agentgym.envs.gsm_agent.database import MAX_TASKS, Database, DatabaseOptions, get_database
-from agentgym.envs.gsm_agent.knowledge import PAGES, Knowledge
+from agentgym.envs.gsm_agent.knowledge import PAGES, SearchKnowledge
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.envs.gsm_agent.prompts import (
     EXAMPLE,
@@ -120,7 +120,7 @@ class SearchWorld(World[SearchConfig]):
     def __init__(self, config: SearchConfig, seed: int) -> None:
         super().__init__(config, seed)
         self.max_calls = config.max_calls_per_turn
-        self.known = Knowledge(None)
+        self.known = SearchKnowledge(None)
         self.log: list[dict[str, Any]] = []
         self.rounds = 0
         self.min_rounds = config.min_rounds
@@ -151,7 +151,7 @@ class SearchWorld(World[SearchConfig]):
             )
         self.problem = database.tasks.task(playable[number])
         self.max_turns = self.config.budget(self.config.max_rounds)
-        self.known = Knowledge.of(self.problem.question)
+        self.known = SearchKnowledge.of(self.problem.question)
         self._missing = set(self.problem.documents)
         if self.static:
             self.known.learn(self._told())
@@ -199,7 +199,7 @@ class SearchWorld(World[SearchConfig]):
         Args:
             query: What to look for: a sentence or words.
         """
-        return self.look("search", query)
+        return self.run_search("search", query)
 
     @tool
     def next_page(self) -> str:
@@ -212,15 +212,15 @@ class SearchWorld(World[SearchConfig]):
             raise ToolError(
                 f"all {PAGES} pages of this search were shown; search for something else"
             )
-        self.known.paged(self.known.last, self.known.cursor + 1)
+        self.known.add_page(self.known.last, self.known.cursor + 1)
         return self._page("next_page")
 
-    def look(self, name: str, query: str) -> str:
+    def run_search(self, name: str, query: str) -> str:
         """Carry out a search by a tool of that name."""
         if not query.strip():
             raise ToolError("the query is empty; say what to look for")
         self._results = self.database.index.best(query, PAGE * PAGES)
-        self.known.paged(query, 1)
+        self.known.add_page(query, 1)
         return self._page(name)
 
     def _page(self, name: str) -> str:
@@ -376,7 +376,7 @@ class SearchWorld(World[SearchConfig]):
         if found is None:
             raise ValueError(f"this is not a task of SearchWorld: {task[:100]!r}")
         world = cls(cls.Config(), 0)
-        world.known = Knowledge.of(found["question"])
+        world.known = SearchKnowledge.of(found["question"])
         world.static = found["documents"].startswith("Documents:\n")
         rounds = _ROUNDS.search(found["documents"])
         world.min_rounds, world.max_turns = int(rounds[1]) if rounds else 0, int(found["turns"])
@@ -393,7 +393,7 @@ class SearchWorld(World[SearchConfig]):
             raise ValueError(f"this is no page of results: {result[:100]!r}")
         # The page says where it stands, so that nothing has to be counted that a context strategy
         # may have removed.
-        self.known.paged(json.loads(head[2]), int(head[1]))
+        self.known.add_page(json.loads(head[2]), int(head[1]))
         self.rounds += self._searched_in != self.turn
         self._searched_in = self.turn
         self.known.learn(result)
@@ -404,7 +404,7 @@ class SearchWorld(World[SearchConfig]):
         left = _LEFT.fullmatch(f"Turns spent{ends}")
         if left is None:
             raise ValueError(f"this is not a state of SearchWorld: {state[:100]!r}")
-        self.known = Knowledge.from_lines(self.known.question, told.split("\n"))
+        self.known = SearchKnowledge.from_lines(self.known.question, told.split("\n"))
         self.rounds = int(left[1])
         self.turn = (self.max_turns or 0) - int(left[2])
         self._searched_in = self.turn
