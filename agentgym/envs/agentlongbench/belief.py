@@ -100,7 +100,8 @@ class Belief:
 
     Attributes:
         known: The constraints on the hidden item from feedback.
-        listed: The constraints that all candidates are known to meet, from the queries whose lists they were in.
+        listed: The constraints that all candidates are known to meet, from the queries
+            whose lists they were in.
         pool: The candidates in the order of the lists: the hidden item is among them. None before
             the first list.
         guessed: The names that were guessed.
@@ -117,7 +118,7 @@ class Belief:
 
     @property
     def exact(self) -> bool:
-        """Whether the candidates are exactly the items that agree with all feedback, or only one."""
+        """Return whether the candidates are just the items that agree with all feedback, or one."""
         return self.pool is not None and (len(self.pool) == 1 or self.listed.covers(self.known))
 
     def add_feedback(self, feedback: Feedback) -> None:

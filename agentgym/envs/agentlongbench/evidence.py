@@ -83,7 +83,7 @@ class Evidence:
 
     @property
     def complete(self) -> bool:
-        """Whether all that is needed was read."""
+        """Return whether all needed parts were read."""
         return len(self.seen) == len(self.spec.results) + len(self.spec.feedback)
 
     def lines(self) -> list[str]:
