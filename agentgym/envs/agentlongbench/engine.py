@@ -1,5 +1,5 @@
-"""The query tool and the feedback on a guess, written and read: what both faces of the benchmark
-are made of (section 2.1).
+"""The query tool and the feedback on a guess, written and read, for both worlds of the benchmark
+(section 2.1).
 
 Everything here is a function of its arguments: the lists that a query returns depend on the table
 and the call alone.
@@ -16,13 +16,13 @@ from typing import Any, Literal, NotRequired
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
-from agentgym.envs.agentlongbench.items import OPERATORS, Atom, Operator, Table
+from agentgym.envs.agentlongbench.items import OPERATORS, Atom, ItemTable, Operator
 from agentgym.tools import ToolError, echo
 
 STYLES = ("concise", "verbose")
 TOOL = "query_items"
 MOST_CONDITIONS = 1_024
-"""A query may have so many conditions, and a condition so many values."""
+"""Most conditions of a query, and values of a condition: bounds the time of a call."""
 
 _FEEDBACK = re.compile(
     r"Round (?P<round>[0-9]+): Guess (?P<label>[^\n]+)\nSections:\n(?P<sections>(?:  - [^\n]+\n)+)"
@@ -47,12 +47,12 @@ class Condition(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What the feedback on a guess says.
+    """Feedback on a guess.
 
     Attributes:
         round: The number of the round.
         name: The name of the guess.
-        atoms: What it tells of the target, value by value, in the order of the text.
+        atoms: The facts about the target, value by value, in the order of the text.
         right: Whether the guess was the target.
         left: The rounds that remain.
     """
@@ -65,7 +65,7 @@ class Feedback:
 
 
 def to_atoms(conditions: Sequence[Condition | Mapping[str, Any]]) -> list[Atom]:
-    """The atoms of the conditions of a query.
+    """Return the atoms of the conditions of a query.
 
     Raises:
         ToolError: There are none or too many, or one lacks what its type needs.
@@ -100,7 +100,7 @@ def _atoms(condition: Condition | Mapping[str, Any]) -> list[Atom]:
 
 
 def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
-    """Conditions that say the same, section by section."""
+    """Return equivalent conditions, section by section."""
     grouped: dict[str, dict[str, dict[str, Any]]] = {}
     for section, operator, value in atoms:
         group = grouped.setdefault(section, {})
@@ -112,16 +112,19 @@ def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
                 "threshold": value,
             }
             continue
-        new: dict[str, Any] = {"type": "value", "section": section, "values": []}
-        group.setdefault(operator, new | ({"exclude": True} if operator == "lacks" else {}))[
-            "values"
-        ].append(value)
+        if operator not in group:
+            group[operator] = {"type": "value", "section": section, "values": []}
+            if operator == "lacks":
+                group[operator]["exclude"] = True
+        group[operator]["values"].append(value)
     return [condition for group in grouped.values() for condition in group.values()]
 
 
-def search(table: Table, conditions: Sequence[Condition | Mapping[str, Any]], style: str) -> str:
-    """The result of a query as JSON text: the items that meet all conditions, or those that meet
-    the conditions of each section.
+def search(
+    table: ItemTable, conditions: Sequence[Condition | Mapping[str, Any]], style: str
+) -> str:
+    """Return the result of a query as JSON text: the items that meet all conditions, or those that
+    meet the conditions of each section.
 
     Raises:
         ToolError: A condition is malformed, or names what there is not.
@@ -129,30 +132,22 @@ def search(table: Table, conditions: Sequence[Condition | Mapping[str, Any]], st
     if style == "concise":
         return dumps({"intersection": table.listed(table.meet(to_atoms(conditions)))})
     to_atoms(conditions)
-    sections: dict[str, list[Mapping[str, Any]]] = {}
+    sections: dict[str, list[dict[str, Any]]] = {}
     for condition in conditions:
-        sections.setdefault(condition["section"], []).append(condition)
-    return dumps(
-        {"per_section": [_section(table, name, group) for name, group in sections.items()]}
-    )
-
-
-def _section(table: Table, name: str, conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    told = [
-        {key: value for key, value in condition.items() if key != "section"}
-        for condition in conditions
-    ]
-    return {
-        "section": name,
-        "conditions": told,
-        "candidates": table.listed(table.meet(to_atoms(conditions))),
-    }
+        sections.setdefault(condition["section"], []).append({**condition})
+    parts = []
+    for name, group in sections.items():
+        candidates = table.listed(table.meet(to_atoms(group)))
+        for each in group:
+            del each["section"]
+        parts.append({"section": name, "conditions": group, "candidates": candidates})
+    return dumps({"per_section": parts})
 
 
 def read_lists(
     conditions: Sequence[Mapping[str, Any]], result: str
 ) -> list[tuple[list[Atom], list[str]]]:
-    """The lists in a result, each with what its items meet.
+    """Read the lists in a result, each with the atoms that its items meet.
 
     Raises:
         ValueError: The text is not a result; it may have been cut.
@@ -169,8 +164,8 @@ def read_lists(
         raise ValueError(f"this is not a result of {TOOL}: {result[:100]!r}") from error
 
 
-def write_feedback(table: Table, number: int, guess: int, target: int, left: int) -> str:
-    """The feedback on a guess: its profile with a verdict on each value (appendix C, figures 13 and
+def write_feedback(table: ItemTable, number: int, guess: int, target: int, left: int) -> str:
+    """Write the feedback on a guess: its profile with a verdict on each value (appendix C, figures 13 and
     14).
     """
     result = "correct" if guess == target else "wrong"
@@ -181,21 +176,21 @@ def write_feedback(table: Table, number: int, guess: int, target: int, left: int
 
 
 def read_feedback(text: str) -> list[Feedback]:
-    """The feedback that a text holds, in order."""
+    """Read all feedback in a text, in order."""
     return [
         Feedback(
-            int(found["round"]),
-            _NUMBER.sub("", found["label"]),
-            tuple(read_verdicts(found["sections"])),
-            found["result"] == "correct",
-            int(found["left"]),
+            int(match["round"]),
+            _NUMBER.sub("", match["label"]),
+            tuple(read_verdicts(match["sections"])),
+            match["result"] == "correct",
+            int(match["left"]),
         )
-        for found in _FEEDBACK.finditer(text)
+        for match in _FEEDBACK.finditer(text)
     ]
 
 
 def read_verdicts(sections: str) -> list[Atom]:
-    """What the lines on the sections of a guess tell of the target."""
+    """Read the atoms of the target from the lines on the sections of a guess."""
     atoms: list[Atom] = []
     for name, marks in _LINE.findall(sections):
         for mark in marks.split("; "):
@@ -207,12 +202,12 @@ def read_verdicts(sections: str) -> list[Atom]:
 
 
 def dumps(data: object) -> str:
-    """JSON on one line, with letters as they are."""
+    """Write JSON on one line, with letters as they are."""
     return json.dumps(data, ensure_ascii=False)
 
 
 def explain_game(style: str) -> str:
-    """The rules that both faces tell."""
+    """Write the rules that both worlds share."""
     lists = (
         'The result {"intersection": [...]} lists the items that meet all of the conditions.'
         if style == "concise"

@@ -1,5 +1,5 @@
-"""What a reader of a log knows of the answer to a question: the parts of the text that it needs,
-and what follows from them.
+"""Evidence of the answer to a question about a log: the needed parts of the text, and the answer
+that follows from them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.envs.agentlongbench.engine import read_verdicts
-from agentgym.envs.agentlongbench.questions import Asked
+from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.scoring import Answer
 
 _MESSAGE = re.compile(r"^\[(?:system|user|assistant|tool)\]\n", re.MULTILINE)
@@ -29,14 +29,14 @@ class Evidence:
     exclude nothing more.
 
     Attributes:
-        asked: The question.
+        spec: The question.
         seen: The rounds that are needed and were read.
         results: The tool results that are needed and were read, by round.
         feedback: The profiles with their marks, likewise; of one section, if the question is about
             one.
     """
 
-    asked: Asked
+    spec: QuestionSpec
     seen: set[int] = field(default_factory=set)
     results: dict[int, str] = field(default_factory=dict)
     feedback: dict[int, str] = field(default_factory=dict)
@@ -46,37 +46,34 @@ class Evidence:
         result = ""
         for part in _MESSAGE.split(text):
             body = part.strip("\n")
-            found = _FEEDBACK.match(body)
+            feedback = _FEEDBACK.match(body)
             if body.startswith('{"'):
                 result = body
-            elif found:
-                self._keep(int(found[1]), result, found[2])
+            elif feedback:
+                self._keep(int(feedback[1]), result, feedback[2])
                 result = ""
 
     def _keep(self, number: int, result: str, sections: str) -> None:
-        if number in self.asked.results:
+        if number in self.spec.results:
             if not _whole(result):
                 return
             self.results[number] = result
-        elif number not in self.asked.feedback:
+        elif number not in self.spec.feedback:
             return
-        if number in self.asked.feedback:
+        if number in self.spec.feedback:
             lines = sections.split(_BULLET)[1:]
-            wanted = (
-                [line for line in lines if line.startswith(f"{self.asked.section}: ")]
-                if self.asked.section
-                else lines
-            )
-            self.feedback[number] = "".join(_BULLET + line for line in wanted)
+            if self.spec.section:
+                lines = [line for line in lines if line.startswith(f"{self.spec.section}: ")]
+            self.feedback[number] = "".join(_BULLET + line for line in lines)
         self.seen.add(number)
-        if self.asked.last:
+        if self.spec.last:
             self._forget(number)
 
     def _forget(self, number: int) -> None:
         """Drop what the newest round makes superfluous, or the round itself."""
-        if self.asked.task == "find_round_largest_value_env":
+        if self.spec.task == "find_round_largest_value_env":
             self.feedback = {best: self.feedback[best] for best in [self._largest()]}
-        elif self.asked.task == "count_frequency_env":
+        elif self.spec.task == "count_frequency_env":
             if not self._count_in(self.feedback[number]):
                 del self.feedback[number]
         elif len(self.results) > 1:
@@ -86,8 +83,8 @@ class Evidence:
 
     @property
     def complete(self) -> bool:
-        """Whether all that is needed was read."""
-        return len(self.seen) == len(self.asked.results) + len(self.asked.feedback)
+        """Return whether all needed parts were read."""
+        return len(self.seen) == len(self.spec.results) + len(self.spec.feedback)
 
     def lines(self) -> list[str]:
         """The evidence, word for word."""
@@ -95,11 +92,10 @@ class Evidence:
             f"Round {number}, tool result: {self.results[number]}"
             for number in sorted(self.results)
         ]
-        told = {
-            number: _BETWEEN.join(self.feedback[number].split(_BULLET)[1:])
-            for number in sorted(self.feedback)
-        }
-        return [*results, *(f"Round {number}, feedback: {lines}" for number, lines in told.items())]
+        for number in sorted(self.feedback):
+            lines = _BETWEEN.join(self.feedback[number].split(_BULLET)[1:])
+            results.append(f"Round {number}, feedback: {lines}")
+        return results
 
     def read_lines(self, text: str) -> None:
         """Take what `lines` wrote, in place of the texts that are known."""
@@ -110,16 +106,16 @@ class Evidence:
         }
 
     def answer(self) -> Answer:
-        """What follows from the evidence, all of which is there.
+        """Compute the answer from the complete evidence.
 
         Raises:
             ValueError: A result was cut.
         """
-        return _ANSWERS[self.asked.task](self)
+        return _ANSWERS[self.spec.task](self)
 
     def how(self) -> str:
-        """How the answer is found in the evidence, in words."""
-        return _STEPS[self.asked.task]
+        """Describe the way from the evidence to the answer."""
+        return _STEPS[self.spec.task]
 
     def _lists(self, number: int) -> list[list[str]]:
         data: Mapping[str, Any] = json.loads(self.results[number])
@@ -130,27 +126,27 @@ class Evidence:
         )
 
     def _count_lists(self) -> int:
-        return sum(self.asked.name in names for names in self._lists(self.asked.i))
+        return sum(self.spec.name in names for names in self._lists(self.spec.i))
 
     def _in_both(self) -> bool:
         return all(
-            any(self.asked.name in names for names in self._lists(number))
-            for number in self.asked.results
+            any(self.spec.name in names for names in self._lists(number))
+            for number in self.spec.results
         )
 
     def _next_two(self) -> list[str]:
-        names = next(names for names in self._lists(self.asked.i) if self.asked.name in names)
-        at = names.index(self.asked.name)
+        names = next(names for names in self._lists(self.spec.i) if self.spec.name in names)
+        at = names.index(self.spec.name)
         return names[at + 1 : at + 3]
 
     def _count_correct(self) -> int:
         return sum(
-            operator in _CORRECT for _, operator, _ in read_verdicts(self.feedback[self.asked.i])
+            operator in _CORRECT for _, operator, _ in read_verdicts(self.feedback[self.spec.i])
         )
 
     def _count_in(self, text: str) -> int:
-        wanted = self.asked.section, self.asked.name
-        return sum((name, value) == wanted for name, _, value in read_verdicts(text))
+        expected = self.spec.section, self.spec.name
+        return sum((name, value) == expected for name, _, value in read_verdicts(text))
 
     def _count_value(self) -> int:
         return sum(map(self._count_in, self.feedback.values()))
@@ -160,30 +156,30 @@ class Evidence:
             number: value
             for number, text in self.feedback.items()
             for name, _, value in read_verdicts(text)
-            if name == self.asked.section and isinstance(value, int)
+            if name == self.spec.section and isinstance(value, int)
         }
         return min(numbers, key=lambda number: (-numbers[number], number))
 
     def _difference(self) -> int:
-        weights = self.asked.weights or {}
+        weights = self.spec.weights or {}
         scores = [
             sum(
                 weights[name]
                 for name, operator, _ in read_verdicts(self.feedback[number])
                 if operator in _CORRECT
             )
-            for number in self.asked.feedback
+            for number in self.spec.feedback
         ]
         return abs(scores[0] - scores[1])
 
     def _common(self) -> Answer:
         lists = [names for number in self.results for names in self._lists(number)]
         common = sorted(set(lists[0]).intersection(*lists[1:]))
-        return common if self.asked.style == "verbose" else common[0]
+        return common if self.spec.style == "verbose" else common[0]
 
 
 def _whole(result: str) -> bool:
-    """Whether a tool result is there, and was not cut."""
+    """Return whether a tool result is there, and was not cut."""
     try:
         return bool(json.loads(result))
     except json.JSONDecodeError:

@@ -1,5 +1,5 @@
-"""The hidden item played by a host: what it is asked, what it may answer, and how a referee checks
-it (section 2.1).
+"""The hidden item played by a host: questions to it, its answers, and a referee who checks them
+(section 2.1).
 
 A guess is answered by a verdict on each of its values, a question by yes or no. All of it is text
 that the host is shown or writes.
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from agentgym.envs.agentlongbench.belief import Belief
 from agentgym.envs.agentlongbench.engine import Condition, dumps, to_atoms
-from agentgym.envs.agentlongbench.items import VERDICTS, Atom, Operator, Table, compare
+from agentgym.envs.agentlongbench.items import VERDICTS, Atom, ItemTable, Operator, compare
 from agentgym.tools import tool
 
 ASK = "ask"
@@ -44,14 +44,14 @@ _REVERSED: Mapping[Operator, Operator] = {"has": "lacks", "lacks": "has"}
 
 
 class Puzzle(Protocol):
-    """What is asked about: a world with a hidden item."""
+    """World with a hidden item."""
 
-    table: Table
+    table: ItemTable
     target: int
     belief: Belief
 
 
-class Asking:
+class QuestionTool:
     """The tool for questions, which a puzzle has only if a host answers them."""
 
     def __init__(self, puzzle: Puzzle) -> None:
@@ -93,9 +93,9 @@ def _reverse(atom: Atom) -> Atom | None:
     return (section, "<", value + 1) if operator == ">" else (section, ">", value - 1)
 
 
-def write_question(table: Table, target: int, name: str, arguments: Mapping[str, Any]) -> str:
-    """What the host is shown of a call; empty if it is malformed, which the checks of the tool will
-    say.
+def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[str, Any]) -> str:
+    """Write the text of a call for the host; empty if it is malformed, which the checks of the tool
+    report.
 
     Raises:
         ToolError: The call cannot be carried out.
@@ -117,45 +117,43 @@ def write_question(table: Table, target: int, name: str, arguments: Mapping[str,
 
 
 def object_to(answer: str, result: str) -> str:
-    """What the referee has to say against an answer of the host; empty if it is right.
+    """Return the referee's objection to an answer of the host; empty if it is right.
 
     Args:
-        answer: What the host wrote.
-        result: What the world would have said.
+        answer: The text of the host.
+        result: The result that the world would have given.
     """
     if result in ("yes", "no"):
-        given = answer.strip().strip("\"'.!").lower()
-        if given not in ("yes", "no"):
+        reply = answer.strip().strip("\"'.!").lower()
+        if reply not in ("yes", "no"):
             return "the answer to a question is yes or no"
-        return "" if given == result else "the answer to the question is wrong"
+        return "" if reply == result else "the answer to the question is wrong"
     right = _marks(result.partition("Sections:\n")[2].partition("\nResult: ")[0])
-    given_marks = _marks(answer)
+    reply_marks = _marks(answer)
     for section, marks in right.items():
-        if section not in given_marks:
+        if section not in reply_marks:
             return f"there is no line on section {section}"
-        if given_marks[section] != marks:
+        if reply_marks[section] != marks:
             return f"the line on section {section} is wrong or not of the form that the rules show"
-    return (
-        ""
-        if given_marks.keys() == right.keys()
-        else "there are lines on sections that the guess has not"
-    )
+    if reply_marks.keys() != right.keys():
+        return "there are lines on sections that the guess has not"
+    return ""
 
 
 def reply_to(question: str) -> str:
-    """The right answer, from the text of the question alone.
+    """Return the right answer, from the text of the question alone.
 
     Raises:
         ValueError: It is no question.
     """
-    asked, _, hidden = question.partition(_OF_THE_ITEM)
+    head, _, hidden = question.partition(_OF_THE_ITEM)
     target = _values(hidden)
-    if asked.startswith(_QUESTION):
-        return "yes" if _meets(target, json.loads(asked[len(_QUESTION) :])) else "no"
-    if not asked.startswith(_GUESSED) or not target:
+    if head.startswith(_QUESTION):
+        return "yes" if _meets(target, json.loads(head[len(_QUESTION) :])) else "no"
+    if not head.startswith(_GUESSED) or not target:
         raise ValueError(f"this is not a question to the host of a puzzle: {question[:100]!r}")
     lines = []
-    for section, values in _values(asked.partition(_OF_THE_GUESS)[2]).items():
+    for section, values in _values(head.partition(_OF_THE_GUESS)[2]).items():
         marks = (f"{value} ({_verdict(value, target.get(section, ()))})" for value in values)
         lines.append(f"  - {section}: {'; '.join(marks)}")
     return "\n".join(lines)
@@ -179,7 +177,7 @@ def _meets(target: Mapping[str, Sequence[str]], condition: Mapping[str, Any]) ->
     return True
 
 
-def _profile(table: Table, place: int) -> str:
+def _profile(table: ItemTable, place: int) -> str:
     rows = zip(table.sections, table.columns, strict=True)
     return "\n".join(
         f"  - {section.name}: {'; '.join(map(str, column[place]))}" for section, column in rows
@@ -191,9 +189,11 @@ def _values(profile: str) -> dict[str, list[str]]:
 
 
 def _marks(text: str) -> dict[str, dict[str, str]]:
-    """The verdicts by section and value."""
-    found: dict[str, dict[str, str]] = {}
+    """Read the verdicts by section and value."""
+    verdicts: dict[str, dict[str, str]] = {}
     for name, marks in _LINE.findall(text):
-        read = [_MARK.fullmatch(mark.strip()) for mark in marks.split(";")]
-        found[name] = {mark[1]: mark[2] for mark in read if mark} if all(read) else {}
-    return found
+        matches = [_MARK.fullmatch(mark.strip()) for mark in marks.split(";")]
+        verdicts[name] = {}
+        if all(matches):
+            verdicts[name] = {match[1]: match[2] for match in matches if match}
+    return verdicts

@@ -44,7 +44,7 @@ class Section:
     weight: int
 
 
-class Table:
+class ItemTable:
     """A closed world of items. The order of the items is that of every list.
 
     Args:
@@ -74,7 +74,7 @@ class Table:
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, Table) and self.__reduce__()[1] == other.__reduce__()[1]
+            isinstance(other, ItemTable) and self.__reduce__()[1] == other.__reduce__()[1]
         )
 
     __hash__ = None  # type: ignore[assignment]  # tables are compared, and never looked up
@@ -83,18 +83,18 @@ class Table:
         return len(self.names)
 
     def find(self, name: str) -> int:
-        """The item of a name, whatever its case, spaces, hyphens, accents and the like.
+        """Return the item of a name, whatever its case, spaces, hyphens, accents and the like.
 
         Raises:
             ToolError: There is none.
         """
-        place = self._by_name.get(plain(name))
+        place = self._by_name.get(normalize_name(name))
         if place is None:
             raise ToolError(f"there is no item called {echo(name)}")
         return place
 
     def mask(self, atom: Atom) -> Mask:
-        """The items of which an atom is true.
+        """Return the items of which an atom is true.
 
         Raises:
             ToolError: There is no such section or value, or the operator is not one of its kind.
@@ -118,31 +118,27 @@ class Table:
     def _compare(self, place: int, operator: Operator, value: int) -> Mask:
         numbers = self._numbers[place]
         value = max(-(2**62), min(2**62, value))  # numpy compares 64 bits
-        return (
-            numbers > value
-            if operator == ">"
-            else numbers < value
-            if operator == "<"
-            else numbers == value
-        )
+        if operator == ">":
+            return numbers > value
+        return numbers < value if operator == "<" else numbers == value
 
     def meet(self, atoms: Iterable[Atom]) -> Mask:
-        """The items of which all atoms are true."""
-        found = np.ones(len(self), bool)
+        """Return the items of which all atoms are true."""
+        mask = np.ones(len(self), bool)
         for atom in atoms:
-            found &= self.mask(atom)
-        return found
+            mask &= self.mask(atom)
+        return mask
 
     def listed(self, mask: Mask) -> list[str]:
-        """The names of items, in the order of the table."""
+        """Return the names of items, in the order of the table."""
         return [self.names[place] for place in np.flatnonzero(mask)]
 
     def unique(self, place: int) -> bool:
-        """Whether no other item has the same profile."""
+        """Return whether no other item has the same profile."""
         return self._twins[self._profile(place)] == 1
 
-    def told(self, guess: int, target: int) -> list[Atom]:
-        """What the feedback on a guess tells of the target, in the order of the sections."""
+    def feedback_atoms(self, guess: int, target: int) -> list[Atom]:
+        """List the facts about the target in the feedback on a guess, in the order of the sections."""
         atoms: list[Atom] = []
         for section, column in zip(self.sections, self.columns, strict=True):
             for value in column[guess]:
@@ -155,20 +151,21 @@ class Table:
         return atoms
 
     def feedback(self, guess: int, target: int) -> str:
-        """The lines on each section of a guess, with a verdict on each of its values."""
+        """Write the lines on each section of a guess, with a verdict on each of its values."""
         lines: dict[str, list[str]] = {section.name: [] for section in self.sections}
-        for name, operator, value in self.told(guess, target):
+        for name, operator, value in self.feedback_atoms(guess, target):
             lines[name].append(f"{value} ({VERDICTS[operator]})")
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
     def isolable(self, target: int, least: int = 1) -> bool:
-        """Whether feedback and lists can tell the target from every other item, which takes more
-        than a profile of its own: a value that only the target has is never heard of, since a guess
-        that had it would be right.
+        """Return whether feedback and lists can distinguish the target from every other item.
+
+        That takes more than a unique profile: a value that only the target has is never in the
+        feedback of a wrong guess.
 
         Args:
             target: The item.
-            least: Only atoms that so many items meet count.
+            least: Only atoms that at least this many items meet count.
         """
         apart = np.zeros(len(self), bool)
         for place, (section, column) in enumerate(zip(self.sections, self.columns, strict=True)):
@@ -193,7 +190,7 @@ class Table:
 
     @cached_property
     def _by_name(self) -> Mapping[str, int]:
-        return {plain(name): place for place, name in enumerate(self.names)}
+        return {normalize_name(name): place for place, name in enumerate(self.names)}
 
     @cached_property
     def _twins(self) -> Counter[tuple[frozenset[Value], ...]]:
@@ -201,7 +198,7 @@ class Table:
 
     @cached_property
     def _holders(self) -> tuple[Mapping[Value, Mask], ...]:
-        found: list[dict[Value, Mask]] = []
+        holders: list[dict[Value, Mask]] = []
         for section, column in zip(self.sections, self.columns, strict=True):
             places: dict[Value, list[int]] = {}
             for place, values in enumerate(() if section.numeric else column):
@@ -210,8 +207,8 @@ class Table:
             masks = np.zeros((len(places), len(self)), bool)
             for mask, where in zip(masks, places.values(), strict=True):
                 mask[where] = True
-            found.append(dict(zip(places, masks, strict=True)))
-        return tuple(found)
+            holders.append(dict(zip(places, masks, strict=True)))
+        return tuple(holders)
 
     @cached_property
     def _numbers(self) -> tuple[NDArray[np.int64], ...]:
@@ -229,23 +226,25 @@ VERDICTS: Mapping[Operator, str] = {
     ">": "wrong, too low",
     "<": "wrong, too high",
 }
-"""What feedback says of a value, by what it tells of the target."""
+"""Words of the feedback on a value, by the fact about the target."""
 OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
     "correct": ("has", "=="),
     "wrong": ("lacks", "lacks"),
     "wrong, too low": (">", ">"),
     "wrong, too high": ("<", "<"),
 }
-"""What a verdict tells of the target, of a text and of a number."""
+"""Facts about the target by verdict, for a text and for a number."""
 
 
 def compare(guess: Value, target: Value) -> Operator:
-    """What is true of the target, given a number that was guessed."""
-    return "==" if guess == target else ">" if int(guess) < int(target) else "<"
+    """Compare the number of the target with that of a guess."""
+    if guess == target:
+        return "=="
+    return ">" if int(guess) < int(target) else "<"
 
 
-def plain(name: str) -> str:
-    """A name as it is compared: lower case, no accents, spaces or punctuation."""
+def normalize_name(name: str) -> str:
+    """Normalize a name for comparison: lower case, no accents, spaces or punctuation."""
     letters = unicodedata.normalize("NFKD", name.casefold())
     return "".join(letter for letter in letters if not unicodedata.combining(letter)).translate(
         _DROPPED

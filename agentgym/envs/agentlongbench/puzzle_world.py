@@ -30,13 +30,13 @@ from agentgym.envs.agentlongbench.hosting import (
     ASK,
     HOSTED,
     RULES,
-    Asking,
+    QuestionTool,
     learn,
     object_to,
     reply_to,
     write_question,
 )
-from agentgym.envs.agentlongbench.items import Table
+from agentgym.envs.agentlongbench.items import ItemTable
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import tool
@@ -52,11 +52,9 @@ _QUERY = "Query the items that meet all that is known of the hidden item."
 _GUESS = "Guess "
 _LOST = "No turn is left to find the hidden item."
 _TURNS = 3.85
-"""The turns that a puzzle of 60 items takes in the mean."""
+"""Average turns of a puzzle of 60 items."""
 _QUICKEST = 2
-"""A puzzle takes a query and a guess at least: before the first query no name but a wrong one was
-shown.
-"""
+"""Fewest turns of a puzzle, a query and a guess: no name but a wrong one is known before a query."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,22 +75,22 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     Optimal are, where the candidates are not known exactly, the queries whose result makes them so,
     and then a guess of any candidate: any item that agrees with all feedback. That is what is
-    exact: such a guess may be right, and whatever it is told, it never comes back. It is not
-    claimed that no other way needs fewer guesses in the mean. The turn budget counts what this way
-    of playing takes, if it always guesses the first candidate. What lists of earlier puzzles told
-    is not counted as known.
+    exact: such a guess may be right, and whatever the feedback, it is never repeated. It is not
+    claimed that no other way needs fewer guesses on average. The turn budget counts what this way
+    of playing takes, if it always guesses the first candidate. Lists of earlier
+    puzzles do not count as knowledge.
 
     Attributes:
         table: The items of the present puzzle; a world that was read from a chat has none, and
             neither has it a target.
         target: The hidden item.
-        belief: What was found out so far.
+        belief: The knowledge so far.
     """
 
     Config = PuzzleConfig
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"searcher": (TOOL,), "guesser": ("guess",)}
     parallel_calls = False
-    table: Table
+    table: ItemTable
     target: int
     belief: Belief
 
@@ -152,7 +150,7 @@ class PuzzleWorld(World[PuzzleConfig]):
                 {"type": "numeric", "section": S, "comparator": ">", "threshold": 300}.
         """
         result = search(self.table, conditions, self.config.style)
-        self.belief.see(conditions, result)
+        self.belief.add_result(conditions, result)
         return result
 
     @tool
@@ -168,7 +166,7 @@ class PuzzleWorld(World[PuzzleConfig]):
             self.table, self._round, place, self.target, self.config.rounds - self._round
         )
         if place != self.target:
-            self.belief.hear(read_feedback(text)[0])
+            self.belief.add_feedback(read_feedback(text)[0])
             self.done = self._round >= self.config.rounds
             return text
         self._found += 1
@@ -179,21 +177,21 @@ class PuzzleWorld(World[PuzzleConfig]):
         return f"{text}\n\nPuzzle {self._found + 1} of {self._puzzles}.\n{self._opening}"
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """The last `<answer>name</answer>` of a reply without a call."""
-        found = _ANSWER.findall(text)
-        return ToolCall("guess", {"name": found[-1].strip()}) if found else None
+        """Read the last `<answer>name</answer>` of a reply without a call."""
+        names = _ANSWER.findall(text)
+        return ToolCall("guess", {"name": names[-1].strip()}) if names else None
 
     def score(self) -> float:
         """The share of the puzzles that were solved."""
         return self._found / self._puzzles
 
     def report(self) -> Mapping[str, Any]:
-        """How many puzzles were solved, and the round in which the last one was left."""
+        """The numbers of puzzles and of solved ones, and the last round."""
         return {"puzzles": self._puzzles, "found": self._found, "round": self._round}
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """One puzzle of few items, or as many puzzles of 60 as take that many turns in the mean."""
+        """One puzzle of few items, or as many puzzles of 60 as take that many turns on average."""
         check_int("horizon", steps, 2, 38_000)
         return {"items": 8} if steps < _TURNS else {"items": 60, "puzzles": round(steps / _TURNS)}
 
@@ -205,7 +203,7 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     def questions(self) -> object:
         """The tool for questions."""
-        return Asking(self)
+        return QuestionTool(self)
 
     def question(self, call: ToolCall) -> str:
         """The guess or the question with the profiles; nothing for a query."""
@@ -221,7 +219,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return reply_to(question)
 
     def objection(self, answer: str, result: str) -> str:
-        """What is wrong with verdicts, a yes or a no."""
+        """Return the objection to verdicts, a yes or a no."""
         return object_to(answer, result)
 
     # What can be known.
@@ -255,7 +253,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         )
 
     def features(self) -> NDArray[np.float32]:
-        """How far the search is.
+        """Return the progress of the search.
 
         Returns:
             float32, shape `(6,)`, in [0, 1]: whether there are candidates, whether they are exact,
@@ -272,9 +270,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return np.array([belief.pool is not None, belief.exact, size, *counts], np.float32)
 
     def state(self) -> str:
-        """What is known of the hidden item, the candidates with what they are known to meet, and
-        what is left.
-        """
+        """The knowledge of the hidden item and of the candidates, and the turns left."""
         return "\n".join([*self.belief.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
@@ -282,14 +278,12 @@ class PuzzleWorld(World[PuzzleConfig]):
         calls = self.optimal_calls()
         if not calls:
             return _LOST
-        return (
-            f"{_GUESS}{json.dumps(calls[0].arguments['name'])}."
-            if calls[0].name == "guess"
-            else _QUERY
-        )
+        if calls[0].name == "guess":
+            return f"{_GUESS}{json.dumps(calls[0].arguments['name'])}."
+        return _QUERY
 
     def reasoning(self, call: ToolCall) -> str:
-        """What is known, and how many candidates agree with it."""
+        """The knowledge, and the number of candidates that agree with it."""
         known, _, count, *_ = self.belief.lines()
         return f"{known}\n{count.partition(':')[0]}."
 
@@ -309,7 +303,7 @@ class PuzzleWorld(World[PuzzleConfig]):
     def read_result(self, call: ToolCall, result: str) -> None:
         """Take in a list or feedback; after the right guess, the next puzzle."""
         if call.name == TOOL:
-            self.belief.see(call.arguments["conditions"], result)
+            self.belief.add_result(call.arguments["conditions"], result)
             return
         if call.name == ASK:
             learn(self.belief, call.arguments["condition"], result)
@@ -319,16 +313,16 @@ class PuzzleWorld(World[PuzzleConfig]):
             self.belief = _hear(result[following.start() :], int(following[1]))
             return
         for feedback in read_feedback(result)[:1]:
-            self.belief.hear(feedback)
+            self.belief.add_feedback(feedback)
             self.done = feedback.right or not feedback.left
 
     def read_state(self, state: str) -> None:
-        """Take what was found out and the turns from the text."""
-        found = _LEFT.fullmatch(state)
-        if found is None:
+        """Take the knowledge and the turns from the text."""
+        match = _LEFT.fullmatch(state)
+        if match is None:
             raise ValueError(f"this is not a state of PuzzleWorld: {state[:100]!r}")
-        self.belief = Belief.from_lines(found[1])
-        self.turn = (self.max_turns or 0) - int(found[2])
+        self.belief = Belief.from_lines(match[1])
+        self.turn = (self.max_turns or 0) - int(match[2])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read which of the two steps it is, and the name."""
@@ -351,7 +345,7 @@ class _Queries(Sequence[ToolCall]):
         return (
             isinstance(call, ToolCall)
             and call.name == TOOL
-            and self._belief.settles(call.arguments.get("conditions"))
+            and self._belief.makes_exact(call.arguments.get("conditions"))
         )
 
     def __iter__(self) -> Iterator[ToolCall]:
@@ -364,36 +358,38 @@ class _Queries(Sequence[ToolCall]):
         return 1
 
 
-def count_turns(table: Table, target: int, opening: str, config: PuzzleConfig) -> int:
-    """The turns that a puzzle takes if the first candidate is always guessed; 0 if it takes more
-    rounds than there are.
+def count_turns(table: ItemTable, target: int, opening: str, config: PuzzleConfig) -> int:
+    """Count the turns that a puzzle takes if the first candidate is always guessed; 0 if it takes
+    more rounds than there are.
     """
     belief, name = _hear(opening, 1), table.names[target]
     for turns in range(1, 2 * config.rounds):
         if not belief.exact:
             conditions = belief.conditions()
-            belief.see(conditions, search(table, conditions, config.style))
+            belief.add_result(conditions, search(table, conditions, config.style))
         elif belief.pool and belief.pool[0] == name:
             return turns
         elif belief.pool and belief.left > 1:
             guess = table.find(belief.pool[0])
-            belief.hear(read_feedback(write_feedback(table, 0, guess, target, belief.left - 1))[0])
+            belief.add_feedback(
+                read_feedback(write_feedback(table, 0, guess, target, belief.left - 1))[0]
+            )
         else:
             break
     return 0
 
 
 def _hear(text: str, puzzle: int) -> Belief:
-    """What the opening of a puzzle tells.
+    """Return the knowledge from the opening of a puzzle.
 
     Raises:
         ValueError: There is no feedback in it.
     """
-    found = read_feedback(text)
-    if not found:
+    feedback = read_feedback(text)
+    if not feedback:
         raise ValueError(f"there is no feedback in {text[:100]!r}")
     belief = Belief(puzzle=puzzle)
-    belief.hear(found[-1])
+    belief.add_feedback(feedback[-1])
     return belief
 
 

@@ -18,7 +18,7 @@ from agentgym.config import Choice
 from agentgym.envs.agentlongbench.config import FULL, SETTINGS, ItemCount, ItemsConfig
 from agentgym.envs.agentlongbench.engine import explain_game
 from agentgym.envs.agentlongbench.evidence import Evidence
-from agentgym.envs.agentlongbench.questions import Asked
+from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.rollout import (
     FEWEST_ROUNDS,
     LONGEST,
@@ -32,14 +32,14 @@ from agentgym.envs.agentlongbench.rollout import (
 from agentgym.envs.agentlongbench.scoring import (
     TASKS,
     as_list,
+    describe_form,
     form,
     last_tag,
     metric,
     read,
     score,
-    told_form,
 )
-from agentgym.envs.agentlongbench.tasks import Question, as_json, ask, context_length
+from agentgym.envs.agentlongbench.tasks import LogQuestion, as_json, ask, context_length
 from agentgym.messages import Chat, ToolCall
 from agentgym.registry import register
 from agentgym.tokens import TokenCounter, counter
@@ -52,7 +52,7 @@ _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
 _STATE = re.compile(r"Pages read: ([0-9, -]+|none)\n(.*?)\n?Turns left: ([0-9]+)", re.DOTALL)
 _READ = re.compile(r"Read page ([0-9]+) of the log\.")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
-_DRAWS = 20
+_DRAWS = 20  # tables to try: among few items, some targets cannot be isolated in a short log
 _HERE = "The log:\n\n"
 _LOST = "No turn is left to find the answer."
 _UNKNOWN = {
@@ -139,8 +139,8 @@ class LongContextQA(World[QAConfig]):
 
     Attributes:
         log: The log; a world that was read from a chat has none, and no question either.
-        question: What is asked of it.
-        evidence: What of the evidence was read.
+        question: The question about it.
+        evidence: The part of the evidence that was read.
         pages: The pages that were read; none where the log stands in the task.
     """
 
@@ -148,7 +148,7 @@ class LongContextQA(World[QAConfig]):
     parallel_calls = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("answer",)}
     log: Log
-    question: Question
+    question: LogQuestion
     evidence: Evidence
     pages: dict[int, None]
 
@@ -159,7 +159,7 @@ class LongContextQA(World[QAConfig]):
         self.question = ask(self.config.task, self.log, self.rng)
         self._submitted: str | None = None
         self._begin(
-            self.question.asked,
+            self.question.spec,
             len(self.log.rounds),
             self.config.page,
             paged=self.config.delivery == "pages",
@@ -168,11 +168,11 @@ class LongContextQA(World[QAConfig]):
             self.evidence.take(_text(self.log, 1, len(self.log.rounds)))
         self.max_turns = self.config.budget(len(self._on_page) + 1)
 
-    def _begin(self, asked: Asked, rounds: int, page: int, *, paged: bool) -> None:
-        self.evidence, self.pages, self._paged = Evidence(asked), {}, paged
+    def _begin(self, spec: QuestionSpec, rounds: int, page: int, *, paged: bool) -> None:
+        self.evidence, self.pages, self._paged = Evidence(spec), {}, paged
         self._count, self._size = -(-rounds // page), page
         self._on_page: dict[int, list[int]] = {}
-        for number in sorted({*asked.results, *asked.feedback}) if paged else ():
+        for number in sorted({*spec.results, *spec.feedback}) if paged else ():
             self._on_page.setdefault((number - 1) // page + 1, []).append(number)
 
     def toolsets(self) -> Sequence[object]:
@@ -203,9 +203,7 @@ class LongContextQA(World[QAConfig]):
             "the rounds from 1 on."
         )
         here = size if self._paged else f"{_HERE}{_text(self.log, 1, rounds)}"
-        return (
-            f"{here}\n\nThe question: {self.question.asked.text()}\nTurn budget: {self.max_turns}"
-        )
+        return f"{here}\n\nThe question: {self.question.spec.text()}\nTurn budget: {self.max_turns}"
 
     def read_page(self, number: int) -> str:
         """The text of a page."""
@@ -225,14 +223,14 @@ class LongContextQA(World[QAConfig]):
         Args:
             value: The answer alone, in the form that the question asks for.
         """
-        asked = self.question.asked
-        given = read(form(asked.task, asked.style), value)
-        if given is None or (
-            form(asked.task, asked.style) == "pair"
-            and len(as_list(given)) != len(as_list(self.question.answer))
+        spec = self.question.spec
+        kind = form(spec.task, spec.style)
+        answer = read(kind, value)
+        if answer is None or (
+            kind == "pair" and len(as_list(answer)) != len(as_list(self.question.answer))
         ):
             raise ToolError(
-                f"the answer must be {told_form(asked.task, asked.style)}, got {echo(value)}"
+                f"the answer must be {describe_form(spec.task, spec.style)}, got {echo(value)}"
             )
         self._submitted = value
         return "Your answer has been taken."
@@ -244,25 +242,22 @@ class LongContextQA(World[QAConfig]):
 
     def score(self) -> float:
         """The score of the answer, in the task's metric; 0 without one."""
-        kind = form(self.question.asked.task, self.question.asked.style)
-        return score(
-            kind,
-            self.question.answer,
-            None if self._submitted is None else read(kind, self._submitted),
-        )
+        kind = form(self.question.spec.task, self.question.spec.style)
+        answer = None if self._submitted is None else read(kind, self._submitted)
+        return score(kind, self.question.answer, answer)
 
     def report(self) -> Mapping[str, Any]:
-        """What the paper's figures need: setting, task, length, metric, the score of chance, and
-        the two context lengths.
+        """The columns of the paper's figures: setting, task, length, metric, the score of chance,
+        and the two context lengths.
         """
-        tokens, asked = counter(self.config.counter), self.question.asked
+        tokens, spec = counter(self.config.counter), self.question.spec
         return {
             "setting": self.config.setting,
-            "task": asked.task,
+            "task": spec.task,
             "length": self.config.length or self.log.tokens,
             "tokens": self.log.tokens,
             "rounds": len(self.log.rounds),
-            "metric": metric(asked.task, asked.style),
+            "metric": metric(spec.task, spec.style),
             "chance": self.question.chance,
             "acl_scan": context_length(self.question.scan, self.log, tokens),
             "acl_min": context_length(self.question.least, self.log, tokens),
@@ -294,14 +289,10 @@ class LongContextQA(World[QAConfig]):
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """A read of every page, and an answer, which is a guess until the evidence was read."""
-        asked = self.evidence.asked
-        answers = self._right() or (
-            ToolCall("answer", {"value": _UNKNOWN[form(asked.task, asked.style)]}),
-        )
-        return (
-            *CallSet("read_log", "page", range(1, self._count + 1) if self._paged else ()),
-            *answers,
-        )
+        spec = self.evidence.spec
+        guess = ToolCall("answer", {"value": _UNKNOWN[form(spec.task, spec.style)]})
+        pages = range(1, self._count + 1) if self._paged else ()
+        return (*CallSet("read_log", "page", pages), *(self._right() or (guess,)))
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """A read of each page, and the answer.
@@ -347,15 +338,13 @@ class LongContextQA(World[QAConfig]):
             return _LOST
         if calls[0].name == "read_log":
             return f"Read page {calls[0].arguments['page']} of the log."
-        asked = self.evidence.asked
-        kind, numbers = (
-            ("tool result", asked.results) if asked.results else ("feedback", asked.feedback)
-        )
-        rounds = (
-            f"rounds {numbers[0]} to {numbers[-1]}"
-            if asked.last
-            else " and ".join(f"round {number}" for number in numbers)
-        )
+        spec = self.evidence.spec
+        kind, numbers = "feedback", spec.feedback
+        if spec.results:
+            kind, numbers = "tool result", spec.results
+        rounds = " and ".join(f"round {number}" for number in numbers)
+        if spec.last:
+            rounds = f"rounds {numbers[0]} to {numbers[-1]}"
         return f"Use the {kind} of {rounds}. {self.evidence.how()}; then answer."
 
     def reasoning(self, call: ToolCall) -> str:
@@ -373,7 +362,7 @@ class LongContextQA(World[QAConfig]):
         if budget is None or not (pages or head.startswith(_HERE)):
             raise ValueError(f"this is not a task of LongContextQA: {task[:100]!r}")
         rounds, page = (int(pages[1]), int(pages[3])) if pages else (1, 1)
-        world._begin(Asked.read(question), rounds, page, paged=pages is not None)
+        world._begin(QuestionSpec.read(question), rounds, page, paged=pages is not None)
         if not pages:
             world.evidence.take(head[len(_HERE) :])
         world.max_turns = int(budget[1])
@@ -386,18 +375,18 @@ class LongContextQA(World[QAConfig]):
 
     def read_state(self, state: str) -> None:
         """Take the pages, the evidence and the turns from the text."""
-        found = _STATE.fullmatch(state)
-        if found is None:
+        match = _STATE.fullmatch(state)
+        if match is None:
             raise ValueError(f"this is not a state of LongContextQA: {state[:100]!r}")
-        spans = [(int(first), int(last or first)) for first, last in _RANGE.findall(found[1])]
+        spans = [(int(first), int(last or first)) for first, last in _RANGE.findall(match[1])]
         self.pages = {page: None for first, last in spans for page in range(first, last + 1)}
         self.evidence.seen = {
             number for page in self.pages for number in self._on_page.get(page, ())
         }
         if not self._paged:
-            self.evidence.seen = {*self.evidence.asked.results, *self.evidence.asked.feedback}
-        self.evidence.read_lines(found[2])
-        self.turn = (self.max_turns or 0) - int(found[3])
+            self.evidence.seen = {*self.evidence.spec.results, *self.evidence.spec.feedback}
+        self.evidence.read_lines(match[2])
+        self.turn = (self.max_turns or 0) - int(match[3])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read the page, or answer from the evidence."""
@@ -433,17 +422,14 @@ def _ranges(numbers: Sequence[int]) -> str:
             spans[-1][1] = number
         else:
             spans.append([number, number])
-    return (
-        ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
-        or "none"
-    )
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
+    return ", ".join(texts) or "none"
 
 
 def _text(log: Log, first: int, last: int) -> str:
-    """Rounds as text."""
-    return Chat(
-        tuple(message for turn in log.rounds[first - 1 : last] for message in turn.messages)
-    ).to_text()
+    """Write rounds as text."""
+    rounds = log.rounds[first - 1 : last]
+    return Chat(tuple(message for each in rounds for message in each.messages)).to_text()
 
 
 register(

@@ -1,7 +1,6 @@
-"""What is asked of a log: the words of the eight tasks, and reading them (AgentLongBench, appendix
-D).
+"""Questions about a log: the words of the eight tasks, and reading them (AgentLongBench, appendix D).
 
-Every convention that an answer depends on is told in the question.
+A question states every convention that its answer depends on.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.envs.agentlongbench.engine import dumps
-from agentgym.envs.agentlongbench.scoring import told_form
+from agentgym.envs.agentlongbench.scoring import describe_form
 
 _ROUNDS = (
     'The tool result of a round is the one right before the feedback that begins with "Round" and '
@@ -84,14 +83,14 @@ _READERS = {kind: _compiled(template) for kind, template in _TEMPLATES.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question, as it is understood.
+class QuestionSpec:
+    """Parameters of a question.
 
     Attributes:
         task: The task.
         i: The round, or the first of two.
         j: The second round; it is after the first.
-        last: The last round, where all count.
+        last: The last round, if all rounds count.
         name: The item, or the value that is counted.
         section: The section.
         weights: The weight of a correct value, by section.
@@ -110,16 +109,17 @@ class Asked:
     @property
     def results(self) -> range | tuple[int, ...]:
         """The rounds whose tool results are needed."""
-        if self.task.endswith("_env"):
-            return ()
-        return range(2, self.last + 1) if self.last else (self.i, self.j) if self.j else (self.i,)
+        return () if self.task.endswith("_env") else self._rounds(2)  # round 1 has no result
 
     @property
     def feedback(self) -> range | tuple[int, ...]:
         """The rounds whose feedback is needed."""
-        if not self.task.endswith("_env"):
-            return ()
-        return range(1, self.last + 1) if self.last else (self.i, self.j) if self.j else (self.i,)
+        return self._rounds(1) if self.task.endswith("_env") else ()
+
+    def _rounds(self, first: int) -> range | tuple[int, ...]:
+        if self.last:
+            return range(first, self.last + 1)
+        return (self.i, self.j) if self.j else (self.i,)
 
     def text(self) -> str:
         """The question in words."""
@@ -133,21 +133,21 @@ class Asked:
             "weights": dumps(self.weights),
         }
         return _TEMPLATES[kind].format(**values) + _FORM.format(
-            form=told_form(self.task, self.style)
+            form=describe_form(self.task, self.style)
         )
 
     @classmethod
-    def read(cls, text: str) -> Asked:
+    def read(cls, text: str) -> QuestionSpec:
         """The question that a text holds.
 
         Raises:
             ValueError: There is none.
         """
         for kind, reader in _READERS.items():
-            found = reader.search(text)
-            if found:
+            match = reader.search(text)
+            if match:
                 task, _, style = kind.partition("-")
-                given = found.groupdict()
-                read: dict[str, Any] = {key: json.loads(value) for key, value in given.items()}
-                return cls(task, style=style or "concise", **read)
+                values = match.groupdict()
+                fields: dict[str, Any] = {key: json.loads(value) for key, value in values.items()}
+                return cls(task, style=style or "concise", **fields)
         raise ValueError(f"there is no question in {text[-200:]!r}")

@@ -25,23 +25,23 @@ from agentgym.envs.agentlongbench.engine import (
     to_conditions,
     write_feedback,
 )
-from agentgym.envs.agentlongbench.items import Atom, Mask, Table
+from agentgym.envs.agentlongbench.items import Atom, ItemTable, Mask
 from agentgym.messages import Message, ToolCall
 from agentgym.tokens import TokenCounter
 
 FILLED = 0.9
-"""A log takes at least this share of the tokens that it may take."""
+"""Smallest share of its length that a log fills: rounds are whole, so no share can be 1."""
 RESERVE = 400
-"""So many tokens of a length are left for the question."""
+"""Tokens of a length that are left for the question."""
 SHORTEST = 4_000
 """Tokens; in less there is no room for the fewest rounds."""
 
 FEWEST = 4
-"""A log that fills a length has so many rounds at least."""
+"""Fewest rounds of a log that fills a length: each task can then be asked."""
 
-_DECOYS = 2
-_TRIES = 40
-_ATTEMPTS = 12
+_DECOYS = 2  # one could be excluded by chance
+_TRIES = 40  # rounds from which the largest that fits is taken
+_ATTEMPTS = 12  # logs to play before giving up, each two with a longer end
 _CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
 """The cap of rounds in the paper's figures, and the tokens that a round takes at least, about:
 longer logs get a higher cap.
@@ -57,7 +57,7 @@ LONGEST = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class Habits(Config):
-    """How the simulated agent plays (section C.3; the values are ours, the paper gives none).
+    """Options of the simulated agent (section C.3; the values are ours, the paper gives none).
 
     Attributes:
         history_window: The number of newest rounds whose conditions are always remembered.
@@ -128,7 +128,7 @@ class Log:
         repeats: How many guesses were guessed before, since nothing else was left in the list.
     """
 
-    table: Table
+    table: ItemTable
     target: int
     style: str
     system: Message
@@ -148,8 +148,8 @@ class Log:
 
     @cached_property
     def survivors(self) -> list[int]:
-        """How many items are in all lists up to each round, from round 2 on; of a verbose result,
-        in all its lists.
+        """Numbers of items in all lists up to each round, from round 2 on; of a verbose result, in
+        all its lists.
         """
         left, counts = np.ones(len(self.table), bool), []
         for each in self.rounds[1:]:
@@ -159,17 +159,17 @@ class Log:
 
 
 def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:
-    """The items that are in all lists."""
-    found = np.ones(items, bool)
+    """Return the items that are in all lists."""
+    common = np.ones(items, bool)
     for places in lists:
         mask = np.zeros(items, bool)
         mask[places] = True
-        found &= mask
-    return found
+        common &= mask
+    return common
 
 
 def play(
-    table: Table,
+    table: ItemTable,
     target: int,
     style: str,
     habits: Habits,
@@ -239,7 +239,7 @@ class _Game:
 
     def __init__(
         self,
-        table: Table,
+        table: ItemTable,
         target: int,
         style: str,
         habits: Habits,
@@ -330,7 +330,7 @@ class _Game:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """All that was heard, what excludes most of the items first that are still in all lists."""
+        """List all known atoms, those first that exclude most of the items still in all lists."""
         atoms = list(self.heard)
         excluded = [int((self.left & ~self.table.mask(atom)).sum()) for atom in atoms]
         return [atoms[k] for k in np.argsort(np.negative(excluded), kind="stable") if excluded[k]]
@@ -384,9 +384,8 @@ class _Game:
         return int(self.rng.choice(pool))
 
     def _telling(self, found: Mask) -> Mask:
-        """Items whose feedback helps to isolate the hidden one: those still in all lists or, if
-        they were all guessed, those that have a value of the hidden item which was not heard of
-        yet.
+        """Return items whose feedback helps to isolate the hidden one: those still in all lists or,
+        if they were all guessed, those that share a value with it which no feedback has shown.
         """
         others = self.left.copy()
         others[self.target] = False
@@ -466,7 +465,7 @@ class _Game:
             self.left &= within(drawn.lists, len(self.table))
         self.repeats += bool(self.guessed[drawn.guess])
         self.guessed[drawn.guess] = True
-        for atom in self.table.told(drawn.guess, self.target):
+        for atom in self.table.feedback_atoms(drawn.guess, self.target):
             self.heard[atom] = drawn.number
 
     def _choose_decoys(self, drawn: Round) -> None:

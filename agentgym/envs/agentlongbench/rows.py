@@ -1,8 +1,8 @@
 """The benchmark as rows of its published format (AgentLongBench, appendix B; the data card names
 the fields).
 
-A row holds the whole log as chat-completions messages, a question, the answer, and what is needed
-to judge both.
+A row holds the whole log as chat-completions messages, a question, the answer, and the data to
+score a reply.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentgym.envs.agentlongbench.config import FULL
 from agentgym.envs.agentlongbench.qa_world import QAConfig, draw_log
 from agentgym.envs.agentlongbench.rollout import Log
 from agentgym.envs.agentlongbench.scoring import TASKS, metric
-from agentgym.envs.agentlongbench.tasks import Question, ask, context_length
+from agentgym.envs.agentlongbench.tasks import LogQuestion, ask, context_length
 from agentgym.messages import Chat
 from agentgym.tokens import TokenCounter
 
@@ -62,13 +62,13 @@ COUNTS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
         "intersection": (50,) * 8,
     },
 }
-"""How many samples each task has at each length (tables 3 to 6), by style."""
+"""Numbers of samples of each task at each length (tables 3 to 6), by style."""
 
 _FORM = " Write the answer alone between <answer> and </answer>."
 
 
 def count(setting: str, length: str, task: str) -> int:
-    """How many rows the paper has in a cell."""
+    """Return the number of rows in a cell of the paper's tables."""
     return COUNTS[FULL[setting]["style"]][task][list(LENGTHS).index(length)]
 
 
@@ -97,12 +97,12 @@ def make_rows(
         seed: Seeds all that is drawn.
         counter: What counts tokens.
     """
-    asked = [task for task, samples in tasks.items() if sample < samples]
-    if not asked:
+    names = [task for task, samples in tasks.items() if sample < samples]
+    if not names:
         return
     log = make_log(setting, tokens, sample, seed, counter)
     messages = Chat(tuple(log.messages)).to_openai()
-    for task in asked:
+    for task in names:
         rng = np.random.default_rng(
             (seed, list(FULL).index(setting), tokens, sample, list(TASKS).index(task))
         )
@@ -113,20 +113,26 @@ def make_rows(
 
 
 def _row(
-    question: Question, log: Log, messages: list[dict[str, Any]], sample: int, counter: TokenCounter
+    question: LogQuestion,
+    log: Log,
+    messages: list[dict[str, Any]],
+    sample: int,
+    counter: TokenCounter,
 ) -> dict[str, Any]:
-    asked = question.asked
-    rounds = f"_i{asked.i}_j{asked.j}" if asked.j else f"_r{asked.i}" if asked.i else ""
+    spec = question.spec
+    rounds = f"_r{spec.i}" if spec.i else ""
+    if spec.j:
+        rounds = f"_i{spec.i}_j{spec.j}"
     return {
         "id": f"{sample}{rounds}",
         "sample_id": sample,
-        "question_type": TASKS[asked.task],
+        "question_type": TASKS[spec.task],
         "messages": messages,
-        "question": asked.text() + _FORM,
+        "question": spec.text() + _FORM,
         "answer": question.answer,
         **question.extra,
-        "task": asked.task,
-        "metric": metric(asked.task, asked.style),
+        "task": spec.task,
+        "metric": metric(spec.task, spec.style),
         "chance": question.chance,
         "rounds": len(log.rounds),
         "tokens": log.tokens,
@@ -137,7 +143,7 @@ def _row(
 
 
 def prompt(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a model is to answer: the log, with the question at the end of its last message, so that
+    """Return the prompt of a row: the log, with the question at the end of its last message, so that
     roles alternate.
     """
     *messages, last = row["messages"]

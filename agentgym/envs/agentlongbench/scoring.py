@@ -1,5 +1,5 @@
 """Reading answers and scoring them (AgentLongBench, section 3.1 and the published evaluator, with
-its slips mended).
+its slips corrected).
 
 A name is right whatever its case, spaces, hyphens and accents; digits of a name are never taken for
 the numbering of a list; the first of two items is worth a half, whatever stands in the second
@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from agentgym.envs.agentlongbench.items import plain
+from agentgym.envs.agentlongbench.items import normalize_name
 
 Answer: TypeAlias = int | bool | str | list[str]
 
@@ -31,7 +31,7 @@ TASKS: Mapping[str, str] = {
 """The tasks, with their labels in the published rows."""
 
 _FORMS: Mapping[str, str] = {"find_duplicates_tool": "bool", "find_target_offsets_tool": "pair"}
-_TOLD = {
+_FORM_NAMES = {
     "int": "a whole number",
     "bool": "yes or no",
     "pair": "the names of two items, such as: first and second",
@@ -49,43 +49,45 @@ _PREFIX = re.compile(
 _BREAK = re.compile(r"\s+and\s+|[,;|\n]|\s+&\s+", re.IGNORECASE)
 _NO = re.compile(r"\b(?:no|false|not|none|neither|doesn't)\b", re.IGNORECASE)
 _YES = re.compile(r"\b(?:yes|true|contains|appears|does|both)\b", re.IGNORECASE)
-_LONGEST = 1_000_000
-_DIGITS = 18
+_LONGEST = 1_000_000  # characters of a reply: patterns stay fast on longer ones
+_DIGITS = 18  # more than any count; Python refuses to parse thousands of digits
 
 
 def form(task: str, style: str) -> str:
-    """What kind of answer a task takes: `int`, `bool`, `pair`, `list` or `name`."""
+    """Return the kind of answer of a task: `int`, `bool`, `pair`, `list` or `name`."""
     if task == "intersection":
         return "name" if style == "concise" else "list"
     return _FORMS.get(task, "int")
 
 
-def told_form(task: str, style: str) -> str:
-    """The form of an answer in words."""
-    return _TOLD[form(task, style)]
+def describe_form(task: str, style: str) -> str:
+    """Describe the form of an answer in words."""
+    return _FORM_NAMES[form(task, style)]
 
 
 def metric(task: str, style: str) -> str:
-    """What the score of a task is: `accuracy`, `ordered pair` (with half credit) or `f1`."""
+    """Return the metric of a task: `accuracy`, `ordered pair` (with half credit) or `f1`."""
     return _METRICS.get(form(task, style), "accuracy")
 
 
 def last_tag(reply: str) -> str | None:
-    """What the last `<answer>` of a reply holds, or None."""
-    found = _TAG.findall(reply[-_LONGEST:])
-    return found[-1].strip() if found else None
+    """Return the content of the last `<answer>` of a reply, or None."""
+    contents = _TAG.findall(reply[-_LONGEST:])
+    return contents[-1].strip() if contents else None
 
 
 def read(kind: str, text: str) -> Answer | None:
-    """An answer from its text, or None if it is not of the kind."""
+    """Read an answer from its text; None if it is not of the kind."""
     text = _FENCE.sub("", text[:_LONGEST]).strip()
     if kind == "int":
         numbers = _NUMBER.findall(re.sub(r"([0-9])\.[0-9]+", r"\1", text))
-        return (
-            int(numbers[-1].replace(",", "")) if numbers and len(numbers[-1]) <= _DIGITS else None
-        )
+        if not numbers or len(numbers[-1]) > _DIGITS:
+            return None
+        return int(numbers[-1].replace(",", ""))
     if kind == "bool":
-        return False if _NO.search(text) else True if _YES.search(text) else None
+        if _NO.search(text):  # first, since a denial often repeats the words of the question
+            return False
+        return True if _YES.search(text) else None
     names = _names(text)
     if kind == "name":
         return names[0] if len(names) == 1 else None
@@ -95,14 +97,17 @@ def read(kind: str, text: str) -> Answer | None:
 
 
 def score(kind: str, answer: Answer, reply: Answer | None) -> float:
-    """The score of an answer that was read, in [0, 1]: 0 for none."""
+    """Score an answer that was read, in [0, 1]: 0 for none."""
     if reply is None:
         return 0.0
     if isinstance(answer, (bool, int)):
         return float(reply == answer)
     if isinstance(answer, str):
-        return float(isinstance(reply, str) and plain(reply) == plain(answer))
-    given, right = [plain(name) for name in as_list(reply)], [plain(name) for name in answer]
+        return float(isinstance(reply, str) and normalize_name(reply) == normalize_name(answer))
+    given, right = (
+        [normalize_name(name) for name in as_list(reply)],
+        [normalize_name(name) for name in answer],
+    )
     if kind == "pair":
         return 1.0 if given == right else 0.5 if given[:1] == right[:1] else 0.0
     common = len(set(given) & set(right))
@@ -126,7 +131,7 @@ def _names(text: str) -> list[str]:
             except (ValueError, SyntaxError, RecursionError, MemoryError):
                 continue
             if isinstance(data, list) and all(isinstance(name, str) for name in data):
-                return [name for name in data if plain(name)]
+                return [name for name in data if normalize_name(name)]
         text = text[1:-1]
     parts = (_NUMBERING.sub("", part).strip(" \t\"'`*()[]") for part in _BREAK.split(text))
-    return [part for part in parts if plain(part)]
+    return [part for part in parts if normalize_name(part)]

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from agentgym.envs.agentlongbench.engine import dumps
 from agentgym.envs.agentlongbench.items import Operator
-from agentgym.envs.agentlongbench.questions import Asked
+from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.rollout import Log, Round, within
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.tokens import TokenCounter
 
 _CORRECT: frozenset[Operator] = frozenset(("has", "=="))
 _SHORT = 100
-"""A verbose intersection is asked where it has at most so many items, if there is such a round."""
+"""Longest verbose intersection to ask for, if there is a round with one: short enough to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +38,21 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Question:
+class LogQuestion:
     """A question about a log.
 
     Attributes:
-        asked: The question.
+        spec: The question.
         answer: The answer.
-        scan: What has to be read to be sure of it, without skill: the tool results or the profiles.
+        scan: The evidence of a reader without skill: the whole tool results or profiles.
         least: A smallest part of the log that proves it: entries, lines or the heads of lists. For
             the concise intersection, the results of few rounds that leave the item alone, found
             greedily.
-        chance: The mean score of the best answer that is drawn without looking at the evidence.
+        chance: The expected score of the best answer that ignores the evidence.
         extra: More fields of the published row.
     """
 
-    asked: Asked
+    spec: QuestionSpec
     answer: Answer
     scan: tuple[Span, ...]
     least: tuple[Span, ...]
@@ -60,7 +60,7 @@ class Question:
     extra: Mapping[str, Any]
 
 
-def ask(task: str, log: Log, rng: np.random.Generator) -> Question:
+def ask(task: str, log: Log, rng: np.random.Generator) -> LogQuestion:
     """Draw a question of a task about a log; a log of three rounds has one of each.
 
     Args:
@@ -79,23 +79,23 @@ def context_length(spans: Iterable[Span], log: Log, counter: TokenCounter) -> in
     return sum(counter.length(messages[span.message].text[span.start : span.end]) for span in spans)
 
 
-def _count_frequency_tool(log: Log, rng: np.random.Generator) -> Question:
+def _count_frequency_tool(log: Log, rng: np.random.Generator) -> LogQuestion:
     turn = _tool_round(log, rng)
-    held = within_any(turn.lists, len(log.table))
-    place = _pick(held if rng.random() < 0.5 or held.all() else ~held, rng)
+    listed = within_any(turn.lists, len(log.table))
+    place = _pick(listed if rng.random() < 0.5 or listed.all() else ~listed, rng)
     counted = [place in places for places in turn.lists]
-    asked = Asked("count_frequency_tool", i=turn.number, name=log.table.names[place])
+    spec = QuestionSpec("count_frequency_tool", i=turn.number, name=log.table.names[place])
     least = [
-        _entry(turn, k, log.table.names[place]) if held else _list(turn, k)
-        for k, held in enumerate(counted)
+        _entry(turn, k, log.table.names[place]) if hit else _list(turn, k)
+        for k, hit in enumerate(counted)
     ]
-    extra = {"round": turn.number, "target_name": asked.name}
-    return Question(
-        asked, sum(counted), (_whole(turn),), tuple(least), 1 / (1 + len(counted)), extra
+    extra = {"round": turn.number, "target_name": spec.name}
+    return LogQuestion(
+        spec, sum(counted), (_whole(turn),), tuple(least), 1 / (1 + len(counted)), extra
     )
 
 
-def _find_duplicates(log: Log, rng: np.random.Generator) -> Question:
+def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     first, second = _two(log.rounds[1:], rng)
     masks = [within_any(turn.lists, len(log.table)) for turn in (first, second)]
     both = masks[0] & masks[1]
@@ -103,7 +103,7 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> Question:
     wrong = one if one.any() else ~both
     place = _pick(both if rng.random() < 0.5 or not wrong.any() else wrong, rng)
     name, answer = log.table.names[place], bool(both[place])
-    asked = Asked("find_duplicates_tool", i=first.number, j=second.number, name=name)
+    spec = QuestionSpec("find_duplicates_tool", i=first.number, j=second.number, name=name)
     pairs = list(zip((first, second), masks, strict=True))
     least = [
         next(_entry(t, k, name) for k, p in enumerate(t.lists) if place in p)
@@ -112,117 +112,119 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> Question:
     ]
     missing = [_whole(turn) for turn, mask in pairs if not mask[place]][:1]
     extra = {"i_round": first.number, "j_round": second.number, "pokemon_name": name}
-    return Question(
-        asked, answer, (_whole(first), _whole(second)), tuple(least or missing), 0.5, extra
+    return LogQuestion(
+        spec, answer, (_whole(first), _whole(second)), tuple(least or missing), 0.5, extra
     )
 
 
-def _find_offsets(log: Log, rng: np.random.Generator) -> Question:
-    able = [turn for turn in log.rounds[1:] if _followed(turn, turn.guess) is not None]
-    if able:
-        turn = able[rng.integers(len(able))]
+def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
+    turns = [turn for turn in log.rounds[1:] if _followed(turn, turn.guess) is not None]
+    if turns:
+        turn = turns[rng.integers(len(turns))]
         place = turn.guess
     else:  # no guess has two items after it, so another item is taken
         turn = _tool_round(log, rng)
         place = int(rng.choice(turn.lists[0][:-2]))
     k, at = _followed(turn, place) or (0, 0)
     names = [log.table.names[p] for p in turn.lists[k][at : at + 3]]
-    asked = Asked("find_target_offsets_tool", i=turn.number, name=names[0])
+    spec = QuestionSpec("find_target_offsets_tool", i=turn.number, name=names[0])
     head = Span(turn.start + 1, 0, _entry(turn, k, names[2]).end)
     extra = {"round": turn.number, "i_round": turn.number, "guess_name": names[0]}
-    return Question(asked, names[1:], (_whole(turn),), (head,), 0.5 / (len(log.table) - 1), extra)
+    return LogQuestion(spec, names[1:], (_whole(turn),), (head,), 0.5 / (len(log.table) - 1), extra)
 
 
-def _count_correctness(log: Log, rng: np.random.Generator) -> Question:
+def _count_correctness(log: Log, rng: np.random.Generator) -> LogQuestion:
     turn = log.rounds[rng.integers(len(log.rounds))]
-    told = log.table.told(turn.guess, log.target)
+    atoms = log.table.feedback_atoms(turn.guess, log.target)
     spans = (_sections(turn),)
-    asked = Asked("count_correctness_env", i=turn.number)
-    answer = sum(operator in _CORRECT for _, operator, _ in told)
-    return Question(asked, answer, spans, spans, 1 / (1 + len(told)), {"round": turn.number})
+    spec = QuestionSpec("count_correctness_env", i=turn.number)
+    answer = sum(operator in _CORRECT for _, operator, _ in atoms)
+    return LogQuestion(spec, answer, spans, spans, 1 / (1 + len(atoms)), {"round": turn.number})
 
 
-def _count_frequency_env(log: Log, rng: np.random.Generator) -> Question:
+def _count_frequency_env(log: Log, rng: np.random.Generator) -> LogQuestion:
     table = log.table
     texts = [k for k, section in enumerate(table.sections) if not section.numeric]
     guess = log.rounds[rng.integers(len(log.rounds))].guess
     place = int(rng.choice(texts)) if texts else 0
     value = table.columns[place][guess][int(rng.integers(len(table.columns[place][guess])))]
     section = table.sections[place].name
-    asked = Asked("count_frequency_env", last=len(log.rounds), name=str(value), section=section)
+    spec = QuestionSpec(
+        "count_frequency_env", last=len(log.rounds), name=str(value), section=section
+    )
     answer = sum(value in table.columns[place][turn.guess] for turn in log.rounds)
     least = tuple(_line(turn, section) for turn in log.rounds)
-    extra = {"property_value": asked.name}
-    return Question(
-        asked, answer, tuple(map(_sections, log.rounds)), least, 1 / (1 + len(log.rounds)), extra
+    extra = {"property_value": spec.name}
+    return LogQuestion(
+        spec, answer, tuple(map(_sections, log.rounds)), least, 1 / (1 + len(log.rounds)), extra
     )
 
 
-def _find_largest(log: Log, rng: np.random.Generator) -> Question:
+def _find_largest(log: Log, rng: np.random.Generator) -> LogQuestion:
     table = log.table
     numeric = [k for k, section in enumerate(table.sections) if section.numeric]
     place = max(numeric, key=lambda k: len(set(table.columns[k])))
     section = table.sections[place].name
     numbers = [int(table.columns[place][turn.guess][0]) for turn in log.rounds]
-    asked = Asked("find_round_largest_value_env", last=len(numbers), section=section)
+    spec = QuestionSpec("find_round_largest_value_env", last=len(numbers), section=section)
     least = tuple(_line(turn, section) for turn in log.rounds)
     extra = {"base_stats_info": {str(k): number for k, number in enumerate(numbers, 1)}}
     answer = 1 + numbers.index(max(numbers))
-    return Question(
-        asked, answer, tuple(map(_sections, log.rounds)), least, 1 / len(numbers), extra
+    return LogQuestion(
+        spec, answer, tuple(map(_sections, log.rounds)), least, 1 / len(numbers), extra
     )
 
 
-def _weighted_summation(log: Log, rng: np.random.Generator) -> Question:
+def _weighted_summation(log: Log, rng: np.random.Generator) -> LogQuestion:
     first, second = _two(log.rounds, rng)
     weights = {section.name: section.weight for section in log.table.sections}
-    told = [log.table.told(turn.guess, log.target) for turn in (first, second)]
+    feedback = [log.table.feedback_atoms(turn.guess, log.target) for turn in (first, second)]
     scores = [
-        sum(weights[name] for name, operator, _ in atoms if operator in _CORRECT) for atoms in told
+        sum(weights[name] for name, operator, _ in atoms if operator in _CORRECT)
+        for atoms in feedback
     ]
-    most = max(sum(weights[name] for name, _, _ in atoms) for atoms in told)
-    asked = Asked("weighted_summation_env", i=first.number, j=second.number, weights=weights)
+    most = max(sum(weights[name] for name, _, _ in atoms) for atoms in feedback)
+    spec = QuestionSpec("weighted_summation_env", i=first.number, j=second.number, weights=weights)
     spans = (_sections(first), _sections(second))
     extra = {"i_round": first.number, "j_round": second.number}
     answer = abs(scores[0] - scores[1])
-    return Question(asked, answer, spans, spans, 1 / (1 + most), extra)
+    return LogQuestion(spec, answer, spans, spans, 1 / (1 + most), extra)
 
 
-def _intersection(log: Log, rng: np.random.Generator) -> Question:
+def _intersection(log: Log, rng: np.random.Generator) -> LogQuestion:
     return (_hidden if log.style == "concise" else _common)(log, rng)
 
 
-def _hidden(log: Log, rng: np.random.Generator) -> Question:
+def _hidden(log: Log, rng: np.random.Generator) -> LogQuestion:
     name = log.table.names[log.target]
     turns = log.rounds[1:]
-    asked = Asked("intersection", last=len(log.rounds), style="concise")
+    spec = QuestionSpec("intersection", last=len(log.rounds), style="concise")
     least = tuple(_whole(turn) for turn in _cover(turns, len(log.table)))
-    return Question(
-        asked, name, tuple(map(_whole, turns)), least, 1 / len(log.table), {"answer_name": name}
+    return LogQuestion(
+        spec, name, tuple(map(_whole, turns)), least, 1 / len(log.table), {"answer_name": name}
     )
 
 
-def _common(log: Log, rng: np.random.Generator) -> Question:
+def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
     sizes = [
         (int(within(turn.lists, len(log.table)).sum()), len(turn.lists) == 1)
         for turn in log.rounds[1:]
     ]
     several = [k for k, (size, single) in enumerate(sizes) if not single and size <= _SHORT]
-    k = (
-        several[rng.integers(len(several))]
-        if several
-        else min(range(len(sizes)), key=lambda k: (sizes[k][1], sizes[k][0]))
-    )
+    # Else the shortest, of one list only if there is no other.
+    k = min(range(len(sizes)), key=lambda k: (sizes[k][1], sizes[k][0]))
+    if several:
+        k = several[rng.integers(len(several))]
     turn = log.rounds[1 + k]
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))
-    asked = Asked("intersection", i=turn.number, style="verbose")
+    spec = QuestionSpec("intersection", i=turn.number, style="verbose")
     lists = tuple(_list(turn, k) for k in range(len(turn.lists)))
     chance = 2 * len(names) / (len(names) + len(log.table))
     extra = {"round": turn.number, "answer_name": names}
-    return Question(asked, names, (_whole(turn),), lists, chance, extra)
+    return LogQuestion(spec, names, (_whole(turn),), lists, chance, extra)
 
 
-_BUILDERS: Mapping[str, Callable[[Log, np.random.Generator], Question]] = {
+_BUILDERS: Mapping[str, Callable[[Log, np.random.Generator], LogQuestion]] = {
     "count_frequency_tool": _count_frequency_tool,
     "find_duplicates_tool": _find_duplicates,
     "find_target_offsets_tool": _find_offsets,
@@ -311,5 +313,5 @@ def _entry(turn: Round, k: int, name: str) -> Span:
 
 
 def as_json(answer: Answer) -> str:
-    """An answer as text that every reader takes."""
+    """Write an answer as text that every reader accepts."""
     return json.dumps(answer, ensure_ascii=False) if isinstance(answer, list) else str(answer)

@@ -1,5 +1,5 @@
-"""Where the items come from: the table of species, or invented ones; shown as they are, or as codes
-that tell nothing.
+"""Sources of the items: the table of species, or invented ones; shown as they are, or under codes
+without a meaning.
 
 Named after the paper's two settings (section 2.3.1): knowledge-intensive and knowledge-free.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.agentlongbench.items import Section, Table, Value
+from agentgym.envs.agentlongbench.items import ItemTable, Section, Value
 
 KNOWLEDGE = ("intensive", "free")
 SOURCES = ("species", "synthetic")
@@ -31,7 +31,7 @@ _SECTIONS = (
     Section("Evolution", numeric=False, weight=3),
     Section("Other", numeric=False, weight=1),
 )
-"""With the weights of the published code."""
+"""The sections, with the weights of the published code."""
 _INVENTED = tuple(
     replace(section, name=name)
     for section, name in zip(
@@ -49,12 +49,12 @@ def draw_table(
     items: int,
     rng: np.random.Generator,
     sections: Sequence[int] = range(6),
-) -> Table:
-    """The table of an episode.
+) -> ItemTable:
+    """Draw the table of an episode.
 
     Knowledge-intensive tables are the same facts in every episode: all species or some of them
     drawn at random, by name; or the one synthetic world of its size. In knowledge-free ones
-    everything is dealt anew: each column of the species is shuffled by itself, so that lists are as
+    everything is reshuffled: each column of the species is shuffled by itself, so that lists are as
     long as they would be but no item is a species any more; of the synthetic world a new one is
     drawn. Then items, sections and values get random codes, numbers are replaced by others in the
     same order, and the items are put in a random order.
@@ -75,20 +75,20 @@ def draw_table(
             table = _some(table, np.sort(rng.choice(len(table), items, replace=False)).tolist())
         if free:
             columns = [[column[k] for k in rng.permutation(len(table))] for column in table.columns]
-            table = Table(table.sections, table.names, table.labels, columns)
+            table = ItemTable(table.sections, table.names, table.labels, columns)
     if len(sections) < len(table.sections):
-        kept = sorted(sections)
-        table = Table(
-            [table.sections[k] for k in kept],
+        places = sorted(sections)
+        table = ItemTable(
+            [table.sections[k] for k in places],
             table.names,
             table.labels,
-            [table.columns[k] for k in kept],
+            [table.columns[k] for k in places],
         )
     return _coded(table, rng) if free else table
 
 
 @cache
-def species() -> Table:
+def species() -> ItemTable:
     """All species, by name; labels have the number too."""
     text = files("agentgym.envs.agentlongbench").joinpath("species.tsv").read_text(encoding="utf-8")
     rows = sorted((line.split("\t") for line in text.splitlines()[1:]), key=lambda row: row[1])
@@ -97,7 +97,7 @@ def species() -> Table:
         columns.append(
             [(int(cell),) if section.numeric else tuple(cell.split("|")) for cell in cells]
         )
-    return Table(
+    return ItemTable(
         _SECTIONS,
         [row[1] for row in rows],
         [f"{row[1]} (#{int(row[0]):04d})" for row in rows],
@@ -106,7 +106,7 @@ def species() -> Table:
 
 
 def vocabulary() -> set[str]:
-    """All words of the knowledge-intensive setting: names, sections and values of the species."""
+    """List all words of the knowledge-intensive setting: names, sections and values of species."""
     table = species()
     values = {
         value
@@ -119,22 +119,22 @@ def vocabulary() -> set[str]:
 
 
 @cache
-def _fixed_synthetic(items: int) -> Table:
+def _fixed_synthetic(items: int) -> ItemTable:
     return synthetic(items, np.random.default_rng(items))
 
 
-def synthetic(items: int, rng: np.random.Generator) -> Table:
-    """A world of invented items, by name. All profiles are different."""
+def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
+    """Draw a world of invented items, by name. All profiles are different."""
     names = sorted(_words(items, rng))
     draws = _drawers(items)
     profiles: dict[tuple[tuple[Value, ...], ...], None] = {}
     while len(profiles) < items:
         profiles[tuple(draw(rng) for draw in draws)] = None
-    return Table(_INVENTED, names, names, list(zip(*profiles, strict=True)))
+    return ItemTable(_INVENTED, names, names, list(zip(*profiles, strict=True)))
 
 
 def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ...]]]:
-    """What draws the values of an item, for each section; shares are near those of the species."""
+    """Return samplers of the values of an item, by section; shares are near those of the species."""
 
     def texts(
         stem: str, count: int, *shares: float
@@ -159,7 +159,7 @@ def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ..
 
 
 def _words(count: int, rng: np.random.Generator) -> list[str]:
-    """Different words of three syllables."""
+    """Draw different words of three syllables."""
     base = len(_SYLLABLES)
     numbers = rng.choice(base**3, count, replace=False)
     return [
@@ -170,15 +170,15 @@ def _words(count: int, rng: np.random.Generator) -> list[str]:
     ]
 
 
-def _some(table: Table, places: Sequence[Any]) -> Table:
-    """Some of the items, in the order given."""
+def _some(table: ItemTable, places: Sequence[Any]) -> ItemTable:
+    """Return some of the items, in the order of `places`."""
     columns = [[column[k] for k in places] for column in table.columns]
-    return Table(
+    return ItemTable(
         table.sections, [table.names[k] for k in places], [table.labels[k] for k in places], columns
     )
 
 
-def _coded(table: Table, rng: np.random.Generator) -> Table:
+def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
     """The same items under random codes, in random order, with sections in random order and numbers
     that keep only their order.
     """
@@ -214,17 +214,17 @@ def _coded(table: Table, rng: np.random.Generator) -> Table:
             ]
         )
     order = rng.permutation(len(sections))
-    return Table([sections[k] for k in order], names, names, [columns[k] for k in order])
+    return ItemTable([sections[k] for k in order], names, names, [columns[k] for k in order])
 
 
 def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
-    """Different random codes of four consonants, which spell no word."""
+    """Draw different codes of four consonants, which spell no word."""
     numbers = rng.choice(len(_PAIRS) ** 2, count, replace=False).tolist()
     return [prefix + _PAIRS[n // len(_PAIRS)] + _PAIRS[n % len(_PAIRS)] for n in numbers]
 
 
 def _stretched(numbers: Sequence[int], rng: np.random.Generator) -> dict[int, int]:
-    """Random numbers in the same order."""
+    """Draw random numbers in the same order."""
     drawn = np.sort(
         rng.choice(np.arange(100, 200 + 40 * len(numbers)), len(numbers), replace=False)
     )

@@ -1,6 +1,4 @@
-"""Whether tasks are well posed: seven checks that read the texts, as an agent does, and not what
-they were made from.
-"""
+"""Checks of well-posed tasks: all seven read the texts, as an agent does, and not their sources."""
 
 from __future__ import annotations
 
@@ -10,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from agentgym.envs.gsm_agent.database import Database
 from agentgym.envs.gsm_agent.documents import Document, Task, month_name
 from agentgym.envs.gsm_agent.facts import NUMBER_WORDS, Fact, Quantity, number_word, read_facts
-from agentgym.envs.gsm_agent.knowledge import Knowledge
+from agentgym.envs.gsm_agent.knowledge import SearchKnowledge
 from agentgym.envs.gsm_agent.problems import read_question
 
 Violations = Iterator[tuple[str, str]]
-"""What is wrong: the id of the task or document, and a sentence."""
+"""Violations of a check: the id of the task or document, and a sentence."""
 
 _WORDS_OF_NUMBERS = {
     "three times": ["three"],
@@ -25,18 +23,18 @@ _WORDS_OF_NUMBERS = {
 
 
 def facts_of(documents: Sequence[Document]) -> dict[Quantity, Fact]:
-    """What documents tell, names taken from their metadata where they are left out."""
-    return {
-        fact.target: fact
-        for document in documents
-        for fact in read_facts(document.content, tuple(document.name.split(", ")))
-    }
+    """Read the facts in documents, names taken from the metadata where they are left out."""
+    facts: dict[Quantity, Fact] = {}
+    for document in documents:
+        names = tuple(document.name.split(", "))
+        facts |= {fact.target: fact for fact in read_facts(document.content, names)}
+    return facts
 
 
 def solve_from_text(task: Task, documents: Sequence[Document]) -> int | None:
-    """The answer as far as the texts of the question and of documents tell it."""
-    found = read_question(task.question)
-    return found[0].answer(facts_of(documents)) if found else None
+    """Return the answer that follows from the texts of the question and of documents, if any."""
+    question = read_question(task.question)
+    return question[0].answer(facts_of(documents)) if question else None
 
 
 def solvable(database: Database) -> Violations:
@@ -51,12 +49,8 @@ def necessary(database: Database) -> Violations:
     """Check 2: without any one of its documents a task cannot be solved."""
     for task, documents in _tasks(database):
         for left_out in documents:
-            if (
-                solve_from_text(
-                    task, [document for document in documents if document is not left_out]
-                )
-                is not None
-            ):
+            others = [document for document in documents if document is not left_out]
+            if solve_from_text(task, others) is not None:
                 yield task.id, f"it can be solved without {left_out.id}"
 
 
@@ -69,13 +63,8 @@ def unambiguous(database: Database) -> Violations:
         for target in facts_of([document]):
             first = seen.setdefault((document.timestamp, target), document.id)
             if first != document.id:
-                yield (
-                    document.id,
-                    (
-                        f"it defines {target.phrase!r} of {target.owner} in {document.timestamp}, as "
-                        f"{first} does"
-                    ),
-                )
+                what = f"{target.phrase!r} of {target.owner} in {document.timestamp}"
+                yield document.id, f"it defines {what}, as {first} does"
 
 
 def without_leaks(database: Database) -> Violations:
@@ -87,10 +76,13 @@ def without_leaks(database: Database) -> Violations:
         for document in documents:
             numeric = [fact for fact in facts_of([document]).values() if fact.number is not None]
             text = document.content.replace(month_name(document.timestamp), "")
-            found = [*re.findall(r"[0-9]+", text), *NUMBER_WORDS.findall(text.lower())]
-            told = [number_word(fact) for fact in numeric]
-            if len(numeric) != 1 or found != _WORDS_OF_NUMBERS.get(told[0], told):
-                yield document.id, f"its premises tell {told}, but it holds the numbers {found}"
+            numbers = [*re.findall(r"[0-9]+", text), *NUMBER_WORDS.findall(text.lower())]
+            expected = [number_word(fact) for fact in numeric]
+            if len(numeric) != 1 or numbers != _WORDS_OF_NUMBERS.get(expected[0], expected):
+                yield (
+                    document.id,
+                    f"its premises tell {expected}, but it holds the numbers {numbers}",
+                )
             own += [fact.number for fact in numeric if fact.number is not None]
         if len(set(own)) != len(own):
             yield task.id, f"its premises hold a number twice: {sorted(own)}"
@@ -114,9 +106,9 @@ def apart(database: Database) -> Violations:
     person tells its month.
     """
     tasks_of: dict[str, dict[str, str]] = {}
-    asked = {}
+    questions = {}
     for task, documents in _tasks(database):
-        asked[task.id] = task.question
+        questions[task.id] = task.question
         for person in {name for document in documents for name in document.name.split(", ")}:
             months = tasks_of.setdefault(person, {})
             if documents[0].timestamp in months:
@@ -127,7 +119,7 @@ def apart(database: Database) -> Violations:
             months[documents[0].timestamp] = task.id
     for person, months in tasks_of.items():
         for stamp, name in months.items():
-            if len(months) > 1 and month_name(stamp) not in asked[name]:
+            if len(months) > 1 and month_name(stamp) not in questions[name]:
                 yield name, f"it shares {person} with another task, but its question tells no month"
 
 
@@ -136,9 +128,8 @@ def discoverable(database: Database) -> Violations:
     all documents within 20 pages of each query, and with them the answer.
     """
     for task, documents in _tasks(database):
-        missing = {document.id for document in documents} - set(
-            search_alone(database, task.question)[1]
-        )
+        _, shown = search_alone(database, task.question)
+        missing = {document.id for document in documents} - set(shown)
         if missing:
             yield task.id, f"searching does not find {sorted(missing)}"
 
@@ -146,10 +137,12 @@ def discoverable(database: Database) -> Violations:
 def search_alone(
     database: Database, question: str, most: int = 400
 ) -> tuple[str | None, list[str]]:
-    """Search as the scripted policy does, for at most so many calls: the answer, or None, and the
-    ids of all documents shown.
+    """Search as the scripted policy does, with at most `most` calls.
+
+    Returns:
+        The answer, or None, and the ids of all documents shown.
     """
-    known = Knowledge.of(question)
+    known = SearchKnowledge.of(question)
     shown: list[str] = []
     results: tuple[int, ...] = ()
     for _ in range(most):
@@ -159,9 +152,9 @@ def search_alone(
         if calls[0].name == "search":
             query = calls[0].arguments["query"]
             results = database.index.best(query, 100)
-            known.paged(query, 1)
+            known.add_page(query, 1)
         else:
-            known.paged(known.last, known.cursor + 1)
+            known.add_page(known.last, known.cursor + 1)
         places = results[5 * (known.cursor - 1) : 5 * known.cursor]
         documents = [database.documents.document(place) for place in places]
         shown += [document.id for document in documents]

@@ -22,25 +22,31 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Choice, Share
-from agentgym.envs.gsm_agent.documents import Document, Shelf, Task, month_name, write_document
+from agentgym.envs.gsm_agent.documents import (
+    Document,
+    DocumentPack,
+    Task,
+    month_name,
+    write_document,
+)
 from agentgym.envs.gsm_agent.loaders import load_folder
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem, write_question
 from agentgym.envs.gsm_agent.search import Dense, Index, Lexical, load_embed
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
 
 SIZES = {"full": 1, "medium": 4, "small": 16}
-"""Which part of the tasks of Full a database holds."""
+"""Databases of the paper, each with one in this many tasks of Full."""
 MAX_TASKS = 1_000_000
 """A database of more would not fit into memory."""
-FIRST_YEAR, YEARS = 1960, 60
+FIRST_YEAR, YEARS = 1960, 60  # 720 months: enough for the colours of the largest database
 
-_TASKS_PER_PERSON = 6
+_TASKS_PER_PERSON = 6  # so that searching for a name alone does not lead to one task
 _TYPE = re.compile("[^a-z]+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseOptions(ProblemOptions):
-    """What the database holds.
+    """Options of the database.
 
     Attributes:
         tasks: The number of tasks in Full; a task has 4.4 documents on average.
@@ -82,7 +88,7 @@ class Database:
         index: Finds documents.
     """
 
-    def __init__(self, documents: Shelf, tasks: Shelf, index: Index) -> None:
+    def __init__(self, documents: DocumentPack, tasks: DocumentPack, index: Index) -> None:
         self.documents, self.tasks, self.index = documents, tasks, index
 
     @classmethod
@@ -101,7 +107,7 @@ class Database:
         index = (
             Lexical.of(texts) if search_by == "words" else Dense.of(texts, load_embed(search_by))
         )
-        return cls(Shelf.of(documents), Shelf.of(tasks), index)
+        return cls(DocumentPack.of(documents), DocumentPack.of(tasks), index)
 
     @cached_property
     def searchable(self) -> list[int]:
@@ -110,22 +116,22 @@ class Database:
         Raises:
             ValueError: There is none.
         """
-        found = [
-            number for number in range(len(self.tasks)) if not self.tasks.task(number).static_only
+        places = [
+            place for place in range(len(self.tasks)) if not self.tasks.task(place).static_only
         ]
-        if not found:
+        if not places:
             raise ValueError(
                 f"none of {len(self.tasks)} tasks can be searched for before a model has "
                 "decomposed it; use setting='static'"
             )
-        return found
+        return places
 
     def save(self, folder: Path) -> None:
         """Write the database into a folder, from which `load` maps it into memory."""
         (folder / "index").mkdir(parents=True, exist_ok=True)
-        for name, shelf in (("documents", self.documents), ("tasks", self.tasks)):
-            np.save(folder / f"{name}.npy", shelf.block)
-            np.save(folder / f"{name}.ends.npy", shelf.ends)
+        for name, pack in (("documents", self.documents), ("tasks", self.tasks)):
+            np.save(folder / f"{name}.npy", pack.block)
+            np.save(folder / f"{name}.ends.npy", pack.ends)
         self.index.save(folder / "index")
 
     @classmethod
@@ -137,23 +143,20 @@ class Database:
             OSError: The folder holds none.
         """
 
-        def shelf(name: str) -> Shelf:
-            return Shelf(
+        def load_pack(name: str) -> DocumentPack:
+            return DocumentPack(
                 np.load(folder / f"{name}.npy", mmap_mode="r"),
                 np.load(folder / f"{name}.ends.npy", mmap_mode="r"),
             )
 
-        index = folder / "index"
-        found = (
-            Lexical.load(index)
-            if search_by == "words"
-            else Dense.load(index, load_embed(search_by))
-        )
-        return cls(shelf("documents"), shelf("tasks"), found)
+        documents, tasks = load_pack("documents"), load_pack("tasks")
+        if search_by == "words":
+            return cls(documents, tasks, Lexical.load(folder / "index"))
+        return cls(documents, tasks, Dense.load(folder / "index", load_embed(search_by)))
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
-    """A colour for each task, so that tasks that share a person differ (Welsh and Powell: by
+    """Return a colour for each task, so that tasks that share a person differ (Welsh and Powell: by
     falling degree, the first that fits).
 
     Args:
@@ -164,52 +167,46 @@ def colour(casts: Sequence[Sequence[str]]) -> list[int]:
         for person in cast:
             tasks_of.setdefault(person, []).append(number)
     degree = [len({other for person in cast for other in tasks_of[person]}) for cast in casts]
-    taken: dict[str, set[int]] = {person: set() for person in tasks_of}
+    colours_of: dict[str, set[int]] = {person: set() for person in tasks_of}
     colours = [0] * len(casts)
     for number in sorted(range(len(casts)), key=lambda n: (-degree[n], n)):
-        used = set().union(*(taken[person] for person in casts[number]))
+        used = set().union(*(colours_of[person] for person in casts[number]))
         colours[number] = next(c for c in range(len(used) + 1) if c not in used)
         for person in casts[number]:
-            taken[person].add(colours[number])
+            colours_of[person].add(colours[number])
     return colours
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """Tasks with the documents of each, in the order of drawing; those that are asked come
-    first.
-    """
+class TaskPool:
+    """Tasks with the documents of each, in the order of drawing; playable ones come first."""
 
     tasks: tuple[Task, ...]
     documents: tuple[tuple[Document, ...], ...]
-    asked: int
+    playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """The documents, by id, and the asked tasks of a part of the tasks; a smaller part lies
-        within a larger.
+        """Return the documents, by id, and the playable tasks of a part of the tasks.
+
+        A smaller part lies within a larger.
         """
-        chosen = []
-        for group in (range(self.asked), range(self.asked, len(self.tasks))):
+        numbers = []
+        for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)
             Random(seed).shuffle(order)
-            chosen += sorted(order[: ceil(len(order) / one_in)])
-        documents = sorted(
-            (document for number in chosen for document in self.documents[number]),
-            key=lambda document: document.id,
-        )
+            numbers += sorted(order[: ceil(len(order) / one_in)])
+        documents = [document for number in numbers for document in self.documents[number]]
+        documents.sort(key=lambda document: document.id)
         place = {document.id: k for k, document in enumerate(documents)}
-        tasks = [self.tasks[number] for number in chosen if number < self.asked]
-        gold = [
-            tuple(place[document.id] for document in self.documents[number])
-            for number in chosen
-            if number < self.asked
-        ]
-        return documents, [
-            replace(task, documents=places) for task, places in zip(tasks, gold, strict=True)
-        ]
+        tasks = []
+        for number in numbers:
+            if number < self.playable:
+                places = tuple(place[document.id] for document in self.documents[number])
+                tasks.append(replace(self.tasks[number], documents=places))
+        return documents, tasks
 
 
-def draw_tasks(options: DatabaseOptions) -> Drawn:
+def draw_tasks(options: DatabaseOptions) -> TaskPool:
     """Draw all tasks of Full, with their documents.
 
     Raises:
@@ -238,11 +235,12 @@ def draw_tasks(options: DatabaseOptions) -> Drawn:
     tasks, documents = [], []
     for number, (problem, rng) in enumerate(zip(problems, rngs, strict=True)):
         stamp = stamps[colours[number]]
-        told = any(shared[person] > 1 for person in casts[number])
-        question = write_question(problem.question, month_name(stamp) if told else "", rng)
+        ambiguous = any(shared[person] > 1 for person in casts[number])
+        month = month_name(stamp) if ambiguous else ""
+        question = write_question(problem.question, month, rng)
         tasks.append(Task(f"gsm-{number:05d}", question, str(problem.answer)))
         documents.append(_write(problem, stamp, options.anonymised, rng))
-    return Drawn(tuple(tasks), _with_ids(documents, seed), options.tasks)
+    return TaskPool(tuple(tasks), _with_ids(documents, seed), options.tasks)
 
 
 def _write(problem: Problem, stamp: str, anonymised: float, rng: Random) -> tuple[Document, ...]:
@@ -256,7 +254,7 @@ def _write(problem: Problem, stamp: str, anonymised: float, rng: Random) -> tupl
 def _with_ids(
     documents: Sequence[Sequence[Document]], seed: int
 ) -> tuple[tuple[Document, ...], ...]:
-    """Ids that tell the kind of document, and a number that tells nothing."""
+    """Give documents ids of their type and a random number, which does not reveal the task."""
     numbers = list(range(sum(map(len, documents))))
     Random(seed + 2).shuffle(numbers)
     width, left = len(str(len(numbers))), iter(numbers)
@@ -270,13 +268,13 @@ def _with_ids(
 
 
 @lru_cache(maxsize=2)
-def _drawn(options: DatabaseOptions) -> Drawn:
+def _drawn(options: DatabaseOptions) -> TaskPool:
     return draw_tasks(options)
 
 
 @lru_cache(maxsize=8)
 def get_database(options: DatabaseOptions) -> Database:
-    """The database of these options: built once in a process, and shared by its worlds and by
+    """Return the database of these options: built once in a process, and shared by its worlds and by
     processes forked from it.
 
     Raises:

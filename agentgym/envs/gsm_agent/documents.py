@@ -1,6 +1,4 @@
-"""Documents and tasks: a premise told in a record of some kind, and what holds a problem
-together.
-"""
+"""Documents and tasks: a premise in a record of some kind, and the parts of a problem."""
 
 from __future__ import annotations
 
@@ -38,11 +36,8 @@ class Document:
 
     def show(self) -> str:
         """The document as a result shows it."""
-        about = "; ".join(
-            f"{key}: {value}"
-            for key, value in (("date", self.timestamp), ("name", self.name), ("type", self.type))
-            if value
-        )
+        metadata = {"date": self.timestamp, "name": self.name, "type": self.type}
+        about = "; ".join(f"{key}: {value}" for key, value in metadata.items() if value)
         return f"[{self.id}] {about}\n{self.content}" if about else f"[{self.id}]\n{self.content}"
 
 
@@ -68,9 +63,8 @@ class Task:
     static_only: bool = False
 
 
-class Shelf:
-    """Records in one block of bytes, so that processes share them whatever they read: nothing is
-    written to them.
+class DocumentPack:
+    """Records in one block of bytes, which forked processes share, since reading never writes to it.
 
     Args:
         block: The records as JSON, one after the other; uint8, shape `(bytes,)`.
@@ -81,8 +75,8 @@ class Shelf:
         self.block, self.ends = block, ends
 
     @classmethod
-    def of(cls, records: Iterable[Document | Task]) -> Shelf:
-        """Put records on a shelf."""
+    def of(cls, records: Iterable[Document | Task]) -> DocumentPack:
+        """Pack records."""
         lines = [json.dumps(asdict(record), ensure_ascii=False).encode() for record in records]
         ends = np.cumsum([0, *map(len, lines)], dtype=np.int64)
         return cls(np.frombuffer(b"".join(lines), np.uint8), ends)
@@ -91,37 +85,34 @@ class Shelf:
         return len(self.ends) - 1
 
     def document(self, place: int) -> Document:
-        """The document at a place."""
+        """Read the document at a place."""
         return Document(**self._read(place))
 
     def task(self, place: int) -> Task:
-        """The task at a place."""
+        """Read the task at a place."""
         data = self._read(place)
-        return Task(
-            **{**data, "documents": tuple(data["documents"]), "premises": tuple(data["premises"])}
-        )
+        for key in ("documents", "premises"):
+            data[key] = tuple(data[key])
+        return Task(**data)
 
     def _read(self, place: int) -> dict[str, Any]:
-        record: dict[str, Any] = json.loads(
-            self.block[self.ends[place] : self.ends[place + 1]].tobytes()
-        )
+        line = self.block[self.ends[place] : self.ends[place + 1]].tobytes()
+        record: dict[str, Any] = json.loads(line)
         return record
 
 
 def month_name(timestamp: str) -> str:
-    """`May 1990` for `1990-05`; as it is if it is no such text."""
+    """Return `May 1990` for `1990-05`, and any other text unchanged."""
     year, _, month = timestamp.partition("-")
-    return (
-        f"{MONTHS[int(month) - 1]} {year}"
-        if month.isdigit() and 0 < int(month) <= len(MONTHS)
-        else timestamp
-    )
+    if month.isdigit() and 0 < int(month) <= len(MONTHS):
+        return f"{MONTHS[int(month) - 1]} {year}"
+    return timestamp
 
 
 def write_document(
     facts: Sequence[Fact], timestamp: str, town: str, anonymous: bool, rng: Random
 ) -> Document:
-    """Tell the facts of one premise in a record; the id is given later.
+    """Write the facts of one premise into a record; its id is set later.
 
     Args:
         facts: The facts, the one with a number last.

@@ -1,4 +1,4 @@
-"""Facts: what a premise says about quantities, how it is put in words, and how words are read back.
+"""Facts: statements of a premise about quantities, written in words and read back.
 
 A quantity is a noun phrase with its owner. A numeric fact holds the number of a premise; a
 structural fact says how a quantity is made up of others and holds none. Each kind of fact has
@@ -18,14 +18,14 @@ from agentgym.envs.gsm_agent.vocabulary import ROLES
 
 
 class Quantity(NamedTuple):
-    """What can have a number: a noun phrase and whose it is."""
+    """Quantity that can have a number: a noun phrase and its owner."""
 
     owner: str
     phrase: str
 
     @property
     def money(self) -> bool:
-        """Whether it is in dollars."""
+        """Return whether it is in dollars."""
         return self.phrase.startswith(
             ("bill for", "price of", "payment for", "coupon for", "spending at")
         )
@@ -33,7 +33,7 @@ class Quantity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """How a quantity follows from a number and other quantities.
+    """Definition of a quantity by a number and other quantities.
 
     Attributes:
         target: The quantity.
@@ -49,9 +49,7 @@ class Fact:
     sources: tuple[Quantity, ...] = ()
 
     def value(self, values: Sequence[int]) -> int | None:
-        """The number of the target, given those of the sources; None if it would not be a whole
-        number.
-        """
+        """Compute the number of the target from those of the sources; None if it is not whole."""
         number = self.number or 0
         if self.kind == "is":
             return number
@@ -65,7 +63,7 @@ class Fact:
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Whose quantities it speaks of, the target's first."""
+        """Owners of its quantities, the target's first."""
         return tuple(dict.fromkeys((self.target.owner, *(source.owner for source in self.sources))))
 
 
@@ -78,7 +76,7 @@ NUMBER_WORDS = re.compile(
     r"|third|thirds|quarter|quarters|single|pair|couple|first|second|both|percent)\b",
     re.IGNORECASE,
 )
-"""Words that tell a number."""
+"""Words for numbers."""
 
 # {w} the owner, {w2} the owner of a source, {p} {a} {b} phrases, {n} a number, {f} a factor in
 # words.
@@ -173,27 +171,27 @@ _FACTORS = {word: key for key, word in _WORDS.items()}
 
 
 def number_word(fact: Fact) -> str:
-    """How the number of a fact is written: digits, or a word such as `twice`."""
+    """Write the number of a fact: digits, or a word such as `twice`."""
     return _WORDS.get((fact.kind, fact.number or 0), str(fact.number))
 
 
 def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) -> str:
-    """A sentence that says it.
+    """Write a fact as a sentence.
 
     Args:
         fact: The fact.
         rng: Draws the wording.
-        names: What to call an owner, where it is not by name.
+        names: Other words for owners, by name.
     """
     names = names or {}
-    called = [names.get(owner, owner) for owner in fact.owners]
+    owners = [names.get(owner, owner) for owner in fact.owners]
     kind = {"part": "times"}.get(fact.kind, fact.kind)
     table = _MONEY if fact.target.money else _COUNTS
-    pattern = rng.choice(table[f"{kind}2" if len(called) == 2 else kind])
+    pattern = rng.choice(table[f"{kind}2" if len(owners) == 2 else kind])
     phrases = [source.phrase for source in fact.sources] + ["", ""]
     text = pattern.format(
-        w=called[0],
-        w2=called[-1],
+        w=owners[0],
+        w2=owners[-1],
         p=fact.target.phrase,
         a=phrases[0],
         b=phrases[1],
@@ -205,7 +203,7 @@ def write_fact(fact: Fact, rng: Random, names: Mapping[str, str] | None = None) 
 
 @lru_cache(maxsize=4096)  # scripted policies read the same documents again at every step
 def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """The facts that a document tells.
+    """Read the facts in a document.
 
     Args:
         text: Its content.
@@ -219,10 +217,10 @@ def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
 
 def _read_sentence(sentence: str, names: Sequence[str]) -> Fact | None:
     for kind, money, pattern in _patterns():
-        found = pattern.search(sentence)
-        if found is None:
+        match = pattern.search(sentence)
+        if match is None:
             continue
-        parts = found.groupdict()
+        parts = match.groupdict()
         owner, other = (_owner(parts.get(key, ""), names) for key in ("w", "w2"))
         sources = [Quantity(other or owner, parts[key]) for key in ("a", "b") if key in parts]
         target = Quantity(owner, parts["p"])
@@ -242,29 +240,23 @@ def _owner(text: str, names: Sequence[str]) -> str:
 
 @cache
 def _patterns() -> tuple[tuple[str, bool, re.Pattern[str]], ...]:
-    """The wordings as patterns; those that say more come first, since a shorter one may be a part
-    of a longer.
-    """
+    """Return the wordings as patterns, longer ones first, since a shorter one may be a part of them."""
     slots = {key: rf"(?P<{key}>{_SOMEBODY.pattern})" for key in ("w", "w2")} | {
         key: rf"(?P<{key}>[a-z ]+?)" for key in "pab"
     }
     slots |= {"n": "(?P<n>[0-9]+)", "f": f"(?P<f>{'|'.join(_FACTORS)})"}
     order = ("more2", "fewer2", "times2", "more", "fewer", "times", "sum", "minus", "product", "is")
-    found = []
+    patterns = []
     for money, table in ((True, _MONEY), (False, _COUNTS)):
         for kind in order:
             for wording in table[kind]:
-                begun = (
-                    wording.replace("The ", "[Tt]he ", 1) if wording.startswith("The ") else wording
-                )
-                found.append(
-                    (kind.removesuffix("2"), money, re.compile(rf"^{begun.format(**slots)}\.$"))
-                )
-    return tuple(sorted(found, key=lambda item: order.index(item[0]) if item[0] in order else 0))
+                text = re.sub("^The ", "[Tt]he ", wording).format(**slots)
+                patterns.append((kind.removesuffix("2"), money, re.compile(rf"^{text}\.$")))
+    return tuple(sorted(patterns, key=lambda item: order.index(item[0])))
 
 
 def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
-    """The number of a quantity as far as facts tell it; None if something is missing."""
+    """Compute the number of a quantity from facts; None if something is missing."""
     values: dict[Quantity, int | None] = {}
     pending = [target]
     while pending:
@@ -279,19 +271,14 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
         ]:
             pending.append(missing[0])
         else:
-            known = [values.get(source) for source in fact.sources]
-            values[quantity] = (
-                None
-                if None in known
-                else fact.value([number for number in known if number is not None])
-            )
+            numbers = [values.get(source) for source in fact.sources]
+            present = [number for number in numbers if number is not None]
+            values[quantity] = fact.value(present) if len(present) == len(numbers) else None
     return values[target]
 
 
 def open_quantities(facts: Mapping[Quantity, Fact], targets: Sequence[Quantity]) -> list[Quantity]:
-    """What nothing tells of yet, among all that the targets follow from: in the order in which it
-    is met, depth first.
-    """
+    """List the quantities without a fact among all that the targets follow from, depth first."""
     seen: dict[Quantity, bool] = {}
     pending = list(reversed(targets))
     while pending:

@@ -1,5 +1,5 @@
-"""What an agent that has read the shown texts knows, and where it would search next; nothing here
-is hidden.
+"""Knowledge of an agent that has read the shown texts, and its next searches; nothing here is
+hidden.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from agentgym.messages import ToolCall
 PAGES = 20
 """Pages of results that a search may show: the first, and 19 more (Zhu et al., section 3.1)."""
 DEPTHS = (1, 4, PAGES)
-"""How many pages of each query for a quantity are looked at before the next depth is tried."""
+"""Pages of each query for a quantity to read before the next depth: most documents are on the first
+page, so all queries are tried before any is followed further.
+"""
 
 _SHOWN = re.compile(
     r"^\[(?P<id>[^\]\n]+)\] date: (?P<date>[^;\n]*); name: (?P<name>[^;\n]*); type: [^\n]*\n",
@@ -45,19 +47,19 @@ _SIGNS = {
 
 
 @dataclass
-class Knowledge:
-    """What was read, and what was searched for.
+class SearchKnowledge:
+    """Facts that were read, and queries that were made.
 
     Attributes:
-        question: What is asked; None if the question is not one of the procedural ones.
+        question: The question; None if the question is not one of the procedural ones.
         month: The month it is about; empty while unknown.
-        facts: What documents told of that month, and of people whom the question or a fact names:
+        facts: The facts in documents of that month, and of people whom the question or a fact names:
             two tasks of a month have nobody in common, so all this is about the question. In the
             order of reading.
-        pages: How many pages were shown of the last query, and of each that asked for something
+        pages: The number of pages shown of the last query, and of each that asked for something
             that is still missing.
         last: The query of the last search.
-        cursor: How many pages of it were shown since it was made.
+        cursor: The number of its pages shown since it was made.
     """
 
     question: Question | None
@@ -68,61 +70,62 @@ class Knowledge:
     cursor: int = 0
 
     @classmethod
-    def of(cls, question: str) -> Knowledge:
-        """What the question tells."""
-        found = read_question(question)
-        return cls(*found) if found else cls(None)
+    def of(cls, question: str) -> SearchKnowledge:
+        """Return the knowledge from the question alone."""
+        parts = read_question(question)
+        return cls(*parts) if parts else cls(None)
 
-    def paged(self, query: str, page: int) -> None:
-        """A page of results was shown."""
+    def add_page(self, query: str, page: int) -> None:
+        """Record that a page of results was shown."""
         self.last, self.cursor = query, page
         self.pages[query] = max(page, self.pages.get(query, 0))
 
     def learn(self, shown: str) -> None:
-        """Take in documents as a result shows them: what they tell, in the month of the question,
-        of people who matter.
+        """Take in documents as a result shows them: their facts of the month of the question, about
+        people who matter.
         """
         if self.question is None:
             return
         heads = list(_SHOWN.finditer(shown))
         people = {target.owner for target in self.question.targets}
-        told: list[Fact] = []
+        candidates: list[Fact] = []
         for head, after in zip(heads, [*heads[1:], None], strict=False):
             names, month = tuple(head["name"].split(", ")), month_name(head["date"])
             if not self.month and people & set(names):
                 self.month = month
             if self.month == month:
-                told += read_facts(
-                    shown[head.end() : after.start() if after else len(shown)].rstrip(), names
-                )
+                end = after.start() if after else len(shown)
+                candidates += read_facts(shown[head.end() : end].rstrip(), names)
         people.update(owner for fact in self.facts.values() for owner in fact.owners)
         while fresh := [
-            fact for fact in told if fact.target not in self.facts and fact.target.owner in people
+            fact
+            for fact in candidates
+            if fact.target not in self.facts and fact.target.owner in people
         ]:
             for fact in fresh:
                 self.facts.setdefault(fact.target, fact)
                 people.update(fact.owners)
         open_queries = {query for quantity in self.missing() for query in self.queries(quantity)}
         self.pages = {
-            query: shown
-            for query, shown in self.pages.items()
+            query: count
+            for query, count in self.pages.items()
             if query in open_queries or query == self.last
         }
 
     def answer(self) -> str | None:
-        """The answer, once it follows from what was read."""
+        """Return the answer, once it follows from what was read."""
         value = self.question.answer(self.facts) if self.question else None
         return None if value is None else str(value)
 
     def missing(self) -> list[Quantity]:
-        """What the answer depends on and nothing tells of yet."""
+        """List the quantities that the answer depends on and that are not known yet."""
         return open_quantities(self.facts, self.question.targets) if self.question else []
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
-        """Ways to ask for a quantity: with the person; without, as a document may leave the name
+        """Return queries for a quantity: with the person; without, as a document may leave the name
         out; the month once.
 
-        A month that is told twice weighs as much as a phrase that a document repeats.
+        In BM25, a month that occurs twice weighs as much as a phrase that a document repeats.
         """
         month = f"{self.month} {self.month}".strip()
         wordings = (
@@ -133,7 +136,8 @@ class Knowledge:
         return tuple(dict.fromkeys(" ".join(filter(None, words)) for words in wordings))
 
     def next_call(self, quantity: Quantity) -> ToolCall | None:
-        """The search for a quantity to make next: the first page of each query, then more of each;
+        """Return the next search for a quantity: the first page of each query, then more of each.
+
         None once all were shown.
         """
         for depth in DEPTHS:
@@ -142,17 +146,15 @@ class Knowledge:
                 if shown == 0:
                     return ToolCall("search", {"query": query})
                 if shown < depth:
-                    # Only the last search can be turned further; another one begins again at its
+                    # Only the last search can show its next page; any other one starts again at its
                     # first page.
-                    return (
-                        ToolCall("next_page", {})
-                        if self.last == query
-                        else ToolCall("search", {"query": query})
-                    )
+                    if self.last == query:
+                        return ToolCall("next_page", {})
+                    return ToolCall("search", {"query": query})
         return None
 
     def useful(self) -> list[ToolCall]:
-        """The next search for each quantity that is missing, without doubles."""
+        """List the next search for each missing quantity, without duplicates."""
         calls: list[ToolCall] = []
         for quantity in self.missing():
             call = self.next_call(quantity)
@@ -161,29 +163,30 @@ class Knowledge:
         return calls
 
     def lines(self) -> Iterator[str]:
-        """What is known, in words; `from_lines` reads it."""
+        """Write the knowledge in words; `from_lines` reads it."""
         yield f"Month: {self.month or 'not known'}"
         for target, fact in self.facts.items():
-            parts = [_write(source) for source in fact.sources] + ["", ""]
-            yield f"{_write(target)} = {_FORMS[fact.kind].format(n=fact.number, a=parts[0], b=parts[1])}"
+            first, last, *_ = [*map(_write, fact.sources), "", ""]
+            terms = _FORMS[fact.kind].format(n=fact.number, a=first, b=last)
+            yield f"{_write(target)} = {terms}"
         missing = ", ".join(map(_write, self.missing()))
         yield f"Still missing: {missing or 'nothing'}"
         yield f"Pages of results seen: {json.dumps(self.pages, ensure_ascii=False)}"
         yield f"Looked up last: {json.dumps([self.last, self.cursor], ensure_ascii=False)}"
 
     @classmethod
-    def from_lines(cls, question: Question | None, lines: Sequence[str]) -> Knowledge:
-        """Read what `lines` wrote.
+    def from_lines(cls, question: Question | None, lines: Sequence[str]) -> SearchKnowledge:
+        """Read the text of `lines`.
 
         Raises:
-            ValueError: It is something else.
+            ValueError: The text is something else.
         """
         if len(lines) < 4:
             raise ValueError(f"this is not what a searcher knows: {list(lines)!r}")
-        first, *told, _, pages, last = lines
+        first, *facts, _, pages, last = lines
         month = first.removeprefix("Month: ")
         known = cls(question, "" if month == "not known" else month)
-        known.facts = dict(map(_read, told))
+        known.facts = dict(map(_read, facts))
         try:
             known.pages = dict(json.loads(pages.partition(": ")[2]))
             known.last, known.cursor = json.loads(last.partition(": ")[2])
@@ -197,12 +200,12 @@ def _write(quantity: Quantity) -> str:
 
 
 def _read(line: str) -> tuple[Quantity, Fact]:
-    found = _KNOWN.fullmatch(line)
-    if found is None:
+    match = _KNOWN.fullmatch(line)
+    if match is None:
         raise ValueError(f"this is no known fact: {line[:100]!r}")
-    (target,) = (Quantity(*pair) for pair in _QUANTITY.findall(found["target"]))
-    sources = tuple(Quantity(*pair) for pair in _QUANTITY.findall(found["terms"]))
-    terms = _QUANTITY.sub("", found["terms"])
+    (target,) = (Quantity(*pair) for pair in _QUANTITY.findall(match["target"]))
+    sources = tuple(Quantity(*pair) for pair in _QUANTITY.findall(match["terms"]))
+    terms = _QUANTITY.sub("", match["terms"])
     number, sign = _NUMBER.search(terms), terms.strip(" 0123456789")
     kind = "is" if not sources else _SIGNS[sign][number is None]
     return target, Fact(target, kind, int(number[0]) if number else None, sources)

@@ -2,7 +2,7 @@
 section 3.2). No network.
 
 A folder holds `tasks.jsonl` and `documents.jsonl`, and `fields.json` if its fields have other
-names; `agentgym.make("SearchWorld", data=folder)` plays it. Every violation is told in one error.
+names; `agentgym.make("SearchWorld", data=folder)` plays it. One error reports all violations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.envs.gsm_agent.documents import Document, Task
-from agentgym.envs.gsm_agent.numbers import parse_number
+from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 
 Ask = Callable[[str], str]
 """A model: a prompt in, its reply out."""
@@ -24,7 +24,7 @@ Decomposer = Callable[[str], tuple[str, Sequence[str]]]
 DocumentWriter = Callable[[str, str], str]
 """From the whole problem and one premise to the content of a document."""
 LeakJudge = Callable[[str, str, Sequence[str]], bool]
-"""Whether a document tells more than its premise: the document, the premise, the other premises."""
+"""From a document, its premise and the other premises to a verdict: it reveals another premise."""
 
 FIELDS = {
     name: name
@@ -42,7 +42,7 @@ FIELDS = {
 """The names of the fields of a folder; a map renames some of them."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
-_MOST_TOLD = 50
+_MOST_REPORTED = 50  # mistakes in an error: more are hardly read, and mostly alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def load_gsm8k(path: Path) -> list[RawProblem]:
     the last `####`.
 
     Raises:
-        ValueError: Lines are not of this form; all of them are told.
+        ValueError: Lines are not of this form; the error lists them all.
     """
     problems, wrong = [], []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -80,13 +80,13 @@ def load_gsm8k(path: Path) -> list[RawProblem]:
             continue
         try:
             record = json.loads(line)
-            text, told = str(record["question"]).strip(), str(record["answer"])
+            text, solution = str(record["question"]).strip(), str(record["answer"])
         except (ValueError, KeyError, TypeError) as error:
             wrong.append(f"line {number} is no JSON object with question and answer ({error!r})")
             continue
-        value = parse_number(told) if "####" in told else None
+        value = parse_number(solution) if MARK in solution else None
         if value is None:
-            wrong.append(f"line {number}: no number after #### in the answer {told[-60:]!r}")
+            wrong.append(f"line {number}: no number after #### in the answer {solution[-60:]!r}")
         else:
             problems.append(take_apart(f"{path.stem}-{number}", text, str(value)))
     _refuse(path, wrong)
@@ -96,8 +96,8 @@ def load_gsm8k(path: Path) -> list[RawProblem]:
 def take_apart(name: str, text: str, answer: str) -> RawProblem:
     """Split a problem into its question and its premises, by punctuation."""
     sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
-    asked = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
-    question = sentences.pop(asked[-1]) if asked else ""
+    questions = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
+    question = sentences.pop(questions[-1]) if questions else ""
     unclear = (
         not question or bool(re.search(r"[0-9]|\bif\b", question, re.IGNORECASE)) or not sentences
     )
@@ -111,24 +111,24 @@ def decompose(
     write: DocumentWriter,
     leaks: LeakJudge,
 ) -> None:
-    """Make a folder of tasks and documents with the help of a model; it goes on where it was
-    stopped.
+    """Make a folder of tasks and documents with the help of a model; a second run resumes.
 
     Args:
-        problems: What to turn into tasks.
+        problems: The problems to turn into tasks.
         folder: Gets `tasks.jsonl` and `documents.jsonl`; tasks that it holds are not made again.
         split: Takes a problem apart.
         write: Writes a document for a premise.
-        leaks: Judges a document; a task with a document that tells too much after three tries is
+        leaks: Judges a document; a task with a document that reveals too much after three tries is
             left out.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    made = [json.loads(line) for line in _lines(folder / "tasks.jsonl")]
-    done = {task["id"] for task in made}
+    existing = [json.loads(line) for line in _lines(folder / "tasks.jsonl")]
+    done = {task["id"] for task in existing}
     # A run that was stopped may have left documents of a task that it did not finish.
-    whole = {name for task in made for name in task["documents"]}
-    kept = [line for line in _lines(folder / "documents.jsonl") if json.loads(line)["id"] in whole]
-    (folder / "documents.jsonl").write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+    complete = {name for task in existing for name in task["documents"]}
+    lines = _lines(folder / "documents.jsonl")
+    text = "".join(f"{line}\n" for line in lines if json.loads(line)["id"] in complete)
+    (folder / "documents.jsonl").write_text(text, encoding="utf-8")
     for problem in problems:
         if problem.id in done:
             continue
@@ -205,7 +205,7 @@ def load_folder(
 
     Raises:
         ValueError: Fields are missing, ids are doubled or lead nowhere, or an answer is no number;
-            all of it is told.
+            the error lists all of it.
     """
     if fields is None and (folder / "fields.json").exists():
         fields = json.loads((folder / "fields.json").read_text(encoding="utf-8"))
@@ -223,32 +223,33 @@ def load_folder(
 
 
 def _documents(folder: Path, names: Mapping[str, str], wrong: list[str]) -> list[Document]:
-    found: dict[str, Document] = {}
+    documents: dict[str, Document] = {}
     for where, record in _records(
         folder / "documents.jsonl", (names["id"], names["content"]), wrong
     ):
         about = record.get(names["metadata"]) or {}
         name = str(record[names["id"]])
-        if name in found:
+        if name in documents:
             wrong.append(f"{where}: the id {name!r} is there already")
         texts = (str(about.get(key, "")) for key in ("timestamp", "name", "type"))
-        found[name] = Document(name, str(record[names["content"]]), *texts)
-    return list(found.values())
+        documents[name] = Document(name, str(record[names["content"]]), *texts)
+    return list(documents.values())
 
 
 def _tasks(
     folder: Path, names: Mapping[str, str], place: Mapping[str, int], wrong: list[str]
 ) -> list[Task]:
-    found: dict[str, Task] = {}
-    wanted = tuple(names[key] for key in ("id", "question", "answer", "documents"))
-    for where, record in _records(folder / "tasks.jsonl", wanted, wrong):
-        name, ids = str(record[wanted[0]]), record[wanted[3]]
-        if name in found:
+    tasks: dict[str, Task] = {}
+    required = tuple(names[key] for key in ("id", "question", "answer", "documents"))
+    for where, record in _records(folder / "tasks.jsonl", required, wrong):
+        name, question, answer, ids = (record[key] for key in required)
+        name, answer = str(name), str(answer)
+        if name in tasks:
             wrong.append(f"{where}: the id {name!r} is there already")
-        if parse_number(str(record[wanted[2]])) is None:
-            wrong.append(f"{where}: the answer {record[wanted[2]]!r} is no number")
+        if parse_number(answer) is None:
+            wrong.append(f"{where}: the answer {record[required[2]]!r} is no number")
         if not isinstance(ids, list) or not ids:
-            wrong.append(f"{where}: {wanted[3]} must be a list of ids, got {ids!r}")
+            wrong.append(f"{where}: {required[3]} must be a list of ids, got {ids!r}")
             ids = []
         wrong += [
             f"{where}: there is no document {each!r}" for each in ids if str(each) not in place
@@ -256,14 +257,12 @@ def _tasks(
         places = tuple(place[str(each)] for each in ids if str(each) in place)
         premises = tuple(map(str, record.get(names["premises"]) or ()))
         static = bool(record.get(names["static_only"], False))
-        found[name] = Task(
-            name, str(record[wanted[1]]), str(record[wanted[2]]), places, premises, static
-        )
-    return list(found.values())
+        tasks[name] = Task(name, str(question), answer, places, premises, static)
+    return list(tasks.values())
 
 
 def _records(
-    path: Path, wanted: Sequence[str], wrong: list[str]
+    path: Path, required: Sequence[str], wrong: list[str]
 ) -> Iterable[tuple[str, dict[str, Any]]]:
     if not path.exists():
         wrong.append(f"{path.name} is missing")
@@ -276,18 +275,16 @@ def _records(
             continue
         if not isinstance(record, dict):
             wrong.append(f"{where}: no JSON object")
-        elif missing := [name for name in wanted if name not in record]:
+        elif missing := [name for name in required if name not in record]:
             wrong.append(f"{where}: the field {', '.join(missing)} is missing")
         else:
             yield where, record
 
 
 def _lines(path: Path) -> list[str]:
-    return (
-        [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        if path.exists()
-        else []
-    )
+    if not path.exists():
+        return []
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def _append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
@@ -297,8 +294,12 @@ def _append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 def _refuse(path: Path, wrong: Sequence[str]) -> None:
     if wrong:
-        more = f"; and {len(wrong) - _MOST_TOLD} more" if len(wrong) > _MOST_TOLD else ""
-        raise ValueError(f"{path} has {len(wrong)} mistakes: {'; '.join(wrong[:_MOST_TOLD])}{more}")
+        more = ""
+        if len(wrong) > _MOST_REPORTED:
+            more = f"; and {len(wrong) - _MOST_REPORTED} more"
+        raise ValueError(
+            f"{path} has {len(wrong)} mistakes: {'; '.join(wrong[:_MOST_REPORTED])}{more}"
+        )
 
 
 def decomposer(ask: Ask) -> Decomposer:
@@ -312,8 +313,8 @@ def decomposer(ask: Ask) -> Decomposer:
             f"itself.\n\n{problem}"
         )
         try:
-            found = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
-            return str(found["question"]), [str(premise) for premise in found["premises"]]
+            parts = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
+            return str(parts["question"]), [str(premise) for premise in parts["premises"]]
         except (ValueError, KeyError, TypeError):
             return problem, []
 

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 
 MARK = "####"
-"""What stands before the answer in a reply in words."""
+"""Marker before the answer in a reply in words, as in GSM8K."""
 
 _NUMBER = re.compile(
     r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,400})(?:\.[0-9]{1,400})?|[-+]?\.[0-9]{1,400}"
@@ -14,12 +14,13 @@ _NUMBER = re.compile(
 
 
 def parse_number(text: str) -> Decimal | None:
-    """The number that an answer tells: the text after the last `####`, if there is one, without
+    """Read the number of an answer: the text after the last `####`, if there is one, without
     `$`, `,`, `%`, a unit and a full stop; None if there is none.
     """
-    told = text.rpartition(MARK)[2].strip().lstrip("$").strip()
-    found = _NUMBER.match(told)
-    rest = told[found.end() :].strip() if found else ""
-    if found is None or not re.fullmatch(r"%?\s*[A-Za-z ]*\.?", rest):
+    answer = text.rpartition(MARK)[2].strip().lstrip("$").strip()
+    number = _NUMBER.match(answer)
+    if number is None:
         return None
-    return Decimal(found[0].replace(",", ""))
+    if not re.fullmatch(r"%?\s*[A-Za-z ]*\.?", answer[number.end() :].strip()):
+        return None
+    return Decimal(number[0].replace(",", ""))

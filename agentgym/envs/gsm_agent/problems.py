@@ -1,5 +1,5 @@
-"""Grade-school problems drawn without a model: what is asked, and the premises it follows from,
-with exact whole numbers.
+"""Grade-school problems drawn without a model: a question and the premises of its answer, with exact
+whole numbers.
 
 A problem is a tree of quantities. Each premise is a numeric fact; composites are structural facts,
 which hold no number. Numbers are drawn from the leaves up, each so that what follows from it stays
@@ -29,27 +29,26 @@ from agentgym.envs.gsm_agent.vocabulary import (
 )
 
 OPERATORS = ("more", "fewer", "times", "part", "sum", "minus", "product", "gap", "share")
-MOST_PREMISES = 128
+MOST_PREMISES = 128  # nine times the longest problem of the paper
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 """The documents of a task as in table 3 of the paper: a rounded log-normal number between 1 and 14.
 """
 
-_TRIES = 200
-_ROOM = 40  # a quantity is split up only if there is room for so much in each premise, or its parts would have none left
-_CAST = 3
+_TRIES = 200  # drafts before giving up: a dead end is a matter of chance
+_ROOM = 40
+"""Room per premise for a quantity to be split up: with less, its parts would have none left."""
+_CAST = 3  # most people in a problem
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a problem asks: a quantity, the gap between two, or an even share of one among
-    another.
-    """
+    """Question of a problem: a quantity, the gap between two, or an even share of one among another."""
 
     kind: str
     targets: tuple[Quantity, ...]
 
     def answer(self, facts: Mapping[Quantity, Fact]) -> int | None:
-        """The answer as far as facts tell it."""
+        """Compute the answer from facts; None if something is missing."""
         values = [solve(facts, target) for target in self.targets]
         if None in values:
             return None
@@ -61,14 +60,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A question with all that its answer follows from."""
+    """A question with the facts that its answer follows from."""
 
     question: Question
     facts: Mapping[Quantity, Fact]
     answer: int
 
     def premises(self) -> list[tuple[Fact, ...]]:
-        """The facts of each document: one with a number, after the structural ones that lead to
+        """Return the facts of each document: one with a number, after the structural ones that lead to
         it.
         """
         order: list[tuple[Fact, ...]] = []
@@ -91,8 +90,8 @@ class Draft:
     Attributes:
         rng: Draws everything.
         cast: The people it may be about.
-        operators: What may be used.
-        facts: What was drawn so far.
+        operators: The relations that may be used.
+        facts: The facts so far.
         largest: The largest number of a quantity so far.
     """
 
@@ -105,7 +104,7 @@ class Draft:
     _numbers: set[int] = field(default_factory=set)
 
     def item(self) -> str:
-        """A thing that this problem has not spoken of."""
+        """Draw an item that this problem does not contain yet."""
         while True:
             item = f"{self.rng.choice(MODIFIERS)} {self.rng.choice(NOUNS)}"
             if item not in self._items:
@@ -113,10 +112,10 @@ class Draft:
                 return item
 
     def number(self, low: int, high: int) -> int:
-        """A number in [low, high] that this problem does not hold yet, a smaller one more often.
+        """Draw a number in [low, high] that this problem does not contain yet, smaller ones more often.
 
         Raises:
-            _DeadEndError: There is none.
+            _DeadEndError: No such number exists.
         """
         for _ in range(30):
             number = int(low * ((high + 1) / low) ** self.rng.random()) if 0 < low <= high else 0
@@ -131,7 +130,7 @@ class Draft:
         return number
 
     def put(self, fact: Fact, values: Sequence[int] = ()) -> int:
-        """Keep a fact; its value."""
+        """Add a fact, and return its value."""
         self.facts[fact.target] = fact
         value = fact.value(values)
         if value is None or value < 1:
@@ -140,7 +139,7 @@ class Draft:
         return value
 
     def other(self, owner: str) -> str:
-        """Somebody whose quantity may be compared with one of the owner's; often the owner."""
+        """Draw the owner of a quantity to compare with one of the owner's; often the same."""
         return self.rng.choice(self.cast) if self.rng.random() < 0.5 else owner
 
     def count(self, target: Quantity, budget: int, most: int, item: str = "") -> int:
@@ -191,34 +190,32 @@ class Draft:
         kinds = [kind for kind in ("more", "fewer", "times", "part") if kind in self.operators]
         self.rng.shuffle(kinds)
         for kind in kinds:
-            number = (
-                self.factor(kind, value, most)
-                if kind in ("times", "part")
-                else self.step(kind, value, most)
-            )
+            draw_number = self.factor if kind in ("times", "part") else self.step
+            number = draw_number(kind, value, most)
             if number is not None:
                 return self.put(Fact(target, kind, number, (source,)), [value])
         raise _DeadEndError
 
     def factor(self, kind: str, value: int, most: int) -> int | None:
-        """By how much to multiply or divide a value, if that is possible."""
+        """Draw a factor to multiply or divide a value by, if that is possible."""
         factors = [n for n in (2, 3, 4) if n not in self._numbers]
-        factors = [
-            n
-            for n in factors
-            if (n * value <= most if kind == "times" else value % n == 0 and value > n)
-        ]
-        number = self.rng.choice(factors) if factors else None
-        self._numbers |= {number} if number else set()
+        if kind == "times":
+            factors = [n for n in factors if n * value <= most]
+        else:
+            factors = [n for n in factors if value % n == 0 and value > n]
+        if not factors:
+            return None
+        number = self.rng.choice(factors)
+        self._numbers.add(number)
         return number
 
     def step(self, kind: str, value: int, most: int) -> int | None:
-        """By how much to raise or lower a value, if that is possible."""
+        """Draw a number to raise or lower a value by, if that is possible."""
         limit = most - value if kind == "more" else value - 2
         return self.spare(2, min(limit, max(150, most // 8))) if limit >= 5 else None
 
     def spare(self, low: int, high: int) -> int | None:
-        """A number in [low, high] that this problem does not hold yet, if there is one."""
+        """Draw a number in [low, high] that this problem does not contain yet, if there is one."""
         try:
             return self.number(low, high)
         except _DeadEndError:
@@ -232,9 +229,7 @@ class Draft:
         most: int,
         item: str = "",
     ) -> int:
-        """Draw a quantity as so many times a number, which is drawn beforehand as a small one; as a
-        relation if none is left.
-        """
+        """Draw a quantity as a product with a small number, or as a relation if none is left."""
         each = self.spare(2, min(60, most // (_ROOM // 4 * budget)))
         if each is None:
             return self.relate(target, budget, most)
@@ -253,11 +248,7 @@ class Draft:
 
     def money(self, owner: str, budget: int, most: int) -> Quantity:
         """Draw dollars to ask for: a bill, a payment after a coupon, or a spending on two bills."""
-        kinds = [
-            "bill",
-            *(["minus"] if "minus" in self.operators else []),
-            *(["sum"] if "sum" in self.operators else []),
-        ]
+        kinds = ["bill", *(kind for kind in ("minus", "sum") if kind in self.operators)]
         kind = self.rng.choice(kinds) if budget > 1 else "bill"
         item = self.item()
         bill = Quantity(owner, f"bill for the {item}")
@@ -284,7 +275,7 @@ class Draft:
         self.put(Fact(target, kind, None, (bill, last)), values)
         return target
 
-    def asked(self, owner: str, budget: int, most: int, dollars: bool) -> Quantity:
+    def target(self, owner: str, budget: int, most: int, dollars: bool) -> Quantity:
         """Draw a quantity that a question may ask for."""
         if dollars:
             return self.money(owner, budget, most)
@@ -294,22 +285,22 @@ class Draft:
         return target
 
     def question(self, budget: int, most: int) -> Question:
-        """Draw what is asked, with all it follows from."""
+        """Draw a question, with the facts that its answer follows from."""
         kinds = ["total", "total"] + [kind for kind in ("gap", "share") if kind in self.operators]
         kind = self.rng.choice(kinds) if budget > 1 else "total"
         owner, dollars = self.cast[0], self.rng.random() < 0.35 and kind != "share"
         if kind == "total":
-            return Question(kind, (self.asked(owner, budget, most, dollars),))
+            return Question(kind, (self.target(owner, budget, most, dollars),))
         if kind == "gap":
             other = self.cast[-1]
             part = self.rng.randint(1, budget - 1)
             targets = [
-                self.asked(owner, part, most, dollars),
-                self.asked(other, budget - part, most, dollars),
+                self.target(owner, part, most, dollars),
+                self.target(other, budget - part, most, dollars),
             ]
             targets.sort(key=lambda target: -(solve(self.facts, target) or 0))
             return Question(kind, tuple(targets))
-        target = self.asked(owner, budget - 1, most, dollars=False)
+        target = self.target(owner, budget - 1, most, dollars=False)
         value = solve(self.facts, target) or 0
         shares = [
             n for n in range(2, 31) if value % n == 0 and value > n and n not in self._numbers
@@ -322,12 +313,12 @@ class Draft:
 
 
 class _DeadEndError(Exception):
-    """What was drawn so far leaves no number in range."""
+    """The draft leaves no number in range."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemOptions(Config):
-    """What problems are like.
+    """Options of the problems.
 
     Attributes:
         premises: The premises of each problem; None for the distribution of the paper (1 to 14, 4.4
@@ -357,7 +348,7 @@ def draw_problem(rng: Random, people: Sequence[str], options: ProblemOptions) ->
     Args:
         rng: Draws everything.
         people: Names to choose from.
-        options: What it is like.
+        options: The options of the problem.
 
     Raises:
         ValueError: No numbers were found for problems like that.
@@ -407,7 +398,7 @@ _QUESTIONS = {
 
 
 def write_question(question: Question, month: str, rng: Random) -> str:
-    """The question in words; `month` is empty if no month is told."""
+    """Write the question in words; `month` is empty if it names none."""
     first, last = question.targets[0], question.targets[-1]
     wording = rng.choice(_QUESTIONS[question.kind + ("$" if first.money else "")])
     month = f" in {month}" if month else ""
@@ -415,12 +406,12 @@ def write_question(question: Question, month: str, rng: Random) -> str:
 
 
 def read_question(text: str) -> tuple[Question, str] | None:
-    """What a text of `write_question` asks, and its month; None if it is no such text."""
+    """Read a text of `write_question` and its month; None if it is no such text."""
     for kind, pattern in _question_patterns():
-        found = pattern.fullmatch(text)
-        if found is None:
+        match = pattern.fullmatch(text)
+        if match is None:
             continue
-        parts = found.groupdict()
+        parts = match.groupdict()
         targets = [Quantity(parts["w"], parts["a"])]
         if kind != "total":
             targets.append(Quantity(parts.get("w2") or parts["w"], parts["b"]))

@@ -1,5 +1,5 @@
-"""What the agent is told, and the tools that differ from `search` in what is told of them (Zhu et
-al., sections 4.1 and 4.3).
+"""Prompts, and the tools that differ from `search` only in their descriptions (Zhu et al., sections
+4.1 and 4.3).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EXAMPLE = (
 
 
 def rules(static: bool) -> str:
-    """The instructions that all prompts share."""
+    """Write the instructions that all prompts share."""
     task = (
         "You answer a question of grade-school arithmetic. The documents that tell what it depends "
         "on are given with it."
@@ -61,7 +61,7 @@ def rules(static: bool) -> str:
 
 
 class _Searcher(Protocol):
-    def look(self, name: str, query: str) -> str: ...
+    def run_search(self, name: str, query: str) -> str: ...
 
 
 class Think:
@@ -90,7 +90,7 @@ class Explore:
         Args:
             query: What to look for.
         """
-        return self._world.look("explore", query)
+        return self._world.run_search("explore", query)
 
 
 class Revisit:
@@ -106,4 +106,4 @@ class Revisit:
         Args:
             query: What to look for again.
         """
-        return self._world.look("revisit", query)
+        return self._world.run_search("revisit", query)

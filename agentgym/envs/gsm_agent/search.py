@@ -20,11 +20,11 @@ Embed = Callable[[list[str]], NDArray[np.floating[Any]]]
 """Vectors of texts: float, shape `(texts, dimensions)`."""
 
 _TOKEN = re.compile(r"[a-z0-9]+")
-_BATCH = 1024
+_BATCH = 1024  # texts that are embedded at once: bounds the memory of a large database
 
 
 class Index(Protocol):
-    """What finds documents."""
+    """Index that finds documents."""
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
         """The places of at most `count` documents that fit a query, best first."""
@@ -110,7 +110,7 @@ class Dense:
 
 
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
-    """The places of the `count` highest scores, equal ones in the order of their places; only
+    """Return the places of the `count` highest scores, equal ones in the order of their places; only
     scores above 0 if `positive`.
     """
     count = min(count, len(scores))
@@ -121,14 +121,14 @@ def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, 
 
 
 def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """Vectors of length 1; zero vectors stay zero."""
-    found = np.asarray(vectors, np.float32)
-    lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return cast("NDArray[np.float32]", found / np.where(lengths > 0, lengths, 1))
+    """Scale vectors to length 1; zero vectors stay zero."""
+    array = np.asarray(vectors, np.float32)
+    lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    return cast("NDArray[np.float32]", array / np.where(lengths > 0, lengths, 1))
 
 
 def load_embed(name: str) -> Embed:
-    """The function that turns texts into vectors.
+    """Return the function that turns texts into vectors.
 
     Args:
         name: `wordllama` for the vectors that the package of that name ships (extra `embed`, no
@@ -141,13 +141,13 @@ def load_embed(name: str) -> Embed:
         return _wordllama()
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
+        embed = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
             f"embed {name!r} cannot be imported ({error}); write 'wordllama' or "
             "'package.module:function'"
         ) from error
-    return cast("Embed", found)
+    return cast("Embed", embed)
 
 
 def _wordllama() -> Embed:

@@ -16,7 +16,7 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.config import CallsPerTurn, Choice
 from agentgym.envs.gsm_agent.database import MAX_TASKS, Database, DatabaseOptions, get_database
-from agentgym.envs.gsm_agent.knowledge import PAGES, Knowledge
+from agentgym.envs.gsm_agent.knowledge import PAGES, SearchKnowledge
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.envs.gsm_agent.prompts import (
     EXAMPLE,
@@ -37,8 +37,8 @@ from agentgym.world import World
 PAGE = 5
 """Documents on a page of results."""
 _PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
-"""Turns of the scripted searcher for each premise, and besides, as measured; and the most premises
-that a horizon asks for.
+"""Turns of the scripted searcher for each premise, and the rest, as measured; and the most premises
+of a horizon, beyond which problems take long to read.
 """
 _TASK = re.compile(
     r"Question: (?P<question>.*?)\n(?P<documents>.*)\n?Turn budget: (?P<turns>[0-9]+)", re.DOTALL
@@ -93,7 +93,7 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 
     @cached_property
     def database_options(self) -> DatabaseOptions:
-        """What the database is a function of."""
+        """Options that the database depends on."""
         return DatabaseOptions(
             **{item.name: getattr(self, item.name) for item in fields(DatabaseOptions)}
         )
@@ -107,7 +107,7 @@ class SearchWorld(World[SearchConfig]):
     it; then the answer. `label_calls` says what a search turned out to be.
 
     Attributes:
-        known: What was found out so far.
+        known: The knowledge from the results so far.
         log: The searches that were carried out: turn, tool, query, page, ids, how many missing
             documents it found, and its label.
     """
@@ -120,7 +120,7 @@ class SearchWorld(World[SearchConfig]):
     def __init__(self, config: SearchConfig, seed: int) -> None:
         super().__init__(config, seed)
         self.max_calls = config.max_calls_per_turn
-        self.known = Knowledge(None)
+        self.known = SearchKnowledge(None)
         self.log: list[dict[str, Any]] = []
         self.rounds = 0
         self.min_rounds = config.min_rounds
@@ -129,7 +129,7 @@ class SearchWorld(World[SearchConfig]):
         self._searched_in = 0
         self._missing: set[int] = set()
         self._early_stops = 0
-        self._given: str | None = None
+        self._submitted: str | None = None
 
     @property
     def database(self) -> Database:
@@ -151,12 +151,12 @@ class SearchWorld(World[SearchConfig]):
             )
         self.problem = database.tasks.task(playable[number])
         self.max_turns = self.config.budget(self.config.max_rounds)
-        self.known = Knowledge.of(self.problem.question)
+        self.known = SearchKnowledge.of(self.problem.question)
         self._missing = set(self.problem.documents)
         if self.static:
-            self.known.learn(self._told())
+            self.known.learn(self._documents())
 
-    def _told(self) -> str:
+    def _documents(self) -> str:
         return "\n\n".join(
             self.database.documents.document(place).show() for place in self.problem.documents
         )
@@ -169,13 +169,13 @@ class SearchWorld(World[SearchConfig]):
 
     def task(self) -> str:
         """The question, the documents in the static setting, and the budget."""
-        told = f"Documents:\n\n{self._told()}\n" if self.static else ""
-        rounds = (
-            f"Search for at least {self.min_rounds} turns before you answer.\n"
-            if self.min_rounds
-            else ""
+        documents = f"Documents:\n\n{self._documents()}\n" if self.static else ""
+        rounds = ""
+        if self.min_rounds:
+            rounds = f"Search for at least {self.min_rounds} turns before you answer.\n"
+        return (
+            f"Question: {self.problem.question}\n{documents}{rounds}Turn budget: {self.max_turns}"
         )
-        return f"Question: {self.problem.question}\n{told}{rounds}Turn budget: {self.max_turns}"
 
     def toolsets(self) -> Sequence[object]:
         """The tools of the set that was asked for."""
@@ -199,7 +199,7 @@ class SearchWorld(World[SearchConfig]):
         Args:
             query: What to look for: a sentence or words.
         """
-        return self.look("search", query)
+        return self.run_search("search", query)
 
     @tool
     def next_page(self) -> str:
@@ -212,25 +212,26 @@ class SearchWorld(World[SearchConfig]):
             raise ToolError(
                 f"all {PAGES} pages of this search were shown; search for something else"
             )
-        self.known.paged(self.known.last, self.known.cursor + 1)
+        self.known.add_page(self.known.last, self.known.cursor + 1)
         return self._page("next_page")
 
-    def look(self, name: str, query: str) -> str:
+    def run_search(self, name: str, query: str) -> str:
         """Carry out a search by a tool of that name."""
         if not query.strip():
             raise ToolError("the query is empty; say what to look for")
         self._results = self.database.index.best(query, PAGE * PAGES)
-        self.known.paged(query, 1)
+        self.known.add_page(query, 1)
         return self._page(name)
 
     def _page(self, name: str) -> str:
         query, page = self.known.last, self.known.cursor
         places = self._results[PAGE * (page - 1) : PAGE * page]
         documents = [self.database.documents.document(place) for place in places]
-        found = self._missing & set(places)
-        again = any((entry["query"], entry["page"]) == (query, page) for entry in self.log)
-        label = "repeat" if again else "productive" if found else "barren"
-        self._missing = self._missing - found
+        hits = self._missing & set(places)
+        label = "productive" if hits else "barren"
+        if any((entry["query"], entry["page"]) == (query, page) for entry in self.log):
+            label = "repeat"
+        self._missing = self._missing - hits
         self.rounds += self._searched_in != self.turn
         self._searched_in = self.turn
         ids = [document.id for document in documents]
@@ -240,25 +241,22 @@ class SearchWorld(World[SearchConfig]):
             "query": query,
             "page": page,
             "ids": ids,
-            "found": len(found),
+            "found": len(hits),
             "label": label,
         }
         self.log = [*self.log, entry]
         head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
-        shown = "\n\n".join(
-            [head, *(document.show() for document in documents)]
-            if documents
-            else [head, "No document fits."]
-        )
-        self.known.learn(shown)
-        return shown
+        texts = [document.show() for document in documents] or ["No document fits."]
+        result = "\n\n".join([head, *texts])
+        self.known.learn(result)
+        return result
 
     def answer(self, value: str) -> str:
         """Take an answer; too early a one is answered with a request to search on."""
         if not self.static and self.rounds < self.min_rounds:
             self._early_stops += 1
             return "Keep searching: there may be more to find. Look again before you answer."
-        self._given, self.done = value, True
+        self._submitted, self.done = value, True
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
@@ -267,19 +265,18 @@ class SearchWorld(World[SearchConfig]):
         """
         if MARK not in text and (not text.strip() or self.static or self.rounds >= self.min_rounds):
             return None
-        told = MARK + text.rpartition(MARK)[2] if MARK in text else text
-        return ToolCall("answer", {"value": told[:400]})
+        value = MARK + text.rpartition(MARK)[2] if MARK in text else text
+        return ToolCall("answer", {"value": value[:400]})  # longer texts hold no number
 
     def score(self) -> float:
         """1 if the right number was given, else 0."""
-        given = None if self._given is None else parse_number(self._given)
-        return float(given is not None and given == parse_number(self.problem.answer))
+        answer = None if self._submitted is None else parse_number(self._submitted)
+        return float(answer is not None and answer == parse_number(self.problem.answer))
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """As many premises as take the scripted searcher so many turns in the mean (a page often
-        shows several), up to 12 premises; longer episodes have these and as many turns with a
-        search as are asked for.
+        """Return as many premises as take the scripted searcher `steps` turns on average (a page
+        often shows several), up to 12; longer episodes require more turns with a search.
         """
         check_int("horizon", steps, 2, 10_000)
         premises = min(max(1, round((steps - _ENDS) / _PER_PREMISE)), _LONGEST)
@@ -305,12 +302,9 @@ class SearchWorld(World[SearchConfig]):
 
     def _more(self) -> ToolCall:
         """A search in place of an answer that would come too early."""
-        turned = 0 < self.known.cursor < PAGES
-        return (
-            ToolCall("next_page", {})
-            if turned
-            else ToolCall("search", {"query": self.known.last or "documents"})
-        )
+        if 0 < self.known.cursor < PAGES:
+            return ToolCall("next_page", {})
+        return ToolCall("search", {"query": self.known.last or "documents"})
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """The next page, the first search for each missing quantity, the last search again, an
@@ -329,7 +323,7 @@ class SearchWorld(World[SearchConfig]):
         return calls
 
     def state(self) -> str:
-        """What was read, what is missing, and what was searched for."""
+        """The known facts, the missing ones, the queries, and the turns left."""
         return "\n".join(
             [
                 *self.known.lines(),
@@ -358,7 +352,9 @@ class SearchWorld(World[SearchConfig]):
 
         def label(call: ToolCall, entries: Iterator[Mapping[str, Any]]) -> str:
             if call.name == "answer":
-                return "early" if self._given is None else "right" if self.score() else "wrong"
+                if self._submitted is None:
+                    return "early"
+                return "right" if self.score() else "wrong"
             return str(next(entries)["label"]) if call.name in _SEARCHES else "neutral"
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:
@@ -372,16 +368,16 @@ class SearchWorld(World[SearchConfig]):
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the question, the documents if there are some, and the budget."""
-        found = _TASK.fullmatch(task)
-        if found is None:
+        match = _TASK.fullmatch(task)
+        if match is None:
             raise ValueError(f"this is not a task of SearchWorld: {task[:100]!r}")
         world = cls(cls.Config(), 0)
-        world.known = Knowledge.of(found["question"])
-        world.static = found["documents"].startswith("Documents:\n")
-        rounds = _ROUNDS.search(found["documents"])
-        world.min_rounds, world.max_turns = int(rounds[1]) if rounds else 0, int(found["turns"])
+        world.known = SearchKnowledge.of(match["question"])
+        world.static = match["documents"].startswith("Documents:\n")
+        rounds = _ROUNDS.search(match["documents"])
+        world.min_rounds, world.max_turns = int(rounds[1]) if rounds else 0, int(match["turns"])
         if world.static:
-            world.known.learn(found["documents"])
+            world.known.learn(match["documents"])
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -391,37 +387,35 @@ class SearchWorld(World[SearchConfig]):
         head = _HEAD.match(result)
         if head is None:
             raise ValueError(f"this is no page of results: {result[:100]!r}")
-        # The page says where it stands, so that nothing has to be counted that a context strategy
-        # may have removed.
-        self.known.paged(json.loads(head[2]), int(head[1]))
+        # The page states its number: a count of results would miss those that a context strategy
+        # has removed.
+        self.known.add_page(json.loads(head[2]), int(head[1]))
         self.rounds += self._searched_in != self.turn
         self._searched_in = self.turn
         self.known.learn(result)
 
     def read_state(self, state: str) -> None:
         """Take what is known from the text, in place of the history."""
-        told, _, ends = state.rpartition("\nTurns spent")
+        lines, _, ends = state.rpartition("\nTurns spent")
         left = _LEFT.fullmatch(f"Turns spent{ends}")
         if left is None:
             raise ValueError(f"this is not a state of SearchWorld: {state[:100]!r}")
-        self.known = Knowledge.from_lines(self.known.question, told.split("\n"))
+        self.known = SearchKnowledge.from_lines(self.known.question, lines.split("\n"))
         self.rounds = int(left[1])
         self.turn = (self.max_turns or 0) - int(left[2])
         self._searched_in = self.turn
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """The call it names."""
+        """Read the call."""
         if subtask == _ANSWER:
             answer = self.known.answer()
             return None if answer is None else ToolCall("answer", {"value": answer})
         if subtask == _NEXT:
             return ToolCall("next_page", {})
         start, end = _SEARCH.split("{}")
-        return (
-            ToolCall("search", {"query": subtask[len(start) : -len(end)]})
-            if subtask.startswith(start)
-            else None
-        )
+        if not subtask.startswith(start):
+            return None
+        return ToolCall("search", {"query": subtask[len(start) : -len(end)]})
 
     # What the researcher is told.
 
@@ -437,7 +431,7 @@ class SearchWorld(World[SearchConfig]):
             "search_complete": not self.static and not self._missing,
             "searches": self.log,
             "early_stops": self._early_stops,
-            "answer": self._given,
+            "answer": self._submitted,
         }
 
 

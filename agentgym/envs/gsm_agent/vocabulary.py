@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def _list(text: str) -> tuple[str, ...]:
-    """What a text lists, parted by commas."""
+    """Split a text at its commas."""
     return tuple(" ".join(item.split()) for item in text.split(","))
 
 
@@ -83,7 +83,7 @@ TOPICS = (
     "Somebody wanted to know about the {phrase}.",
     "Notes on the {phrase} follow.",
 )
-"""What a record is about, in words without a number."""
+"""Topics of a record, in words without a number."""
 DOCUMENT_TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "inventory sheet": (
         ("Inventory sheet, {town}, {month}", "{month}, {town}: stock on hand"),

@@ -1,4 +1,4 @@
-"""Growing bottom-up: children tell where their parent is, so reading starts at the leaves
+"""Growth bottom-up: children lead to their parent, so reading starts at the leaves
 (TaskWeaver, section 3).
 """
 
@@ -29,17 +29,19 @@ LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 x, since X stands for what has to be computed; a change of case stays among them. """
 
 MOST_IRRELEVANT = 8
-"""So many irrelevant documents at most are listed by one index, and so many irrelevant variables
-told by one document.
+"""The most irrelevant documents that one index lists, and irrelevant variables of one document.
+
+Geometric counts are cut off here: without a limit, one index could fill the context of an agent.
 """
 
+# Pairs, since one random number then gives two letters: ids are most of what is drawn.
 _PAIRS = [first + second for first in LETTERS for second in LETTERS]
 _PREFIX = re.compile(r"v([0-9]+)%")
 _FILES = re.compile(r"(?:v[0-9]+%(?:0|-?[1-9][0-9]*|[A-Za-z]+)\n)*")
 
 
 def letters(rng: Random, count: int) -> str:
-    """A text of so many letters."""
+    """Draw a text of `count` letters."""
     text = _PAIRS[int(rng.random() * len(_PAIRS))]
     while len(text) < count:
         text += _PAIRS[int(rng.random() * len(_PAIRS))]
@@ -47,14 +49,14 @@ def letters(rng: Random, count: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Births:
-    """What a bottom-up domain decides about new documents.
+class DocumentSampler:
+    """Decisions of a bottom-up domain about new documents.
 
     Attributes:
         value: Draws the value of an operand, and a note for its node.
         field: Draws the value of an irrelevant variable.
-        field_rate: Irrelevant variables a document of values has in the mean.
-        document_rate: Irrelevant documents an index lists in the mean.
+        field_rate: The average number of irrelevant variables in a document of values.
+        document_rate: The average number of irrelevant documents in an index.
     """
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
@@ -64,14 +66,14 @@ class Births:
 
 
 class _BottomUp(Grower):
-    """Children tell where their parent is.
+    """Grower whose children lead to their parent.
 
     One counter numbers variables and prefixes, so no number is used twice.
     """
 
-    def __init__(self, *given: Any, births: Births) -> None:
-        super().__init__(*given)
-        self.births = births
+    def __init__(self, *args: Any, sampler: DocumentSampler) -> None:
+        super().__init__(*args)
+        self.sampler = sampler
         self._numbers = 0
 
     def grow(self) -> Graph:
@@ -86,57 +88,61 @@ class _BottomUp(Grower):
 
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
         rng, depth = self.rng, parent.depth + 1
-        children = self._values([self.births.value(rng, operator) for _ in range(operands)], depth)
+        children = self._values([self.sampler.value(rng, operator) for _ in range(operands)], depth)
         order = shuffled(rng, children)
-        drawn = operator.draw(rng, operands)
-        parent.file = self._file(operator.execute(drawn, [node.content for node in order]))
-        rule = Rule(operator.name, drawn, tuple([node.uid for node in order]))
+        parameters = operator.draw(rng, operands)
+        parent.file = self._file(operator.execute(parameters, [node.content for node in order]))
+        rule = Rule(operator.name, parameters, tuple([node.uid for node in order]))
         children.append(self.add("rule", depth, self._numbers - 1, rule))
         parent.children = tuple([node.uid for node in children])
         return children
 
     def gather(self, picked: list[Node]) -> Node:
         depth = 1 + max([node.depth for node in picked])
-        if decoys := self._counts(self.births.document_rate, 1)[0]:
-            values = [(self.births.field(self.rng), None) for _ in range(decoys)]
+        if decoys := self._counts(self.sampler.document_rate, 1)[0]:
+            values = [(self.sampler.field(self.rng), None) for _ in range(decoys)]
             picked = shuffled(self.rng, picked + self._values(values, depth - 1, needed=False))
         hub = self.add("index", depth)
-        behind = (hub.uid,)
+        children = (hub.uid,)
         for node in picked:
             node.file = self._file(self._letters(1, 4))
-            node.children = behind
+            node.children = children
         hub.content = tuple([node.uid for node in picked])
         return hub
 
-    def _values(self, born: list[tuple[Value, Any]], depth: int, needed: bool = True) -> list[Node]:
-        """New documents of values.
+    def _values(
+        self, values: list[tuple[Value, Any]], depth: int, needed: bool = True
+    ) -> list[Node]:
+        """Add documents of values.
 
         Where there are irrelevant variables, the order of the numbers does not give them away.
         """
         rng = self.rng
-        extra = self._counts(self.births.field_rate, len(born))
+        extra = self._counts(self.sampler.field_rate, len(values))
         irrelevant = sum(extra)
-        numbers: Sequence[int] = range(self._numbers, self._numbers + len(born) + irrelevant)
+        numbers: Sequence[int] = range(self._numbers, self._numbers + len(values) + irrelevant)
         self._numbers += len(numbers)
         if irrelevant and depth:
             numbers = shuffled(rng, numbers)
         uid = len(self.nodes)
         new = [
             Node(uid + place, "value", depth, numbers[place], value, (), "", (), needed, note)
-            for place, (value, note) in enumerate(born)
+            for place, (value, note) in enumerate(values)
         ]
         if irrelevant:
-            spare = iter(numbers[len(born) :])
+            spare = iter(numbers[len(values) :])
             for node, count in zip(new, extra, strict=True):
-                node.fields = tuple([(next(spare), self.births.field(rng)) for _ in range(count)])
+                node.fields = tuple([(next(spare), self.sampler.field(rng)) for _ in range(count)])
         self.nodes += new
         return new
 
     def _counts(self, mean: float, size: int) -> list[int]:
-        """So many draws that are geometric with this mean, cut off."""
+        """Draw geometric counts with this mean, cut off at `MOST_IRRELEVANT`."""
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
-        for place in range(size) if share else ():
+        if not share:  # nothing is drawn, so that the options of a domain do not shift each other
+            return counts
+        for place in range(size):
             while random() < share and counts[place] < MOST_IRRELEVANT:
                 counts[place] += 1
         return counts
@@ -153,11 +159,11 @@ def grow_bottom_up(
     rng: Random,
     shape: Shape,
     operators: Sequence[Operator],
-    births: Births,
+    sampler: DocumentSampler,
     weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """A graph whose documents are found from what others tell: the start documents are the leaves,
-    the answer is at the root.
+    """Grow a graph in which documents lead to others: the start documents are the leaves, the
+    answer is at the root.
 
     Each expansion makes a document of each operand and one of the rule; any of them may be expanded
     in turn. The root's variable is v0 and its value eight letters.
@@ -166,22 +172,22 @@ def grow_bottom_up(
         rng: The only source of randomness.
         shape: How much it grows, and how deep.
         operators: What may be computed.
-        births: What the domain decides about new documents.
-        weights: How often each operator is used, by name, as shares of any sum; all alike if None.
+        sampler: The domain's decisions about new documents.
+        weights: The frequency of each operator, by name, with any sum; all alike if None.
     """
-    return _BottomUp(rng, shape, operators, weights, births=births).grow()
+    return _BottomUp(rng, shape, operators, weights, sampler=sampler).grow()
 
 
 def _check(graph: Graph, numbers: int) -> None:
-    """Ids differ and are well-formed, no number is used twice, and by induction from the leaves all
-    can be found.
+    """Check that ids differ and are well-formed, that no number is used twice, and that all ids
+    follow, by induction from the leaves.
     """
-    told = [node.number for node in graph.nodes if node.kind == "value"]
-    told += [number for node in graph.nodes for number, _ in node.fields]
+    used = [node.number for node in graph.nodes if node.kind == "value"]
+    used += [number for node in graph.nodes for number, _ in node.fields]
     files = "".join([f"{file}\n" for file in graph.uids])
-    told += map(int, _PREFIX.findall(files))
+    used += map(int, _PREFIX.findall(files))
     ensure(
-        len(told) == len(set(told)) == numbers == max(told) + 1,
+        len(used) == len(set(used)) == numbers == max(used) + 1,
         "each number is one variable or one prefix",
     )
     ensure(_FILES.fullmatch(files) is not None, "ids have the form of the grammar")

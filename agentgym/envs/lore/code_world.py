@@ -16,25 +16,25 @@ from agentgym.envs.lore.bottom_up import letters
 from agentgym.envs.lore.codebase import Codebase
 from agentgym.envs.lore.config import MAX_OPERATIONS, PRESETS, LoreConfig
 from agentgym.envs.lore.graph import Graph, Node, Operator, Rule
-from agentgym.envs.lore.knowledge import Knowledge
+from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.envs.lore.operators import number
 from agentgym.envs.lore.programs import HARD, REDIRECTS, STANDARD, WEIGHTS, Program
 from agentgym.envs.lore.rounds import count_rounds
 from agentgym.envs.lore.sources import ROOT, write_source
-from agentgym.envs.lore.top_down import Modules, grow_top_down
+from agentgym.envs.lore.top_down import ModuleSampler, grow_top_down
 from agentgym.envs.lore.world import LoreWorld
 from agentgym.messages import Content
 from agentgym.registry import register
 from agentgym.tools import tool
 
 _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' returns\.")
-_MOST_PLAIN = 1_000
-_TRIES = 100
+_MOST_PLAIN = 1_000  # plain values grow with each sum; with more operations they fill the context
+_TRIES = 100  # about half of all plain tasks have the answer 0, so a hundred in a row never occur
 _PER_OPERATION = 2.3
-"""Files that are needed for each operation in the mean, by default: 2.5 in small tasks, 2.1 in
-large ones.
+"""Average number of needed files per operation, by default: 2.5 in small tasks, 2.1 in large ones.
 """
 _NAMES_PER_LETTER = 50_000
+"""Files after which names get another letter: four letters give 230,000 names, so few collide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +61,12 @@ class CodeConfig(LoreConfig):
 
     @property
     def operators(self) -> Sequence[Operator]:
-        """What modules may compute."""
+        """Operators of the modules."""
         return STANDARD if self.difficulty == "standard" else HARD
 
     @property
     def most_documents(self) -> int:
-        """More documents than this no task has."""
+        """Upper bound of the number of documents."""
         return 1 + self.operations * (max(4, self.max_arity) + 1)
 
 
@@ -89,9 +89,9 @@ class CodeWorld(LoreWorld[CodeConfig]):
             operator.name: WEIGHTS[operator.name] for operator in config.operators
         }
         for _ in range(_TRIES):
-            naming = _opaque() if config.names == "opaque" else _sequential
-            modules = Modules(naming, number, REDIRECTS[config.consolidation])
-            graph = grow_top_down(rng, config.shape, config.operators, modules, weights)
+            namer = _opaque() if config.names == "opaque" else _sequential
+            sampler = ModuleSampler(namer, number, REDIRECTS[config.consolidation])
+            graph = grow_top_down(rng, config.shape, config.operators, sampler, weights)
             if graph.answer != 0 or config.consolidation == "wrap":
                 break
         return graph
@@ -114,9 +114,9 @@ class CodeWorld(LoreWorld[CodeConfig]):
         )
 
     def task(self) -> str:
-        """What to find, and the budget.
+        """The question and the budget.
 
-        The name of the program is of no use, but tells the tasks apart.
+        The name of the program is of no use, but makes the texts of tasks differ.
         """
         name = letters(Random(self._salt), 8).lower()
         return (
@@ -125,11 +125,11 @@ class CodeWorld(LoreWorld[CodeConfig]):
         )
 
     def begin(self, start: Sequence[str]) -> Codebase:
-        """What a reader of the task knows: that there is a first file."""
+        """Return the knowledge of a reader of the task: there is a first file."""
         return Codebase.begin()
 
-    def read_start(self, task: str) -> Knowledge:
-        """What a reader of the task knows."""
+    def read_start(self, task: str) -> ReadDocuments:
+        """Return the knowledge of a reader of the task."""
         if _TASK.search(task) is None:
             raise ValueError(f"this is not a task of {type(self).__name__}: {task[:100]!r}")
         return Codebase.begin()
@@ -150,38 +150,35 @@ class CodeWorld(LoreWorld[CodeConfig]):
     def _program(self, node: Node) -> Program:
         rule = node.content
         if isinstance(rule, Rule):
-            return Program(
-                rule.operator,
-                rule.drawn,
-                tuple(self.graph.nodes[uid].file for uid in rule.operands),
-            )
+            operands = tuple(self.graph.nodes[uid].file for uid in rule.operands)
+            return Program(rule.operator, rule.drawn, operands)
         return Program("constant", rule)
 
     def files(self) -> Mapping[str, str]:
-        """All files by name, as the agent would read them, each before those that it imports."""
+        """Return all files by name, as the agent would read them, importers first."""
         return {node.file: self.show(node) for node in self.graph.nodes}
 
     def needed(self) -> Sequence[str]:
-        """The files that running the program asks for, each before those that it asks for."""
+        """List the files that running the program asks for, importers first."""
         return [node.file for node in self.graph.nodes if node.needed]
 
     def shortest_rounds(self) -> int:
-        """The fewest turns of reading, any number of files in one turn, of an agent that reads only
-        what is certainly needed.
+        """Count the fewest turns of reading, any number of files in one turn, of an agent that
+        reads only certainly needed files.
         """
         return count_rounds(self.graph, (), ())
 
     def rounds_left(self) -> int:
-        """How many more turns of reading the target takes, if all that is certainly needed is read
-        in each.
+        """Count the turns of reading until the target is known, if all certainly needed files are
+        read in each.
 
-        It uses what is hidden. 0 once the target is known.
+        Uses the hidden graph. 0 once the target is known.
         """
         return count_rounds(self.graph, self.known.read, self.known.values)
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """As many operations as make, in the mean, one needed file for each turn but the last."""
+        """Return as many operations as make, on average, one needed file for each turn but one."""
         check_int("horizon", steps, 2, int(_PER_OPERATION * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / _PER_OPERATION)}
 
@@ -194,16 +191,16 @@ _COROUTINES = (
 
 
 def _opaque() -> Callable[[Random, int], str]:
-    """Names of random letters; longer ones only where there are very many files."""
-    taken = set[str]()
+    """Return a function that names files by random letters, more of them for very many files."""
+    names = set[str]()
 
     def name(rng: Random, before: int) -> str:
         if before == 0:
             return ROOT
         while True:
             file = f"m_{letters(rng, 4 + before // _NAMES_PER_LETTER).lower()}.py"
-            if file not in taken:
-                taken.add(file)
+            if file not in names:
+                names.add(file)
                 return file
 
     return name

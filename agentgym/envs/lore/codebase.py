@@ -1,4 +1,4 @@
-"""What can be known from reading modules: their programs, the values that follow, and which modules
+"""ReadDocuments from reading modules: their programs, the values that follow, and the modules that
 running them asks for.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from agentgym.envs.lore.knowledge import Knowledge
+from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.envs.lore.programs import (
     REDIRECTS,
     Program,
@@ -37,12 +37,12 @@ def _by_name(files: Iterable[str]) -> list[str]:
 
 
 @dataclass
-class Codebase(Knowledge):
-    """What has been read, as programs and the values that follow from them.
+class Codebase(ReadDocuments):
+    """Read modules, as programs and the values that follow from them.
 
     Attributes:
         programs: The programs of modules, by file.
-        values: What modules return, by file, as far as it follows.
+        values: The values that modules return, by file, as far as they follow.
         imported: The files that are imported and were not read.
         shared: The files that a redirect imports; others may import them too, while any other file
             has one importer.
@@ -58,7 +58,7 @@ class Codebase(Knowledge):
 
     @classmethod
     def begin(cls) -> Self:
-        """What a task tells."""
+        """Return the knowledge from a task alone."""
         return cls(order={ROOT: None}, imported={ROOT: None})
 
     def learn(self, file: str, text: str) -> list[str]:
@@ -70,13 +70,13 @@ class Codebase(Knowledge):
             del self.imported[file]
         else:
             self.ahead[file] = None
-        self.found(file, read=True)
+        self.record(file, read=True)
         leads = []
         for operand in program.operands:
             self.ahead.pop(operand, None)
             if operand not in self.read and operand not in self.imported:
                 self.imported[operand] = None
-                self.found(operand)
+                self.record(operand)
                 leads.append(operand)
         if program.operator in REDIRECTS:
             self.shared[program.operands[0]] = None
@@ -88,57 +88,55 @@ class Codebase(Knowledge):
         at a time.
         """
         self.programs[file] = program
-        ripe = [file]
-        while ripe:
-            name = ripe.pop()
+        computable = [file]
+        while computable:
+            name = computable.pop()
             if missing := self._missing(name):
                 self._waiting.setdefault(missing[0], []).append(name)
             else:
                 self.values[name] = self.programs[name].evaluate(self.values)
-                ripe += self._waiting.pop(name, ())
+                computable += self._waiting.pop(name, ())
         if ROOT in self.values:
             self.answer = str(self.values[ROOT])
 
     def _missing(self, file: str) -> list[str]:
-        """The files whose values running a module asks for, and which are not known."""
-        return [
-            operand
-            for operand in self.programs[file].asked(self.values)
-            if operand not in self.values
-        ]
+        """List the files whose values running a module asks for, and which are not known."""
+        operands = self.programs[file].required_operands(self.values)
+        return [operand for operand in operands if operand not in self.values]
 
     def unread(self) -> Sequence[str]:
         """All files that are imported."""
         return _by_name(self.imported)
 
     def follows(self, file: str) -> bool:
-        """Whether a file is imported and was not read."""
+        """Return whether a file is imported and was not read."""
         return file in self.imported
 
     def useful(self) -> Sequence[str]:
-        """The files that running the first one certainly asks for."""
-        found, stack, seen = [], [ROOT], {ROOT}
+        """List the files that running the first one certainly asks for."""
+        useful, stack, seen = [], [ROOT], {ROOT}
         while stack:
             file = stack.pop()
             if file in self.imported:
-                found.append(file)
+                useful.append(file)
             elif file in self.programs and file not in self.values:
                 fresh = [operand for operand in self._missing(file) if operand not in seen]
                 seen.update(fresh)
                 stack += fresh
-        return _by_name(found)
+        return _by_name(useful)
 
-    def _decided(self, file: str) -> str | None:
-        """The branch that a conditional takes, if that follows."""
-        asked = self.programs[file].asked(self.values)
-        return (
-            asked[2] if self.programs[file].operator == "conditional" and len(asked) > 2 else None
-        )
+    def _branch(self, file: str) -> str | None:
+        """Return the branch that a conditional takes, if that follows."""
+        if self.programs[file].operator != "conditional":
+            return None
+        _, _, *branch = self.programs[file].required_operands(self.values)
+        return branch[0] if branch else None
 
     def _in_use(self) -> tuple[list[str], list[str]]:
-        """The files whose programs, and those whose values, may still be asked for: what hangs on
-        the first one, or on one that may be imported yet. The first one is always among the
-        programs.
+        """List the files whose programs, and those whose values, may still be asked for.
+
+        These are the dependencies of the first file and of those that may still be imported. The
+        first one is always among the programs.
         """
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:
@@ -151,7 +149,10 @@ class Codebase(Knowledge):
             else:
                 programs.append(file)
                 program = self.programs[file]
-                stack += program.asked(self.values) if self._decided(file) else program.operands
+                if self._branch(file):
+                    stack += program.required_operands(self.values)
+                else:
+                    stack += program.operands
         return _by_name(programs), _by_name(values)
 
     def lines(self, full: bool) -> list[str]:
@@ -160,65 +161,56 @@ class Codebase(Knowledge):
         head = f"is {self.answer}" if full else "follows from the values below"
         lines = [f"What main.py returns {head if self.answer else 'is not known yet'}."]
         lines += [f"{module(file)} = {write_expression(self.programs[file])}" for file in programs]
-        told = [f"{module(file)} = {self.values[file]}" for file in values]
-        rows = [
-            ("Known values", told, True),
-            ("Unread documents", self.unread(), True),
-            ("Certainly needed", self.useful(), full),
-        ]
-        rows.append(
-            (
-                "Behind redirects, and perhaps imported again",
-                _by_name(self.shared),
-                bool(self.shared),
-            )
-        )
-        rows.append(("Read before their imports", _by_name(self.ahead), bool(self.ahead)))
-        rows.append(("Read last", self.recent(), True))
-        return lines + [
-            f"{title}: {', '.join(files) or 'none'}" for title, files, shown in rows if shown
-        ]
+        rows: dict[str, Sequence[str]] = {}
+        rows["Known values"] = [f"{module(file)} = {self.values[file]}" for file in values]
+        rows["Unread documents"] = self.unread()
+        if full:
+            rows["Certainly needed"] = self.useful()
+        if self.shared:
+            rows["Behind redirects, and perhaps imported again"] = _by_name(self.shared)
+        if self.ahead:
+            rows["Read before their imports"] = _by_name(self.ahead)
+        rows["Read last"] = self.recent()
+        return lines + [f"{title}: {', '.join(row) or 'none'}" for title, row in rows.items()]
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
         """Fill a new one from the text."""
-        found = _STATE.fullmatch(text)
-        if found is None:
+        match = _STATE.fullmatch(text)
+        if match is None:
             raise ValueError(f"this is not what was found out: {text[:100]!r}")
         known = cls()
-        programs = [line.split(" = ", 1) for line in found["programs"].splitlines()]
-        values = [told.split(" = ") for told in _split(found["values"])]
+        programs = [line.split(" = ", 1) for line in match["programs"].splitlines()]
+        values = [entry.split(" = ") for entry in _split(match["values"])]
         known.values = {f"{name}.py": int(value) for name, value in values}
-        recent = _split(found["recent"])
-        kept = [f"{name}.py" for name, _ in (*programs, *values)]
-        for file in (*(file for file in kept if file not in recent), *recent):
-            known.found(file, read=True)
-        for file in _split(found["unread"]):
+        recent = _split(match["recent"])
+        files = [f"{name}.py" for name, _ in (*programs, *values)]
+        for file in (*(file for file in files if file not in recent), *recent):
+            known.record(file, read=True)
+        for file in _split(match["unread"]):
             known.imported[file] = None
-            known.found(file)
-        known.shared = dict.fromkeys(_split(found["shared"]))
-        known.ahead = dict.fromkeys(_split(found["ahead"]))
+            known.record(file)
+        known.shared = dict.fromkeys(_split(match["shared"]))
+        known.ahead = dict.fromkeys(_split(match["ahead"]))
         for name, expression in programs:
             known._add(f"{name}.py", read_expression(expression))
         return known
 
     def describe(self, file: str, full: bool) -> str:
         """Read a file, or work out first which one a conditional asks for."""
-        askers = (
-            [] if full else [asker for asker in self._in_use()[0] if self._decided(asker) == file]
-        )
-        return (
-            f"Work out which branch '{askers[0]}' takes, then read the document of that branch."
-            if askers
-            else f"Read document '{file}'."
-        )
+        for asker in () if full else self._in_use()[0]:
+            if self._branch(asker) == file:
+                return (
+                    f"Work out which branch '{asker}' takes, then read the document of that branch."
+                )
+        return f"Read document '{file}'."
 
     def resolve(self, step: str) -> str | None:
-        """The file that is named, or the branch that is taken."""
-        found = _STEP.fullmatch(step)
-        if found is None or found[1]:
-            return found and found[1]
-        return self._decided(found[2]) if found[2] in self.programs else None
+        """Return the file that is named, or the branch that is taken."""
+        match = _STEP.fullmatch(step)
+        if match is None or match[1]:
+            return match and match[1]
+        return self._branch(match[2]) if match[2] in self.programs else None
 
 
 def _split(text: str | None) -> list[str]:

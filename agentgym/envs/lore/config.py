@@ -29,7 +29,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "extreme": {"operations": 350, "difficulty": "hard"},
     **{f"n{count}": {"operations": count} for count in GRID},
 }
-"""The presets of each world of LORE: sizes, and the operation counts of the benchmark."""
+"""Presets of each world of LORE: sizes, and the operation counts of the benchmark."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +86,10 @@ class LoreConfig(TurnBudget):
 
     @property
     def shape(self) -> Shape:
-        """How the graph grows."""
+        """Parameters of the growth of the graph."""
         return Shape(self.operations, self.theta, self.p, self.min_arity, self.max_arity)
 
     @property
     def most_documents(self) -> int:
-        """More documents than this no task has."""
+        """Upper bound of the number of documents."""
         return 1 + self.operations * (self.max_arity + 2)

@@ -12,10 +12,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentgym.envs.lore.bottom_up import MOST_IRRELEVANT, Births, grow_bottom_up
+from agentgym.envs.lore.bottom_up import MOST_IRRELEVANT, DocumentSampler, grow_bottom_up
 from agentgym.envs.lore.config import PRESETS, LoreConfig
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, below
-from agentgym.envs.lore.knowledge import Knowledge
+from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, number, text
 from agentgym.envs.lore.records import Records, write_index, write_rule, write_values
 from agentgym.envs.lore.world import LoreWorld
@@ -44,12 +44,12 @@ class DocumentConfig(LoreConfig):
 
     @property
     def operators(self) -> Sequence[Operator]:
-        """What may be computed."""
+        """Operators of the rules."""
         return STANDARD if self.difficulty == "standard" else HARD
 
     @property
     def most_documents(self) -> int:
-        """More documents than this no task has."""
+        """Upper bound of the number of documents."""
         return super().most_documents + (
             MOST_IRRELEVANT * self.operations if self.distractor_documents else 0
         )
@@ -63,13 +63,13 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
     def grow(self, rng: Random) -> Graph:
         """Draw the graph bottom-up."""
         config = self.config
-        births = Births(
+        sampler = DocumentSampler(
             value=lambda rng, operator: (operator.child(rng), None),
             field=_field,
             field_rate=config.distractor_fields,
             document_rate=config.distractor_documents,
         )
-        return grow_bottom_up(rng, config.shape, config.operators, births, config.weights)
+        return grow_bottom_up(rng, config.shape, config.operators, sampler, config.weights)
 
     def rules(self) -> str:
         """The system message."""
@@ -101,15 +101,15 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         )
 
     def begin(self, start: Sequence[str]) -> Records:
-        """What a reader of the task knows."""
+        """Return the knowledge of a reader of the task."""
         return Records.begin("v0", start, self.config.distractor_documents > 0)
 
-    def read_start(self, task: str) -> Knowledge:
-        """What a reader of the task knows."""
-        found = _TASK.search(task)
-        if found is None:
+    def read_start(self, task: str) -> ReadDocuments:
+        """Return the knowledge of a reader of the task."""
+        match = _TASK.search(task)
+        if match is None:
             raise ValueError(f"this is not a task of {type(self).__name__}: {task[:100]!r}")
-        return Records.begin(found[1], found[2].split(", "), _DOUBTING in task)
+        return Records.begin(match[1], match[2].split(", "), _DOUBTING in task)
 
     def show(self, node: Node) -> str | Content:
         """The document as text."""
@@ -132,7 +132,7 @@ _FUNCTIONS = (
 
 
 def _field(rng: Random) -> Value:
-    """The value of an irrelevant variable."""
+    """Draw the value of an irrelevant variable: a text in one of three."""
     return text(rng) if below(rng, 3) == 0 else number(rng)
 
 

@@ -3,11 +3,11 @@ algorithm 1).
 
 A node is a document. A leaf is expanded by an operator, whose operands become its children; now and
 then many leaves are gathered behind a new one, which makes the graph deep. Growing `bottom_up`,
-children tell where their parent is: the operator computes the parent's id. Growing `top_down`,
-children tell what their parent is worth: the operator computes its value.
+children lead to their parent: the operator computes the parent's id. Growing `top_down`, children
+give their parent's value: the operator computes it.
 
-What is shared here knows no wording: a domain brings operators, and draws its texts from the
-finished graph.
+Nothing here depends on a wording: a domain brings operators, and draws its texts from the finished
+graph.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ Item = TypeVar("Item")
 
 
 def below(rng: Random, limit: int) -> int:
-    """A number in [0, limit), in a fifth of the time that `Random.randrange` takes; for limits far
+    """Draw a number in [0, limit), in a fifth of the time that `Random.randrange` takes; for limits far
     below 2**53.
     """
     return int(rng.random() * limit)
 
 
 def among(rng: Random, low: int, high: int) -> int:
-    """A number in [low, high]."""
+    """Draw a number in [low, high]."""
     return low + int(rng.random() * (high - low + 1))
 
 
 def shuffled(rng: Random, items: Iterable[Item]) -> list[Item]:
-    """The items in a random order."""
+    """Return the items in a random order."""
     random = rng.random
     return sorted(items, key=lambda _: random())
 
 
 def deal(rng: Random, items: list[Any], count: int) -> None:
-    """Bring a random choice of so many items to the front, in a random order."""
+    """Bring a random choice of `count` items to the front, in a random order."""
     random, size = rng.random, len(items)
     for place in range(count):
         other = place + int(random() * (size - place))
@@ -59,7 +59,7 @@ class Operator:
         least: The fewest operands it takes.
         most: The most operands it takes.
         child: Draws the value of an operand (bottom-up).
-        draw: Draws whatever else the rule needs for so many operands: signs, constants, a program.
+        draw: Draws the parameters of the rule for a number of operands: signs, constants, a program.
         execute: The result, from what `draw` gave and the values of the operands in order.
         write: The rule in the form that a document shows, from what `draw` gave and the names of
             the operands in order.
@@ -149,7 +149,7 @@ class Graph:
         return None if uid is None else self.nodes[uid]
 
     def progress(self, node: Node) -> int:
-        """How far along the longest chain a reader is who has got to a document, in [0, height]."""
+        """Return the place of a document on the longest chain of reading, in [0, height]."""
         return node.depth if self.top_down else self.height - node.depth
 
     def __copy__(self) -> Graph:
@@ -161,7 +161,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a graph grows.
+    """Parameters of the growth of a graph.
 
     Attributes:
         operations: How many leaves are expanded (N of the paper).
@@ -194,19 +194,15 @@ class Grower:
         self.consolidations = 0
         self.operators = operators
         self._arities = [self._arity(operator) for operator in operators]
-        self._weights = list(
-            accumulate(
-                (weights or {}).get(operator.name, 0.0 if weights else 1.0)
-                for operator in operators
-            )
-        )
+        weights = weights or {operator.name: 1.0 for operator in operators}
+        self._weights = list(accumulate(weights.get(operator.name, 0.0) for operator in operators))
 
     def _arity(self, operator: Operator) -> tuple[int, int]:
         most = max(operator.least, min(operator.most, self.shape.most))
         return min(max(operator.least, self.shape.least), most), most
 
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
-        """Make a leaf an inner node; its children."""
+        """Make a leaf an inner node, and return its children."""
         raise NotImplementedError
 
     def gather(self, picked: list[Node]) -> Node:
@@ -214,14 +210,13 @@ class Grower:
         raise NotImplementedError
 
     def run(self, root: Node) -> list[Node]:
-        """Expand and gather leaves; those that are left, in order."""
+        """Expand and gather leaves, and return the remaining ones in order."""
         leaves, rng, shape, weights = [root], self.rng, self.shape, self._weights
         for _ in range(shape.operations):
             parent = leaves.pop(below(rng, len(leaves)))
-            chosen = bisect(weights, rng.random() * weights[-1])
-            leaves += self.expand(
-                parent, self.operators[chosen], among(rng, *self._arities[chosen])
-            )
+            index = bisect(weights, rng.random() * weights[-1])
+            operands = among(rng, *self._arities[index])
+            leaves += self.expand(parent, self.operators[index], operands)
             if len(leaves) > shape.theta and rng.random() < shape.p:
                 count = among(rng, 2, len(leaves))
                 deal(rng, leaves, count)
@@ -232,13 +227,13 @@ class Grower:
     def add(
         self, kind: str, depth: int, number: int = 0, content: Any = None, file: str = ""
     ) -> Node:
-        """A new node."""
+        """Add a node."""
         node = Node(len(self.nodes), kind, depth, number, content, (), file)
         self.nodes.append(node)
         return node
 
     def finished(self, start: Sequence[Node], answer: Value, top_down: bool) -> Graph:
-        """The graph, once all ids are given."""
+        """Return the graph, once all ids are given."""
         nodes = self.nodes
         return Graph(
             nodes=nodes,
@@ -253,15 +248,15 @@ class Grower:
 
 
 def check_order(graph: Graph, leaves: set[int]) -> None:
-    """Ids differ, and each document is a leaf or hangs on younger ones: so all follow, by induction
-    from the leaves.
+    """Check that ids differ, and that each document is a leaf or depends on younger ones: all then
+    follow, by induction from the leaves.
 
     Args:
-        graph: What was grown.
-        leaves: The uids of what is told without any other document.
+        graph: The graph.
+        leaves: The uids of the documents that depend on no other.
 
     Raises:
-        AssertionError: It is not so, which is an error of the generator or of an operator.
+        AssertionError: A check fails, which is an error of the generator or of an operator.
     """
     ensure(len(graph.uids) == len(graph.nodes), "ids differ")
     ensure(

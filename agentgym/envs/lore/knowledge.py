@@ -1,6 +1,4 @@
-"""What an agent knows that has read certain documents: the part that does not depend on the
-domain.
-"""
+"""ReadDocuments of an agent from the documents that it has read: the part common to all domains."""
 
 from __future__ import annotations
 
@@ -10,23 +8,21 @@ from itertools import islice
 from typing import Self
 
 RECENT = 3
-"""How many of the documents that were read the state names: those that may be read again by
-mistake.
-"""
+"""Number of documents read last that the state names: these may be read again by mistake."""
 
 
 @dataclass
-class Knowledge:
-    """What has been read, and what that leads to. Filled from texts alone, so it holds nothing
+class ReadDocuments:
+    """Read documents and the ids that they lead to; filled from texts alone, so nothing in it is
     hidden.
 
     A domain fills the hooks below. Each world has one, and so has each scripted policy, which reads
     the chat.
 
     Attributes:
-        order: The ids that were found out or read, in the order in which they were.
-        read: Their places in the order of reading, by id, for those that were read.
-        answer: What the task asks for, as text; None while it is not known.
+        order: The ids that are known or were read, oldest first.
+        read: The places in the order of reading, by id, of the documents that were read.
+        answer: The answer, as text; None while it is not known.
     """
 
     order: dict[str, None] = field(default_factory=dict)
@@ -34,10 +30,10 @@ class Knowledge:
     answer: str | None = None
 
     def learn(self, file: str, text: str) -> list[str]:
-        """Take in a document; one that was read before tells nothing new.
+        """Take in a document; one that was read before changes nothing.
 
         Returns:
-            The ids that can be found out now, and could not before.
+            The ids that follow now, and did not before.
 
         Raises:
             ValueError: The text is not that of a document (it may have been cut); nothing has
@@ -50,26 +46,26 @@ class Knowledge:
         raise NotImplementedError
 
     def follows(self, file: str) -> bool:
-        """Whether an id follows from what was read; one that was read already need not."""
+        """Return whether an id follows from what was read; one that was read already need not."""
         return file in self.unread()
 
     def useful(self) -> Sequence[str]:
-        """Those among them that are best read next, in an order that depends on nothing but the
-        ids; the plan takes the first.
+        """List the unread ids that the target certainly depends on, as far as is known.
 
-        These are the ones the target certainly depends on, as far as what was read tells.
+        Their order depends on nothing but the ids; the plan takes the first.
         """
         raise NotImplementedError
 
     def lines(self, full: bool) -> list[str]:
-        """What was found out, in words; enough for optimal play from here. `full` spells out what
-        could be computed.
+        """Write the knowledge in words, enough for optimal play from here.
+
+        `full` spells out results that could be computed.
         """
         raise NotImplementedError
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
-        """What `lines` told, for a task that began with `start`.
+        """Read the text of `lines`, for a task that began with `start`.
 
         Raises:
             ValueError: The text is not one that `lines` wrote.
@@ -77,23 +73,22 @@ class Knowledge:
         raise NotImplementedError
 
     def describe(self, file: str, full: bool) -> str:
-        """The step of reading a document, in words that tell no more than what was read, unless
-        `full`.
-        """
+        """Describe the step of reading a document, from what was read only, unless `full`."""
         raise NotImplementedError
 
     def resolve(self, step: str) -> str | None:
-        """The id of the document that a step of `describe` asks for, if it can be told."""
+        """Return the id of the document that a step of `describe` asks for, if it is known."""
         raise NotImplementedError
 
     def recent(self) -> list[str]:
-        """The documents that were read last, in order; the state tells them, so that they are known
-        without the history.
+        """List the documents that were read last, in order.
+
+        The state names them, so that they are known without the history.
         """
         return list(islice(reversed(self.read), RECENT))[::-1]
 
-    def found(self, file: str, *, read: bool = False) -> None:
-        """Note an id that was found out, or a document that was read."""
+    def record(self, file: str, *, read: bool = False) -> None:
+        """Record an id that has become known, or a document that was read."""
         self.order[file] = None
         if read:
             self.read[file] = len(self.read)

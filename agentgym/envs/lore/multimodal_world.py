@@ -12,17 +12,17 @@ from random import Random
 from typing import Literal, cast
 
 from agentgym.config import Share
-from agentgym.envs.lore.bottom_up import Births, grow_bottom_up
+from agentgym.envs.lore.bottom_up import DocumentSampler, grow_bottom_up
 from agentgym.envs.lore.config import PRESETS
 from agentgym.envs.lore.document_world import DocumentConfig, DocumentWorld
 from agentgym.envs.lore.graph import Graph, Node, Operator, Value, among, below
-from agentgym.envs.lore.knowledge import Knowledge
+from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.envs.lore.operators import BY_NAME, STANDARD
 from agentgym.envs.lore.pictures import (
     COLOURS,
     SHAPES,
-    Step,
-    Thing,
+    ImageEdit,
+    SceneObject,
     change,
     describe,
     draw_distortion,
@@ -37,18 +37,17 @@ from agentgym.registry import register
 from agentgym.tools import ToolError, echo, tool
 
 MOST_COUNTED = 12
-"""A picture shows so many of what is to be counted at most; and up to 18 other things, in hard
-tasks.
-"""
+"""Most objects to count in a picture: more would hardly be counted one by one."""
 NEUTRAL_CHANGES = 3
-"""So many changes of the picture of one document do no harm to a label; what comes after them is
-redundant.
-"""
+"""Changes of one picture that are labelled neutral, enough to undo a shear; more are redundant."""
 MOST_CHANGES = 16
-"""So many changes of a picture can be made until its document is read again."""
+"""Most changes of a picture until its document is read again: each one costs sharpness."""
 
 _PICTURED = "picture"
-_OTHERS = (6, 18)
+_OTHERS = (
+    6,
+    18,
+)  # other objects in hard tasks: about as many as are counted, up to three times as many
 _TOOLS = frozenset({"rotate_image", "flip_image", "stretch_image"})
 
 _COUNT = "v{} is how many {} the picture shows."
@@ -81,14 +80,14 @@ class PictureRecords(Records):
     """Records that count and read what the descriptions of pictures tell."""
 
     def facts(self, text: str) -> Facts:
-        """What a document tells, with a picture or without."""
-        if found := _READ.fullmatch(text):
-            return Facts(rule=(found[1], found[2]))
-        if found := _COUNTED.fullmatch(text):
-            kinds = re.findall(_KIND, found[4])
-            facts = read_document(found[3]) if found[3] else Facts()
-            count = len(kinds) if found[2] == "object" else kinds.count(found[2])
-            return Facts({found[1]: count, **facts.values})
+        """Read the facts of a document, with a picture or without."""
+        if match := _READ.fullmatch(text):
+            return Facts(rule=(match[1], match[2]))
+        if match := _COUNTED.fullmatch(text):
+            kinds = re.findall(_KIND, match[4])
+            facts = read_document(match[3]) if match[3] else Facts()
+            count = len(kinds) if match[2] == "object" else kinds.count(match[2])
+            return Facts({match[1]: count, **facts.values})
         return read_document(text)
 
 
@@ -109,7 +108,7 @@ class MultimodalConfig(DocumentConfig):
 
     @property
     def operators(self) -> Sequence[Operator]:
-        """What may be computed: in this domain it is the pictures that are hard."""
+        """Operators of the rules: in this domain only the pictures are hard."""
         return STANDARD
 
 
@@ -132,27 +131,23 @@ class MultimodalWorld(DocumentWorld):
             ImportError: The pictures cannot be drawn.
         """
         if self.config.render == "image":
-            self._check_pillow()
-        self._views: dict[str, tuple[tuple[Step, ...], bytes]] = {}
+            try:
+                pillow()
+            except ImportError as error:
+                raise ImportError(
+                    f"{error}; or let MultimodalWorld describe them in words with render='scene'"
+                ) from error
+        self._views: dict[str, tuple[tuple[ImageEdit, ...], bytes]] = {}
         self._changes: Counter[str] = Counter()
         super().generate()
 
-    @staticmethod
-    def _check_pillow() -> None:
-        try:
-            pillow()
-        except ImportError as error:
-            raise ImportError(
-                f"{error}; or let MultimodalWorld describe them in words with render='scene'"
-            ) from error
-
     def grow(self, rng: Random) -> Graph:
-        """Draw the graph bottom-up, and what is told by pictures."""
+        """Draw the graph bottom-up, and the documents that have pictures."""
         config = self.config
-        births = Births(
-            self._born, _irrelevant, config.distractor_fields, config.distractor_documents
+        sampler = DocumentSampler(
+            self._operand, _irrelevant, config.distractor_fields, config.distractor_documents
         )
-        graph = grow_bottom_up(rng, config.shape, config.operators, births, config.weights)
+        graph = grow_bottom_up(rng, config.shape, config.operators, sampler, config.weights)
         for node in graph.nodes:
             if (
                 node.kind == "rule"
@@ -164,24 +159,22 @@ class MultimodalWorld(DocumentWorld):
                 node.content, node.note = self._number(rng, node.content)
         return graph
 
-    def _born(self, rng: Random, operator: Operator) -> tuple[Value, str | None]:
+    def _operand(self, rng: Random, operator: Operator) -> tuple[Value, str | None]:
         value = operator.child(rng)
         return self._number(rng, value) if isinstance(value, int) else (value, None)
 
     def _number(self, rng: Random, value: int) -> tuple[int, str | None]:
-        """A number, or one to count in its place."""
-        return (
-            (among(rng, 1, MOST_COUNTED), _PICTURED)
-            if rng.random() < self.config.counted
-            else (value, None)
-        )
+        """Return the number, or draw one to count in its place."""
+        if rng.random() < self.config.counted:
+            return among(rng, 1, MOST_COUNTED), _PICTURED
+        return value, None
 
     def begin(self, start: Sequence[str]) -> PictureRecords:
-        """What a reader of the task knows."""
+        """Return the knowledge of a reader of the task."""
         return PictureRecords.begin("v0", start, self.config.distractor_documents > 0)
 
-    def read_start(self, task: str) -> Knowledge:
-        """What a reader of the task knows."""
+    def read_start(self, task: str) -> ReadDocuments:
+        """Return the knowledge of a reader of the task."""
         known = cast(Records, super().read_start(task))
         return PictureRecords.begin(known.target, known.order, known.doubting)
 
@@ -218,60 +211,54 @@ class MultimodalWorld(DocumentWorld):
             return super().show(node)
         hard = self.config.difficulty == "hard"
         if node.kind == "rule":
-            return self._shown(
-                _RULE.format(node.number) + (_DISTORTED if hard else ""),
-                node,
-                self._distortion(node),
-                self._draw(node),
-            )
-        told = _COUNT.format(
-            node.number, "{} {}s".format(*self._things(node)[0]) if hard else "objects"
-        )
-        if node.fields:
-            told += f" {write_values(self.style(node), node.fields)}"
-        return self._shown(told, node, (), self._draw(node))
+            text = _RULE.format(node.number) + (_DISTORTED if hard else "")
+        else:
+            kind = "{} {}s".format(*self._scene(node)[0]) if hard else "objects"
+            text = _COUNT.format(node.number, kind)
+            if node.fields:
+                text += f" {write_values(self.style(node), node.fields)}"
+        return self._with_picture(text, node, self._distortion(node), self._draw(node))
 
-    def _shown(self, text: str, node: Node, steps: Sequence[Step], png: bytes) -> str | Content:
-        body = (
-            self._expression(node)
-            if node.kind == "rule"
-            else ", ".join(map(str, self._things(node)[1]))
-        )
-        changes = f" ({', then '.join(map(describe, steps))})" if steps else ""
+    def _with_picture(
+        self, text: str, node: Node, edits: Sequence[ImageEdit], png: bytes
+    ) -> str | Content:
+        body = self._expression(node) if node.kind == "rule" else self._objects(node)
+        changes = f" ({', then '.join(map(describe, edits))})" if edits else ""
         alt = f"Picture{changes}: {body}."
-        return (
-            f"{text}\n{alt}" if self.config.render == "scene" else Content(text, (Image(png, alt),))
-        )
+        if self.config.render == "scene":
+            return f"{text}\n{alt}"
+        return Content(text, (Image(png, alt),))
 
     def _draw(self, node: Node) -> bytes:
-        """The picture of a document; nothing where pictures are described in words."""
+        """Draw the picture of a document; empty where pictures are described in words."""
         if self.config.render == "scene":
             return b""
         if node.kind == "rule":
             return draw_expression(self._expression(node), self._distortion(node))
-        return draw_scene(self._things(node)[1])
+        return draw_scene(self._scene(node)[1])
 
     def _expression(self, node: Node) -> str:
         names = [f"v{self.graph.nodes[uid].number}" for uid in node.content.operands]
         return BY_NAME[node.content.operator].write(node.content.drawn, names)
 
-    def _distortion(self, node: Node) -> tuple[Step, ...]:
-        return (
-            (draw_distortion(self.style(node)),)
-            if node.kind == "rule" and self.config.difficulty == "hard"
-            else ()
-        )
+    def _objects(self, node: Node) -> str:
+        return ", ".join(map(str, self._scene(node)[1]))
 
-    def _things(self, node: Node) -> tuple[tuple[str, str], list[Thing]]:
-        """What is to be counted in a scene, and all that is in it in a random order."""
+    def _distortion(self, node: Node) -> tuple[ImageEdit, ...]:
+        if node.kind != "rule" or self.config.difficulty != "hard":
+            return ()
+        return (draw_distortion(self.style(node)),)
+
+    def _scene(self, node: Node) -> tuple[tuple[str, str], list[SceneObject]]:
+        """Draw the kind to count in a scene, and all its objects in a random order."""
         style = self.style(node)
         target = list(COLOURS)[below(style, len(COLOURS))], SHAPES[below(style, len(SHAPES))]
         kinds = [target] * node.content
         if self.config.difficulty == "hard":
             kinds += others(style, target, among(style, *_OTHERS))
-        things = scatter(style, kinds)
-        style.shuffle(things)
-        return target, things
+        objects = scatter(style, kinds)
+        style.shuffle(objects)
+        return target, objects
 
     # Tools.
 
@@ -282,9 +269,9 @@ class MultimodalWorld(DocumentWorld):
         Args:
             file_id: The id of the document, exactly as it was given or computed.
         """
-        shown = super().read_document(file_id)
+        content = super().read_document(file_id)
         self._views.pop(file_id, None)
-        return shown
+        return content
 
     @tool
     def rotate_image(self, doc_id: str, angle: float) -> str | Content:
@@ -294,7 +281,7 @@ class MultimodalWorld(DocumentWorld):
             doc_id: The id of the document, which must have been read.
             angle: The angle in degrees.
         """
-        return self._change(doc_id, Step("rotate", angle % 360.0))
+        return self._change(doc_id, ImageEdit("rotate", angle % 360.0))
 
     @tool
     def flip_image(
@@ -306,7 +293,7 @@ class MultimodalWorld(DocumentWorld):
             doc_id: The id of the document, which must have been read.
             flip_type: `horizontal` swaps left and right, `vertical` top and bottom.
         """
-        return self._change(doc_id, Step(flip_type))
+        return self._change(doc_id, ImageEdit(flip_type))
 
     @tool
     def stretch_image(
@@ -322,30 +309,30 @@ class MultimodalWorld(DocumentWorld):
         for name, factor in (("width_factor", width_factor), ("height_factor", height_factor)):
             if not 0.1 <= factor <= 10:
                 raise ToolError(f"stretch_image: {name} must be in [0.1, 10], got {echo(factor)}")
-        return self._change(doc_id, Step("stretch", width_factor, height_factor))
+        return self._change(doc_id, ImageEdit("stretch", width_factor, height_factor))
 
-    def _change(self, file: str, step: Step) -> str | Content:
-        """The picture of a document after one more change."""
+    def _change(self, file: str, edit: ImageEdit) -> str | Content:
+        """Change the picture of a document once more."""
         node = self.graph.node(file)
         if node is None or node.note is None or file not in self.known.read:
             raise ToolError(
                 f"no picture of a document {echo(file)} was shown: read it first, if it has one"
             )
-        steps, png = self._views.get(file) or ((), self._draw(node))
-        if len(steps) == MOST_CHANGES:
+        edits, png = self._views.get(file) or ((), self._draw(node))
+        if len(edits) == MOST_CHANGES:
             raise ToolError(
                 f"the picture of {file} was changed {MOST_CHANGES} times: read the document again "
                 "to start afresh"
             )
         if png:
             try:
-                png = change(png, step)
+                png = change(png, edit)
             except ValueError as error:
                 raise ToolError(str(error)) from None
-        self._views[file] = (*steps, step), png
+        self._views[file] = (*edits, edit), png
         self._changes[file] += 1
-        return self._shown(
-            f"The picture of {file}, changed.", node, (*self._distortion(node), *steps, step), png
+        return self._with_picture(
+            f"The picture of {file}, changed.", node, (*self._distortion(node), *edits, edit), png
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
@@ -355,22 +342,19 @@ class MultimodalWorld(DocumentWorld):
         label, before = super().label_calls(), self._changes.copy()
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:
-            changes, told = before.copy(), list(label(calls))
+            changes, results = before.copy(), list(label(calls))
             for place, call in enumerate(calls):
                 if call.name in _TOOLS:
-                    changes[call.arguments["doc_id"]] += 1
-                    told[place] = (
-                        "neutral"
-                        if changes[call.arguments["doc_id"]] <= NEUTRAL_CHANGES
-                        else "redundant"
-                    )
-            return told
+                    file = call.arguments["doc_id"]
+                    changes[file] += 1
+                    results[place] = "neutral" if changes[file] <= NEUTRAL_CHANGES else "redundant"
+            return results
 
         return labels
 
 
 def _irrelevant(rng: Random) -> Value:
-    """The value of an irrelevant variable: like that of an operand."""
+    """Draw the value of an irrelevant variable: like that of an operand."""
     return STANDARD[below(rng, len(STANDARD))].child(rng)
 
 

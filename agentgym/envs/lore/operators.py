@@ -28,11 +28,11 @@ EDITS: Mapping[str, Callable[[str], str]] = {
     "last": lambda text: text[-1:],
     "twice": lambda text: text * 2,
 }
-"""What can be done to a text; none makes one empty."""
+"""Functions of a text; none makes one empty, since an id needs a suffix."""
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {"max": max, "min": min, "abs": abs, **EDITS}
 
-_MOST_CHARS = 2_000
+_MOST_CHARS = 2_000  # ten times the longest expression of a rule; longer ones could exhaust `ast`
 _VARIABLE = re.compile(r"\bv[0-9]+\b")
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: python.add,
@@ -43,17 +43,17 @@ _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def number(rng: Random) -> int:
-    """The value of an operand that is a number."""
+    """Draw the value of an operand that is a number: at most two digits, as a model reads them."""
     return below(rng, 100)
 
 
 def factor(rng: Random) -> int:
-    """The value of an operand of a product."""
+    """Draw the value of an operand of a product, small enough to multiply without a tool."""
     return among(rng, 2, 12)
 
 
 def text(rng: Random) -> str:
-    """The value of an operand that is a text: one to three letters."""
+    """Draw the value of an operand that is a text: one to three letters."""
     return letters(rng, among(rng, 1, 3))
 
 
@@ -62,7 +62,7 @@ def _nothing(rng: Random, operands: int) -> None:
 
 
 def _signs(rng: Random, operands: int) -> tuple[int, ...]:
-    """A plus, then signs of which at least one is a minus."""
+    """Draw a plus, then signs of which at least one is a minus: else it would be an addition."""
     signs = [1 - 2 * below(rng, 2) for _ in range(operands - 1)]
     signs[below(rng, operands - 1)] = -1
     return (1, *signs)
@@ -75,7 +75,7 @@ def _signed(signs: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _edits(rng: Random, operands: int) -> tuple[str, ...]:
-    """What is done to each operand: an edit or nothing, but not nothing to all."""
+    """Draw an edit or none for each operand, but not none for all: that would be a `join`."""
     names = ("", *EDITS)
     edits = [names[below(rng, len(names))] for _ in range(operands)]
     edits[below(rng, operands)] = names[among(rng, 1, len(EDITS))]
@@ -95,7 +95,7 @@ def _calls(edits: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _function(name: str, function: Callable[..., int]) -> Operator:
-    """An operator that is a call of a function of all its operands."""
+    """Make an operator that calls a function of all its operands."""
     return Operator(
         name,
         "number",
@@ -185,15 +185,15 @@ BY_NAME = {operator.name: operator for operator in HARD}
 
 
 def variables(expression: str) -> list[str]:
-    """The variables of an expression, in order, each once."""
+    """List the variables of an expression, in order, each once."""
     return list(dict.fromkeys(_VARIABLE.findall(expression)))
 
 
 def evaluate(expression: str, values: Mapping[str, Value]) -> Value:
-    """The value of an expression that an operator wrote.
+    """Compute the value of an expression that an operator wrote.
 
     Raises:
-        ValueError: It is none, or a value is missing or of the wrong type.
+        ValueError: The text is no expression, or a value is missing or of the wrong type.
     """
     try:
         if len(expression) > _MOST_CHARS:

@@ -1,5 +1,5 @@
-"""Pictures of things to count and of expressions to read, and what can be done to them (TaskWeaver,
-section 3 and appendix B.2).
+"""Pictures of objects to count and of expressions to read, and their changes (TaskWeaver, section 3
+and appendix B.2).
 
 They are drawn with Pillow, which is an extra and so is imported when the first one is drawn. The
 same arguments give the same bytes.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 SIZE = 384
-"""The width and height of a scene, in pixels."""
+"""Width and height of a scene in pixels: one tile of common vision encoders (336 to 512)."""
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (220, 20, 30),
     "orange": (255, 120, 0),
@@ -33,24 +33,26 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
     "brown": (120, 70, 20),
     "gray": (130, 130, 130),
 }
-"""The flat colours of things; any two, and any one and white, are at least 100 apart in RGB."""
+"""Flat colours of objects; any two, and any one and white, are at least 100 apart in RGB."""
 SHAPES = ("circle", "square", "triangle", "diamond")
 RADII = (11, 17)
-"""The smallest and the largest radius of a thing, in pixels."""
+"""Smallest and largest radius of an object in pixels: 30 of the largest fit without touching."""
 GAP = 5
-"""So many white pixels at least are between the bounding squares of two things, and between them
-and the border.
+"""Fewest white pixels between the bounding squares of two objects, and to the border, so that
+objects stay apart when a model scales the picture down.
 """
 
 SMALLEST, LARGEST = 16, 2048
-"""The sides that a changed picture may have, in pixels."""
+"""Shortest and longest side of a changed picture, in pixels: below nothing can be read, above memory
+would be at the mercy of the agent.
+"""
 
-_FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96
-_OPERANDS = 4
-_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)
+_FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96  # pixels, twice the size of the finished picture
+_OPERANDS = 4  # operands on a line: models scale wide pictures down, and characters with them
+_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)  # one side may stay as it is; below 0.6 characters merge
 
 
-class Step(NamedTuple):
+class ImageEdit(NamedTuple):
     """One change of a picture.
 
     Attributes:
@@ -67,8 +69,8 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
-    """Something in a scene, with its middle and its radius in pixels."""
+class SceneObject:
+    """Object in a scene, with its centre and its radius in pixels."""
 
     colour: str
     shape: str
@@ -80,28 +82,26 @@ class Thing:
         return f"{self.colour} {self.shape} at ({self.x}, {self.y})"
 
 
-def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[Thing]:
-    """Put things of these colours and shapes into a scene so that no two touch and none is cut by
+def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
+    """Place objects of these colours and shapes in a scene so that no two touch and none is cut by
     the border.
     """
-    things: list[Thing] = []
+    objects: list[SceneObject] = []
     for colour, shape in kinds:
         while True:
             radius = among(rng, *RADII)
             x, y = (among(rng, radius + GAP, SIZE - 1 - radius - GAP) for _ in "xy")
             if all(
                 max(abs(x - other.x), abs(y - other.y)) > radius + other.radius + GAP
-                for other in things
+                for other in objects
             ):
                 break
-        things.append(Thing(colour, shape, x, y, radius))
-    return things
+        objects.append(SceneObject(colour, shape, x, y, radius))
+    return objects
 
 
 def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, str]]:
-    """Kinds that are not the target: half of them share its colour or its shape, the rest
-    neither.
-    """
+    """Draw kinds that are not the target: half share its colour or its shape, the rest neither."""
     colours = [colour for colour in COLOURS if colour != target[0]]
     shapes = [shape for shape in SHAPES if shape != target[1]]
     kinds = []
@@ -113,35 +113,33 @@ def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, 
     return kinds
 
 
-def draw_scene(things: Sequence[Thing]) -> bytes:
-    """A scene as PNG, each thing in one exact colour, without smoothed edges."""
+def draw_scene(objects: Sequence[SceneObject]) -> bytes:
+    """Draw a scene as PNG, each object in one exact colour, without smoothed edges."""
     from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
 
     picture = Image.new("P", (SIZE, SIZE), 0)
     picture.putpalette([255, 255, 255, *(part for colour in COLOURS.values() for part in colour)])
-    draw, fills = (
-        ImageDraw.Draw(picture),
-        {colour: place for place, colour in enumerate(COLOURS, 1)},
-    )
-    for thing in things:
-        x, y, r, fill = thing.x, thing.y, thing.radius, fills[thing.colour]
-        if thing.shape == "circle":
+    draw = ImageDraw.Draw(picture)
+    fills = {colour: place for place, colour in enumerate(COLOURS, 1)}
+    for each in objects:
+        x, y, r, fill = each.x, each.y, each.radius, fills[each.colour]
+        if each.shape == "circle":
             draw.ellipse((x - r, y - r, x + r, y + r), fill)
-        elif thing.shape == "square":
+        elif each.shape == "square":
             draw.rectangle((x - r, y - r, x + r, y + r), fill)
-        elif thing.shape == "triangle":
+        elif each.shape == "triangle":
             draw.polygon(((x, y - r), (x + r, y + r), (x - r, y + r)), fill)
         else:
             draw.polygon(((x, y - r), (x + r, y), (x, y + r), (x - r, y)), fill)
     return _png(picture)
 
 
-def draw_expression(expression: str, distortion: Sequence[Step] = ()) -> bytes:
-    """An expression of sums and differences as PNG, black on white, up to four operands in a line.
+def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> bytes:
+    """Draw an expression of sums and differences as PNG, black on white, up to four operands on a
+    line.
 
-    It is distorted at twice its size and then halved, so that a distorted one is as sharp as
-    another. Characters are placed one by one: so the picture does not depend on how the font
-    library sets a text.
+    It is distorted at twice its size and then halved, so that a distorted one is as sharp as any
+    other. Characters are placed one by one, since font libraries differ in setting a text.
     """
     from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415 - an extra
 
@@ -149,41 +147,39 @@ def draw_expression(expression: str, distortion: Sequence[Step] = ()) -> bytes:
     words = expression.split(" ")
     per_line = 2 * _OPERANDS
     lines = [" ".join(words[k : k + per_line]) for k in range(0, len(words), per_line)]
-    places = [
-        (
-            char,
-            _MARGIN + sum(font.getlength(before) + _SPACING for before in line[:k]),
-            _MARGIN + row * _LINE,
-        )
-        for row, line in enumerate(lines)
-        for k, char in enumerate(line)
-    ]
+    places = []
+    for row, line in enumerate(lines):
+        x: float = _MARGIN
+        for char in line:
+            places.append((char, x, _MARGIN + row * _LINE))
+            x += font.getlength(char) + _SPACING
     width = 2 * ceil((max(x + font.getlength(char) for char, x, _ in places) + _MARGIN) / 2)
     picture = Image.new("L", (width, 2 * _MARGIN + len(lines) * _LINE), 255)
     draw = ImageDraw.Draw(picture)
     for char, x, y in places:
         draw.text((round(x), y), char, fill=0, font=font)
-    for step in distortion:
-        picture = _apply(picture, step)
+    for edit in distortion:
+        picture = _apply(picture, edit)
     return _png(picture.reduce(2))
 
 
-def draw_distortion(rng: Random) -> Step:
-    """A change that makes an expression harder to read; the three tools can undo each, a shear by
-    turning, stretching, turning.
+def draw_distortion(rng: Random) -> ImageEdit:
+    """Draw a change that makes an expression harder to read.
+
+    The three tools can undo each, a shear by turning, stretching and turning again.
     """
     kind = below(rng, 5)
     if kind == 0:
-        return Step("rotate", 90.0 * among(rng, 1, 3))
+        return ImageEdit("rotate", 90.0 * among(rng, 1, 3))
     if kind == 1:
-        return Step(("horizontal", "vertical")[below(rng, 2)])
+        return ImageEdit(("horizontal", "vertical")[below(rng, 2)])
     if kind == 2:
         width = _SCALES[below(rng, len(_SCALES))]
         heights = [scale for scale in _SCALES if scale != width]
-        return Step("stretch", width, heights[below(rng, len(heights))])
+        return ImageEdit("stretch", width, heights[below(rng, len(heights))])
     if kind == 3:
-        return Step("rotate", 90.0 * below(rng, 4) + among(rng, 20, 70))
-    return Step("shear", (1 - 2 * below(rng, 2)) * among(rng, 2, 5) / 10)
+        return ImageEdit("rotate", 90.0 * below(rng, 4) + among(rng, 20, 70))
+    return ImageEdit("shear", (1 - 2 * below(rng, 2)) * among(rng, 2, 5) / 10)
 
 
 _WORDS = {
@@ -195,13 +191,13 @@ _WORDS = {
 }
 
 
-def describe(step: Step) -> str:
-    """A change in words."""
-    return _WORDS[step.kind].format(step.x, step.y)
+def describe(edit: ImageEdit) -> str:
+    """Describe a change in words."""
+    return _WORDS[edit.kind].format(edit.x, edit.y)
 
 
-def change(png: bytes, step: Step) -> bytes:
-    """A picture after a change. Turns by a multiple of 90 degrees and mirroring lose nothing.
+def change(png: bytes, edit: ImageEdit) -> bytes:
+    """Change a picture. Turns by a multiple of 90 degrees and mirroring lose nothing.
 
     Raises:
         ValueError: A side would get shorter than 16 pixels or longer than 2048.
@@ -209,40 +205,40 @@ def change(png: bytes, step: Step) -> bytes:
     from PIL import Image  # noqa: PLC0415 - an extra
 
     picture = Image.open(BytesIO(png))
-    width, height = _size_after(picture.size, step)
+    width, height = _size_after(picture.size, edit)
     if min(width, height) < SMALLEST or max(width, height) > LARGEST:
         raise ValueError(
             f"the picture would get {width} x {height} pixels; both must be in [{SMALLEST}, "
             f"{LARGEST}]"
         )
-    return _png(_apply(picture.convert("L" if picture.mode == "L" else "RGB"), step))
+    return _png(_apply(picture.convert("L" if picture.mode == "L" else "RGB"), edit))
 
 
-def _size_after(size: tuple[int, int], step: Step) -> tuple[int, int]:
+def _size_after(size: tuple[int, int], edit: ImageEdit) -> tuple[int, int]:
     width, height = size
-    if step.kind == "stretch":
-        return round(width * step.x), round(height * step.y)
-    if step.kind == "rotate":
-        c, s = abs(cos(radians(step.x))), abs(sin(radians(step.x)))
+    if edit.kind == "stretch":
+        return round(width * edit.x), round(height * edit.y)
+    if edit.kind == "rotate":
+        c, s = abs(cos(radians(edit.x))), abs(sin(radians(edit.x)))
         return ceil(width * c + height * s), ceil(width * s + height * c)
     return size
 
 
-def _apply(picture: Picture, step: Step) -> Picture:
+def _apply(picture: Picture, edit: ImageEdit) -> Picture:
     from PIL.Image import Resampling, Transform, Transpose  # noqa: PLC0415 - an extra
 
     white = 255 if picture.mode == "L" else (255, 255, 255)
-    if step.kind == "rotate":
-        return picture.rotate(step.x, Resampling.BICUBIC, expand=True, fillcolor=white)
-    if step.kind == "horizontal":
+    if edit.kind == "rotate":
+        return picture.rotate(edit.x, Resampling.BICUBIC, expand=True, fillcolor=white)
+    if edit.kind == "horizontal":
         return picture.transpose(Transpose.FLIP_LEFT_RIGHT)
-    if step.kind == "vertical":
+    if edit.kind == "vertical":
         return picture.transpose(Transpose.FLIP_TOP_BOTTOM)
-    if step.kind == "stretch":
-        return picture.resize(_size_after(picture.size, step), Resampling.BICUBIC)
+    if edit.kind == "stretch":
+        return picture.resize(_size_after(picture.size, edit), Resampling.BICUBIC)
     width, height = picture.size
-    wider = ceil(abs(step.x) * height)
-    rows = (1, step.x, -wider if step.x > 0 else 0, 0, 1, 0)
+    wider = ceil(abs(edit.x) * height)
+    rows = (1, edit.x, -wider if edit.x > 0 else 0, 0, 1, 0)
     return picture.transform(
         (width + wider, height), Transform.AFFINE, rows, Resampling.BICUBIC, fillcolor=white
     )

@@ -1,7 +1,7 @@
-"""The programs of the code domain: what a module computes from others (TaskWeaver, section 3), and
-the expression that says so.
+"""Programs of the code domain: the computation of a module from others (TaskWeaver, section 3), and
+its expression.
 
-An expression is the form in which the state tells a program; `sources` writes it as Python. Each is
+An expression is the form of a program in the state; `sources` writes it as Python. Expressions are
 written and read here.
 """
 
@@ -19,14 +19,14 @@ from agentgym.envs.lore.graph import Operator, among, below, shuffled
 from agentgym.envs.lore.operators import BY_NAME, number
 
 Worker = tuple[tuple[int, str], ...]
-"""A coroutine: before each statement it sleeps for so many ticks of 0.1 s.
+"""A coroutine: its statements, each with the ticks of 0.1 s that it sleeps before.
 
 Integers, since sums of floats might change an order.
 """
 
 WORKERS = ("first", "second", "third")
-"""The names of coroutines; each takes one operand, and the last operand of the module is what the
-shared variable starts with.
+"""Names of coroutines; each takes one operand, and the last operand of the module is the initial
+value of the shared variable.
 """
 
 _LOAD = "seen = shared"
@@ -52,11 +52,11 @@ _SIGN = re.compile(r" ([+-]) ")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a module returns.
+    """Computation of the value that a module returns.
 
     Attributes:
         operator: The name of an operator, or `constant`.
-        drawn: What was drawn for it; the value of a constant.
+        drawn: The drawn parameters of the operator; the value of a constant.
         operands: The files of the modules that it is computed from, in order.
     """
 
@@ -64,34 +64,28 @@ class Program:
     drawn: Any
     operands: tuple[str, ...] = ()
 
-    def asked(self, values: Mapping[str, int]) -> tuple[str, ...]:
-        """The operands that running it asks for, as far as the values that are known tell: of a
-        conditional what it compares, and the branch it takes once that is known.
+    def required_operands(self, values: Mapping[str, int]) -> tuple[str, ...]:
+        """Return the operands that a run asks for, as far as follows from the known values: of a
+        conditional the two it compares, and the branch it takes once both are known.
         """
         if self.operator != "conditional":
             return self.operands
-        left, right = compared = self.operands[:2]
+        left, right, then, other = self.operands
         if left not in values or right not in values:
-            return compared
-        return (
-            *compared,
-            self.operands[2 if _COMPARISONS[self.drawn](values[left], values[right]) else 3],
-        )
+            return left, right
+        return left, right, then if _COMPARISONS[self.drawn](values[left], values[right]) else other
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """What it returns, if the values that it asks for are known."""
+        """Compute the returned value from the values of the required operands."""
         if self.operator == "constant":
             return int(self.drawn)
-        return int(
-            PROGRAMS[self.operator].execute(
-                self.drawn, [values.get(file, 0) for file in self.operands]
-            )
-        )
+        operands = [values.get(file, 0) for file in self.operands]
+        return int(PROGRAMS[self.operator].execute(self.drawn, operands))
 
 
 def wakeups(workers: Sequence[Worker]) -> list[tuple[int, int, str]]:
-    """The statements of coroutines that run at once, in the order in which they run: the tick, the
-    worker, and the statement.
+    """List the statements of concurrent coroutines in the order of execution: the tick, the worker,
+    and the statement.
 
     Nothing but sleep takes time, and no two wake up in the same tick, so the order is certain.
     """
@@ -104,17 +98,17 @@ def wakeups(workers: Sequence[Worker]) -> list[tuple[int, int, str]]:
 
 
 def seconds(ticks: int) -> str:
-    """A duration as a source writes it."""
+    """Write a duration as in a source."""
     return f"{ticks // 10}.{ticks % 10}"
 
 
 def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
-    """Workers that wake up in different ticks, drawn until each operand makes a difference: what is
-    overwritten may make none.
+    """Draw workers that wake up in different ticks until each operand makes a difference: an update
+    that is overwritten makes none.
     """
     while True:
         workers = _try_workers(rng, operands)
-        # The result is linear in the operands, so what one of them makes of it is seen with 1 in
+        # The result is linear in the operands, so the effect of one of them is the result with 1 in
         # its place and 0 elsewhere.
         if all(
             _run_workers(workers, [int(place == k) for k in range(operands)])
@@ -124,22 +118,17 @@ def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
 
 
 def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
-    """A set of ticks is drawn and dealt out."""
+    """Draw a set of ticks, and deal them out to workers."""
     patterns = [_PATTERNS[below(rng, len(_PATTERNS))] for _ in range(operands - 1)]
     count = sum(map(len, patterns))
-    ticks = iter(shuffled(rng, range(1, 2 * count + 1)))
+    ticks = iter(shuffled(rng, range(1, 2 * count + 1)))  # twice as many, so that gaps differ
     workers = []
     for pattern in patterns:
-        durations = [
-            later - earlier
-            for earlier, later in pairwise([0, *sorted(next(ticks) for _ in pattern)])
-        ]
-        workers.append(
-            tuple(
-                (t, choices[below(rng, len(choices))])
-                for t, choices in zip(durations, pattern, strict=True)
-            )
-        )
+        times = [0, *sorted(next(ticks) for _ in pattern)]
+        statements = []
+        for (earlier, later), choices in zip(pairwise(times), pattern, strict=True):
+            statements.append((later - earlier, choices[below(rng, len(choices))]))
+        workers.append(tuple(statements))
     return tuple(workers)
 
 
@@ -156,16 +145,15 @@ def _run_workers(workers: Sequence[Worker], values: Sequence[int]) -> int:
 
 
 def _write_workers(workers: Sequence[Worker], names: Sequence[str]) -> str:
-    told = [
-        f"{name}({amount}) does "
-        + ", ".join(f"sleep {seconds(ticks)}, {statement}" for ticks, statement in worker)
-        for name, amount, worker in zip(WORKERS, names[:-1], workers, strict=False)
-    ]
-    return f"{'; '.join(told)}; all at once on shared = {names[-1]}"
+    parts = []
+    for name, amount, worker in zip(WORKERS, names[:-1], workers, strict=False):
+        body = ", ".join(f"sleep {seconds(ticks)}, {statement}" for ticks, statement in worker)
+        parts.append(f"{name}({amount}) does {body}")
+    return f"{'; '.join(parts)}; all at once on shared = {names[-1]}"
 
 
 def read_workers(bodies: Sequence[str]) -> tuple[Worker, ...]:
-    """The workers from texts that hold their durations and statements in turn."""
+    """Read the workers from texts that hold their durations and statements in turn."""
     return tuple(
         tuple(
             (int(whole) * 10 + int(tenth), statement)
@@ -222,10 +210,10 @@ STANDARD = (_ARITHMETIC, _SCALE, _CONDITIONAL)
 """Integer arithmetic and conditional statements, as the paper names them; the forms are ours."""
 
 HARD = (*STANDARD, _ASYNC)
-"""And coroutines that share a global variable."""
+"""The standard operators, and coroutines that share a global variable."""
 
 WEIGHTS = {"arithmetic": 1.0, "scale": 1.0, "conditional": 1.0, "async": 0.5}
-"""How often each operator is used by default."""
+"""Default frequencies of the operators; coroutines are the longest texts, so they are rarer."""
 
 WRAP = Operator(
     "wrap",
@@ -237,8 +225,8 @@ WRAP = Operator(
     lambda drawn, values: (values[0] * drawn[0] + drawn[1]) % 100,
     lambda drawn, names: f"({names[0]} * {drawn[0]} + {drawn[1]}) % 100",
 )
-"""What a gathered module returns of the one behind it; the factor has no divisor in common with
-100, so remainders stay apart.
+"""Redirect of a gathered module to the one behind it; the factor has no divisor in common with 100,
+so that different remainders stay different.
 """
 
 PLAIN = Operator(
@@ -251,7 +239,7 @@ PLAIN = Operator(
     lambda _, values: values[0],
     lambda _, names: names[0],
 )
-"""As in the paper: the value of the one behind it.
+"""Redirect as in the paper: the value of the module behind it.
 
 Equal values then cancel, so that about half of all answers would be 0.
 """
@@ -261,12 +249,12 @@ PROGRAMS: Mapping[str, Operator] = {operator.name: operator for operator in (*HA
 
 
 def module(file: str) -> str:
-    """The name by which a file is imported."""
+    """Return the name by which a file is imported."""
     return file.removesuffix(".py")
 
 
 def write_expression(program: Program, call: str = "{}()") -> str:
-    """A program in one line; `call` is how the value of a module is written."""
+    """Write a program on one line; `call` is the form of the value of a module."""
     if program.operator == "constant":
         return str(program.drawn)
     return PROGRAMS[program.operator].write(
@@ -275,36 +263,36 @@ def write_expression(program: Program, call: str = "{}()") -> str:
 
 
 def read_expression(text: str) -> Program:
-    """The program that `write_expression` wrote.
+    """Read the text of `write_expression`.
 
     Raises:
-        ValueError: It wrote no such text.
+        ValueError: The text is something else.
     """
     operands = tuple(f"{name}.py" for name in _CALL.findall(text))
-    for operator, drawn in _guesses(text):
-        program = Program(operator, drawn, operands)
+    for operator, parameters in _guesses(text):
+        program = Program(operator, parameters, operands)
         if write_expression(program) == text:
             return program
     raise ValueError(f"this is no expression over modules: {text[:100]!r}")
 
 
 def _guesses(text: str) -> Iterator[tuple[str, Any]]:
-    """What the text may be, to be compared with what would be written."""
+    """Guess the operator and its parameters; the reader compares them with the text they write."""
     signs = (1, *(1 if sign == "+" else -1 for sign in _SIGN.findall(text)))
     if re.fullmatch("-?[0-9]{1,4000}", text):
         yield "constant", int(text)
-    elif found := re.fullmatch(
+    elif match := re.fullmatch(
         f"if {_OPERAND} ([<>]=?) {_OPERAND} then {_OPERAND} else {_OPERAND}", text
     ):
-        yield "conditional", found[1]
+        yield "conditional", match[1]
     elif re.fullmatch(
         rf"(?:\w+\({_OPERAND}\) does [^;]*; ){{2,3}}all at once on shared = {_OPERAND}", text
     ):
         yield "async", read_workers(text.split("; ")[:-1])
-    elif found := re.fullmatch(rf"\({_OPERAND} \* ([0-9]) \+ ([0-9]{{1,2}})\) % 100", text):
-        yield "wrap", (int(found[1]), int(found[2]))
-    elif found := re.fullmatch(rf"([0-9]) \* \({_OPERAND} [+-] {_OPERAND}\)", text):
-        yield "scale", (int(found[1]), signs)
+    elif match := re.fullmatch(rf"\({_OPERAND} \* ([0-9]) \+ ([0-9]{{1,2}})\) % 100", text):
+        yield "wrap", (int(match[1]), int(match[2]))
+    elif match := re.fullmatch(rf"([0-9]) \* \({_OPERAND} [+-] {_OPERAND}\)", text):
+        yield "scale", (int(match[1]), signs)
     elif re.fullmatch(_OPERAND, text):
         yield "plain", None
     elif re.fullmatch(f"{_OPERAND}(?: [+-] {_OPERAND})+", text):

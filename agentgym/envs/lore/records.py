@@ -1,5 +1,4 @@
-"""The documents of the domains that grow bottom-up, as texts: how they are written, and what can be
-known from reading them.
+"""Documents of the domains that grow bottom-up, as texts, and the knowledge from reading them.
 
 The wording is ours, the forms are those of the paper's examples (TaskWeaver, appendix B.1). Each
 sentence is written and read here.
@@ -15,7 +14,7 @@ from random import Random
 from typing import Self
 
 from agentgym.envs.lore.graph import Value, below, shuffled
-from agentgym.envs.lore.knowledge import Knowledge
+from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.envs.lore.operators import evaluate, variables
 
 FORMS = (
@@ -26,7 +25,7 @@ FORMS = (
     "Setting {} was fixed at {}.",
     "Entry {} reads {}.",
 )
-"""How a document tells the value of a variable."""
+"""Sentences that give the value of a variable."""
 
 _TEXT = "(-?[0-9]+|[A-Za-z]+)"
 _VALUE = re.compile(
@@ -56,33 +55,30 @@ _STATE = re.compile(
 )
 
 
-def write_values(style: Random, told: Iterable[tuple[int, Value]]) -> str:
-    """A document that tells the values of variables, in some order and some words."""
+def write_values(style: Random, values: Iterable[tuple[int, Value]]) -> str:
+    """Write a document that gives the values of variables, in a random order and wording."""
     return " ".join(
         FORMS[below(style, len(FORMS))].format(f"v{number}", value)
-        for number, value in shuffled(style, told)
+        for number, value in shuffled(style, values)
     )
 
 
 def write_rule(prefix: int, expression: str, operand: str) -> str:
-    """A document that tells how to compute an id; `operand` is the type of the variables: `number`
-    or `text`.
+    """Write a document that says how to compute an id; `operand` is the type of the variables:
+    `number` or `text`.
     """
-    return _OPEN.format(prefix) + (_NUMBER_RULE if operand == "number" else _TEXT_RULE).format(
-        expression
-    )
+    rule = _NUMBER_RULE if operand == "number" else _TEXT_RULE
+    return _OPEN.format(prefix) + rule.format(expression)
 
 
 def write_index(files: Iterable[str]) -> str:
-    """A document that lists ids."""
+    """Write a document that lists ids."""
     return _INDEX.format(", ".join(f"'{file}'" for file in files))
 
 
 @dataclass
 class Facts:
-    """What a document tells: values by variable, the prefix and the expression of a rule, and
-    ids.
-    """
+    """Content of a document: values by variable, the prefix and the expression of a rule, ids."""
 
     values: dict[str, Value] = field(default_factory=dict)
     rule: tuple[str, str] | None = None
@@ -90,19 +86,19 @@ class Facts:
 
 
 def read_document(text: str) -> Facts:
-    """What a document tells.
+    """Read a document.
 
     Raises:
-        ValueError: It is not one that is written here.
+        ValueError: The text is not one that is written here.
     """
-    if found := _RULE.fullmatch(text):
-        return Facts(rule=(found[1], found[2] or found[3]))
-    if found := _POINTS.fullmatch(text):
-        return Facts(files=_LISTED.findall(found[1]))
+    if match := _RULE.fullmatch(text):
+        return Facts(rule=(match[1], match[2] or match[3]))
+    if match := _POINTS.fullmatch(text):
+        return Facts(files=_LISTED.findall(match[1]))
     sentences = [_VALUE.fullmatch(sentence) for sentence in text.removesuffix(".").split(". ")]
     if not text.endswith(".") or None in sentences:
         raise ValueError(f"this is not a document: {text[:100]!r}")
-    return Facts(values={told[1]: _typed(told[2]) for told in sentences if told})
+    return Facts(values={match[1]: _typed(match[2]) for match in sentences if match})
 
 
 def _typed(text: str) -> Value:
@@ -114,24 +110,24 @@ def _prefix(file: str) -> str:
 
 
 def _late_first(files: Iterable[str]) -> list[str]:
-    """By the number of the prefix, the largest first: what a document hangs on has larger ones, so
-    this order is a way to read everything.
+    """Sort by the number of the prefix, the largest first: the dependencies of a document have
+    larger ones, so everything can be read in this order.
     """
     return sorted(files, key=lambda file: -int(_prefix(file)[1:]))
 
 
 @dataclass
-class Records(Knowledge):
-    """What has been read, as values, rules that still wait, and ids.
+class Records(ReadDocuments):
+    """Read documents, as values, rules whose document was not read, and ids.
 
     Attributes:
         target: The variable that the task asks for.
         doubting: Whether a listed document may be irrelevant.
-        values: The values of variables, but for those whose rule has done its work.
+        values: The values of variables, without those whose rule has been applied.
         rules: The expressions of the rules whose document was not read, by prefix.
-        ready: The ids that were told or computed, and not read.
+        ready: The ids that were listed or computed, and not read.
         doubtful: The ids that were listed where some may be irrelevant, and not read.
-        ahead: The ids that were read before anything told of them.
+        ahead: The ids that were read before anything referred to them.
     """
 
     target: str = "v0"
@@ -145,17 +141,17 @@ class Records(Knowledge):
 
     @classmethod
     def begin(cls, target: str, start: Iterable[str], doubting: bool) -> Self:
-        """What a task tells."""
+        """Return the knowledge from a task alone."""
         known = cls(target=target, doubting=doubting)
         for file in start:
             known._follow(file, known.ready)
         return known
 
     def facts(self, text: str) -> Facts:
-        """What a document tells; a domain with other documents reads them here.
+        """Read a document; a domain with other documents reads them here.
 
         Raises:
-            ValueError: It is no document.
+            ValueError: The text is no document.
         """
         return read_document(text)
 
@@ -168,7 +164,7 @@ class Records(Knowledge):
             self.ahead[file] = None
         self.ready.pop(file, None)
         self.doubtful.pop(file, None)
-        self.found(file, read=True)
+        self.record(file, read=True)
         self._finish(_prefix(file))
         before = len(self.order)
         for variable, value in facts.values.items():
@@ -192,94 +188,77 @@ class Records(Knowledge):
         self._compute(prefix)
 
     def _compute(self, prefix: str) -> None:
-        """The id that a rule leads to, once all its values are known."""
+        """Add the id that a rule leads to, once all its values are known."""
         expression = self.rules.get(prefix)
         if expression and all(variable in self.values for variable in variables(expression)):
             self._follow(f"{prefix}%{evaluate(expression, self.values)}", self.ready)
 
-    def _follow(self, file: str, among: dict[str, None]) -> None:
+    def _follow(self, file: str, unread: dict[str, None]) -> None:
         self.ahead.pop(file, None)
         if file not in self.read:
-            among[file] = None
+            unread[file] = None
             self.order[file] = None
 
     def _finish(self, prefix: str) -> None:
-        """Forget a rule whose document was read, and the values that no other rule asks for."""
+        """Drop a rule whose document was read, and the values that no other rule needs."""
         for variable in variables(self.rules.pop(prefix, "")):
             self._waiting.pop(variable, None)
             self.values.pop(variable, None)
 
     def unread(self) -> Sequence[str]:
-        """All ids that are known."""
+        """List all known ids that were not read."""
         return _late_first((*self.ready, *self.doubtful))
 
     def follows(self, file: str) -> bool:
-        """Whether an id is known and was not read."""
+        """Return whether an id is known and was not read."""
         return file in self.ready or file in self.doubtful
 
     def useful(self) -> Sequence[str]:
-        """What is certainly needed; only where nothing is, the ids of which some may be
-        irrelevant.
-        """
+        """List the certainly needed ids or, if there are none, those that may be irrelevant."""
         return _late_first(self.ready or self.doubtful)
 
-    def _computed(self) -> dict[str, str]:
-        """The prefixes of the ids that were computed, by id."""
-        return {file: prefix for file in self.ready if (prefix := _prefix(file)) in self.rules}
-
     def lines(self, full: bool) -> list[str]:
-        """The target, the values and rules that are still of use, and the ids that can be read."""
-        computed = {} if full else self._computed()
-        ready = [file for file in _late_first(self.ready) if file not in computed]
+        """Write the target, the values and rules that are still of use, and the unread ids."""
+        ready = _late_first(self.ready)
+        if not full:  # computed ids are results that the agent has to find itself
+            ready = [file for file in ready if _prefix(file) not in self.rules]
         values = sorted(self.values.items(), key=lambda item: int(item[0][1:]))
-        head = (
-            f"{self.target} is {self.answer}."
-            if self.answer
-            else f"The value of {self.target} is not known yet."
-        )
-        lines = [
-            head,
-            "Known values: "
-            + (", ".join(f"{variable} = {value}" for variable, value in values) or "none"),
-            "Rules: "
-            + (
-                "; ".join(f"{p}%X with X = {self.rules[p]}" for p in _late_first(self.rules))
-                or "none"
-            ),
-            "Unread documents: " + (", ".join(ready) or "none"),
-        ]
-        lines += (
-            [f"Possibly irrelevant: {', '.join(_late_first(self.doubtful))}"]
-            if self.doubtful
-            else []
-        )
-        lines += (
-            [f"Read ahead of their rules: {', '.join(_late_first(self.ahead))}"]
-            if self.ahead
-            else []
-        )
-        return [*lines, f"Read last: {', '.join(self.recent()) or 'none'}"]
+        rules = [f"{prefix}%X with X = {self.rules[prefix]}" for prefix in _late_first(self.rules)]
+        rows = {
+            "Known values": ", ".join(f"{variable} = {value}" for variable, value in values),
+            "Rules": "; ".join(rules),
+            "Unread documents": ", ".join(ready),
+        }
+        if self.doubtful:
+            rows["Possibly irrelevant"] = ", ".join(_late_first(self.doubtful))
+        if self.ahead:
+            rows["Read ahead of their rules"] = ", ".join(_late_first(self.ahead))
+        rows["Read last"] = ", ".join(self.recent())
+        head = f"The value of {self.target} is not known yet."
+        if self.answer:
+            head = f"{self.target} is {self.answer}."
+        return [head, *(f"{title}: {row or 'none'}" for title, row in rows.items())]
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
         """Fill a new one from the text."""
-        found = _STATE.fullmatch(text)
-        if found is None:
+        match = _STATE.fullmatch(text)
+        if match is None:
             raise ValueError(f"this is not what was found out: {text[:100]!r}")
         known = cls(target=start.target, doubting=start.doubting)
-        known.answer = found["answer"]
-        known.ahead = dict.fromkeys(_split(found["ahead"]))
-        recent = _split(found["recent"])
+        known.answer = match["answer"]
+        known.ahead = dict.fromkeys(_split(match["ahead"]))
+        recent = _split(match["recent"])
         for file in (*(file for file in known.ahead if file not in recent), *recent):
-            known.found(file, read=True)
-        for file in _split(found["ready"]):
+            known.record(file, read=True)
+        for file in _split(match["ready"]):
             known._follow(file, known.ready)
-        for file in _split(found["doubtful"]):
+        for file in _split(match["doubtful"]):
             known._follow(file, known.doubtful)
-        for told in _split(found["values"]):
-            variable, value = told.split(" = ")
+        for entry in _split(match["values"]):
+            variable, value = entry.split(" = ")
             known.values[variable] = _typed(value)
-        for rule in _split(found["rules"], "; "):
+        for rule in _split(match["rules"], "; "):
             known._add_rule(*rule.split("%X with X = "))
         return known
 
@@ -291,11 +270,11 @@ class Records(Knowledge):
         return f"Work out X = {self.rules[prefix]}, then read document '{prefix}%X'."
 
     def resolve(self, step: str) -> str | None:
-        """The id, or the one with the prefix."""
-        found = re.fullmatch(r"(?:Work out X = .*, then r|R)ead document '([^']+)'\.", step)
-        if found is None or not found[1].endswith("%X"):
-            return found and found[1]
-        return next((file for file in self.ready if _prefix(file) == _prefix(found[1])), None)
+        """Return the id, or the one with the prefix."""
+        match = re.fullmatch(r"(?:Work out X = .*, then r|R)ead document '([^']+)'\.", step)
+        if match is None or not match[1].endswith("%X"):
+            return match and match[1]
+        return next((file for file in self.ready if _prefix(file) == _prefix(match[1])), None)
 
 
 def _split(text: str | None, separator: str = ", ") -> list[str]:

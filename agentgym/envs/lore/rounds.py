@@ -1,6 +1,4 @@
-"""How many rounds of reading a program takes, where each round reads all that is certainly needed
-by then.
-"""
+"""Rounds of reading that a program takes, each of which reads all certainly needed files."""
 
 from __future__ import annotations
 
@@ -10,16 +8,18 @@ from agentgym.envs.lore.graph import Graph, Node, Rule
 
 
 def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) -> int:
-    """The rounds until the value of the root is known. A conditional takes more than its place in
-    the chain tells, since its branch is asked for only after the values that it compares are known.
+    """Count the rounds until the value of the root is known.
+
+    A conditional takes more than its depth, since its branch is asked for only after the values
+    that it compares are known.
 
     Args:
         graph: A task that was grown top-down.
         read: The documents that were read.
-        known: Those among them whose values are known.
+        known: The documents among them whose values are known.
     """
     nodes, settled = graph.nodes, {graph.uids[file] for file in known}
-    left, askers = dict[int, int](), dict[int, list[int]]()
+    pending, askers = dict[int, int](), dict[int, list[int]]()  # missing operands, and who waits
     running, later, rounds = [], [0], 0
     if nodes[0].file in read:
         running, later = later, running
@@ -27,25 +27,25 @@ def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) ->
         if not running:
             rounds, running, later = rounds + 1, later, []
         uid = running.pop()
-        missing = [operand for operand in _asked(nodes, uid, settled) if operand not in settled]
+        missing = [operand for operand in _required(nodes, uid, settled) if operand not in settled]
         for operand in missing:
             if operand in askers:
                 askers[operand].append(uid)
             else:
                 askers[operand] = [uid]
                 (running if nodes[operand].file in read else later).append(operand)
-        left[uid] = len(missing)
+        pending[uid] = len(missing)
         if not missing:
             settled.add(uid)
             for asker in askers.pop(uid, ()):
-                left[asker] -= 1
-                if not left[asker]:
+                pending[asker] -= 1
+                if not pending[asker]:
                     running.append(asker)
     return rounds
 
 
-def _asked(nodes: Sequence[Node], uid: int, settled: Collection[int]) -> Sequence[int]:
-    """The operands that a needed module asks for by now.
+def _required(nodes: Sequence[Node], uid: int, settled: Collection[int]) -> Sequence[int]:
+    """Return the operands that a needed module asks for by now.
 
     Of two branches only the one taken is needed: no other imports them.
     """

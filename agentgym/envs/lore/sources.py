@@ -1,4 +1,4 @@
-"""The documents of the code domain: Python modules, written and read (TaskWeaver, appendix B.3).
+"""Documents of the code domain: Python modules, written and read (TaskWeaver, appendix B.3).
 
 Each has a function `main` without arguments. They import one another; only the first can be run.
 """
@@ -31,7 +31,7 @@ _RUN = re.compile(r"    return asyncio\.run\(run\((.*)\)\)\n")
 
 
 def write_source(program: Program, root: bool = False) -> str:
-    """A module that computes a program; the root prints what it returns when it is run."""
+    """Write a module that computes a program; the root prints its value when it is run."""
     is_async = program.operator == "async"
     imports = ["asyncio"] if is_async else []
     text = "".join(f"import {name}\n" for name in [*imports, *map(module, program.operands)])
@@ -57,9 +57,9 @@ def _body(program: Program) -> str:
 
 
 def _write_coroutines(workers: tuple[Worker, ...]) -> str:
-    """The shared variable, a coroutine for each worker, and one that runs them all.
+    """Write the shared variable, a coroutine for each worker, and one that runs them all.
 
-    It sets the variable, so each call is alike.
+    The last one sets the variable, so that a second call returns the same.
     """
     text = "shared = 0\n\n"
     for name, worker in zip(WORKERS, workers, strict=False):
@@ -69,22 +69,19 @@ def _write_coroutines(workers: tuple[Worker, ...]) -> str:
         )
         text += f"async def {name}(amount):\n    global shared\n{lines}\n"
     amounts = "abc"[: len(workers)]
-    gathered = ", ".join(
-        f"{name}({amount})" for name, amount in zip(WORKERS, amounts, strict=False)
-    )
+    calls = ", ".join(f"{name}({amount})" for name, amount in zip(WORKERS, amounts, strict=False))
     return (
-        f"{text}async def run({', '.join(amounts)}, start):\n    global shared\n    shared = "
-        "start\n"
-        f"    await asyncio.gather({gathered})\n    return shared\n\n"
+        f"{text}async def run({', '.join(amounts)}, start):\n    global shared\n    shared = start\n"
+        f"    await asyncio.gather({calls})\n    return shared\n\n"
     )
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(4096)  # scripted policies read the same files again at every step
 def read_source(text: str) -> Program:
-    """The program of a module.
+    """Read the program of a module.
 
     Raises:
-        ValueError: It is not a module that is written here (it may have been cut).
+        ValueError: The text is not a module that is written here (it may have been cut).
     """
     program = _guess(text)
     if program is None or text not in (write_source(program), write_source(program, root=True)):
@@ -93,26 +90,23 @@ def read_source(text: str) -> Program:
 
 
 def _guess(text: str) -> Program | None:
-    """The program that the text may be of, to be compared with what would be written."""
-    head, found, body = text.removesuffix(_GUARD).replace(".main()", "()").partition(_MAIN)
-    if not found:
+    """Guess the program of a text; the reader compares it with the text that it writes."""
+    head, main, body = text.removesuffix(_GUARD).replace(".main()", "()").partition(_MAIN)
+    if not main:
         return None
-    if called := _RUN.fullmatch(body):
-        operands = tuple(f"{call.removesuffix('()')}.py" for call in called[1].split(", "))
+    if run := _RUN.fullmatch(body):
+        operands = tuple(f"{call.removesuffix('()')}.py" for call in run[1].split(", "))
         workers = read_workers(_WORKER.findall(head))
-        return (
-            Program("async", workers, operands)
-            if 1 < len(operands) == len(workers) + 1 <= len(WORKERS) + 1
-            else None
-        )
+        if 1 < len(operands) == len(workers) + 1 <= len(WORKERS) + 1:
+            return Program("async", workers, operands)
+        return None
     if branches := _BRANCHES.fullmatch(body):
-        return _expression(f"{branches[1]} then {branches[2]} else {branches[3]}")
-    returned = _RETURN.fullmatch(body)
-    return _expression(returned[1]) if returned else None
-
-
-def _expression(text: str) -> Program | None:
+        expression = f"{branches[1]} then {branches[2]} else {branches[3]}"
+    elif line := _RETURN.fullmatch(body):
+        expression = line[1]
+    else:
+        return None
     try:
-        return read_expression(text)
+        return read_expression(expression)
     except ValueError:
         return None

@@ -1,5 +1,5 @@
-"""Growing top-down: children tell what their parent is worth, so reading starts at the root
-(TaskWeaver, section 3).
+"""Growth top-down: children give their parent's value, so reading starts at the root (TaskWeaver,
+section 3).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from agentgym.envs.lore.graph import (
 
 
 @dataclass(frozen=True, slots=True)
-class Modules:
-    """What a top-down domain decides about new documents.
+class ModuleSampler:
+    """Decisions of a top-down domain about new documents.
 
     Attributes:
         name: The id of a document, from how many there were before it; 0 is the root. Ids must
@@ -38,25 +38,25 @@ class Modules:
 
 
 class _TopDown(Grower):
-    """Children tell what their parent is worth.
+    """Grower whose children give their parent's value.
 
     No evaluation calls a shared document twice: that would take exponential time.
     """
 
-    def __init__(self, *given: Any, modules: Modules) -> None:
-        super().__init__(*given)
-        self.modules = modules
+    def __init__(self, *args: Any, sampler: ModuleSampler) -> None:
+        super().__init__(*args)
+        self.sampler = sampler
 
     def grow(self) -> Graph:
         for leaf in self.run(self._module(0)):
-            leaf.content = self.modules.constant(self.rng)
+            leaf.content = self.sampler.constant(self.rng)
         operators = {
-            operator.name: operator for operator in (*self.operators, self.modules.redirect)
+            operator.name: operator for operator in (*self.operators, self.sampler.redirect)
         }
         values = _evaluate(self.nodes, operators)
         _mark_needed(self.nodes, operators, values)
         graph = self.finished(self.nodes[:1], values[0], top_down=True)
-        _check(graph)
+        check_order(graph, {node.uid for node in graph.nodes if not isinstance(node.content, Rule)})
         return graph
 
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
@@ -69,40 +69,41 @@ class _TopDown(Grower):
         return children
 
     def gather(self, picked: list[Node]) -> Node:
-        hub, redirect = self._module(1 + max(node.depth for node in picked)), self.modules.redirect
+        hub = self._module(1 + max(node.depth for node in picked))
+        redirect = self.sampler.redirect
         for node in picked:
             node.content = Rule(redirect.name, redirect.draw(self.rng, 1), (hub.uid,))
             node.children = (hub.uid,)
         return hub
 
     def _module(self, depth: int) -> Node:
-        return self.add("module", depth, file=self.modules.name(self.rng, len(self.nodes)))
+        return self.add("module", depth, file=self.sampler.name(self.rng, len(self.nodes)))
 
 
 def grow_top_down(
     rng: Random,
     shape: Shape,
     operators: Sequence[Operator],
-    modules: Modules,
+    sampler: ModuleSampler,
     weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """A graph whose documents are worth what their rules make of others: reading starts at the
-    root, constants are at the leaves.
+    """Grow a graph whose documents have values by their rules: reading starts at the root,
+    constants are at the leaves.
 
-    `Node.needed` and `Graph.needed` are what a lazy evaluation asks for.
+    `Node.needed` and `Graph.needed` mark the documents that a lazy evaluation asks for.
 
     Args:
         rng: The only source of randomness.
         shape: How much it grows, and how deep.
         operators: What may be computed.
-        modules: What the domain decides about new documents.
-        weights: How often each operator is used, by name, as shares of any sum; all alike if None.
+        sampler: The domain's decisions about new documents.
+        weights: The frequency of each operator, by name, with any sum; all alike if None.
     """
-    return _TopDown(rng, shape, operators, weights, modules=modules).grow()
+    return _TopDown(rng, shape, operators, weights, sampler=sampler).grow()
 
 
 def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:
-    """The values of all nodes by uid, each computed once, children first."""
+    """Compute the values of all nodes by uid, each once, children first."""
     values: list[Any] = [None] * len(nodes)
     for node in reversed(nodes):
         if isinstance(rule := node.content, Rule):
@@ -117,19 +118,17 @@ def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[
 def _mark_needed(
     nodes: Sequence[Node], operators: Mapping[str, Operator], values: Sequence[Any]
 ) -> None:
-    """Mark what a lazy evaluation of the root asks for; parents are older, so one pass will do."""
+    """Mark the nodes that a lazy evaluation of the root asks for.
+
+    Parents are older, so one pass is enough.
+    """
     for node in nodes:
         node.needed = node.uid == 0
     for node in nodes:
         if node.needed and isinstance(rule := node.content, Rule):
             needs = operators[rule.operator].needs
-            everything = range(len(rule.operands))
-            for place in (
-                needs(rule.drawn, [values[uid] for uid in rule.operands]) if needs else everything
-            ):
+            places: Sequence[int] = range(len(rule.operands))
+            if needs:
+                places = needs(rule.drawn, [values[uid] for uid in rule.operands])
+            for place in places:
                 nodes[rule.operands[place]].needed = True
-
-
-def _check(graph: Graph) -> None:
-    """Ids differ, and by induction from the constants all values are defined."""
-    check_order(graph, {node.uid for node in graph.nodes if not isinstance(node.content, Rule)})

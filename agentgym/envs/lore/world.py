@@ -1,8 +1,8 @@
-"""What the worlds of LORE share: reading documents until the target is known, and answering
+"""Base of the worlds of LORE: reading documents until the target is known, and answering
 (TaskWeaver, sections 3 and 4).
 
-A domain brings a way to grow its graph, the texts of its documents, and what can be known from
-reading them.
+A domain brings a way to grow its graph, the texts of its documents, and the knowledge from reading
+them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 from agentgym.arguments import check_int
 from agentgym.envs.lore.config import MAX_OPERATIONS, LoreConfig
 from agentgym.envs.lore.graph import Graph, Node
-from agentgym.envs.lore.knowledge import Knowledge
+from agentgym.envs.lore.knowledge import ReadDocuments
 from agentgym.messages import Content, ToolCall
 from agentgym.tools import ToolError, echo, tool
 from agentgym.world import CallSet, World
 
 LOST_AFTER = 20
-"""A lead that was open for more turns than this, and was never followed, counts as lost."""
+"""Turns after which a lead that was never followed counts as lost: it was passed over in each."""
 
 _PER_OPERATION = 4.25
-"""Documents an operation makes in the mean, by default: three operands, a rule, and a share in what
-gathers leaves.
+"""Average number of documents per operation, by default: three operands, a rule, and a share of the
+documents that gather leaves.
 """
 _TURNS = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)$")
 _FINAL = re.compile(r"final answer\s*:\s*(\S.*)", re.IGNORECASE)
@@ -38,6 +38,16 @@ _LOST = "No turn is left to find the answer out."
 
 
 LoreT = TypeVar("LoreT", bound=LoreConfig)
+
+
+def document_text(content: str | Content) -> str:
+    """Return the text of a document with the description of each picture on a line of its own.
+
+    Scripted policies read the same.
+    """
+    if isinstance(content, str):
+        return content
+    return "\n".join([content.text, *(image.alt for image in content.images)])
 
 
 class LoreWorld(World[LoreT], Generic[LoreT]):
@@ -49,14 +59,14 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     call is the right answer.
 
     Attributes:
-        known: What was found out so far.
+        known: The knowledge from the documents that were read.
         graph: The whole task; a world that was read from a chat has none.
     """
 
     prose_fails = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("submit",)}
     max_failed_rounds = 3  # TaskWeaver, appendix C
-    known: Knowledge
+    known: ReadDocuments
     graph: Graph
 
     def __init__(self, config: LoreT, seed: int) -> None:
@@ -78,34 +88,22 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Draw the task."""
         raise NotImplementedError
 
-    def begin(self, start: Sequence[str]) -> Knowledge:
-        """What a reader of the task knows; `start` are the ids that the task names."""
+    def begin(self, start: Sequence[str]) -> ReadDocuments:
+        """Return the knowledge of a reader of the task, which names the ids `start`."""
         raise NotImplementedError
 
     def show(self, node: Node) -> str | Content:
         """The document as the agent sees it."""
         raise NotImplementedError
 
-    def told(self, node: Node, shown: str | Content) -> str:
-        """What the document tells, as `Knowledge.learn` takes it: the text, and the description of
-        each picture in a line of its own. Scripted policies are given the same.
-        """
-        return (
-            "\n".join([shown.text, *(image.alt for image in shown.images)])
-            if isinstance(shown, Content)
-            else shown
-        )
-
     def style(self, node: Node) -> Random:
-        """A generator for the wording of a document: always the same for the same document of the
+        """Return a generator for the wording of a document: always the same for the same document of the
         same task.
         """
         return Random(self._salt << 32 | node.uid)
 
     def shortest_rounds(self) -> int:
-        """The fewest turns in which all needed documents can be read, any number of them in one
-        turn.
-        """
+        """Count the fewest turns in which all needed documents can be read, any number in one."""
         return self.graph.height + 1
 
     # The episode.
@@ -138,10 +136,10 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         self._counts["reads"] += 1
         self._counts["redundant_reads"] += again
         self._counts["guessed_reads"] += not derivable
-        shown = self.show(node)
-        for lead in self.known.learn(file_id, self.told(node, shown)):
+        content = self.show(node)
+        for lead in self.known.learn(file_id, document_text(content)):
             self._since[lead] = self.turn
-        return shown
+        return content
 
     @tool(final=True)
     def submit(self, value: str) -> str:
@@ -156,12 +154,12 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def final_answer(self, text: str) -> ToolCall | None:
         """A reply without a call whose last line is `Final answer: ...`."""
         lines = text.strip().splitlines()
-        found = _FINAL.fullmatch(lines[-1].strip()) if lines else None
-        return ToolCall("submit", {"value": found[1]}) if found else None
+        match = _FINAL.fullmatch(lines[-1].strip()) if lines else None
+        return ToolCall("submit", {"value": match[1]}) if match else None
 
     def right(self, value: str) -> bool:
-        """Whether a value is the answer: the same text but for a pair of quotes and a full stop;
-        numbers as numbers.
+        """Compare a value with the answer: texts without a pair of quotes and a full stop, numbers
+        as numbers.
         """
         text = value.strip().removesuffix(".")
         if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
@@ -177,28 +175,29 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """As many operations as make, in the mean, one document for each turn but the last."""
+        """Return as many operations as make, on average, one document for each turn but one."""
         check_int("horizon", steps, 2, int(_PER_OPERATION * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / _PER_OPERATION)}
 
     # What can be known.
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """The right answer if it is known, else the useful reads; on the last turn only an answer
-        can succeed.
+        """Return the right answer if it is known, else the useful reads.
+
+        On the last turn only an answer can succeed.
         """
         if self.done or self.turns_left < 1:
             return ()
         if self.known.answer is not None:
             return (ToolCall("submit", {"value": self.known.answer}),)
-        return CallSet(
-            "read_document", "file_id", self.known.useful() if self.turns_left > 1 else ()
-        )
+        if self.turns_left == 1:
+            return ()
+        return CallSet("read_document", "file_id", self.known.useful())
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """A read of each document that is known and was not read, another of those that were read
-        last, and an answer (`unknown` if it is not known). Older documents could be read again too,
-        but the state does not tell them.
+        """List a read of each known document that was not read or was read last, and an answer
+        (`unknown` if it is not known). Older documents could be read again too, but the state does
+        not name them.
         """
         files = [*self.known.unread(), *self.known.recent()]
         return (*CallSet("read_document", "file_id", files), self._answer())
@@ -207,9 +206,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": self.known.answer or "unknown"})
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """A read of each document in the order in which their ids were found out, and an answer:
-        `most_documents + 1` calls. A document that was not found out has an empty id, and so has
-        one whose reading is past.
+        """List a read of each document in the order in which their ids became known, and an answer:
+        `most_documents + 1` calls. An unknown document has an empty id, and so has one that is no
+        longer legal.
         """
         legal = {*self.known.unread(), *self.known.recent()}
         files = [file if file in legal else "" for file in self.known.order]
@@ -217,7 +216,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return (*(ToolCall("read_document", {"file_id": file}) for file in files), self._answer())
 
     def features(self) -> NDArray[np.float32]:
-        """What is known of each document, in the order of the menu, and the turns left.
+        """Return the knowledge of each document, in the order of the catalog, and the turns left.
 
         Returns:
             float32, shape `(2 * most_documents + 2,)`, in [0, 1]. Two rows over the documents:
@@ -238,28 +237,25 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         that nothing has told of, or the right answer before it could be known; `wrong`, another
         answer; `neutral`, any other tool.
         """
-        useful = frozenset(
-            call.arguments["file_id"]
-            for call in self.optimal_calls()
-            if call.name == "read_document"
-        )
-        known, derivable, reads = (
-            self.known.answer is not None,
-            frozenset(self.known.unread()),
-            len(self.known.read),
-        )
+        optimal = [call for call in self.optimal_calls() if call.name == "read_document"]
+        useful = frozenset(call.arguments["file_id"] for call in optimal)
+        derivable = frozenset(self.known.unread())
+        known, reads = self.known.answer is not None, len(self.known.read)
 
         def label(call: ToolCall, seen: set[str]) -> str:
             if call.name == "submit":
-                right = self.right(call.arguments["value"])
-                return "wrong" if not right else "optimal" if known else "lucky"
+                if not self.right(call.arguments["value"]):
+                    return "wrong"
+                return "optimal" if known else "lucky"
             if call.name != "read_document":
-                return self.judge_tool(call)
+                return "neutral"
             file = call.arguments["file_id"]
             if file in seen or self.known.read.get(file, reads) < reads:
                 return "redundant"
             seen.add(file)
-            return "optimal" if file in useful else "speculative" if file in derivable else "lucky"
+            if file in useful:
+                return "optimal"
+            return "speculative" if file in derivable else "lucky"
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:
             seen: set[str] = set()
@@ -267,12 +263,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
         return labels
 
-    def judge_tool(self, call: ToolCall) -> str:
-        """The label of a call of another tool, after the reply was played."""
-        return "neutral"
-
     def state(self) -> str:
-        """What was found out and is still of use, and the turns left."""
+        """The knowledge that is still of use, and the turns left."""
         return "\n".join(
             [*self.known.lines(self.config.hints == "full"), f"Turns left: {self.turns_left}"]
         )
@@ -290,14 +282,14 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read what the task tells, and the budget."""
+        """Read the start documents and the budget."""
         world = cls(cls.Config(), 0)
         world.known = world.read_start(task)
         world.max_turns = int(_TURNS.findall(task)[-1])
         return world
 
-    def read_start(self, task: str) -> Knowledge:
-        """What a reader of the task knows."""
+    def read_start(self, task: str) -> ReadDocuments:
+        """Return the knowledge of a reader of the task."""
         raise NotImplementedError
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -306,12 +298,12 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             self.known.learn(call.arguments["file_id"], result)
 
     def read_state(self, state: str) -> None:
-        """Take what was found out and the turns from the text."""
-        told, _, left = state.rpartition("\n")
-        turns = _TURNS.fullmatch(left)
+        """Take the knowledge and the turns from the text."""
+        lines, _, last = state.rpartition("\n")
+        turns = _TURNS.fullmatch(last)
         if turns is None:
             raise ValueError(f"this is not a state of {type(self).__name__}: {state[:100]!r}")
-        self.known = self.known.from_lines(self.known, told)
+        self.known = self.known.from_lines(self.known, lines)
         self.turn = (self.max_turns or 0) - int(turns[1])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
@@ -324,18 +316,18 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     # What the researcher is told.
 
     def rounds_left(self) -> int:
-        """How many more turns of reading the target takes, if all that is known is read in each:
-        the longest chain that is open.
+        """Count the turns of reading until the target is known, if all known ids are read in each:
+        the longest open chain.
 
-        It uses what is hidden. 0 once the target was read.
+        Uses the hidden graph. 0 once the target was read.
         """
         unread = [self.graph.node(file) for file in self.known.unread()]
         chains = [node.depth + 1 for node in unread if node and node.needed]
         return 0 if self.known.answer is not None else max(chains, default=0)
 
     def _close_round(self) -> None:
-        """On the first read of a turn: whether the reads of the last such turn brought the target a
-        round nearer.
+        """Count, on the first read of a turn, whether the reads of the last such turn brought the
+        target a round nearer.
         """
         turn, before = self._round
         if turn == self.turn:

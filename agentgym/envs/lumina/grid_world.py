@@ -25,9 +25,9 @@ from agentgym.world import World
 Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
-_MAX_SIZE = 2_000  # four million cells, through which a cheapest path is still found in seconds
+_MAX_SIZE = 2_000  # four million cells, through which a cheapest path still takes only seconds
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
-_MENU = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
+_CATALOG = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
 _CELL = re.compile(r"\(([0-9]+), ([0-9]+)\)")
 _NUMBER = re.compile(r"[0-9]+")
 
@@ -81,16 +81,11 @@ class GridWorld(World[GridConfig]):
         start, goal = _draw_ends(config.size, config.distance, rng)
         cells = config.size**2
         count = min(round(config.hole_density * cells), cells - 1)
-        drawn = rng.choice(cells - 1, size=count, replace=False)
+        sample = rng.choice(cells - 1, size=count, replace=False)
         free = start[0] * config.size + start[1]
-        numbers = sorted((drawn + (drawn >= free)).tolist())
-        self._start(
-            config.size,
-            start,
-            goal,
-            [divmod(number, config.size) for number in numbers],
-            config.hole_penalty,
-        )
+        numbers = sorted((sample + (sample >= free)).tolist())
+        holes = [divmod(number, config.size) for number in numbers]
+        self._start(config.size, start, goal, holes, config.hole_penalty)
         self.max_turns = config.budget(self._cost(start)) + 1
 
     def _start(
@@ -166,17 +161,15 @@ class GridWorld(World[GridConfig]):
                 f"{self.moves_left}"
             )
         self.position = cell
-        fell = ""
+        notice = ""
         if cell in self.holes:
             self.max_turns = (self.max_turns or 0) - self.penalty
-            fell = "You stepped into a hole. "
-        return f"{fell}You are at {self.position}. Remaining moves: {self.moves_left}"
+            notice = "You stepped into a hole. "
+        return f"{notice}You are at {self.position}. Remaining moves: {self.moves_left}"
 
     def _next(self, direction: str) -> Cell | None:
-        row, column = (
-            self.position[0] + _MOVES[direction][0],
-            self.position[1] + _MOVES[direction][1],
-        )
+        down, right = _MOVES[direction]
+        row, column = self.position[0] + down, self.position[1] + right
         return (row, column) if 0 <= row < self.size and 0 <= column < self.size else None
 
     def score(self) -> float:
@@ -185,7 +178,7 @@ class GridWorld(World[GridConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Start and goal `steps - 1` apart on a board about twice as wide as that distance needs,
+        """Place start and goal `steps - 1` apart on a board about twice as wide as that distance needs,
         at most 2000.
         """
         check_int("horizon", steps, 1, 3_999)
@@ -199,17 +192,16 @@ class GridWorld(World[GridConfig]):
             return ()
         if self.position == self.goal:
             return (_DONE,)
-        return tuple(
-            ToolCall(direction, {}) for direction in _MOVES if self._is_cheapest(direction)
-        )
-
-    def _is_cheapest(self, direction: str) -> bool:
-        cell = self._next(direction)
-        if cell is None:
-            return False
-        return 1 + self.penalty * (cell in self.holes) + self._cost(cell) == self._cost(
-            self.position
-        )
+        calls = []
+        for direction in _MOVES:
+            cell = self._next(direction)
+            if cell is None:
+                continue
+            if 1 + self.penalty * (cell in self.holes) + self._cost(cell) == self._cost(
+                self.position
+            ):
+                calls.append(ToolCall(direction, {}))
+        return tuple(calls)
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """The steps that stay on the board, and `done`."""
@@ -217,7 +209,7 @@ class GridWorld(World[GridConfig]):
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """The four directions and `done`."""
-        return _MENU
+        return _CATALOG
 
     def features(self) -> NDArray[np.float32]:
         """The board as it lies around the agent, the way to the goal, and the moves left.
@@ -235,16 +227,12 @@ class GridWorld(World[GridConfig]):
         board[1][self.goal] = 1
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
         view[0] = -1
-        view[:, size - 1 - row : 2 * size - 1 - row, size - 1 - column : 2 * size - 1 - column] = (
-            board
-        )
-        most = 2 * (size - 1) * (1 + self.penalty) + 1
-        rest = (
-            (goal_row - row) / size,
-            (goal_column - column) / size,
-            min(max(self.turns_left / most, 0), 1),
-        )
-        return np.concatenate((view.ravel(), rest), dtype=np.float32)
+        top, left = size - 1 - row, size - 1 - column
+        view[:, top : top + size, left : left + size] = board
+        max_turns = 2 * (size - 1) * (1 + self.penalty) + 1  # every step of a longest path a hole
+        turns = min(max(self.turns_left / max_turns, 0), 1)
+        distances = (goal_row - row) / size, (goal_column - column) / size
+        return np.concatenate((view.ravel(), (*distances, turns)), dtype=np.float32)
 
     def state(self) -> str:
         """Position, goal and moves left; the board itself does not change."""
@@ -284,46 +272,42 @@ class GridWorld(World[GridConfig]):
         self.turn = (self.max_turns or 0) - 1 - int(_NUMBER.findall(state)[-1])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """The direction in which a named cell lies."""
+        """Return the step to a named cell."""
         if "finish" in subtask:
             return _DONE
-        cells = _read_cells(subtask)
-        return next(
-            (
-                ToolCall(direction, {})
-                for direction in _MOVES
-                if cells and self._next(direction) == cells[0]
-            ),
-            None,
-        )
+        for cell in _read_cells(subtask)[:1]:
+            for direction in _MOVES:
+                if self._next(direction) == cell:
+                    return ToolCall(direction, {})
+        return None
 
 
 def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> list[int]:
-    """The cost in moves of a cheapest path from every cell (row-major) to the goal.
+    """Compute the cost in moves of a cheapest path from every cell (row-major) to the goal.
 
-    Dijkstra's algorithm backwards from the goal, with a bucket for each cost; what a step costs is
-    decided by the cell it enters. O(size**2).
+    Dijkstra's algorithm backwards from the goal, with a bucket for each cost; the cost of a step
+    depends on the cell it enters. O(size**2).
     """
     costs = [-1] * size**2
-    entered = {row * size + column for row, column in holes}
+    hole_indices = {row * size + column for row, column in holes}
     buckets: defaultdict[int, list[int]] = defaultdict(list, {0: [goal[0] * size + goal[1]]})
     cost = 0
     while buckets:
         for cell in buckets.pop(cost, ()):
             if costs[cell] < 0:
                 costs[cell] = cost
-                buckets[cost + 1 + penalty * (cell in entered)] += _neighbours(cell, size)
+                buckets[cost + 1 + penalty * (cell in hole_indices)] += _neighbours(cell, size)
         cost += 1
     return costs
 
 
 def _neighbours(cell: int, size: int) -> list[int]:
     column = cell % size
-    near = [cell - size] if cell >= size else []
-    near += [cell + size] if cell < size * (size - 1) else []
-    near += [cell - 1] if column else []
-    near += [cell + 1] if column < size - 1 else []
-    return near
+    rows = (cell - size, cell + size)
+    neighbours = [other for other in rows if 0 <= other < size**2]
+    neighbours += [cell - 1] if column else []
+    neighbours += [cell + 1] if column < size - 1 else []
+    return neighbours
 
 
 def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tuple[Cell, Cell]:
@@ -334,7 +318,7 @@ def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tup
     down, right = rows, distance - rows
     top, left = int(rng.integers(size - down)), int(rng.integers(size - right))
     start, goal = (top, left), (top + down, left + right)
-    if rng.random() < 0.5:
+    if rng.random() < 0.5:  # the other diagonal
         start, goal = (start[0], goal[1]), (goal[0], start[1])
     return (start, goal) if rng.random() < 0.5 else (goal, start)
 

@@ -53,7 +53,7 @@ class ListConfig(TurnBudget):
 class ListWorld(World[ListConfig]):
     """Turn a list into a target list by popping elements from left to right.
 
-    Once an element is popped, nothing to its left may be popped, so a wrong pop cannot be mended.
+    Once an element is popped, nothing to its left may be popped, so a wrong pop cannot be undone.
     The agent is never shown the list again: it must keep track of how the indices shift.
 
     Attributes:
@@ -66,9 +66,7 @@ class ListWorld(World[ListConfig]):
     parallel_calls = False
 
     def generate(self) -> None:
-        """Draw a list and remove random elements from it to get the target, so every instance is
-        solvable.
-        """
+        """Draw a list and remove random elements to get the target: every list can be solved."""
         config, rng = self.config, self.rng
         if config.duplicates:
             values = rng.integers(10, _highest_value(config) + 1, size=config.items)
@@ -136,14 +134,15 @@ class ListWorld(World[ListConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Twice as many elements as turns."""
-        check_int("horizon", steps, 1, 5_000)
+        """Return twice as many elements as turns."""
+        check_int("horizon", steps, 1, _MAX_ITEMS // 2)
         return {"items": 2 * steps, "removals": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """The pops after which the target can still be reached, or `done` (spec: a pop at i keeps
-        the instance alive if the list agrees with the target before i and the rest of the target is
-        a subsequence of what follows i).
+        """Return the pops after which the target can still be reached, or `done`.
+
+        A pop at i is one of them if the list agrees with the target before i and the rest of the
+        target is a subsequence of the elements after i.
         """
         turns = len(self.items) - len(self.target) + 1
         if self.done or self.turns_left < turns:
@@ -157,8 +156,8 @@ class ListWorld(World[ListConfig]):
         last = next(
             (k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target)
         )
-        # Embed the target from the right end: `missing` elements of it still have no place in
-        # items[position:].
+        # Embed the target from the right end: `missing` elements of it are not matched in
+        # items[position:] yet.
         missing, first = len(target), last + 1
         for position in range(len(items) - 1, self.locked - 1, -1):
             if position <= last and missing <= position:
@@ -185,7 +184,7 @@ class ListWorld(World[ListConfig]):
             locked (1, else 0), whether it is in the current list (1, else 0). Then the turns left
             as a share of `removals + 1`, the most that are of use.
         """
-        length, most = self.config.items, self.config.removals + 1
+        length, max_turns = self.config.items, self.config.removals + 1
         rows = np.zeros((5, length), np.float32)
         rows[:2] = -1
         for row, values in enumerate((self.items, self.target)):
@@ -193,7 +192,7 @@ class ListWorld(World[ListConfig]):
         rows[2] = (rows[0] == rows[1]) & (rows[0] >= 0)
         rows[3, : self.locked] = 1
         rows[4, : len(self.items)] = 1
-        return np.append(rows, np.float32(min(self.turns_left / most, 1)))
+        return np.append(rows, np.float32(min(self.turns_left / max_turns, 1)))
 
     def state(self) -> str:
         """The current list with indices, the target, the lock and the turns left."""
@@ -204,9 +203,10 @@ class ListWorld(World[ListConfig]):
         )
 
     def subtask(self, with_state: bool) -> str:
-        """The first element that does not fit the target; told by its place in the current list if
-        the state is shown, else by its place in the initial one, which is unique even among
-        duplicates.
+        """Name the first element that does not fit the target.
+
+        Its index is that in the current list if the state is shown, else that in the initial one,
+        which is unique even among duplicates.
         """
         calls = self.optimal_calls()
         if not calls:
@@ -214,23 +214,19 @@ class ListWorld(World[ListConfig]):
         if calls[-1] == _DONE:
             return "The list equals the target: finish."
         index = calls[-1].arguments["id"]
-        place = (
-            f"has index {index} in the current list"
-            if with_state
-            else f"had index {self._origins[index]} in the initial list"
-        )
-        return f"Remove the element that {place} (value {self.items[index]})."
+        position = f"had index {self._origins[index]} in the initial list"
+        if with_state:
+            position = f"has index {index} in the current list"
+        return f"Remove the element that {position} (value {self.items[index]})."
 
     def reasoning(self, call: ToolCall) -> str:
-        """Go through the list from the lock on, and say of each element that it stays, up to the
-        one that is popped.
-        """
+        """Go through the list from the lock to the element that is popped."""
         end = call.arguments["id"] if call.name == "pop" else len(self.items)
-        stay = [
-            f"{k}: {value} keep"
-            for k, value in enumerate(self.items[self.locked : end], self.locked)
-        ]
-        return "\n".join([*stay, *(f"{end}: {value} pop" for value in self.items[end : end + 1])])
+        stay = self.items[self.locked : end]
+        lines = [f"{k}: {value} keep" for k, value in enumerate(stay, self.locked)]
+        if end < len(self.items):
+            lines.append(f"{end}: {self.items[end]} pop")
+        return "\n".join(lines)
 
     @classmethod
     def read_task(cls, task: str) -> Self:
@@ -250,35 +246,36 @@ class ListWorld(World[ListConfig]):
 
     def read_state(self, state: str) -> None:
         """Take the current list, the lock and the turns from the text."""
-        found = _STATE.search(state)
-        if found is None:
+        match = _STATE.search(state)
+        if match is None:
             raise ValueError(f"this is not a state of ListWorld: {state[:100]!r}")
         self._start(
-            list(map(int, _NUMBERS.findall(found["items"])))[1::2],
-            list(map(int, _NUMBERS.findall(found["target"]))),
+            list(map(int, _NUMBERS.findall(match["items"])))[1::2],
+            list(map(int, _NUMBERS.findall(match["target"]))),
         )
-        self.locked = int(found["locked"])
-        self.turn = (self.max_turns or 0) - int(found["left"])
+        self.locked = int(match["locked"])
+        self.turn = (self.max_turns or 0) - int(match["left"])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Find the element that a subtask names."""
         if subtask.startswith("The list equals"):
             return _DONE
-        index = _NUMBERS.search(subtask)
-        if index is None or " list " not in subtask:
+        number = _NUMBERS.search(subtask)
+        if number is None or " list " not in subtask:
             return None
+        index = int(number[0])
         if "current list" in subtask:
-            return ToolCall("pop", {"id": int(index[0])})
-        origin = int(index[0])
-        return (
-            ToolCall("pop", {"id": self._origins.index(origin)})
-            if origin in self._origins
-            else None
-        )
+            return ToolCall("pop", {"id": index})
+        if index not in self._origins:
+            return None
+        return ToolCall("pop", {"id": self._origins.index(index)})
 
 
 def _highest_value(config: ListConfig) -> int:
-    """The largest value that an element can have."""
+    """Return the largest value that an element can have.
+
+    Few values for duplicates, so that most occur more than once; else three times as many as items.
+    """
     return 11 + config.items // 3 if config.duplicates else max(99, 3 * config.items + 9)
 
 

@@ -24,9 +24,9 @@ from agentgym.world import CallSet, World
 
 _UNREACHABLE = ToolCall("unreachable", {})
 _MAX_NODES = 100_000  # far below the million values, which are all different
-_VALUES = 1_000_000
+_VALUES = 1_000_000  # ten times the largest tree, since all values differ
 _ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-_ID_LENGTH = 7
+_ID_LENGTH = 7  # 8e9 ids: one that has not been shown cannot be guessed
 _NODE = re.compile(r"\(id=([a-z]+), value=([0-9]+)\) -> (UNKNOWN|\[([a-z, ]*)\])")
 _TARGET = re.compile(r"value ([0-9]+)")
 _BUDGET = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)")
@@ -61,10 +61,10 @@ class TreeWorld(World[TreeConfig]):
     """Search a hidden tree for the node with a given value.
 
     Values are unrelated to the tree's shape, ids cannot be guessed, and an id that has not been
-    shown is answered like one that does not exist. The tree is uniform among those of its size in
-    which each node has `arity` places for children. Subtrees of unexplored nodes are then
+    shown gets the answer of one that does not exist. The tree is uniform among those of its size in
+    which each node has `arity` slots for children. Subtrees of unexplored nodes are then
     exchangeable given what was shown, so each unexplored node is an equally good next choice
-    (LUMINA's optimal set). The budget, which the task tells, is proportional to the number of nodes
+    (LUMINA's optimal set). The budget, which the task states, is proportional to the number of nodes
     a search can need; an agent that infers the size of the tree from it could give up earlier, and
     the optimal set takes no account of such inference.
 
@@ -89,14 +89,14 @@ class TreeWorld(World[TreeConfig]):
         }
         self._values = dict(zip(ids, values, strict=False))
         candidates = [k for k in range(config.nodes) if config.target == "any" or not shape[k]]
-        chosen = int(candidates[rng.integers(len(candidates))])
+        target = int(candidates[rng.integers(len(candidates))])
         absent = rng.random() < config.absent_probability
-        self._start(values[-1] if absent else values[chosen], config.absent_probability > 0)
+        self._start(values[-1] if absent else values[target], config.absent_probability > 0)
         self._show(ids[0], self._values[ids[0]])
         for _ in range(config.revealed):
             frontier = list(self._frontier)
             self._expand(frontier[rng.integers(len(frontier))])
-        self.max_turns = config.budget(self._worst_case(None if absent else ids[chosen]))
+        self.max_turns = config.budget(self._worst_case(None if absent else ids[target]))
 
     def _start(self, target: int, may_be_absent: bool) -> None:
         self.target = target
@@ -118,8 +118,10 @@ class TreeWorld(World[TreeConfig]):
                 self._show(child, self._values[child])
 
     def _worst_case(self, target: str | None) -> int:
-        """The turns of the slowest search that asks for nothing twice: every unexplored node except
-        those that can only be seen after the target, and one for the answer.
+        """Count the turns of the slowest search that asks for nothing twice.
+
+        It looks at every unexplored node except those that can only be seen after the target, and
+        takes one turn for the answer.
         """
         if self.target in self._by_value:
             return 1
@@ -155,21 +157,20 @@ class TreeWorld(World[TreeConfig]):
 
     def task(self) -> str:
         """The target, what is known of the tree, and the budget."""
-        hope = _MAY_BE_ABSENT if self._may_be_absent else _IS_THERE
+        presence = _MAY_BE_ABSENT if self._may_be_absent else _IS_THERE
         return (
-            f"Find the node with value {self.target}. {hope}\n{self._knowledge()}\nTurn "
-            "budget: "
-            f"{self.max_turns}"
+            f"Find the node with value {self.target}. {presence}\n{self._knowledge()}\n"
+            f"Turn budget: {self.max_turns}"
         )
 
     def _knowledge(self) -> str:
-        return "\n".join(
-            f"(id={node}, value={value}) -> {self._shown_children(node)}"
-            for node, value in self.known.items()
-        )
-
-    def _shown_children(self, node: str) -> str:
-        return "UNKNOWN" if node in self._frontier else f"[{', '.join(self.children[node])}]"
+        lines = []
+        for node, value in self.known.items():
+            children = "UNKNOWN"
+            if node not in self._frontier:
+                children = f"[{', '.join(self.children[node])}]"
+            lines.append(f"(id={node}, value={value}) -> {children}")
+        return "\n".join(lines)
 
     @tool
     def get_children(self, id: str) -> list[dict[str, Any]]:
@@ -209,12 +210,12 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """As many nodes as turns: a search that finds a leaf late looks at nearly all of them."""
+        """Return as many nodes as turns: a search that finds a leaf late looks at nearly all of them."""
         check_int("horizon", steps, 2, _MAX_NODES)
         return {"nodes": steps}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """The right report if it is known, else every unexplored node.
+        """Return the right report if it is known, else a look at every unexplored node.
 
         On the last turn only a report can succeed.
         """
@@ -227,9 +228,7 @@ class TreeWorld(World[TreeConfig]):
         return (_UNREACHABLE,) if self._may_be_absent else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Every question about, and every report of, a node that has been shown, and
-        `unreachable`.
-        """
+        """List a look at and a report of each node that has been shown, and `unreachable`."""
         return (
             *CallSet("get_children", "id", self.known),
             *CallSet("found", "id", self.known),
@@ -237,7 +236,7 @@ class TreeWorld(World[TreeConfig]):
         )
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """A question about each node in the order in which they were shown, a report of each, and
+        """List a look at each node in the order in which they were shown, a report of each, and
         `unreachable`: `2 * nodes + 1` calls. A node that has not been shown has an empty id.
         """
         ids = [*self.known, *[""] * (self.config.nodes - len(self.known))]
@@ -245,8 +244,9 @@ class TreeWorld(World[TreeConfig]):
         return (*calls, _UNREACHABLE)
 
     def features(self) -> NDArray[np.float32]:
-        """What is known of each node, in the order of the menu, and the turns left. Which node
-        hangs on which is left out: it tells nothing about where the target is.
+        """Return the knowledge of each node, in the order of the catalog, and the turns left.
+
+        Edges are left out: they carry no information on where the target is.
 
         Returns:
             float32, shape `(3 * nodes + 2,)`, in [0, 1]. Three rows over the nodes in the order in
@@ -291,9 +291,9 @@ class TreeWorld(World[TreeConfig]):
     def _read_nodes(self, text: str) -> None:
         nodes = _NODE.findall(text)
         self.children = {
-            node: inside.split(", ") if inside else []
-            for node, _, kind, inside in nodes
-            if kind != "UNKNOWN"
+            node: ids.split(", ") if ids else []
+            for node, _, children, ids in nodes
+            if children != "UNKNOWN"
         }
         self._values = {node: int(value) for node, value, _, _ in nodes}
         for node, value in self._values.items():
@@ -319,33 +319,34 @@ class TreeWorld(World[TreeConfig]):
         """Read the node, if any, and the kind of step."""
         if "unreachable" in subtask:
             return _UNREACHABLE
-        if found := re.fullmatch(r"Report ([a-z]+) as .*", subtask):
-            return ToolCall("found", {"id": found[1]})
-        asked = re.fullmatch(r"List the children of ([a-z]+)\.", subtask)
-        return ToolCall("get_children", {"id": asked[1]}) if asked else None
+        if report := re.fullmatch(r"Report ([a-z]+) as .*", subtask):
+            return ToolCall("found", {"id": report[1]})
+        lookup = re.fullmatch(r"List the children of ([a-z]+)\.", subtask)
+        return ToolCall("get_children", {"id": lookup[1]}) if lookup else None
 
 
 def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[int]]:
-    """A uniformly drawn tree in which each node has `arity` places for children, as the list of
-    children of each node.
+    """Draw a tree in which each node has `arity` slots for children, uniformly.
 
-    The places that hold a child are a uniform choice of `nodes - 1` among all; the cycle lemma says
+    The slots that hold a child are a uniform choice of `nodes - 1` among all; the cycle lemma says
     that exactly one rotation of the resulting child counts is the depth-first sequence of a tree
-    (Dershowitz and Zaks 1980), so each tree comes up equally often. Node 0 is the root. O(arity *
-    nodes).
+    (Dershowitz and Zaks 1980), so each tree is drawn equally often. O(arity * nodes).
+
+    Returns:
+        The children of each node; node 0 is the root.
     """
-    places = rng.choice(arity * nodes, size=nodes - 1, replace=False)
-    counts = np.bincount(places // arity, minlength=nodes)
+    slots = rng.choice(arity * nodes, size=nodes - 1, replace=False)
+    counts = np.bincount(slots // arity, minlength=nodes)
     sums = np.cumsum(counts - 1)
     # The walk of partial sums ends at -1; rotated to start after its first minimum, it stays above
     # -1 until its last step.
     counts = np.roll(counts, -(int(np.argmin(sums)) + 1))
     children: list[list[int]] = [[] for _ in range(nodes)]
-    waiting: list[int] = []
+    parents: list[int] = []  # one entry for each child that has not been placed
     for node, count in enumerate(counts.tolist()):
-        if waiting:
-            children[waiting.pop()].append(node)
-        waiting += [node] * count
+        if parents:
+            children[parents.pop()].append(node)
+        parents += [node] * count
     return children
 
 

@@ -25,7 +25,7 @@ from agentgym.envs.agentlongbench.engine import (
     to_conditions,
     write_feedback,
 )
-from agentgym.envs.agentlongbench.items import Atom, Section, Table, plain
+from agentgym.envs.agentlongbench.items import Atom, ItemTable, Section, normalize_name
 from agentgym.envs.agentlongbench.worlds import draw_table, species, synthetic, vocabulary
 from agentgym.tools import ToolError
 
@@ -47,7 +47,7 @@ DRAWS = [
 ]
 
 
-def profile(table: Table, place: int) -> dict[str, tuple[Any, ...]]:
+def profile(table: ItemTable, place: int) -> dict[str, tuple[Any, ...]]:
     return {
         section.name: column[place]
         for section, column in zip(table.sections, table.columns, strict=True)
@@ -65,7 +65,7 @@ def true_of(item: dict[str, tuple[Any, ...]], atom: Atom) -> bool:
     )
 
 
-def random_atoms(table: Table, rng: np.random.Generator) -> list[Atom]:
+def random_atoms(table: ItemTable, rng: np.random.Generator) -> list[Atom]:
     """Conditions that some item suggests, true of it or not."""
     item, atoms = profile(table, int(rng.integers(len(table)))), []
     for section in table.sections:
@@ -78,7 +78,7 @@ def random_atoms(table: Table, rng: np.random.Generator) -> list[Atom]:
     return atoms or [(table.sections[0].name, "lacks", table.columns[0][0][0])]  # type: ignore[return-value]
 
 
-def query(table: Table, *conditions: Any, style: str = "concise") -> Any:
+def query(table: ItemTable, *conditions: Any, style: str = "concise") -> Any:
     return json.loads(search(table, conditions, style))
 
 
@@ -223,9 +223,9 @@ def test_an_item_is_isolable_if_the_feedback_on_all_others_leaves_it_alone() -> 
     tables = [draw_table(*DRAWS[k], rng) for k in (1, 2, 3)]
     sections = (Section("S", False, 1), Section("N", True, 1))
     columns: Any = [[("a",), ("a", "b"), ("a", "b"), ("c",)], [(1,), (1,), (2,), (1,)]]
-    tables.append(Table(sections, "wxyz", "wxyz", columns))
+    tables.append(ItemTable(sections, "wxyz", "wxyz", columns))
     tables.append(
-        Table(
+        ItemTable(
             sections,
             "wxyz",
             "wxyz",
@@ -238,7 +238,7 @@ def test_an_item_is_isolable_if_the_feedback_on_all_others_leaves_it_alone() -> 
                 atom
                 for guess in range(len(table))
                 if guess != target
-                for atom in table.told(guess, target)
+                for atom in table.feedback_atoms(guess, target)
             ]
             alone = table.listed(table.meet(atoms)) == [table.names[target]]
             assert table.isolable(target) == alone
@@ -275,7 +275,7 @@ def test_no_word_of_the_species_is_in_knowledge_free_text() -> None:
     table = draw_table("free", "species", 1025, np.random.default_rng(5))
     text = "\n".join(write_feedback(table, 1, place, 0, 1) for place in range(len(table)))
     assert not pattern.search(text)
-    assert not any(plain(word) in map(plain, table.names) for word in words)
+    assert not any(normalize_name(word) in map(normalize_name, table.names) for word in words)
     assert all(re.fullmatch("Item_[A-Z]{4}", name) for name in table.names), (
         "a name that no parser takes for a number"
     )
@@ -316,7 +316,7 @@ def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> Non
         assert abs(rates[attack] - chances[attack]) / rounds < 0.02
 
 
-def by_rank(table: Table, stats: list[Any]) -> list[int]:
+def by_rank(table: ItemTable, stats: list[Any]) -> list[int]:
     """The species whose number has the rank of the item's, in the numeric section with the most
     different numbers.
     """
@@ -374,7 +374,7 @@ def test_names_are_found_however_they_are_written() -> None:
         "Porygon2": "Porygon2",
     }.items():
         assert table.names[table.find(name)] == want
-    assert len({plain(name) for name in table.names}) == 1025
+    assert len({normalize_name(name) for name in table.names}) == 1025
     with pytest.raises(ToolError, match='there is no item called "Kakunaa"'):
         table.find("Kakunaa")
 

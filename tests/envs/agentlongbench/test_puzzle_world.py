@@ -49,7 +49,9 @@ def test_exact_candidates_are_the_items_that_agree_with_all_feedback(
                 name
                 for place, name in enumerate(table.names)
                 if name not in {f.name for f in heard}
-                and all(table.told(table.find(f.name), place) == list(f.atoms) for f in heard)
+                and all(
+                    table.feedback_atoms(table.find(f.name), place) == list(f.atoms) for f in heard
+                )
             ]
             assert table.names[played.target] in agree
             if belief.exact:
@@ -85,7 +87,7 @@ def test_a_query_is_optimal_if_and_only_if_its_result_makes_the_candidates_exact
                 and isinstance(asked[0], dict)
                 and "section" in asked[0]
             ):
-                again.belief.see(asked, search(again.table, asked, "concise"))
+                again.belief.add_result(asked, search(again.table, asked, "concise"))
             optimal = call in played.optimal_calls()
             tried[optimal] += 1
             if optimal:

@@ -168,7 +168,7 @@ def test_the_window_and_forgetting() -> None:
     }
     log = make(history_window=1, forget_history_prob=1.0, rounds=12, **quiet)
     for before, conditions in zip(log.rounds, calls(log), strict=False):
-        told = log.table.told(before.guess, log.target)
+        told = log.table.feedback_atoms(before.guess, log.target)
         asked = {
             (c["section"], str(v))
             for c in conditions

@@ -19,7 +19,7 @@ from agentgym.envs.agentlongbench.config import FULL
 from agentgym.envs.agentlongbench.engine import search
 from agentgym.envs.agentlongbench.evidence import Evidence
 from agentgym.envs.agentlongbench.qa_world import LongContextQA, QAConfig
-from agentgym.envs.agentlongbench.questions import Asked
+from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.rows import (
     COUNTS,
     LENGTHS,
@@ -86,7 +86,7 @@ def test_all_answers_are_what_an_independent_reader_finds(
 def test_the_reader_of_the_package_finds_the_same_from_text(setting: str) -> None:
     for sample in range(3):
         for row in rows(setting, 16_384, sample):
-            asked = Asked.read(row["question"])
+            asked = QuestionSpec.read(row["question"])
             evidence = Evidence(asked)
             evidence.take(Chat.from_openai(row["messages"]).to_text())
             assert evidence.complete

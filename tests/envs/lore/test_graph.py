@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.lore.bottom_up import LETTERS, Births, grow_bottom_up
+from agentgym.envs.lore.bottom_up import LETTERS, DocumentSampler, grow_bottom_up
 from agentgym.envs.lore.graph import Graph, Node, Operator, Rule, Shape, among, below, shuffled
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, evaluate, number, text, variables
-from agentgym.envs.lore.top_down import Modules, grow_top_down
+from agentgym.envs.lore.top_down import ModuleSampler, grow_top_down
 from tests.envs.lore.lore_solver import calculate
 
-PLAIN = Births(lambda rng, operator: (operator.child(rng), None), number)
+PLAIN = DocumentSampler(lambda rng, operator: (operator.child(rng), None), number)
 
 
 def shape(operations: int, theta: int = 10, p: float = 0.5, least: int = 2, most: int = 4) -> Shape:
@@ -27,9 +27,13 @@ def shape(operations: int, theta: int = 10, p: float = 0.5, least: int = 2, most
 
 
 def grow(
-    seed: int, operations: int, births: Births = PLAIN, operators: Any = STANDARD, **options: Any
+    seed: int,
+    operations: int,
+    sampler: DocumentSampler = PLAIN,
+    operators: Any = STANDARD,
+    **options: Any,
 ) -> Graph:
-    return grow_bottom_up(Random(seed), shape(operations, **options), operators, births)
+    return grow_bottom_up(Random(seed), shape(operations, **options), operators, sampler)
 
 
 def longest_chain(graph: Graph) -> int:
@@ -44,9 +48,9 @@ def longest_chain(graph: Graph) -> int:
 
 @pytest.mark.parametrize("operations", [0, 1, 2, 7, 60])
 def test_ids_differ_numbers_are_used_once_and_all_hangs_together(operations: int) -> None:
-    births = Births(PLAIN.value, text, field_rate=0.5, document_rate=0.5)
+    sampler = DocumentSampler(PLAIN.value, text, field_rate=0.5, document_rate=0.5)
     for seed in range(30):
-        graph = grow(seed, operations, births, HARD)
+        graph = grow(seed, operations, sampler, HARD)
         files = [node.file for node in graph.nodes]
         assert len(set(files)) == len(files)
         assert all(
@@ -266,7 +270,7 @@ MIX = Operator(
     lambda b, v: (v[0] * 7 + b) % 100,
     lambda b, names: "",
 )
-MODULES = Modules(lambda rng, k: f"m{k}.py" if k else "main.py", number, MIX)
+MODULES = ModuleSampler(lambda rng, k: f"m{k}.py" if k else "main.py", number, MIX)
 
 
 def lazily(graph: Graph) -> tuple[int, set[int]]:
@@ -314,7 +318,7 @@ def test_top_down_values_and_needs_are_those_of_a_lazy_evaluation(operations: in
 
 def test_names_of_modules_must_differ() -> None:
     with pytest.raises(AssertionError, match="broke a guarantee: ids differ"):
-        grow_top_down(Random(0), shape(1), [ADD], Modules(lambda rng, k: "m.py", number, MIX))
+        grow_top_down(Random(0), shape(1), [ADD], ModuleSampler(lambda rng, k: "m.py", number, MIX))
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])

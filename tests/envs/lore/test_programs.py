@@ -32,7 +32,7 @@ from agentgym.envs.lore.programs import (
     write_expression,
 )
 from agentgym.envs.lore.sources import read_source, write_source
-from agentgym.envs.lore.top_down import Modules, grow_top_down
+from agentgym.envs.lore.top_down import ModuleSampler, grow_top_down
 from agentgym.training.cli.export import HELPER, write
 from agentgym.training.cli.export import program as export_program
 from tests.envs.lore.code_solver import VIRTUAL, Program, run_at, run_virtually
@@ -228,7 +228,9 @@ def test_plain_redirects_cancel_and_wrapped_ones_do_not() -> None:
     """Before tasks whose answer is 0 are drawn again."""
 
     def answers(style: str) -> list[int]:
-        modules = Modules(lambda _, k: f"v{k}.py" if k else "main.py", number, REDIRECTS[style])
+        modules = ModuleSampler(
+            lambda _, k: f"v{k}.py" if k else "main.py", number, REDIRECTS[style]
+        )
         graphs = (
             grow_top_down(Random(seed), Shape(100, 10, 0.5, 2, 4), STANDARD, modules)
             for seed in range(60)

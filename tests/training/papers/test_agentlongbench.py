@@ -278,7 +278,7 @@ def test_only_pages_with_evidence_are_worth_reading() -> None:
     env = tool_env(make("LongContextQA", task="count_correctness_env", rounds=30, page=4))
     env.reset(seed=3)
     world: Any = env.world
-    number = world.question.asked.i
+    number = world.question.spec.i
     assert [call.arguments["page"] for call in world.optimal_calls()] == [(number - 1) // 4 + 1]
     other = 1 if number > 4 else 2
     outcome = play(env, ToolCall("read_log", {"page": other}))
