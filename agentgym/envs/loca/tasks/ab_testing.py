@@ -19,14 +19,14 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
-    bigquery_faults,
+    bigquery_failures,
     bigquery_state,
     csv_rows,
-    file_faults,
+    file_failures,
     log_state,
     number,
-    row_faults,
-    storage_faults,
+    row_failures,
+    storage_failures,
     storage_state,
     write_csv,
 )
@@ -354,14 +354,14 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                     {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000},
                 )
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """The record has the right rows, there is the bucket or the entry, and nothing else has
         changed.
         """
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
         rows, broken = csv_rows(files, RECORD, COLUMNS)
         yield from broken
-        yield from row_faults(
+        yield from row_failures(
             RECORD,
             rows,
             self.truth["rows"],
@@ -371,12 +371,12 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         won = self.truth["winner"] == "B"
         if won and BUCKET not in cloud.storage.buckets():
             yield f"there is no bucket {BUCKET}, though B has won"
-        yield from storage_faults(cloud, self.truth["storage"], [f"gs://{BUCKET}"] if won else [])
-        yield from self._entry_faults(cloud, 0 if won else 1)
-        yield from bigquery_faults(cloud, self.truth["tables"])
-        yield from file_faults(files, self.truth["files"], [RECORD])
+        yield from storage_failures(cloud, self.truth["storage"], [f"gs://{BUCKET}"] if won else [])
+        yield from self._entry_failures(cloud, 0 if won else 1)
+        yield from bigquery_failures(cloud, self.truth["tables"])
+        yield from file_failures(files, self.truth["files"], [RECORD])
 
-    def _entry_faults(self, cloud: GoogleCloud, wanted: int) -> Iterator[str]:
+    def _entry_failures(self, cloud: GoogleCloud, wanted: int) -> Iterator[str]:
         entries, before = log_state(cloud), self.truth["entries"]
         if entries[: len(before)] != before:
             yield "an entry that was in a log before is gone"

@@ -19,15 +19,15 @@ from pydantic import Field
 
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
-    bigquery_faults,
+    bigquery_failures,
     bigquery_state,
     csv_rows,
     exact,
-    file_faults,
+    file_failures,
     file_state,
     log_state,
     number,
-    row_faults,
+    row_failures,
     write_csv,
 )
 from agentgym.envs.loca.config import OfficeConfig
@@ -252,25 +252,25 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                 {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000},
             )
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """The file has the right students, the log the right entries, and nothing else has
         changed.
         """
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
         rows, broken = csv_rows(files, RESULT, COLUMNS)
         yield from broken
-        yield from row_faults(
+        yield from row_failures(
             RESULT,
             rows,
             self.truth["bad"],
             {"name": exact, "drop_percent": number(0.0501, "%")},
             ("student_id",),
         )
-        yield from self._entry_faults(cloud)
-        yield from bigquery_faults(cloud, self.truth["tables"])
-        yield from file_faults(files, self.truth["files"], [RESULT])
+        yield from self._entry_failures(cloud)
+        yield from bigquery_failures(cloud, self.truth["tables"])
+        yield from file_failures(files, self.truth["files"], [RESULT])
 
-    def _entry_faults(self, cloud: GoogleCloud) -> Iterator[str]:
+    def _entry_failures(self, cloud: GoogleCloud) -> Iterator[str]:
         entries = log_state(cloud)
         if entries[: len(self.truth["entries"])] != self.truth["entries"]:
             yield "an entry that was in a log before is gone"

@@ -17,7 +17,13 @@ from agentgym.config import Share
 from agentgym.envs.loca import applications as papers
 from agentgym.envs.loca.applications import FLAT, LETTERS, NEWEST, OLDEST, ROOT, WHAT, Layout
 from agentgym.envs.loca.archives import read_archive
-from agentgym.envs.loca.checks import file_faults, file_state, mail_faults, mail_places, set_faults
+from agentgym.envs.loca.checks import (
+    file_failures,
+    file_state,
+    mail_failures,
+    mail_places,
+    set_failures,
+)
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
@@ -299,7 +305,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             for box, archive in zip(asked, archives, strict=True)
         ]  # fmt: skip
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """One mail with the right archive to each professor who asked, no other mail; nothing
         else has changed.
         """
@@ -314,8 +320,8 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             else:
                 yield f"the mail {echo(mail.subject)} to {echo(box)}: nobody asked for it, or not again"
         yield from (f"there is no mail to {box}" for box in left)
-        yield from mail_faults(email.store, self.truth["mails"])
-        yield from file_faults(self.office.context.files, self.truth["files"], [])
+        yield from mail_failures(email.store, self.truth["mails"])
+        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
     def _wrong(self, mail: Mail, wanted: Mapping[str, str]) -> Iterator[str]:
         """What is wrong with a mail to a professor who should have one."""
@@ -330,7 +336,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         except ToolError as error:
             yield str(error)
             return
-        yield from set_faults(
+        yield from set_failures(
             "the archive", (path for path in found if not path.endswith("/")), list(wanted)
         )
         folders = {

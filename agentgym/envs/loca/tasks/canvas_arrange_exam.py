@@ -16,13 +16,13 @@ from agentgym.envs.loca.checks import (
     Same,
     as_text,
     digest,
-    file_faults,
+    file_failures,
     file_state,
     loose,
     named_rows,
     number,
-    row_faults,
-    sent_faults,
+    row_failures,
+    sent_failures,
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import address, people
@@ -346,7 +346,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         yield write(f"Fill {FILE}.", FILE, "write_data_to_excel", same=("filepath",), filepath=FILE, sheet_name=SHEET, data=data,
                     start_cell="A2")  # fmt: skip
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """The schedule has exactly the rows that it should, in order; nothing else has changed,
         and no mail was sent.
         """
@@ -360,7 +360,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         if header != list(COLUMNS):
             yield f"{FILE} has the headers {header}, it should have {list(COLUMNS)}"
         else:
-            yield from row_faults(FILE, rows, self.truth["exams"], CELLS, (CODE,), ordered=True)
+            yield from row_failures(FILE, rows, self.truth["exams"], CELLS, (CODE,), ordered=True)
             yield from (
                 f"{FILE} has something beside the table: {row[len(COLUMNS) :]}"
                 for row in sheet
@@ -368,8 +368,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             )
         if digest(self.office.get(Canvas).store, *KEPT) != self.truth["canvas"]:
             yield "something in Canvas was changed"
-        yield from sent_faults(self.office.get(Email))
-        yield from file_faults(files, self.truth["files"], [FILE])
+        yield from sent_failures(self.office.get(Email))
+        yield from file_failures(files, self.truth["files"], [FILE])
 
 
 def _same_date(found: Any, wanted: Any) -> bool:

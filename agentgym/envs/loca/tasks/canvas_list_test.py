@@ -16,10 +16,10 @@ from agentgym.envs.loca.checks import (
     csv_rows,
     digest,
     exact,
-    file_faults,
+    file_failures,
     file_state,
     number,
-    row_faults,
+    row_failures,
     write_csv,
 )
 from agentgym.envs.loca.config import OfficeConfig
@@ -320,7 +320,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             write_table(ASSIGNMENT_FILE, ASSIGNMENT, assignments),
         ]
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """Both files hold exactly the rows that they should, in order; Canvas and the other
         files are as they were.
         """
@@ -332,12 +332,12 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             rows, broken = csv_rows(files, name, columns)
             yield from broken
             cells = {column: number() if column in NUMBERS else exact for column in columns}
-            yield from row_faults(
+            yield from row_failures(
                 name, rows, self.truth[kind], cells, ("course_code", title), ordered=True
             )
         if digest(self.office.get(Canvas).store, *KEPT) != self.truth["canvas"]:
             yield "something in Canvas was changed"
-        yield from file_faults(files, self.truth["files"], [QUIZ_FILE, ASSIGNMENT_FILE])
+        yield from file_failures(files, self.truth["files"], [QUIZ_FILE, ASSIGNMENT_FILE])
 
 
 def _order(row: dict[str, Any], title: str) -> tuple[str, str, str]:

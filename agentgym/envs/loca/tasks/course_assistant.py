@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import digest, file_faults, file_state, mail_faults, mail_places
+from agentgym.envs.loca.checks import digest, file_failures, file_state, mail_failures, mail_places
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
@@ -271,7 +271,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             for name, number, email in students if number not in submitted
         ]  # fmt: skip
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """One right mail to everybody who is missing and no other mail; nothing else has
         changed.
         """
@@ -291,10 +291,10 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         yield from (
             f"there is no right mail to {name} ({number})" for name, number in left.values()
         )
-        yield from mail_faults(email.store, self.truth["mails"])
+        yield from mail_failures(email.store, self.truth["mails"])
         if digest(email.store, "users") != self.truth["users"]:
             yield "the users of the mail server were changed"
-        yield from file_faults(self.office.context.files, self.truth["files"], [])
+        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
     def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
         """What is wrong with a mail to a student, if anything."""

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import as_text, exact, file_faults, row_faults
+from agentgym.envs.loca.checks import as_text, exact, file_failures, row_failures
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
@@ -305,7 +305,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         place = {"filepath": RESULT, "sheet_name": form}
         yield write("Write the report.", RESULT, "write_data_to_excel", **place, data=table)
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """The report has exactly the sheet, heads and rows that it should; no other file was
         changed.
         """
@@ -317,10 +317,10 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             broken = [f"{RESULT}: {error}"]
         yield from broken
         found = [dict(zip(columns, row, strict=False)) for row in rows]
-        yield from row_faults(
+        yield from row_failures(
             RESULT, found, self.truth["rows"], dict.fromkeys(columns, _same), (YEAR,), ordered=True
         )
-        yield from file_faults(files, self.truth["files"], [RESULT])
+        yield from file_failures(files, self.truth["files"], [RESULT])
 
 
 def _names(rng: np.random.Generator, pool: Sequence[str], count: int) -> list[str]:

@@ -14,16 +14,16 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.catalog import goods
+from agentgym.envs.loca.catalog import make_products
 from agentgym.envs.loca.checks import (
     csv_rows,
     digest,
     exact,
-    file_faults,
+    file_failures,
     file_state,
     number,
-    row_faults,
-    set_faults,
+    row_failures,
+    set_failures,
     write_csv,
 )
 from agentgym.envs.loca.config import OfficeConfig
@@ -110,7 +110,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         ]
         drawn: list[dict[str, Any]] = []
         slow: list[dict[str, Any]] = []
-        for made, fate in zip(goods(self.rng, size), fates, strict=True):
+        for made, fate in zip(make_products(self.rng, size), fates, strict=True):
             state = self._slow(slow[-20:]) if fate == "low" else self._other(len(drawn) - len(slow))
             drawn.append({**made, **state})
             slow += [drawn[-1]] if fate == "low" else []
@@ -282,17 +282,17 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             )
         yield mails
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """The category holds just the slow products; the table is right, here and with every
         mail; all else is as it was.
         """
         files, truth = self.office.context.files, self.truth
-        yield from self._shop_faults()
-        yield from _table_faults(files, truth["rows"])
-        yield from self._mail_faults()
-        yield from file_faults(files, truth["files"], [TABLE])
+        yield from self._shop_failures()
+        yield from _table_failures(files, truth["rows"])
+        yield from self._mail_failures()
+        yield from file_failures(files, truth["files"], [TABLE])
 
-    def _shop_faults(self) -> Iterator[str]:
+    def _shop_failures(self) -> Iterator[str]:
         shop, truth = self.office.get(WooCommerce), self.truth
         held = {category["id"]: category for category in shop.categories.all()}
         for category in truth["categories"]:
@@ -316,18 +316,20 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         if _shop(shop) != truth["shop"]:
             yield "more than categories was changed in the shop"
 
-    def _mail_faults(self) -> Iterator[str]:
+    def _mail_failures(self) -> Iterator[str]:
         email, letters = self.office.get(Email), self.truth["letters"]
         mails = [(", ".join(mail.recipients), mail) for mail in email.sent()]
-        yield from set_faults("mails to", (to for to, _ in mails), list(letters))
+        yield from set_failures("mails to", (to for to, _ in mails), list(letters))
         checked: dict[bytes, list[str]] = {}
         for to, mail in mails:
             if to in letters:
-                yield from self._letter_faults(to, mail, checked)
+                yield from self._letter_failures(to, mail, checked)
         if email.users() != self.truth["users"]:
             yield "a user was added to the mail server"
 
-    def _letter_faults(self, to: str, mail: Mail, checked: dict[bytes, list[str]]) -> Iterator[str]:
+    def _letter_failures(
+        self, to: str, mail: Mail, checked: dict[bytes, list[str]]
+    ) -> Iterator[str]:
         subject, body = self.truth["letters"][to]
         if mail.subject != subject or mail.text.split() != body.split():
             yield f"the mail to {to} is not what the template says"
@@ -338,7 +340,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         if data not in checked:
             copy = Workspace()
             copy.write(TABLE, data)
-            checked[data] = list(_table_faults(copy, self.truth["rows"]))
+            checked[data] = list(_table_failures(copy, self.truth["rows"]))
         if checked[data]:
             yield f"the attachment of the mail to {to} is wrong: {checked[data][0]}"
 
@@ -368,7 +370,7 @@ def _letter(template: str, name: str, count: int) -> tuple[str, str]:
     return split_letter(template.replace("{name}", name).replace("{count}", str(count)))
 
 
-def _table_faults(files: Workspace, wanted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _table_failures(files: Workspace, wanted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     rows, broken = csv_rows(files, TABLE, COLUMNS)
     yield from broken
     cells = dict.fromkeys(COLUMNS, number()) | {
@@ -376,7 +378,7 @@ def _table_faults(files: Workspace, wanted: Sequence[Mapping[str, Any]]) -> Iter
         "In Stock Since": exact,
         "Discount Ratio": _same_percent,
     }
-    yield from row_faults(TABLE, rows, wanted, cells, ("Product ID",), ordered=True)
+    yield from row_failures(TABLE, rows, wanted, cells, ("Product ID",), ordered=True)
 
 
 def _same_percent(found: Any, wanted: str) -> bool:

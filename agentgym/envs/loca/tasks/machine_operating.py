@@ -18,13 +18,13 @@ from pydantic import Field
 from agentgym.config import Choice, Share
 from agentgym.envs.loca.checks import (
     as_text,
-    bigquery_faults,
+    bigquery_failures,
     bigquery_state,
     csv_rows,
-    file_faults,
+    file_failures,
     number,
-    row_faults,
-    storage_faults,
+    row_failures,
+    storage_failures,
     storage_state,
     write_csv,
 )
@@ -341,30 +341,30 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         yield write(f"Upload {REPORT}.", self.outputs[1], "storage_upload_file", bucket_name=BUCKET,
                     source_file_path=REPORT, destination_blob_name=REPORT)  # fmt: skip
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """The file and the object have the right rows, and nothing else has changed."""
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
-        yield from self._report_faults(files, REPORT)
+        yield from self._report_failures(files, REPORT)
         try:
             data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
             if not files.is_file(REPORT) or data != files.read(
                 REPORT
             ):  # a copy has the faults that were told already
                 uploaded.write(self.outputs[1][5:], data)
-                yield from self._report_faults(uploaded, self.outputs[1][5:])
+                yield from self._report_failures(uploaded, self.outputs[1][5:])
         except ToolError as error:
             yield f"{self.outputs[1]}: {error}"
         new = [] if f"gs://{BUCKET}" in self.truth["storage"] else [f"gs://{BUCKET}"]
-        yield from storage_faults(cloud, self.truth["storage"], [self.outputs[1], *new])
-        yield from bigquery_faults(cloud, self.truth["tables"])
-        yield from file_faults(files, self.truth["files"], [REPORT])
+        yield from storage_failures(cloud, self.truth["storage"], [self.outputs[1], *new])
+        yield from bigquery_failures(cloud, self.truth["tables"])
+        yield from file_failures(files, self.truth["files"], [REPORT])
 
-    def _report_faults(self, files: Workspace, path: str) -> Iterator[str]:
+    def _report_failures(self, files: Workspace, path: str) -> Iterator[str]:
         rows, broken = csv_rows(files, path, COLUMNS)
         yield from broken
         found = [{**row, "timestamp": _moment(row["timestamp"])} for row in rows]
         same = {"reading": number(), "normal_range": _same_range}
-        yield from row_faults(path, found, self.truth["anomalies"], same, COLUMNS[:3])
+        yield from row_failures(path, found, self.truth["anomalies"], same, COLUMNS[:3])
 
 
 def _is_out(value: float, held: Range) -> bool:

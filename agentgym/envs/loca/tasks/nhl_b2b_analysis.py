@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import as_text, csv_rows, named_rows, number, row_faults
+from agentgym.envs.loca.checks import as_text, csv_rows, named_rows, number, row_failures
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import write_table
@@ -179,13 +179,13 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             write_table(FILE, COLUMNS, rows),
         ]
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """File and spreadsheet have the right counts for all teams; the spreadsheets of before are
         as they were.
         """
         rows, broken = csv_rows(self.office.context.files, FILE, COLUMNS)
         yield from broken
-        yield from _table_faults(FILE, rows, self.truth["rows"])
+        yield from _table_failures(FILE, rows, self.truth["rows"])
         sheets = self.office.get(GoogleSheet)
         titles, before = sheets.titles(), self.truth["sheets"]
         new = [book for book in titles if book not in before]
@@ -195,14 +195,14 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             for book in new
             if book not in named
         )
-        yield from self._sheet_faults(sheets.values(named[0]) if named else None)
+        yield from self._sheet_failures(sheets.values(named[0]) if named else None)
         yield from (
             f"the spreadsheet {titles[book]!r} was changed"
             for book in before
             if _state(sheets, book) != before[book]
         )
 
-    def _sheet_faults(self, table: list[list[Any]] | None) -> Iterator[str]:
+    def _sheet_failures(self, table: list[list[Any]] | None) -> Iterator[str]:
         if table is None:
             yield f"there is no spreadsheet titled {RESULT}"
             table = []
@@ -211,13 +211,13 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             yield f"the spreadsheet {RESULT} has the headers {header}, it should have {list(COLUMNS)}"
         if any(as_text(cell) for row in table[1:] for cell in row[len(COLUMNS) :]):
             yield f"the spreadsheet {RESULT} has cells to the right of its columns"
-        yield from _table_faults(f"the spreadsheet {RESULT}", rows, self.truth["rows"])
+        yield from _table_failures(f"the spreadsheet {RESULT}", rows, self.truth["rows"])
 
 
-def _table_faults(
+def _table_failures(
     what: str, rows: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]]
 ) -> Iterator[str]:
-    return row_faults(what, rows, wanted, dict.fromkeys(COLUMNS[1:], number()), ("Team",))
+    return row_failures(what, rows, wanted, dict.fromkeys(COLUMNS[1:], number()), ("Team",))
 
 
 def _season(

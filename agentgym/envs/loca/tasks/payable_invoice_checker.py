@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import exact, file_faults, number, row_faults, set_faults
+from agentgym.envs.loca.checks import exact, file_failures, number, row_failures, set_failures
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice
 from agentgym.envs.loca.names import address, people
@@ -263,7 +263,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                     },
                 )
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """Both tables have the old rows and the right new ones; the comment is set; each mail
         is right; no file was changed.
         """
@@ -273,11 +273,11 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             if k not in self.truth["entered"]
         ]
         for table in TABLES:
-            yield from self._table_faults(table, new)
-        yield from self._mail_faults()
-        yield from file_faults(self.office.context.files, self.truth["files"], [])
+            yield from self._table_failures(table, new)
+        yield from self._mail_failures()
+        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
-    def _table_faults(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    def _table_failures(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         engine, columns = self.office.get(Snowflake).engine, TABLES[table]
         if _key(table) not in engine.tables:
             yield f"there is no table {table}"
@@ -294,14 +294,14 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         ids = {row["INVOICE_ID"] for row in new}
         rows = _records(tuple(columns.values()), held.data)
         kept = [row for row in rows if row[0] not in ids]
-        yield from set_faults(
+        yield from set_failures(
             table, kept, (tuple(row[name] for name in columns) for row in self.truth["rows"])
         )
         found = [dict(zip(columns, row, strict=True)) for row in rows if row[0] in ids]
         same = {name: number(0.001) if kind[0] in "NI" else exact for name, kind in columns.items()}
-        yield from row_faults(table, found, new, same, ("INVOICE_ID",))
+        yield from row_failures(table, found, new, same, ("INVOICE_ID",))
 
-    def _mail_faults(self) -> Iterator[str]:
+    def _mail_failures(self) -> Iterator[str]:
         """One right mail to each purchaser with open invoices, and no other mail."""
         files = {invoice["file"].removesuffix(".pdf") for invoice in self.truth["invoices"]}
         left: dict[str, set[str]] = {}
@@ -320,7 +320,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             text = f"{mail.body}\n{mail.html or ''}"
             named = {word.strip("-_") for word in re.findall(r"[\w-]+", text)} & files
             named |= {word.strip("-_") for word in re.findall(r"([\w-]+)\.pdf", text)}
-            yield from set_faults(f"files in the mail to {mail.recipients[0]}", named, asked)
+            yield from set_failures(f"files in the mail to {mail.recipients[0]}", named, asked)
         yield from (f"there is no mail to {mail}" for mail in left)
 
 

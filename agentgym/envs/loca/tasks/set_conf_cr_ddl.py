@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import file_faults, file_state, sent_faults
+from agentgym.envs.loca.checks import file_failures, file_state, sent_failures
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_folder
@@ -224,7 +224,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             )
         yield events
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """One right event for each target, and no other; no file was changed and no mail was
         sent.
         """
@@ -249,8 +249,8 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         yield from (
             f"there is no right reminder of {key} at {begin}" for key, begin in sorted(left.items())
         )
-        yield from sent_faults(self.office.get(Email))
-        yield from file_faults(self.office.context.files, self.truth["files"], [])
+        yield from sent_failures(self.office.get(Email))
+        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
 
 def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:

@@ -21,12 +21,12 @@ from agentgym.envs.loca.catalog import cents
 from agentgym.envs.loca.checks import (
     digest,
     exact,
-    file_faults,
+    file_failures,
     file_state,
     number,
-    other_sheet_faults,
+    other_sheet_failures,
     other_sheets,
-    row_faults,
+    row_failures,
     sheet_rows,
 )
 from agentgym.envs.loca.config import OfficeConfig
@@ -428,13 +428,13 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             steps.append(write(label, self.outputs[1], "woo_products_update", **change))
         yield steps
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """Each material and each product has its stock; all else is as it was."""
         sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
-        yield from other_sheet_faults(sheets, truth["sheet"], STOCK, truth["sheets"])
+        yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
         rows, broken = sheet_rows(sheets, truth["sheet"], STOCK, MATERIAL)
         yield from broken
-        yield from row_faults(STOCK, rows, truth["rows"], CELLS, ("Material ID",))
+        yield from row_failures(STOCK, rows, truth["rows"], CELLS, ("Material ID",))
         found = {
             row["id"]: row
             for row in shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
@@ -446,7 +446,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 yield f"product {product} has the stock {told}, it should be {count} ({status})"
         if digest(shop.store, *KEPT, without=FREE) != truth["shop"]:
             yield "more than the stock of products was changed in the shop"
-        yield from file_faults(self.office.context.files, truth["files"], [])
+        yield from file_failures(self.office.context.files, truth["files"], [])
 
 
 def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:

@@ -15,13 +15,13 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import (
-    bigquery_faults,
+    bigquery_failures,
     bigquery_state,
     digest,
     exact,
-    file_faults,
-    row_faults,
-    set_faults,
+    file_failures,
+    row_failures,
+    set_failures,
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import address, people
@@ -403,7 +403,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             for to, subject, body in mails
         ]
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """The table has the old rows and the new ones, each new customer has a mail, and
         nothing else has changed.
         """
@@ -415,21 +415,21 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             yield f"{DATASET}.{TABLE}: {error}"
         if rows and list(rows[0]) != list(TYPES):
             yield f"{DATASET}.{TABLE} has other columns than before"
-        yield from row_faults(
+        yield from row_failures(
             TABLE, rows, truth["rows"], dict.fromkeys(TYPES, exact), ("woocommerce_id",)
         )
-        yield from self._mail_faults(email)
+        yield from self._mail_failures(email)
         if digest(self.office.get(WooCommerce).store, *KEPT) != truth["shop"]:
             yield "something in the shop was changed"
         if email.users() != truth["users"]:
             yield "a user was added to the mail server"
-        yield from bigquery_faults(cloud, truth["tables"])
-        yield from file_faults(self.office.context.files, truth["files"], [])
+        yield from bigquery_failures(cloud, truth["tables"])
+        yield from file_failures(self.office.context.files, truth["files"], [])
 
-    def _mail_faults(self, email: Email) -> Iterator[str]:
+    def _mail_failures(self, email: Email) -> Iterator[str]:
         letters = {to: (subject, body) for to, subject, body in self.truth["letters"]}
         mails = email.sent()
-        yield from set_faults(
+        yield from set_failures(
             "welcome mails", (", ".join(mail.recipients) for mail in mails), list(letters)
         )
         for mail in mails:

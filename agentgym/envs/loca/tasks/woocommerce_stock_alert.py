@@ -13,18 +13,18 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.catalog import cents, goods
+from agentgym.envs.loca.catalog import cents, make_products
 from agentgym.envs.loca.checks import (
     as_text,
     digest,
     exact,
-    file_faults,
+    file_failures,
     file_state,
     number,
-    other_sheet_faults,
+    other_sheet_failures,
     other_sheets,
-    row_faults,
-    set_faults,
+    row_failures,
+    set_failures,
     sheet_rows,
 )
 from agentgym.envs.loca.config import OfficeConfig
@@ -141,7 +141,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             [],
             [str(fate) for fate in self.rng.permutation(["low"] * low + ["other"] * (size - low))],
         )
-        for k, (made, fate) in enumerate(zip(goods(self.rng, size), fates, strict=True)):
+        for k, (made, fate) in enumerate(zip(make_products(self.rng, size), fates, strict=True)):
             first = (
                 fate == "other" and fates.index("other") == k
             )  # one is at the threshold in every state
@@ -321,26 +321,26 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             )
         yield steps
 
-    def faults(self) -> Iterator[str]:
+    def task_failures(self) -> Iterator[str]:
         """The sheet has the old rows and one for each alert; each has its mail; all else is as
         it was.
         """
         sheets, truth = self.office.get(GoogleSheet), self.truth
-        yield from other_sheet_faults(sheets, truth["sheet"], ALERTS, truth["sheets"])
+        yield from other_sheet_failures(sheets, truth["sheet"], ALERTS, truth["sheets"])
         rows, broken = sheet_rows(sheets, truth["sheet"], ALERTS, COLUMNS)
         yield from broken
-        yield from row_faults(ALERTS, rows, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
-        yield from self._mail_faults()
+        yield from row_failures(ALERTS, rows, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
+        yield from self._mail_failures()
         if digest(self.office.get(WooCommerce).store, *KEPT) != truth["shop"]:
             yield "something in the shop was changed"
-        yield from file_faults(self.office.context.files, truth["files"], [])
+        yield from file_failures(self.office.context.files, truth["files"], [])
 
-    def _mail_faults(self) -> Iterator[str]:
+    def _mail_failures(self) -> Iterator[str]:
         email = self.office.get(Email)
         letters = dict(_letter(LETTER, list(row.values())) for row in self.truth["new"])
         mails = email.sent()
         addressed = [(", ".join(mail.recipients), mail.subject) for mail in mails]
-        yield from set_faults(
+        yield from set_failures(
             "mails", addressed, ((self.truth["manager"], subject) for subject in letters)
         )
         for mail in mails:
