@@ -13,14 +13,12 @@ from collections.abc import Mapping
 
 from agentgym.tools import ToolError, echo
 
+# The most bytes of an archive, far more than the papers of an application take.
 MAX_BYTES = 2**20
-"""The most bytes of an archive, far more than the papers of an application take."""
-
+# The most bytes of all its files, so that a zip bomb cannot fill the memory.
 MAX_UNPACKED = 4 * 2**20
-"""The most bytes of all its files, so that a zip bomb cannot fill the memory."""
-
+# The most files and folders, so that many empty files cannot slow the check down.
 MAX_ENTRIES = 500
-"""The most files and folders, so that many empty files cannot slow the check down."""
 
 _BROKEN = (
     zipfile.BadZipFile,

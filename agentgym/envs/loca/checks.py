@@ -38,8 +38,7 @@ _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
 }
 """Conversions of the values in the image of a table, for the types that do not need DuckDB."""
 
-_ROUNDING = 1e-9
-"""The error of arithmetic in floats, which no agent can help."""
+_ROUNDING = 1e-9  # the error of arithmetic in floats, which no agent can help
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
@@ -184,6 +183,21 @@ def csv_rows(
             )
         ]
     return [dict(zip(header, record, strict=True)) for record in records[1:]], []
+
+
+def csv_failures(
+    files: Workspace,
+    path: str,
+    columns: Sequence[str],
+    expected: Sequence[Mapping[str, Any]],
+    cells: Mapping[str, Same],
+    key: Sequence[str],
+    ordered: bool = False,
+) -> Iterator[str]:
+    """Yield the failures of a CSV file and of its rows; see `csv_rows` and `row_failures`."""
+    rows, format_failures = csv_rows(files, path, columns)
+    yield from format_failures
+    yield from row_failures(path, rows, expected, cells, key, ordered)
 
 
 def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:

@@ -185,17 +185,15 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         outputs.
         """
         lines = "\n".join(f"- {line}" for line in self.progress.lines()) or "- nothing"
-        return f"{_FACTS}\n{lines}\n{_MISSING}{', '.join(self._missing()) or 'none'}"
-
-    def _missing(self) -> list[str]:
         pending = self.progress.pending()
-        if not all(step.changes for step in pending):
-            return list(self.outputs)
-        open_outputs = {step.output for step in pending}
+        complete: set[str] = set()  # a plan that still reads may yet change any output
         if pending in ([], [CLAIM]):
-            return []
-        complete = {step.output for step in self.progress.completed()} - open_outputs
-        return [name for name in self.outputs if name not in complete]
+            complete = set(self.outputs)
+        elif all(step.changes for step in pending):
+            complete = {step.output for step in self.progress.completed()}
+            complete -= {step.output for step in pending}
+        missing = [name for name in self.outputs if name not in complete]
+        return f"{_FACTS}\n{lines}\n{_MISSING}{', '.join(missing) or 'none'}"
 
     def subtask(self, with_state: bool) -> str:
         """Return the order of the next step of the plan; that of a step which reads names the
