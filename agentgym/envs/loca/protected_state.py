@@ -28,20 +28,20 @@ def fingerprint_protected(office: Office, mutable_tables: Collection[str]) -> di
         mutable_tables: The tables that the work changes, as `server.table`; the task itself checks
             their records.
     """
-    free = _READING | set(mutable_tables)
+    mutable = _READING | set(mutable_tables)
     hashes: dict[str, str] = {}
     for server in office.toolsets():
         store = server.store
         hashes |= {
             f"{server.name}.{table}": store.fingerprint(table, without=_MOMENTS.get(table, ()))
             for table in store.tables()
-            if f"{server.name}.{table}" not in free
+            if f"{server.name}.{table}" not in mutable
         }
-        hashes |= _more(server)
+        hashes |= _special_hashes(server)
     return hashes
 
 
-def _more(server: Server) -> Mapping[str, str]:
+def _special_hashes(server: Server) -> Mapping[str, str]:
     """Hash the state of a server outside its tables, or in tables that reading changes."""
     if isinstance(server, Email):
         # The task itself checks the mails that were sent. Any other must be where it was, read or

@@ -308,8 +308,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         sums = {name: counts for fact in facts for name, counts in fact.items()}
         sums[label] = [sum(column) for column in zip(*sums.values(), strict=True)]
         rates = {
-            name: [Fraction(v, c) if c else Fraction(0) for c, v in ((a, b), (x, y))]
-            for name, (a, b, x, y) in sums.items()
+            name: [_rate(clicks_a, views_a), _rate(clicks_b, views_b)]
+            for name, (clicks_a, views_a, clicks_b, views_b) in sums.items()
         }
         rows = [
             dict(zip(columns, (name, *(f"{float(100 * r):.2f}" for r in both)), strict=True))
@@ -410,9 +410,12 @@ def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -
 
 def _rates(clicks: Counts, views: Counts) -> tuple[Fraction, Fraction]:
     """Return the conversions of both versions."""
-    sums = [(int(clicks[version].sum()), int(views[version].sum())) for version in (0, 1)]
-    first, second = (Fraction(v, c) if c else Fraction(0) for c, v in sums)
+    first, second = (_rate(int(clicks[k].sum()), int(views[k].sum())) for k in (0, 1))
     return first, second
+
+
+def _rate(clicks: int, views: int) -> Fraction:
+    return Fraction(views, clicks) if clicks else Fraction(0)
 
 
 def _payload(content: str) -> Any:

@@ -292,16 +292,17 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             if best is None or request[1] > best[1]:
                 newest[request[0]] = request
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
-        wanted_members = {
+        members_by_recipient = {
             box: _sources(files, root, letters)
             for box, (_, _, files) in sorted(newest.items())
             if files
         }
         archives = {
-            f"{OUT}/{k}/{root}.zip": members for k, members in enumerate(wanted_members.values(), 1)
+            f"{OUT}/{k}/{root}.zip": members
+            for k, members in enumerate(members_by_recipient.values(), 1)
         }
         yield [
-            *_merges(awards, {source for members in wanted_members.values() for source in members.values()}),
+            *_merges(awards, {source for members in members_by_recipient.values() for source in members.values()}),
             write("Write down what belongs into each archive.", "archives", "write_file", same=("path",),
                   path=LIST, content=json.dumps(archives, indent=1)),
         ]  # fmt: skip
@@ -312,7 +313,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         yield [
             write(f"Send the archive to {box}.", "mails", "send_email", same=("to", "subject"), to=box, subject=SUBJECT, body=body,
                   attachments=[archive])
-            for box, archive in zip(wanted_members, archives, strict=True)
+            for box, archive in zip(members_by_recipient, archives, strict=True)
         ]  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:

@@ -139,11 +139,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def draw(self, size: int) -> None:
         """Draw courses, their announcements, the mails and the empty schedule."""
-        canvas, email, files = (
-            self.office.get(Canvas),
-            self.office.get(Email),
-            self.office.context.files,
-        )
+        canvas, email = self.office.get(Canvas), self.office.get(Email)
+        files = self.office.context.files
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
         names = people(self.rng, 6)
@@ -202,14 +199,10 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         (teacher, person), (_, other) = (
             self._staff[int(j)] for j in self.rng.choice(len(self._staff), 2, replace=False)
         )
-        code, name = (
-            f"{GROUPS[k % len(GROUPS)]}{100 + k // len(GROUPS)}",
-            str(self.rng.choice(SUBJECTS)),
-        )
-        books, credit = (
-            str(self.rng.choice(["Open-book", "Closed-book"])),
-            int(self.rng.integers(2, 6)),
-        )
+        code = f"{GROUPS[k % len(GROUPS)]}{100 + k // len(GROUPS)}"
+        name = str(self.rng.choice(SUBJECTS))
+        books = str(self.rng.choice(["Open-book", "Closed-book"]))
+        credit = int(self.rng.integers(2, 6))
         section = f"-{k + 1}"
         course = canvas.courses.add_course(
             name + section,

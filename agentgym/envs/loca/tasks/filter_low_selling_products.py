@@ -110,10 +110,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers, and the files to fill in."""
-        low = min(
-            size,
-            max(1, round(size / 3)) if self.config.low_selling is None else self.config.low_selling,
-        )
+        low = min(size, self.config.low_selling or max(1, round(size / 3)))
         roles = [
             str(role) for role in self.rng.permutation(["low"] * low + ["other"] * (size - low))
         ]
@@ -226,10 +223,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                     {**twice, "email": twice["email"].title().replace("Mcp.Com", "MCP.com")}
                 )
                 continue
-            mail, active = (
-                address(name, k + 1, DOMAIN),
-                not k or self.rng.random() >= self.config.inactive_rate,
-            )
+            mail = address(name, k + 1, DOMAIN)
+            active = not k or self.rng.random() >= self.config.inactive_rate
             email.add_user(mail, "", name)
             entries.append(
                 {"name": name, "email": mail, "status": "active" if active else "cancelled"}
@@ -319,10 +314,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         yield from (
             f"the category {added[key]['name']!r} was added" for key in added if key != outlet
         )
-        terms, expected = (
-            _terms(shop),
-            truth["terms"] | {row["Product ID"]: [outlet] for row in truth["rows"]},
-        )
+        terms = _terms(shop)
+        expected = truth["terms"] | {row["Product ID"]: [outlet] for row in truth["rows"]}
         for product, categories in expected.items():
             if terms.get(product) != categories:
                 yield f"product {product} has the categories {terms.get(product)}, it should have {categories}"

@@ -101,10 +101,8 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
 
     def _row(self, game: Game) -> list[Any]:
         day, visitor, home, played = game
-        hour, scores = (
-            int(self.rng.integers(12, 22)),
-            [int(score) for score in self.rng.integers(0, 8, 2)],
-        )
+        hour = int(self.rng.integers(12, 22))
+        scores = [int(score) for score in self.rng.integers(0, 8, 2)]
         scores[1] += scores[0] == scores[1]
         result: list[Any] = [*scores, "Regulation"] if played else ["", "", "Postponed"]
         return [

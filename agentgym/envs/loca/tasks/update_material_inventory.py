@@ -237,12 +237,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
         """Draw orders, in the order of creation; add up the items of those that are new and paid."""
-        new_count = min(
-            size,
-            max(1, round(0.45 * size))
-            if self.config.new_orders is None
-            else self.config.new_orders,
-        )
+        new_count = min(size, self.config.new_orders or max(1, round(0.45 * size)))
         kinds = ["new"] * new_count + ["exact", "old", "unpaid"][: size - new_count]
         kinds += [str(kind) for kind in self.rng.choice(["old", "exact", "done", "unpaid", "void"], max(0, size - len(kinds)),
                                                          p=[0.35, 0.05, 0.2, 0.25, 0.15])]  # fmt: skip

@@ -130,38 +130,33 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         """Draw the customers with their orders, the table, and the files with the template and the
         credentials.
         """
-        shop, cloud, email = (
-            self.office.get(WooCommerce),
-            self.office.get(GoogleCloud),
-            self.office.get(Email),
-        )
+        shop, cloud = self.office.get(WooCommerce), self.office.get(GoogleCloud)
         shop.settings.update("woocommerce_currency", "EUR")
         shop.settings.update("gmt_offset", str(self.rng.choice([-8, -5, 2, 9])))
         histories = self._histories(size)
         others = 15 + size // 10 if self.config.known is None else self.config.known
         everybody = self._customers(len(histories) + others)
         customers = everybody[: len(histories)]
-        ids = iter(
-            shop.customers.add_all(
-                [
-                    customer
-                    for customer, (story, _) in zip(customers, histories, strict=True)
-                    if story != "guest"
-                ]
-            )
-        )
-        owners = [0 if story == "guest" else next(ids) for story, _ in histories]
+        members = [
+            customer
+            for customer, (kind, _) in zip(customers, histories, strict=True)
+            if kind != "guest"
+        ]
+        ids = iter(shop.customers.add_all(members))
+        owners = [0 if kind == "guest" else next(ids) for kind, _ in histories]
         orders = self._orders(shop, owners, customers, histories)
-        known = {
-            owner for owner, (story, _) in zip(owners, histories, strict=True) if story == "known"
+        known_owners = {
+            owner for owner, (kind, _) in zip(owners, histories, strict=True) if kind == "known"
         }
         known_customers = [
             (owner, customer)
             for owner, customer in zip(owners, customers, strict=True)
-            if owner in known
+            if owner in known_owners
         ]
         strangers = zip(
-            90_000 + self.rng.permutation(2 * others), everybody[len(histories) :], strict=False
+            90_000 + self.rng.permutation(2 * others),
+            everybody[len(histories) :],
+            strict=False,
         )
         rows = self._rows(
             [*known_customers, *((int(key), stranger) for key, stranger in strangers)]
@@ -170,12 +165,12 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         cloud.bigquery.load(
             DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]]
         )
-        password = self._write_files()
-        email.add_user(ME, password, SHOP)
+        email = self.office.get(Email)
+        email.add_user(ME, self._write_files(), SHOP)
         new: list[dict[str, Any]] = []
         letters, last = [], max((row["id"] for row in rows), default=0)
         history_by_owner = dict(zip(owners, zip(customers, histories, strict=True), strict=True))
-        for owner in sorted(history_by_owner.keys() - known - {0}):
+        for owner in sorted(history_by_owner.keys() - known_owners - {0}):
             customer, (_, moments) = history_by_owner[owner]
             inside = [moment for moment in moments if moment >= FROM]
             if len(inside) == 1:
@@ -324,10 +319,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
 
     def _write_files(self) -> str:
         """Write credentials and template; return the password."""
-        password, files = (
-            PASSWORD.format(int(self.rng.integers(1000, 9999))),
-            self.office.context.files,
-        )
+        password = PASSWORD.format(int(self.rng.integers(1000, 9999)))
+        files = self.office.context.files
         files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
         files.write(TEMPLATE, LETTER)
         return password
@@ -377,15 +370,15 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             query=query,
             max_results=10_000,
         )
-        last, known = max((row[0] for row in table), default=0), {row[1] for row in table}
+        last, known_owners = max((row[0] for row in table), default=0), {row[1] for row in table}
         rows: list[dict[str, Any]] = []
         mails = []
-        for owner in sorted({order["customer_id"] for order in orders} - known):
-            mine = [order for order in orders if order["customer_id"] == owner]
-            dates = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in mine]
+        for owner in sorted({order["customer_id"] for order in orders} - known_owners):
+            own_orders = [order for order in orders if order["customer_id"] == owner]
+            dates = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in own_orders]
             recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
             if len(recent) == 1:
-                order, moment = mine[recent[0]], dates[recent[0]]
+                order, moment = own_orders[recent[0]], dates[recent[0]]
                 rows.append(
                     {
                         **_row(last + len(rows) + 1, owner, order, min(dates)),

@@ -133,10 +133,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         """Draw the products, their suppliers, the earlier alerts, and the files with contacts and
         template.
         """
-        low = min(
-            size,
-            max(1, round(0.35 * size)) if self.config.low_stock is None else self.config.low_stock,
-        )
+        low = min(size, self.config.low_stock or max(1, round(0.35 * size)))
         suppliers = self._suppliers(2 + size // 6)
         roles = [
             str(role) for role in self.rng.permutation(["low"] * low + ["other"] * (size - low))
