@@ -52,8 +52,8 @@ def row_of(task: str) -> str:
         reset.append(seconds(lambda seed=seed: env.reset(seed=seed)))  # type: ignore[misc]
         counted: list[int] = []
         play.append(seconds(lambda counted=counted: counted.append(carry_out(env.world))))  # type: ignore[misc]
-        check.append(seconds(lambda: list(env.world.faults())))
-        assert not list(env.world.faults())
+        check.append(seconds(lambda: list(env.world.task_failures())))
+        assert not list(env.world.task_failures())
         steps += counted
     ms = 1_000 * median(reset)
     shares = f"{median(draw):.2f} | {median(draw) / DRAW_S:.2f} | {ms:.0f} | {ms / RESET_MS:.2f}"

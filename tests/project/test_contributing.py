@@ -28,7 +28,7 @@ for preset, length in (("", 8_000), ("-64k", 64_000)):
     env.reset(seed=1)
     assert abs(env.unwrapped.world.tokens / length - 1) < 0.1
     env.step("I am done.")
-    assert env.unwrapped.world.score() == 0.0 and list(env.unwrapped.world.faults())
+    assert env.unwrapped.world.score() == 0.0 and list(env.unwrapped.world.task_failures())
 trajectory = rollout(agentgym.make("SumInvoices", oracles="SP", labels=True), OraclePolicy("SumInvoices"), 3)
 assert trajectory.reward == 1.0 and all(list(step.info["labels"]) == ["productive"] for step in trajectory.steps)
 print("solved")

@@ -35,10 +35,10 @@ PAPERS = {
     OLDEST: (("all award certificates in one file, oldest first",), ("All_Awards_Certificates.pdf", "Awards.pdf")),
     NEWEST: (("all award certificates in one file, newest first",), ("All_Awards_Certificates.pdf", "Awards.pdf")),
 }  # fmt: skip
-"""What can be asked for: a file or what is made of several; how a mail says so; what it wants
-it to be called.
+"""The papers, files or parts made of several, each with its phrases in mails and its names in
+archives.
 """
-WHAT = {phrase: paper for paper, (phrases, _) in PAPERS.items() for phrase in phrases}
+PAPER_OF_PHRASE = {phrase: paper for paper, (phrases, _) in PAPERS.items() for phrase in phrases}
 THEMES = (
     (("Personal", "Personal_Information", "Basics"), ("CV.pdf", "ID_Card.pdf", "Photo.png")),
     (("Academic", "Education", "Study_Records"), ("Transcript.pdf", "Enrollment_Certificate.pdf")),
@@ -47,15 +47,13 @@ THEMES = (
     (("Awards", "Honours", "Certificates"), (OLDEST, NEWEST)),
 )
 Layout: TypeAlias = dict[str, str]
-"""What is asked for, in words, by the path in the archive."""
+"""The phrase for each paper, by its path in the archive."""
 
 
 def draw_papers(
     rng: np.random.Generator, files: Workspace, name: str, student: str, others: Sequence[str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Write the papers; the letters with their authors, and the awards, each in the order of
-    their dates.
-    """
+    """Write the papers; return the letters with their authors, and the awards, each by date."""
     for paper in (*PAPERS, "old_CV.pdf", "draft_Portfolio.pdf"):
         if paper.endswith(".pdf"):
             lines = [
@@ -66,7 +64,7 @@ def draw_papers(
             ]
             files.write(f"{FLAT}/{paper}", write_pdf([lines]))
     files.write(f"{FLAT}/Photo.png", _picture(rng))
-    made: dict[str, list[tuple[datetime, str, str]]] = {}
+    dated: dict[str, list[tuple[datetime, str, str]]] = {}
     for kind, count in (("letter", int(rng.integers(2, 4))), ("award", int(rng.integers(2, 5)))):
         days = rng.choice(1_400, count, replace=False)
         numbers = rng.permutation(count) + 1
@@ -76,16 +74,15 @@ def draw_papers(
             files.write(
                 f"{FLAT}/{paper}", write_pdf(_pages(rng, kind, name, when, [author, *others]))
             )
-            made.setdefault(kind, []).append((when, paper, author))
-    return [(paper, author) for _, paper, author in sorted(made["letter"])], [
-        paper for _, paper, _ in sorted(made["award"])
-    ]
+            dated.setdefault(kind, []).append((when, paper, author))
+    letters = [(paper, author) for _, paper, author in sorted(dated["letter"])]
+    return letters, [paper for _, paper, _ in sorted(dated["award"])]
 
 
 def _pages(
     rng: np.random.Generator, kind: str, name: str, when: datetime, people: Sequence[str]
 ) -> list[list[str]]:
-    """The pages of a letter by the first of some people, or of an award."""
+    """Draw the pages of a letter by the first of some people, or of an award."""
     later = when + timedelta(days=int(rng.integers(1, 400)))
     dates = [
         f"Date: {when.day} {when:%B %Y}",
@@ -109,7 +106,7 @@ def _pages(
 
 
 def _picture(rng: np.random.Generator) -> bytes:
-    """A PNG file of 16 times 16 points, with 8 bits of grey each."""
+    """Draw a PNG file of 16 times 16 pixels, with 8 bits of grey each."""
     rows = b"".join(b"\0" + row.tobytes() for row in rng.integers(0, 256, (16, 16), np.uint8))
     parts = (
         (b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)),
@@ -124,8 +121,8 @@ def _picture(rng: np.random.Generator) -> bytes:
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
-    """Folders and files to ask for: some themes, each in a folder, in a folder of the theme
-    before, or together with it.
+    """Draw folders and files to ask for: some themes, each in a folder of its own, in the folder of
+    the theme before, or in one below that.
     """
     themes = [
         THEMES[int(k)]
@@ -136,18 +133,14 @@ def draw_layout(rng: np.random.Generator) -> Layout:
     for k, (names, papers) in enumerate(themes, 1):
         own = f"{k:02}_{names[style]}" if numbered else names[style]
         kind = rng.random() if folder else 1.0
-        folder = (
-            f"{folder}/{own}"
-            if kind < 0.2 and "/" not in folder
-            else folder
-            if kind < 0.35
-            else own
-        )
-        chosen = (
-            [papers[int(rng.integers(2))]]
-            if OLDEST in papers
-            else [p for p in papers if rng.random() < 0.8] or [papers[0]]
-        )
+        if kind < 0.2 and "/" not in folder:
+            folder = f"{folder}/{own}"
+        elif kind >= 0.35:
+            folder = own
+        if OLDEST in papers:
+            chosen = [papers[int(rng.integers(2))]]
+        elif not (chosen := [paper for paper in papers if rng.random() < 0.8]):
+            chosen = [papers[0]]
         for paper in chosen:
             phrases, called = PAPERS[paper]
             layout[f"{folder}/{called[int(rng.integers(len(called)))]}"] = phrases[
@@ -157,11 +150,11 @@ def draw_layout(rng: np.random.Generator) -> Layout:
 
 
 def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """What each file of the archive is, by its path: the truth."""
+    """Return the paper of each file of the archive, by its path."""
     members = {}
-    for path, what in layout.items():
-        if WHAT[what] != LETTERS:
-            members[f"{root}/{path}"] = WHAT[what]
+    for path, phrase in layout.items():
+        if PAPER_OF_PHRASE[phrase] != LETTERS:
+            members[f"{root}/{path}"] = PAPER_OF_PHRASE[phrase]
             continue
         for n, (paper, author) in enumerate(letters, 1):
             name = LETTER.replace("<Last_Name>", author.rsplit(maxsplit=1)[-1]).replace(
@@ -172,7 +165,7 @@ def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) ->
 
 
 def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
-    """A structure as a mail shows it: as paths, with indentation or with lines."""
+    """Write a structure as paths, as an indented tree, or as a tree with lines."""
     style = int(rng.integers(3))
     if style == 0:
         return "\n".join(f"{ROOT}/{path} ({what})" for path, what in layout.items())
@@ -187,11 +180,11 @@ def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
 
 
 def _branches(nested: Mapping[str, Any], before: str, lines: bool) -> Iterator[str]:
-    for k, (name, held) in enumerate(nested.items()):
+    for k, (name, content) in enumerate(nested.items()):
         last = k == len(nested) - 1
         joint, on = (("└── ", "    ") if last else ("├── ", "│   ")) if lines else ("  ", "  ")
-        if isinstance(held, str):
-            yield f"{before}{joint}{name} ({held})"
+        if isinstance(content, str):
+            yield f"{before}{joint}{name} ({content})"
         else:
             yield f"{before}{joint}{name}"
-            yield from _branches(held, before + on, lines)
+            yield from _branches(content, before + on, lines)

@@ -1,6 +1,4 @@
-"""Zip archives that anybody may have made, read in memory: nothing is unpacked to a disk, and no
-file may be too large.
-"""
+"""Reader of untrusted zip archives, in memory and with limits: nothing is unpacked to a disk."""
 
 from __future__ import annotations
 
@@ -15,12 +13,11 @@ from collections.abc import Mapping
 
 from agentgym.tools import ToolError, echo
 
+# The most bytes of an archive, far more than the papers of an application take.
 MAX_BYTES = 2**20
-"""Of an archive."""
-
+# The most bytes of all its files, so that a zip bomb cannot fill the memory.
 MAX_UNPACKED = 4 * 2**20
-"""Of all its files."""
-
+# The most files and folders, so that many empty files cannot slow the check down.
 MAX_ENTRIES = 500
 
 _BROKEN = (
@@ -37,7 +34,7 @@ _BROKEN = (
 
 
 def read_archive(data: bytes) -> Mapping[str, bytes]:
-    """The files of an archive by path; a folder has a path that ends with a slash, and no bytes.
+    """Return the files of an archive by path; that of a folder ends with a slash and has no bytes.
 
     Raises:
         ToolError: It is no zip archive, encrypted or too large, or a path leads out of it, is there
@@ -52,7 +49,7 @@ def read_archive(data: bytes) -> Mapping[str, bytes]:
 
 @functools.lru_cache(maxsize=64)
 def _read(data: bytes) -> Mapping[str, bytes]:
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     left = MAX_UNPACKED
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -63,10 +60,10 @@ def _read(data: bytes) -> Mapping[str, bytes]:
                     f"{len(entries)}"
                 )
             for entry in entries:
-                _check(entry, found)
+                _check(entry, files)
                 with archive.open(entry) as stream:
-                    found[entry.filename] = stream.read(left + 1)
-                left -= len(found[entry.filename])
+                    files[entry.filename] = stream.read(left + 1)
+                left -= len(files[entry.filename])
                 if left < 0:
                     raise ToolError(
                         f"limit exceeded: the files of an archive have at most {MAX_UNPACKED} "
@@ -76,16 +73,16 @@ def _read(data: bytes) -> Mapping[str, bytes]:
         raise ToolError(
             f"invalid argument: it is no zip archive that can be read: {type(error).__name__}"
         ) from None
-    return found
+    return files
 
 
-def _check(entry: zipfile.ZipInfo, found: Mapping[str, bytes]) -> None:
+def _check(entry: zipfile.ZipInfo, files: Mapping[str, bytes]) -> None:
     parts = entry.filename.removesuffix("/").split("/")
     if "\\" in entry.filename or any(part in ("", ".", "..") for part in parts):
         raise ToolError(
             f"invalid argument: the path {echo(entry.filename)} in the archive is no path below it"
         )
-    if entry.filename in found:
+    if entry.filename in files:
         raise ToolError(
             f"invalid argument: the path {echo(entry.filename)} is in the archive twice"
         )

@@ -1,5 +1,5 @@
-"""Calls that differ in writing only, such as in a path with or without /workspace or in an argument
-that has its default anyway.
+"""Canonical form of calls that differ in writing only, such as in a path with or without /workspace
+or in an argument at its default.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from agentgym.messages import ToolCall
 from agentgym.tools import tools_of
 
 _SAME_TOOL = {"read_file": "read_text_file", "terminal_read_file": "read_text_file"}
+"""Tools by another name of theirs: all of them return the text of a file."""
 
 
-def plain(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
-    """A call in the form that all calls have that do the same.
+def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
+    """Return a call in the form that all calls share which have the same effect.
 
     Args:
-        servers: The servers of the office, which tell the defaults.
+        servers: The servers of the office, whose tools have the defaults.
         call: The call.
     """
-    usual = _defaults(servers).get(call.name, {})
-    kept = {
-        name: _plain_value(value)
+    defaults = _defaults(servers).get(call.name, {})
+    arguments = {
+        name: _canonical_value(value)
         for name, value in call.arguments.items()
-        if value is not None and not (name in usual and usual[name] == value)
+        if value is not None and not (name in defaults and defaults[name] == value)
     }
-    return ToolCall(_SAME_TOOL.get(call.name, call.name), kept, call.id)
+    return ToolCall(_SAME_TOOL.get(call.name, call.name), arguments, call.id)
 
 
-def _plain_value(value: Any) -> Any:
-    """A path without the workspace before it, a moment in UTC, anything else as it is."""
+def _canonical_value(value: Any) -> Any:
+    """Return a path without the workspace before it, a moment in UTC, anything else unchanged."""
     if isinstance(value, str):
         return value.removeprefix("/workspace/").removeprefix("./")
     if not isinstance(value, Mapping) or not isinstance(value.get("dateTime"), str):
@@ -51,11 +52,10 @@ def _plain_value(value: Any) -> Any:
 
 @functools.cache
 def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
-    """The defaults of the arguments of each tool."""
-    return {
-        name: {
-            each.name: each.default for each in inspect.signature(bound.method).parameters.values()
-        }
-        for server in Office(servers).toolsets()
-        for name, bound in tools_of(server).items()
-    }
+    """Return the defaults of the arguments of each tool."""
+    defaults = {}
+    for server in Office(servers).toolsets():
+        for name, tool in tools_of(server).items():
+            parameters = inspect.signature(tool.method).parameters
+            defaults[name] = {key: each.default for key, each in parameters.items()}
+    return defaults

@@ -1,5 +1,5 @@
-"""Goods for the shops of office tasks; many names are the beginning of another, so that a
-search by name finds several.
+"""Products for the shops of office tasks; many names are the beginning of another, so that a
+search by name matches several.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ KINDS = {
     "Toys": "Train Set|Puzzle Box|Story Cubes|Kite|Marble Run|Toy Crane",
     "Home": "Floor Cushion|Wall Clock|Door Mat|Candle Holder|Wool Blanket|Picture Frame",
 }
-"""The goods of each department."""
+"""The names of the products of each department."""
 
+# An empty variant or colour is twice as likely, so that plain names occur that others begin with.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
 _COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
 _PRAISE = (
@@ -27,15 +28,15 @@ _PRAISE = (
 )  # fmt: skip
 
 
-def goods(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
-    """Products with `name`, `sku`, `short_description` and the department; names and SKUs differ,
-    neither tells the order.
+def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
+    """Draw products with `name`, `sku`, `short_description` and `department`; names and SKUs
+    differ, and neither reveals the order.
 
     Args:
-        rng: What they are drawn from.
-        count: How many, at most 900,000.
+        rng: The generator to draw from.
+        count: The number of products, at most 900,000, as many as there are SKUs.
     """
-    found: list[dict[str, str]] = []
+    products: list[dict[str, str]] = []
     seen: dict[str, int] = {}
     numbers = rng.choice(np.arange(100_000, 1_000_000), count, replace=False)
     for number in map(int, numbers):
@@ -49,12 +50,12 @@ def goods(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
             for k in rng.choice(len(_PRAISE), int(rng.integers(1, 4)), replace=False)
         )
         sku = f"{department[:3].upper()}-{number}"
-        found.append(
+        products.append(
             {"name": name, "sku": sku, "short_description": praise, "department": department}
         )
-    return found
+    return products
 
 
 def cents(rng: np.random.Generator, low: int, high: int) -> str:
-    """A price in `[low, high)` cents, written with two decimals."""
+    """Draw a price in `[low, high)` cents, written with two decimals."""
     return str(Decimal(int(rng.integers(low, high))).scaleb(-2).quantize(Decimal("0.01")))

@@ -1,5 +1,5 @@
-"""How final states are compared: in both directions, nothing missing and nothing extra, with a
-sentence for each fault.
+"""Comparison of final states in both directions, nothing missing and nothing extra, with a sentence
+for each failure.
 """
 
 from __future__ import annotations
@@ -22,67 +22,65 @@ from agentgym.envs.loca.servers.store import Store
 from agentgym.tools import ToolError, echo
 
 Same: TypeAlias = Callable[[Any, Any], bool]
-"""Whether a cell that was found (first) is the one that is wanted (second)."""
+"""Return whether the actual cell (first) agrees with the expected one (second)."""
 
 
 def _whole_seconds(text: str) -> str:
-    """A moment in UTC as DuckDB casts it to text, whether a task or DuckDB wrote it."""
+    """Return a moment in UTC as DuckDB casts it to text, whether a task or DuckDB wrote it."""
     return text[:-3] if text.endswith("+00:00") else text
 
 
-_PLAIN: Mapping[str, Callable[[Any], Any]] = {
+_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "VARCHAR": str,
     "BIGINT": int,
     "DOUBLE": float,
     "TIMESTAMP WITH TIME ZONE": _whole_seconds,
 }
-"""How the image of a table holds values of the types that need no conversion by DuckDB."""
+"""Conversions of the values in the image of a table, for the types that do not need DuckDB."""
+
+_ROUNDING = 1e-9  # the error of arithmetic in floats, which no agent can help
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
-def exact(found: Any, wanted: Any) -> bool:
-    """The same text, but for blanks around it."""
-    return as_text(found) == as_text(wanted)
+def exact(actual: Any, expected: Any) -> bool:
+    """Return whether the texts are equal, but for blanks around them."""
+    return as_text(actual) == as_text(expected)
 
 
-def loose(found: Any, wanted: Any) -> bool:
-    """The same text, whatever its case and blanks."""
-    return (
-        " ".join(as_text(found).split()).casefold() == " ".join(as_text(wanted).split()).casefold()
-    )
+def loose(actual: Any, expected: Any) -> bool:
+    """Return whether the texts are equal, whatever their case and blanks."""
+    texts = [" ".join(as_text(value).split()).casefold() for value in (actual, expected)]
+    return texts[0] == texts[1]
 
 
 def number(tolerance: float = 0.0, unit: str = "") -> Same:
-    """The same number within a tolerance; a text may hold it, with the unit after it and commas
-    between thousands.
+    """Return a comparison of numbers within a tolerance; a text may hold the actual one, with the
+    unit after it and commas between thousands.
     """
 
-    def same(found: Any, wanted: Any) -> bool:
-        value = as_number(found, unit)
-        return value is not None and abs(value - float(wanted)) <= tolerance + 1e-9
+    def same(actual: Any, expected: Any) -> bool:
+        value = as_number(actual, unit)
+        return value is not None and abs(value - float(expected)) <= tolerance + _ROUNDING
 
     return same
 
 
 def as_number(value: Any, unit: str = "") -> float | None:
-    """The number that a cell holds, or None; truth values are none."""
+    """Return the number in a cell, or None; truth values are no numbers."""
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
         return float(value)
     text = as_text(value).removesuffix(unit).strip() if unit else as_text(value)
-    text = (
-        text.replace(",", "")
-        if re.fullmatch(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?", text)
-        else text
-    )
+    if re.fullmatch(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?", text):
+        text = text.replace(",", "")
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def as_text(value: Any) -> str:
-    """A cell as text: dates and times in ISO, whole numbers without a point, nothing as the empty
-    text.
+    """Return a cell as text: dates and times in ISO 8601, whole numbers without a point, None as
+    the empty text.
     """
     if value is None:
         return ""
@@ -95,47 +93,49 @@ def as_text(value: Any) -> str:
     return str(value).strip()
 
 
-def set_faults(what: str, found: Iterable[Hashable], wanted: Iterable[Hashable]) -> Iterator[str]:
-    """What is missing and what is too much, duplicates counted."""
-    there, asked = Counter(found), Counter(wanted)
-    yield from (
-        f"{what}: {echo(item)} is missing" for item in sorted((asked - there).elements(), key=str)
-    )
-    yield from (
-        f"{what}: {echo(item)} should not be there"
-        for item in sorted((there - asked).elements(), key=str)
-    )
+def set_failures(
+    what: str, actual: Iterable[Hashable], expected: Iterable[Hashable]
+) -> Iterator[str]:
+    """Yield a sentence for each missing item and each extra one, duplicates counted."""
+    there, expected_counts = Counter(actual), Counter(expected)
+    for item in sorted((expected_counts - there).elements(), key=str):
+        yield f"{what}: {echo(item)} is missing"
+    for item in sorted((there - expected_counts).elements(), key=str):
+        yield f"{what}: {echo(item)} should not be there"
 
 
-def row_faults(
+def row_failures(
     what: str,
-    found: Sequence[Mapping[str, Any]],
-    wanted: Sequence[Mapping[str, Any]],
+    actual: Sequence[Mapping[str, Any]],
+    expected: Sequence[Mapping[str, Any]],
     columns: Mapping[str, Same],
     key: Sequence[str],
     ordered: bool = False,
 ) -> Iterator[str]:
-    """Where rows differ from those that are wanted.
+    """Yield a sentence for each difference between the actual and the expected rows.
 
     Args:
-        what: What to call the table.
-        found: Its rows.
-        wanted: The rows that it should have.
-        columns: The columns that are compared, and how.
-        key: The columns that tell rows apart, compared as text; several wanted rows may share a
+        what: The name of the table.
+        actual: Its rows.
+        expected: The rows that it should have.
+        columns: The columns to compare, each with its comparison.
+        key: The columns that identify rows, compared as text; several expected rows may share a
             key.
         ordered: Whether the order of the rows counts.
     """
-    there, asked = (
-        [tuple(as_text(row.get(name)) for name in key) for row in rows] for rows in (found, wanted)
+    actual_keys, expected_keys = (
+        [tuple(as_text(row.get(name)) for name in key) for row in rows]
+        for rows in (actual, expected)
     )
-    missing = list(set_faults(what, (" / ".join(k) for k in there), (" / ".join(k) for k in asked)))
-    yield from missing
-    left: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for name, row in zip(there, found, strict=True):
-        left.setdefault(name, []).append(row)
-    for name, row in zip(asked, wanted, strict=True):
-        if not (rows := left.get(name)):
+    unmatched = list(
+        set_failures(what, map(" / ".join, actual_keys), map(" / ".join, expected_keys))
+    )
+    yield from unmatched
+    candidates: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for name, row in zip(actual_keys, actual, strict=True):
+        candidates.setdefault(name, []).append(row)
+    for name, row in zip(expected_keys, expected, strict=True):
+        if not (rows := candidates.get(name)):
             continue
         best = rows[0]
         if len(rows) > 1:
@@ -148,19 +148,19 @@ def row_faults(
             if not same(best.get(column), row[column]):
                 place = f"{what}: {column} of {' / '.join(name)}"
                 yield f"{place} is {echo(as_text(best.get(column)))}, it should be {echo(as_text(row[column]))}"
-    if ordered and not missing and there != asked:
+    if ordered and not unmatched and actual_keys != expected_keys:
         yield f"{what}: the rows are not in the order that was asked for"
 
 
 def csv_rows(
     files: Workspace, path: str, columns: Sequence[str]
 ) -> tuple[list[dict[str, str]], list[str]]:
-    """The rows of a CSV file, and what is wrong with the file as such: it is missing, is no CSV, or
-    has other columns.
+    """Read the rows of a CSV file, and the failures of the file as such: it is missing, is no CSV,
+    or has other columns.
 
     Args:
-        files: Where it is.
-        path: Its path.
+        files: The workspace.
+        path: The path of the file.
         columns: The columns that it should have, in order.
     """
     try:
@@ -185,14 +185,28 @@ def csv_rows(
     return [dict(zip(header, record, strict=True)) for record in records[1:]], []
 
 
+def csv_failures(
+    files: Workspace,
+    path: str,
+    columns: Sequence[str],
+    expected: Sequence[Mapping[str, Any]],
+    cells: Mapping[str, Same],
+    key: Sequence[str],
+    ordered: bool = False,
+) -> Iterator[str]:
+    """Yield the failures of a CSV file and of its rows; see `csv_rows` and `row_failures`."""
+    rows, format_failures = csv_rows(files, path, columns)
+    yield from format_failures
+    yield from row_failures(path, rows, expected, cells, key, ordered)
+
+
 def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
-    """A hash of all records of some tables of a server, to see whether anything in them was
-    changed.
+    """Hash all records of some tables of a server.
 
     Args:
         store: The records of the server.
         *tables: Names of tables.
-        without: Columns of theirs that may be changed.
+        without: Columns that may be changed.
     """
     records = []
     for table in tables:
@@ -202,28 +216,24 @@ def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
 
 
 def mail_places(store: Store) -> list[tuple[int, int, str, int]]:
-    """Where the mails of the mail server are: id, user, folder and message of each, in the order in
-    which they came.
-    """
+    """Return id, user, folder and message of each mail, in the order in which they came."""
     rows = store.rows("SELECT id, user, folder, message FROM mails ORDER BY id")
     return [(row["id"], row["user"], row["folder"], row["message"]) for row in rows]
 
 
-def mail_faults(store: Store, before: Sequence[tuple[int, int, str, int]]) -> Iterator[str]:
-    """Whether mails that were there at the start are gone or in another folder; which of them were
-    read does not matter.
-    """
+def mail_failures(store: Store, before: Sequence[tuple[int, int, str, int]]) -> Iterator[str]:
+    """Yield a sentence if mails of the start are gone or in another folder; reading is no change."""
     if mail_places(store)[: len(before)] != list(before):
         yield "mails of the mailbox were moved or removed"
 
 
-def sent_faults(email: Email) -> Iterator[str]:
-    """The mails that were sent though the task asks for none."""
+def sent_failures(email: Email) -> Iterator[str]:
+    """Yield a sentence for each mail that was sent, for tasks that ask for none."""
     yield from (f"the mail {mail.subject!r} was sent" for mail in email.sent())
 
 
 def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
-    """A hash of the records of each table of a dataset, by its name."""
+    """Hash the records of each table of a dataset, by its name."""
     return {
         f"{dataset}.{table}": _table_state(cloud, dataset, table)
         for table in cloud.bigquery.tables(dataset)
@@ -231,33 +241,30 @@ def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
 
 
 def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
-    return hashlib.sha256(repr(_records(cloud, dataset, table)).encode()).hexdigest()
-
-
-def _records(cloud: GoogleCloud, dataset: str, table: str) -> list[dict[str, Any]]:
-    """All records of a table; those of plain types are taken from its image, which costs less than
-    a query.
+    """Hash all records of a table; simple types are read from its image, which costs less than a
+    query.
     """
-    held = cloud.engine.table((dataset, table))
-    if held.view or not all(column.type in _PLAIN for column in held.columns):
-        return cloud.bigquery.rows(dataset, table)
-    columns = []
-    for column, data in zip(held.columns, held.data, strict=True):
-        columns.append(
-            [None if value is None else _PLAIN[column.type](value) for value in json.loads(data)]
-        )
-    names = [column.name for column in held.columns]
-    return [dict(zip(names, record, strict=True)) for record in zip(*columns, strict=True)]
+    image = cloud.engine.table((dataset, table))
+    if image.view or not all(column.type in _CONVERTERS for column in image.columns):
+        records = cloud.bigquery.rows(dataset, table)
+    else:
+        columns = []
+        for column, data in zip(image.columns, image.data, strict=True):
+            convert = _CONVERTERS[column.type]
+            columns.append([None if v is None else convert(v) for v in json.loads(data)])
+        names = [column.name for column in image.columns]
+        records = [dict(zip(names, record, strict=True)) for record in zip(*columns, strict=True)]
+    return hashlib.sha256(repr(records).encode()).hexdigest()
 
 
-def bigquery_faults(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[str]:
-    """Tables that are not as they were; `before` are states of datasets. Tables that were not there
-    before may be there.
+def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each table that differs from `before`, states of datasets; new tables
+    are allowed.
     """
     if not cloud.store.value(
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
-        return  # nobody ran anything but queries, so nothing needs to be read
+        return  # only queries were run, so no table needs to be read
     for name, state in before.items():
         dataset, _, table = name.partition(".")
         if (
@@ -270,60 +277,59 @@ def bigquery_faults(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[s
 def sheet_rows(
     sheets: GoogleSheet, spreadsheet: str, sheet: str, columns: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The filled rows of a sheet, and what is wrong with it as such: it is missing, or has other
-    columns.
+    """Return the filled rows of a sheet, and the failures of the sheet as such: it is missing, or
+    has other columns.
     """
     titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
     table = sheets.values(spreadsheet, sheet) if sheet in titles else []
-    names, found = named_rows(table, columns)
+    names, rows = named_rows(table, columns)
     if names != list(columns):
         return [], [
             f"the sheet {sheet} has the columns {echo(names)}, it should have {echo(list(columns))}"
         ]
     wide = any(as_text(cell) for row in table[1:] for cell in row[len(columns) :])
-    return found, [f"the sheet {sheet} has cells to the right of its columns"] if wide else []
+    return rows, [f"the sheet {sheet} has cells to the right of its columns"] if wide else []
 
 
 def named_rows(
     table: Sequence[Sequence[Any]], columns: Sequence[str]
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """The header of a table, and its filled rows by the columns that it should have; what is to the
-    right of these is left out.
+    """Return the header of a table, and its filled rows by the columns that it should have, without
+    the cells to the right of these.
     """
     header, *rows = table or [[]]
     filled = [row for row in rows if any(map(as_text, row))]
-    found = [dict(zip(columns, [*row, *[None] * len(columns)], strict=False)) for row in filled]
-    return [as_text(cell) for cell in header], found
+    padding = [None] * len(columns)  # a row ends with its last filled cell
+    records = [dict(zip(columns, [*row, *padding], strict=False)) for row in filled]
+    return [as_text(cell) for cell in header], records
 
 
-def other_sheet_faults(
+def other_sheet_failures(
     sheets: GoogleSheet, spreadsheet: str, sheet: str, before: Sequence[Any]
 ) -> Iterator[str]:
-    """Whether anything but the values of one sheet was changed; `before` is what `other_sheets`
-    told at the start.
+    """Yield a sentence if anything but the values of one sheet was changed; `before` is the result
+    of `other_sheets` at the start.
     """
     if other_sheets(sheets, spreadsheet, sheet) != before:
         yield "a spreadsheet or sheet was added, removed, shared or changed that had to stay as it was"
 
 
 def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]:
-    """All that is in the spreadsheets, and with whom they are shared, but for the values of one
+    """Return the content of all spreadsheets and their permissions, but for the values of one
     sheet.
     """
-    found: list[Any] = [sheets.titles()]
-    for made in sheets.titles():
-        names = [row["title"] for row in sheets.store.find("sheets", spreadsheet=made)]
+    state: list[Any] = [sheets.titles()]
+    for book in sheets.titles():
+        names = [row["title"] for row in sheets.store.find("sheets", spreadsheet=book)]
         tables = [
-            sheets.values(made, name) for name in names if (made, name) != (spreadsheet, sheet)
+            sheets.values(book, name) for name in names if (book, name) != (spreadsheet, sheet)
         ]
-        found.append([names, tables, sheets.permissions(made)])
-    return found
+        state.append([names, tables, sheets.permissions(book)])
+    return state
 
 
 def storage_state(cloud: GoogleCloud) -> dict[str, str]:
-    """All buckets, with what they are set to, and all live objects, with their hashes, by `gs://`
-    name.
-    """
+    """Return the settings of all buckets and the hashes of all live objects, by `gs://` name."""
     buckets = cloud.store.rows("SELECT name, location, versioning, lifecycle FROM buckets")
     objects = cloud.store.rows("SELECT bucket, name, md5 FROM objects WHERE deleted IS NULL")
     return {f"gs://{row.pop('name')}": repr(row) for row in buckets} | {
@@ -331,11 +337,11 @@ def storage_state(cloud: GoogleCloud) -> dict[str, str]:
     }
 
 
-def storage_faults(
+def storage_failures(
     cloud: GoogleCloud, before: Mapping[str, str], changed: Iterable[str] = ()
 ) -> Iterator[str]:
-    """Buckets and objects that are gone, changed or new; nothing is said of those that are named in
-    `changed`.
+    """Yield a sentence for each bucket and object that is gone, changed or new, but for the names
+    in `changed`.
     """
     free, now = set(changed), storage_state(cloud)
     yield from (f"{name} is gone" for name in before if name not in now and name not in free)
@@ -352,9 +358,7 @@ def storage_faults(
 
 
 def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
-    """Log, severity and content (as JSON) of all entries, in the order in which they were
-    written.
-    """
+    """Return log, severity and content (as JSON) of all entries, in the order of writing."""
     rows = cloud.store.rows("SELECT * FROM log_entries ORDER BY id")
     return [
         (
@@ -367,18 +371,18 @@ def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
 
 
 def file_state(files: Workspace) -> dict[str, bytes]:
-    """What a workspace holds, by canonical path."""
+    """Return the files of a workspace by canonical path."""
     return {path: files.read(path) for path in files.walk()}
 
 
-def file_faults(
+def file_failures(
     files: Workspace, before: Mapping[str, bytes], changed: Iterable[str]
 ) -> Iterator[str]:
-    """Files of the start that were changed or removed though the task does not ask for it.
+    """Yield a sentence for each file of the start that was changed or removed.
 
     Args:
         files: The workspace.
-        before: What it held, as `file_state` told.
+        before: The result of `file_state` at the start.
         changed: The paths that may be changed.
     """
     free = {files.resolve(path) for path in changed}
@@ -392,7 +396,7 @@ def file_faults(
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows as a CSV file with these columns."""
+    """Return rows as a CSV file with these columns."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

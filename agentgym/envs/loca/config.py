@@ -1,4 +1,4 @@
-"""What all office tasks can be asked for."""
+"""Options common to all office tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ LENGTHS = {
 """The environment description lengths of the paper (section 2.3), in tokens."""
 
 MIN_LENGTH, MAX_LENGTH = 4_000, 4_000_000
+"""A unit of some tasks takes nearly 4,000 tokens; no model has a longer context window than that."""
+
 MAX_SIZE = 100_000
+"""So that the names, SKUs and numbers of all tasks suffice."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,12 +47,12 @@ def draw_invoice(
     """Draw an invoice.
 
     Args:
-        rng: Where chance comes from.
+        rng: The generator to draw from.
         key: Its number, which begins with the letters of its supplier.
         buyer: Address and name of the purchaser.
         other: Another address that may be on it.
-        rates: How often it is paid in full (`paid`), something is paid of it otherwise (`partial`),
-            and a box tells so (`box`).
+        rates: The probabilities that it is paid in full (`paid`), that otherwise a part is paid
+            (`partial`), and that a box shows it (`box`).
 
     Returns:
         Its facts, amounts in cents, and its file.
@@ -64,7 +64,7 @@ def draw_invoice(
     net = sum(amount * price for _, amount, price in goods)
     tax = net * int(rng.choice([0, 7, 19])) // 100
     day = date(2024, 6, 1) + timedelta(days=int(rng.integers(0, 200)))
-    paid, told = _payment(rng, net + tax, day, rates)
+    paid, payment_blocks = _payment(rng, net + tax, day, rates)
     supplier = SUPPLIERS[key.partition("-")[0]]
     host = re.sub(r"[^a-z]+", "-", supplier.lower()).strip("-")
     facts = {
@@ -75,22 +75,25 @@ def draw_invoice(
         "other": other,
         "host": host,
         "year": day.year,
-    }
-    facts |= {
         "due": day + timedelta(days=30),
         "order": int(rng.integers(100, 9999)),
         "iso": f"{day}",
         "us": f"{day:%B %d, %Y}",
+        "net": _money(net),
+        "tax": _money(tax),
+        "total": _money(net + tax),
+        "long": f"{day.day} {day:%B %Y}",
+        "short": f"{day:%d-%b-%Y}",
     }
-    facts |= {"net": _money(net), "tax": _money(tax), "total": _money(net + tax)}
-    facts |= {"long": f"{day.day} {day:%B %Y}", "short": f"{day:%d-%b-%Y}"}
     table = [
         ["Item", "Quantity", "Price", "Sum"],
         *([n, f"{q}", _money(p), _money(q * p)] for n, q, p in goods),
     ]
     lines = [f"{q} x {n} at {_money(p)}: {_money(q * p)}" for n, q, p in goods]
     layout = LAYOUTS[int(rng.integers(len(LAYOUTS)))]
-    pdf = write_pdf(_pages(layout, facts, {"|": [Table(table)], "=": lines, "!": told}), title=host)
+    pdf = write_pdf(
+        _pages(layout, facts, {"|": [Table(table)], "=": lines, "!": payment_blocks}), title=host
+    )
     return {
         "id": key,
         "mail": buyer[0],
@@ -103,7 +106,7 @@ def draw_invoice(
 def _payment(
     rng: np.random.Generator, total: int, day: date, rates: Mapping[str, float]
 ) -> tuple[int, list[Block]]:
-    """How many cents of an invoice were paid, and what its file says of that."""
+    """Draw the cents paid of an invoice, and the blocks of its file about the payment."""
     box = rng.random() < rates["box"]
     if rng.random() < rates["paid"]:
         paid = total
@@ -112,7 +115,7 @@ def _payment(
             if box
             else f"We received your payment of ${_money(total)}. Thank you!"
         )
-        told = [whole]
+        payment_blocks = [whole]
     elif rng.random() < rates["partial"]:
         # As often as not little is missing, down to a cent.
         share = total * int(rng.integers(10, 81)) // 100
@@ -125,7 +128,9 @@ def _payment(
                 ]
             )
         )
-        told = [Box(f"PARTIALLY PAID: ${_money(paid)}") if box else soft.format(paid=_money(paid))]
+        payment_blocks = [
+            Box(f"PARTIALLY PAID: ${_money(paid)}") if box else soft.format(paid=_money(paid))
+        ]
     else:
         sentence = str(
             rng.choice(
@@ -139,11 +144,11 @@ def _payment(
     if not box and rng.random() < 0.5:
         first = paid * int(rng.integers(2, 8)) // 10
         days = [day + timedelta(days=k) for k in (5, 9)]
-        told = [
+        payment_blocks = [
             f"Received on {d}: ${_money(part)}"
             for d, part in zip(days, (first, paid - first), strict=True)
         ]
-    return paid, told
+    return paid, payment_blocks
 
 
 def _pages(

@@ -1,5 +1,5 @@
 """Names of people for the states of office tasks; many are the beginning of another, so that a
-search by name finds several.
+search by name matches several.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def people(rng: np.random.Generator, count: int) -> list[str]:
-    """Different full names, at most 386,694; draws of more than 14,322 have middle initials."""
-    plain = len(FIRST) * len(LAST)
-    drawn = rng.choice(plain * (1 if count <= plain else 1 + len(_LETTERS)), count, replace=False)
+    """Draw different full names, at most 386,694; more than 14,322 have middle initials."""
+    pairs = len(FIRST) * len(LAST)
+    total = pairs if count <= pairs else pairs * (1 + len(_LETTERS))
     names = []
-    for place in map(int, drawn):
-        middle, pair = divmod(place, plain)
+    for number in map(int, rng.choice(total, count, replace=False)):
+        middle, pair = divmod(number, pairs)
         first, last = FIRST[pair // len(LAST)], LAST[pair % len(LAST)]
         names.append(f"{first} {_LETTERS[middle - 1]}. {last}" if middle else f"{first} {last}")
     return names
 
 
 def address(name: str, number: int, domain: str) -> str:
-    """A mail address for a person; different numbers make different addresses."""
+    """Return a mail address for a person; different numbers make different addresses."""
     return f"{name.lower().replace('.', '').replace(' ', '.')}{number}@{domain}"

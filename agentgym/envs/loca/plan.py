@@ -1,9 +1,8 @@
-"""The reference plan of an office task, and how far an agent has come with it.
+"""The reference plan of an office task, and the progress of an agent with it.
 
-A plan is written as a script that yields the calls it wants made and is sent what they tell. It
-knows the office only through these results, so it shows that the task can be solved through the
-tools; the same script says what is to be done next, which facts were gathered and which outputs are
-missing.
+A plan is a script that yields the calls to make and is sent the facts in their results. It knows
+the office only through these results, so it shows that the task can be solved through the tools;
+the same script gives the next steps, the facts that were gathered and the outputs that are missing.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import Any, TypeAlias
 
 from agentgym.messages import ToolCall
 
-Plain: TypeAlias = Callable[[ToolCall], ToolCall]
-"""Brings calls that do the same into the same form."""
+Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
+"""Return the form that all calls share which have the same effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +26,12 @@ class Step:
         label: What it does, as an order: `Read the announcements of course 12.` No two steps of a
             plan have the same.
         call: The call.
-        learn: What is to be kept of its result, as JSON-able data; a change may have nothing to
-            tell.
+        learn: Extracts the fact in its result, as JSON-able data; a change may have nothing to
+            report.
         output: The output that a change helps to make; empty for a step that reads.
-        same: The arguments that another call has to share to count as this step; all of them if
+        same: The arguments that another call must share to count as this step; all of them if
             empty.
-        about: A text that has to be somewhere in its arguments besides.
+        about: A text that its arguments must also contain.
     """
 
     label: str
@@ -44,14 +43,14 @@ class Step:
 
     @property
     def changes(self) -> bool:
-        """Whether it changes the office, rather than reads it."""
+        """True if it changes the office, rather than reads it."""
         return bool(self.output)
 
-    def counts(self, call: ToolCall, plain: Plain) -> bool:
-        """Whether a call does what this step asks for; `plain` brings calls that do the same into
-        the same form.
+    def counts(self, call: ToolCall, canonicalize: Canonicalizer) -> bool:
+        """Return whether a call does what this step asks for, after `canonicalize` has brought
+        both into the same form.
         """
-        mine, other = plain(self.call), plain(call)
+        mine, other = canonicalize(self.call), canonicalize(call)
         names = self.same or (*mine.arguments, *other.arguments)
         alike = all(other.arguments.get(name) == mine.arguments.get(name) for name in names)
         return other.name == mine.name and alike and self.about in _dump(other.arguments)
@@ -61,14 +60,17 @@ Plan: TypeAlias = Generator[Step | Sequence[Step], Any, None]
 """It is sent the fact of a step that it yields alone, a list of facts for a sequence, whose steps
 may be taken in any order; the fact of a change with nothing to tell is None."""
 
-MAX_EARLY = 1_000
-"""Results of calls, beyond the plan so far, that are kept for steps that may ask for them."""
+MAX_PREFETCHED = 1_000
+"""Results of calls ahead of the plan that are kept for later steps; more would let an agent that
+reads at random fill the memory.
+"""
 
 CLAIM = Step("Say that the task is done.", ToolCall("claim_done", {}), output="claim")
+"""The last step of every plan, since the tasks are scored by the state at the claim."""
 
 
 def read(label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any) -> Step:
-    """A step that reads: what `learn` takes from the result becomes its fact."""
+    """Return a step that reads: what `learn` extracts from the result becomes its fact."""
     return Step(label, ToolCall(tool, arguments), learn)
 
 
@@ -83,108 +85,113 @@ def write(
     learn: Callable[[str], Any] | None = None,
     **arguments: Any,
 ) -> Step:
-    """A step that changes the office.
+    """Return a step that changes the office.
 
     Args:
         label: See `Step`.
         output: The output that it helps to make.
         tool: The tool.
-        same: The arguments in which another call may not differ from it; all by default.
+        same: The arguments in which another call must agree with it; all by default.
         about: See `Step`.
-        learn: What is to be kept of its result, such as the id of something new.
+        learn: Extracts the fact in its result, such as the id of a new record.
         **arguments: The arguments of the tool.
     """
     return Step(label, ToolCall(tool, arguments), learn, output, tuple(same), about)
 
 
-def _as_it_is(call: ToolCall) -> ToolCall:
+def _identity(call: ToolCall) -> ToolCall:
     return call
 
 
 class Progress:
-    """How far an agent has come with a plan, as far as the results that it was shown tell. It
-    pickles.
+    """Progress of an agent with a plan, as far as the results in its chat show it. It pickles.
 
     Args:
         plan: Starts the script.
-        plain: See `Step.counts`; calls are compared as they are by default.
+        canonicalize: See `Step.counts`; calls are compared as they are by default.
 
     Attributes:
-        facts: What was learnt, by the label of the step; None for a change that had nothing to
-            tell.
-        strays: Lasting calls that no step has asked for so far.
+        facts: The facts learnt, by the label of the step; None for a change that had nothing to
+            report.
+        off_plan_calls: Irreversible calls that no step has asked for so far.
     """
 
-    def __init__(self, plan: Callable[[], Plan], plain: Plain = _as_it_is) -> None:
+    def __init__(self, plan: Callable[[], Plan], canonicalize: Canonicalizer = _identity) -> None:
         self._plan = plan
-        self._plain = plain
+        self._canonicalize = canonicalize
+        self._reset()
+
+    def _reset(self) -> None:
+        """Go back to the start of the plan, without any fact."""
         self.facts: dict[str, Any] = {}
-        self.strays: list[ToolCall] = []
+        self.off_plan_calls: list[ToolCall] = []
         self._script: Plan | None = None
         self._batch: Step | Sequence[Step] = ()
-        self._open: dict[str, Step] = {}
-        self._over = False
-        self._passed: list[Step] = []
+        self._pending: dict[str, Step] = {}
+        self._exhausted = False
+        self._completed: list[Step] = []
         self._lines: dict[str, str] = {}
-        self._early: dict[str, str] = {}
+        self._prefetched: dict[str, str] = {}
 
     def pending(self) -> list[Step]:
-        """The steps that may be taken now, in the order of the plan; only `CLAIM` at its end, and
-        nothing after that.
+        """Return the steps that may be taken now, in the order of the plan; only `CLAIM` at its
+        end, and nothing after that.
         """
-        self._go_on()
-        return list(self._open.values())
+        self._advance()
+        return list(self._pending.values())
 
-    def passed(self) -> list[Step]:
-        """The steps that were taken, in the order of the plan."""
-        self._go_on()
-        return [*self._passed, *(step for step in self._steps() if step.label in self.facts)]
+    def completed(self) -> list[Step]:
+        """Return the steps that were taken, in the order of the plan."""
+        self._advance()
+        return [*self._completed, *(step for step in self._steps() if step.label in self.facts)]
 
     def counts(self, step: Step, call: ToolCall) -> bool:
-        """Whether a call does what a step asks for."""
-        return step.counts(call, self._plain)
+        """Return whether a call does what a step asks for."""
+        return step.counts(call, self._canonicalize)
 
-    def take(self, call: ToolCall, result: str, lasting: bool) -> None:
-        """Take in a call that was carried out.
+    def record(self, call: ToolCall, result: str, lasting: bool) -> None:
+        """Record a call that was carried out.
 
         Args:
             call: The call.
-            result: What it told.
+            result: Its result.
             lasting: Whether its effect cannot be undone, so that it matters even if no step asks
                 for it.
         """
-        self._go_on()
-        for step in self._open.values():
-            if self.counts(step, call):
-                self._take(step, result)
-                return
-        if lasting:
-            self.strays.append(call)
-        elif len(self._early) < MAX_EARLY:
-            self._early[self._key(call)] = result  # a later step may ask for just this
+        self._advance()
+        step = next((step for step in self._pending.values() if self.counts(step, call)), None)
+        if step is not None:
+            self._learn_from(step, result)
+            self._advance()
+        elif lasting:
+            self.off_plan_calls.append(call)
+        elif len(self._prefetched) < MAX_PREFETCHED:
+            self._prefetched[self._key(call)] = result  # a later step may ask for just this
 
     def _key(self, call: ToolCall) -> str:
-        same = self._plain(call)
-        return _dump([same.name, sorted(same.arguments.items())])
+        canonical = self._canonicalize(call)
+        return _dump([canonical.name, sorted(canonical.arguments.items())])
 
     def lines(self) -> list[str]:
-        """The facts in words, a line each; `load` takes them back."""
-        self._go_on()
-        strays = [f"also done: {call.name} {_dump(call.arguments)}" for call in self.strays]
-        return [*self._lines.values(), *strays]
+        """Return the facts in words, a line each; `restore` reads them."""
+        self._advance()
+        off_plan = [
+            f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
+        ]
+        return [*self._lines.values(), *off_plan]
 
-    def load(self, lines: Sequence[str]) -> None:
-        """Know what lines of `lines()` tell, and nothing else.
+    def restore(self, lines: Sequence[str]) -> None:
+        """Replace all facts by those in lines of `lines()`.
 
         Raises:
             ValueError: A line is none of those.
         """
-        self.__init__(self._plan, self._plain)  # type: ignore[misc]
+        self._reset()
         for line in lines:
             kind, _, rest = line.partition(": ")
             if kind == "also done":
                 name, _, arguments = rest.partition(" ")
-                self.strays.append(ToolCall(name, json.loads(arguments)))
+                self.off_plan_calls.append(ToolCall(name, json.loads(arguments)))
             elif kind == "done":
                 self._learn(rest, None, change=True)
             else:
@@ -196,71 +203,61 @@ class Progress:
     def _steps(self) -> Sequence[Step]:
         return (self._batch,) if isinstance(self._batch, Step) else self._batch
 
-    def _take(self, step: Step, result: str) -> None:
-        if (fact := _learnt(step, result)) is not _NOTHING:
-            self._learn(step.label, fact, change=step.learn is None)
-            del self._open[step.label]
-            self._go_on()
+    def _learn_from(self, step: Step, result: str) -> None:
+        """Learn the fact in a result; nothing if the result was truncated or cleared."""
+        try:
+            fact = None if step.learn is None else json.loads(_dump(step.learn(result)))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            return
+        self._learn(step.label, fact, change=step.learn is None)
 
     def _learn(self, label: str, fact: Any, change: bool) -> None:
         self.facts[label] = fact
         self._lines[label] = (
             f"done: {label}" if change else f"{label} => {_dump(fact).replace('=>', _ARROW)}"
         )
+        self._pending.pop(label, None)
 
-    def _go_on(self) -> None:
-        """Advance the script past all that is known."""
+    def _advance(self) -> None:
+        """Advance the script past all steps whose facts are there."""
         if self._script is None:
             self._script = self._with_claim()
-            self._passed, self._open, self._over = [], {}, False
+            self._completed, self._pending, self._exhausted = [], {}, False
             self._enter(next(self._script))
-        while not (self._open or self._over):
-            self._passed += self._steps()
+        while not (self._pending or self._exhausted):
+            self._completed += self._steps()
             try:
                 facts = [self.facts[step.label] for step in self._steps()]
                 self._enter(self._script.send(facts[0] if isinstance(self._batch, Step) else facts))
             except StopIteration:
-                self._batch, self._over = (), True
+                self._batch, self._exhausted = (), True
 
     def _enter(self, batch: Step | Sequence[Step]) -> None:
+        """Start on a batch of steps, with what earlier calls already read or did of it."""
         self._batch = batch
-        self._open = {step.label: step for step in self._steps() if step.label not in self.facts}
-        if self._early:
-            self._take_early()
-        for stray in list(self.strays):
-            found = next((step for step in self._open.values() if self.counts(step, stray)), None)
-            if found and found.learn is None:
-                self.strays.remove(stray)
-                self._learn(found.label, None, change=True)
-                del self._open[found.label]
-
-    def _take_early(self) -> None:
-        """Know what was read before the plan came to it."""
-        for step in [step for step in self._open.values() if not step.changes]:
-            told = self._early.pop(self._key(step.call), None)
-            if told is not None and (fact := _learnt(step, told)) is not _NOTHING:
-                self._learn(step.label, fact, change=False)
-                del self._open[step.label]
+        self._pending = {step.label: step for step in self._steps() if step.label not in self.facts}
+        for step in list(self._pending.values()) if self._prefetched else ():
+            if not step.changes:
+                result = self._prefetched.pop(self._key(step.call), None)
+                if result is not None:
+                    self._learn_from(step, result)
+        for call in list(self.off_plan_calls):
+            match = next((step for step in self._pending.values() if self.counts(step, call)), None)
+            if match and match.learn is None:
+                self.off_plan_calls.remove(call)
+                self._learn(match.label, None, change=True)
 
     def _with_claim(self) -> Plan:
         yield from self._plan()
         yield CLAIM
 
     def __getstate__(self) -> dict[str, Any]:
-        # A script under way cannot be pickled; it is started anew and given the facts again.
-        return {**vars(self), "_script": None, "_batch": (), "_open": {}, "_passed": []}
+        # A running script cannot be pickled; it is started again and given the facts again.
+        return {**vars(self), "_script": None, "_batch": (), "_pending": {}, "_completed": []}
 
 
-_NOTHING = object()
-_ARROW = "\\u003d>"  # how JSON may write the arrow that stands between label and fact
-
-
-def _learnt(step: Step, result: str) -> Any:
-    """The fact that a result tells; `_NOTHING` if it was cut or cleared."""
-    try:
-        return None if step.learn is None else json.loads(_dump(step.learn(result)))
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return _NOTHING
+_ARROW = "\\u003d>"
+"""The arrow in the JSON of a fact, escaped, since a bare one separates the label from the fact."""
 
 
 def _dump(value: Any) -> str:
@@ -268,8 +265,8 @@ def _dump(value: Any) -> str:
 
 
 def steps_of(plan: Callable[[], Plan], play: Callable[[Step], str]) -> Iterator[tuple[Step, str]]:
-    """All steps of a plan in order, with what each told; `play` makes the call of a step, and
-    `CLAIM` is not among them.
+    """Yield all steps of a plan in order with their results, without `CLAIM`; `play` makes the
+    call of a step.
     """
     progress = Progress(plan)
     while steps := progress.pending():
@@ -277,7 +274,7 @@ def steps_of(plan: Callable[[], Plan], play: Callable[[Step], str]) -> Iterator[
             if step is CLAIM:
                 return
             result = play(step)
-            progress.take(step.call, result, lasting=False)
+            progress.record(step.call, result, lasting=False)
             if step.label not in progress.facts:
                 raise ValueError(
                     f"the step {step.label!r} cannot make sense of its result: {result[:500]}"

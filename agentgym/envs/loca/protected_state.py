@@ -1,4 +1,4 @@
-"""What no task asks for: that anything else in the services of an office stays as it was."""
+"""Fingerprints of the parts of an office that a task must leave alone."""
 
 from __future__ import annotations
 
@@ -14,40 +14,38 @@ _READING = {
     "email.mails", "email.messages", "email.attachments", "canvas.participants", "google_cloud.bigquery_jobs",
     "google_cloud.operations",
 }  # fmt: skip
-"""Tables that reading and sending change; what else may not be changed in them is told apart
-below.
-"""
+"""Tables that reading and sending change; `_more` covers the rest of their content."""
 
 _MOMENTS = {"spreadsheets": ("modified",), "users": ("last_login",)}
-"""Columns that tell when something was done, not what."""
+"""Columns with the time of an action, which reading changes too."""
 
 
-def untouched(office: Office, mutable_tables: Collection[str]) -> dict[str, str]:
-    """A hash of each part of the services that a task leaves alone, by its name.
+def fingerprint_protected(office: Office, mutable_tables: Collection[str]) -> dict[str, str]:
+    """Hash each part of the services that a task leaves alone, by its name.
 
     Args:
         office: The office.
-        mutable_tables: The tables that the work changes, as `server.table`; the task itself looks at
-            what is in them.
+        mutable_tables: The tables that the work changes, as `server.table`; the task itself checks
+            their records.
     """
-    free = _READING | set(mutable_tables)
-    found: dict[str, str] = {}
+    mutable = _READING | set(mutable_tables)
+    hashes: dict[str, str] = {}
     for server in office.toolsets():
         store = server.store
-        found |= {
+        hashes |= {
             f"{server.name}.{table}": store.fingerprint(table, without=_MOMENTS.get(table, ()))
             for table in store.tables()
-            if f"{server.name}.{table}" not in free
+            if f"{server.name}.{table}" not in mutable
         }
-        found |= _more(server)
-    return found
+        hashes |= _special_hashes(server)
+    return hashes
 
 
-def _more(server: Server) -> Mapping[str, str]:
-    """What the tables of a server do not tell, or tell among what may change."""
+def _special_hashes(server: Server) -> Mapping[str, str]:
+    """Hash the state of a server outside its tables, or in tables that reading changes."""
     if isinstance(server, Email):
-        # A mail that was really sent is the task's to judge. Any other has to be where it was, read
-        # or not; drafts are left-overs.
+        # The task itself checks the mails that were sent. Any other must be where it was, read or
+        # not; drafts reach nobody.
         columns = "mails.id, user, folder, message, is_important"
         sql = f"SELECT {columns} FROM mails JOIN messages ON messages.id = message WHERE origin <> 'sent'"
         return {"email.mails": _hash(server.store.rows(f"{sql} ORDER BY mails.id"))}
@@ -64,11 +62,11 @@ def _hash(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()
 
 
-def changes(
+def unexpected_changes(
     office: Office, mutable_tables: Collection[str], before: Mapping[str, str]
 ) -> Iterator[str]:
-    """The parts that are no longer as they were, each in a sentence."""
-    now = untouched(office, mutable_tables)
+    """Yield a sentence for each part that has changed."""
+    now = fingerprint_protected(office, mutable_tables)
     yield from (
         f"{name}: something was added, changed or removed"
         for name in before

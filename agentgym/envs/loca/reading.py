@@ -1,5 +1,5 @@
-"""Pieces of plans that several tasks share: reading what comes in pages, finding a spreadsheet,
-writing a table.
+"""Parts of plans that several tasks share: reading paged listings, finding a spreadsheet, writing a
+table.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from agentgym.envs.loca.checks import write_csv
 from agentgym.envs.loca.plan import Step, read, write
 
 Piece = Generator[Step | Sequence[Step], Any, list[Any]]
-"""A part of a plan that gives a list; use it with `yield from`."""
+"""A part of a plan that returns a list; use it with `yield from`."""
 
-_PAGE = 100
-_SHOP_PAGE = 20  # products and orders are told at length; this many still fit a small window
+_PAGE = 100  # mails are short in a list, and fewer pages make fewer steps
+_SHOP_PAGE = 20  # products and orders are long; this many still fit a small context window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
     """Read all mails of a folder of the mail server.
 
     Args:
-        keep: What is to be kept of a mail, given what `read_email` tells of it; None if it does not
-            matter.
+        keep: Extracts the fact of a mail from the result of `read_email`; None if it has none.
         folder: The folder.
 
     Returns:
-        What was kept, newest mail first, without None.
+        The facts, newest mail first, without None.
     """
 
     def listing(page: int) -> Step:
@@ -45,11 +44,11 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
     first = yield listing(1)
     others = yield [listing(page) for page in range(2, first["pages"] + 1)]
     ids = [mail for page in (first, *others) for mail in page["ids"]]
-    kept = yield [
+    facts = yield [
         read(f"Read mail {mail}.", lambda text: keep(json.loads(text)), "read_email", email_id=mail)
         for mail in ids
     ]
-    return [fact for fact in kept if fact is not None]
+    return [fact for fact in facts if fact is not None]
 
 
 def _ids(text: str) -> dict[str, Any]:
@@ -63,13 +62,13 @@ def read_shop(
     """Read a listing of the shop, page after page up to the first that is not full.
 
     Args:
-        what: What is listed, in words.
+        what: The name of the listing, in words.
         tool: The tool that lists it.
-        keep: What is to be kept of an item; None if it does not matter.
+        keep: Extracts the fact of an item; None if it has none.
         **arguments: Further arguments of the tool.
 
     Returns:
-        What was kept, in the order of the listing, without None.
+        The facts, in the order of the listing, without None.
     """
 
     def learn(text: str) -> dict[str, Any]:
@@ -79,19 +78,19 @@ def read_shop(
             "kept": [fact for item in items if (fact := keep(item)) is not None],
         }
 
-    found: list[Any] = []
+    facts: list[Any] = []
     for page in itertools.count(1):
-        fact = yield read(
+        listing = yield read(
             f"List page {page} of {what}.", learn, tool, perPage=_SHOP_PAGE, page=page, **arguments
         )
-        found += fact["kept"]
-        if fact["count"] < _SHOP_PAGE:
+        facts += listing["kept"]
+        if listing["count"] < _SHOP_PAGE:
             break
-    return found
+    return facts
 
 
 def find_spreadsheet(title: str) -> Step:
-    """The step that lists the spreadsheets for the id of the first with a title."""
+    """Return the step that lists the spreadsheets for the id of the first with a title."""
 
     def learn(text: str) -> str:
         return next(str(each["id"]) for each in json.loads(text) if each["title"] == title)
@@ -100,13 +99,13 @@ def find_spreadsheet(title: str) -> Step:
 
 
 def read_table(spreadsheet: str, sheet: str) -> Step:
-    """The step that reads a sheet: its `rows`, the header among them, as lists of texts, and how
-    many it has `room` for.
+    """Return the step that reads a sheet: its `rows`, the header among them, as lists of texts, and
+    the number of rows that it has `room` for.
     """
 
     def learn(text: str) -> dict[str, Any]:
-        [found] = json.loads(text)["valueRanges"]
-        return {"rows": found["values"], "room": int(re.findall("[0-9]+", found["range"])[-1])}
+        [area] = json.loads(text)["valueRanges"]
+        return {"rows": area["values"], "room": int(re.findall("[0-9]+", area["range"])[-1])}
 
     return read(
         f"Read the sheet {sheet}.", learn, "get_sheet_data", spreadsheet_id=spreadsheet, sheet=sheet
@@ -114,7 +113,7 @@ def read_table(spreadsheet: str, sheet: str) -> Step:
 
 
 def write_table(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Step:
-    """The step that writes an output which is a CSV file."""
+    """Return the step that writes a CSV file."""
     return write(
         f"Write {path}.",
         path,
@@ -126,6 +125,6 @@ def write_table(path: str, columns: Sequence[str], rows: Iterable[Mapping[str, A
 
 
 def split_letter(text: str) -> tuple[str, str]:
-    """Subject and text of a letter whose first line is its subject."""
+    """Split a letter whose first line is its subject into subject and text."""
     subject, _, body = text.partition("\n")
     return subject.removeprefix("Subject: "), body.strip()

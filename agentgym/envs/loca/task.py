@@ -1,7 +1,7 @@
-"""What the tasks of LOCA-bench share: an office whose state is as long as asked, a reference plan,
+"""Base of the tasks of LOCA-bench: an office whose state has a configured length, a reference plan
 and a check of the final state.
 
-A task fills `draw`, `task`, `plan` and `faults`. The oracle hooks follow from the plan: the belief
+A task fills `draw`, `task`, `plan` and `task_failures`. Its oracles follow from the plan: the belief
 state is what its steps have learnt, the optimal calls are the steps that may be taken next.
 """
 
@@ -18,10 +18,10 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
-from agentgym.envs.loca.calls import plain
+from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
-from agentgym.envs.loca.protected_state import changes, untouched
+from agentgym.envs.loca.protected_state import fingerprint_protected, unexpected_changes
 from agentgym.envs.loca.servers.context import START
 from agentgym.envs.loca.servers.office import Office
 from agentgym.messages import ToolCall
@@ -35,15 +35,18 @@ IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "l
 """Tools whose effect no other call undoes."""
 
 MAX_CALLS = 128
-"""A reply with more calls than this is refused."""
+"""The most calls in a reply, so that a single step cannot run the servers for minutes."""
 
 TOLERANCE = 0.08
-"""How far, as a share, the length of a drawn state may be from the one asked for before another
-size is tried.
+"""The relative error of the length of a state above which another size is tried; it is small beside
+the steps between the preset lengths.
 """
 
 _TRIES = 12
+"""The most sizes that are tried, which bounds the time of a reset where no size fits."""
+
 _FACTS, _MISSING = "Known so far:", "Outputs still missing: "
+"""The headings of a state in words, which `read_state` parses."""
 
 
 class OfficeTask(World[OfficeT], Generic[OfficeT]):
@@ -59,12 +62,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         servers: The servers that the task gives (table 7 of the paper).
         start: When the episode begins.
         outputs: What has to be made, in words.
-        worked_on: The tables of the servers that the work changes, as `server.table`: `faults`
-            looks at what is in them. Nothing else in the services may be changed, whether the task
-            says so or not; files are for `faults` alone.
-        unit_tokens: About how many tokens of description one unit of size takes: the first guess in
-            solving for the length.
-        truth: What the generator knows of the right final state.
+        mutable_tables: The tables of the servers that the work changes, as `server.table`:
+            `task_failures` checks their records. Nothing else in the services may be changed,
+            whether the task says so or not; files are for `task_failures` alone.
+        tokens_per_unit: The approximate tokens of description per unit of size: the first guess
+            in solving for the length.
+        truth: The facts about the right final state, as the generator set them.
         tokens: The description length of the state, in tokens of cl100k.
     """
 
@@ -82,56 +85,50 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.max_calls = MAX_CALLS
         self.truth: Any = None
         self.tokens = 0
-        self._kept: Mapping[str, str] = {}
-        self.progress = Progress(self.plan, functools.partial(plain, self.servers))
+        self._protected_hashes: Mapping[str, str] = {}
+        self.progress = Progress(self.plan, functools.partial(canonical_call, self.servers))
 
     @functools.cached_property
     def office(self) -> Office:
-        """The servers with their state; empty until `generate`. A world that was read from a chat
-        never asks for it.
+        """The servers with their state; empty until `generate`, and never built by a world that is
+        read from a chat.
         """
         return Office(self.servers, self.start)
 
-    # What a task fills.
+    # The hooks of a task.
 
     def draw(self, size: int) -> None:
-        """Fill `self.office` and set `self.truth` from `self.rng`, with `size` units of what the
-        task is about.
-        """
+        """Fill `self.office` and set `self.truth` from `self.rng`, with `size` units."""
         raise NotImplementedError
 
     def plan(self) -> Plan:
-        """The reference plan, without the claim at its end.
+        """Yield the reference plan, without the claim at its end.
 
-        It uses `self.config` and `self.office` for nothing.
+        It does not use `self.config` or `self.office`.
         """
         raise NotImplementedError
 
-    def faults(self) -> Iterator[str]:
-        """The requirements that the state of the office does not fulfil, each in words; none if the
-        task is done right.
-        """
+    def task_failures(self) -> Iterator[str]:
+        """Yield the requirements that the state of the office does not fulfil, each in words."""
         raise NotImplementedError
 
     def describe(self) -> Iterable[ToolCall] | None:
-        """The calls that read all that an agent would need to read; None for the reading steps of
-        the plan.
+        """Return the calls that read all that an agent would need to read; None for the reading
+        steps of the plan.
         """
         return None
 
     # The world.
 
     def generate(self) -> None:
-        """Draw a state of the length asked for, or take a copy of the one that was drawn for the
-        same seed.
-        """
+        """Draw a state of the configured length, or copy the one drawn earlier for the same seed."""
         kind: Any = type(self)
         drawn: _Drawn = _draw(kind, self.config, int(self.rng.integers(2**63)))
-        self.office, self.truth, self.tokens, self._kept = pickle.loads(drawn.state)
+        self.office, self.truth, self.tokens, self._protected_hashes = pickle.loads(drawn.state)
         self.max_turns = self.config.budget(drawn.steps)
 
     def rules(self) -> str:
-        """How the work goes."""
+        """Return the rules of all offices."""
         return (
             "You work in an office through the tools of its services. Files are in /workspace. Do "
             "the task of the user completely "
@@ -142,35 +139,37 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         )
 
     def toolsets(self) -> Sequence[object]:
-        """The servers."""
+        """Return the servers."""
         return self.office.toolsets()
 
     def score(self) -> float:
-        """1.0 if the agent has claimed to be done and nothing is wrong or missing, 0.0 otherwise
+        """Return 1.0 if the agent has claimed to be done and nothing is wrong or missing, else 0.0
         (section 2.3 of the paper).
         """
-        return float(self.done and not any(self.wrong()))
+        return float(self.done and not any(self.all_failures()))
 
-    def wrong(self) -> Iterator[str]:
-        """The faults of the task, and what was changed in the services beside it."""
-        yield from self.faults()
-        yield from changes(self.office, self.mutable_tables, self._kept)
+    def all_failures(self) -> Iterator[str]:
+        """Yield the failures of the task, and the unexpected changes in the services."""
+        yield from self.task_failures()
+        yield from unexpected_changes(self.office, self.mutable_tables, self._protected_hashes)
 
     def report(self) -> Mapping[str, Any]:
-        """Which requirements are not fulfilled, and the description length."""
-        faults = list(self.wrong())
+        """Return the requirements that are not fulfilled, and the description length."""
+        failures = list(self.all_failures())
         return {
             "claimed": self.done,
-            "faults": faults[:100],
-            "fault_count": len(faults),
+            "faults": failures[:100],  # a ruined office has thousands
+            "fault_count": len(failures),
             "description_tokens": self.tokens,
         }
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """The size whose reference plan has about `steps` steps."""
+        """Return the size whose reference plan has about `steps` steps, by a line through two
+        sizes, since plans grow linearly.
+        """
         kind: Any = cls
-        low, high = _steps(kind, 4), _steps(kind, 12)
+        low, high = _plan_length(kind, 4), _plan_length(kind, 12)
         size = 4 + round((steps - low) * 8 / max(1, high - low))
         if not 1 <= size <= MAX_SIZE or (high == low and steps != low):
             raise ValueError(
@@ -179,66 +178,59 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             )
         return {"size": size}
 
-    # What an agent could know.
+    # The oracle hooks.
 
     def state(self) -> str:
-        """The facts that the steps of the plan have learnt, the changes that were made, and the
-        outputs that are missing.
+        """Return the facts that the steps of the plan have learnt, the changes and the missing
+        outputs.
         """
         lines = "\n".join(f"- {line}" for line in self.progress.lines()) or "- nothing"
-        return f"{_FACTS}\n{lines}\n{_MISSING}{', '.join(self._missing()) or 'none'}"
-
-    def _missing(self) -> list[str]:
         pending = self.progress.pending()
-        if not all(step.changes for step in pending):
-            return list(self.outputs)
-        open_outputs = {step.output for step in pending}
-        made = {step.output for step in self.progress.passed() if step.changes} - open_outputs
-        return (
-            [] if pending in ([], [CLAIM]) else [name for name in self.outputs if name not in made]
-        )
+        complete: set[str] = set()  # a plan that still reads may yet change any output
+        if pending in ([], [CLAIM]):
+            complete = set(self.outputs)
+        elif all(step.changes for step in pending):
+            complete = {step.output for step in self.progress.completed()}
+            complete -= {step.output for step in pending}
+        missing = [name for name in self.outputs if name not in complete]
+        return f"{_FACTS}\n{lines}\n{_MISSING}{', '.join(missing) or 'none'}"
 
     def subtask(self, with_state: bool) -> str:
-        """The order of the next step of the plan; that of a step which reads names the call, on
-        whose form its result depends.
+        """Return the order of the next step of the plan; that of a step which reads names the
+        call, on whose form its result depends.
         """
-        return (
-            _order(self.progress.pending()[0])
-            if self.optimal_calls()
-            else "The task cannot be done right any more."
-        )
+        if not self.optimal_calls():
+            return "The task cannot be done right any more."
+        return _order(self.progress.pending()[0])
 
     def reasoning(self, call: ToolCall) -> str:
-        """The order that the call carries out."""
+        """Return the order that the call carries out."""
         return next(
             (step.label for step in self.progress.pending() if self.progress.counts(step, call)),
             "Look again.",
         )
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """The steps that may be taken next; none once the plan is through and something was done
-        that cannot be undone.
+        """Return the steps that may be taken next; none once the plan is through after an
+        irreversible call outside it.
         """
         pending = self.progress.pending()
-        return (
-            [] if pending == [CLAIM] and self.progress.strays else [step.call for step in pending]
-        )
+        if pending == [CLAIM] and self.progress.off_plan_calls:
+            return []
+        return [step.call for step in pending]
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """The optimal calls, the reads that were made, and the claim."""
-        again = [step.call for step in self.progress.passed() if not step.changes]
-        return [
-            *self.optimal_calls(),
-            *again,
-            *([] if self.optimal_calls() == [CLAIM.call] else [CLAIM.call]),
-        ]
+        """Return the optimal calls, the reads of completed steps, and the claim."""
+        optimal = self.optimal_calls()
+        reads = [step.call for step in self.progress.completed() if not step.changes]
+        return [*optimal, *reads, *([] if optimal == [CLAIM.call] else [CLAIM.call])]
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Labels calls as productive, redundant or harmful; see the class."""
-        before, pending = len(list(self.wrong())), self.progress.pending()
+        """Label calls as productive, redundant or harmful; see the class."""
+        before, pending = len(list(self.all_failures())), self.progress.pending()
 
         def label(calls: Sequence[ToolCall]) -> Sequence[str]:
-            after = len(list(self.wrong()))
+            after = len(list(self.all_failures()))
             return [self._label(call, pending, before, after) for call in calls]
 
         return label
@@ -250,29 +242,31 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             (call.name, call.arguments) == (step.call.name, step.call.arguments) for step in pending
         ):
             return "productive"
+        if after > before:
+            return "harmful"
         planned = any(self.progress.counts(step, call) for step in pending)
-        return "harmful" if after > before else "productive" if planned else "redundant"
+        return "productive" if planned else "redundant"
 
-    # How a scripted policy reads.
+    # The hooks of scripted policies.
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """A world that knows the task, which is the same for all instances."""
+        """Return a world for the task, which is the same for all instances."""
         return cls(cast("OfficeT", cls.Config()), 0)
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Take in what a call told."""
-        self.progress.take(call, result, call.name in IRREVERSIBLE_TOOLS)
+        """Read the result of a call."""
+        self.progress.record(call, result, call.name in IRREVERSIBLE_TOOLS)
 
     def read_state(self, state: str) -> None:
-        """Take in a text of `state()`."""
+        """Read a text of `state()`."""
         lines = state.split("\n")
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
             raise ValueError("this is no state of an office task")
-        self.progress.load([line[2:] for line in lines[1:-1] if line != "- nothing"])
+        self.progress.restore([line[2:] for line in lines[1:-1] if line != "- nothing"])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """The call of the step with that order."""
+        """Return the call of the step with that order."""
         return next(
             (step.call for step in self.progress.pending() if _order(step) == subtask), None
         )
@@ -290,9 +284,7 @@ def register_task(task: type[OfficeTask[Any]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A state that was drawn, pickled, with its length and what is to be left alone; and how many
-    steps the plan has.
-    """
+    """A pickled state with its length, and the number of steps of the plan."""
 
     state: bytes
     steps: int
@@ -301,36 +293,25 @@ class _Drawn:
 
 @functools.lru_cache(maxsize=8)
 def _draw(task: Any, config: OfficeConfig, seed: int) -> _Drawn:
-    """Draw a state of the length that a configuration asks for, from sizes that are ever better
-    guesses.
-    """
+    """Draw a state of the configured length, from better and better guesses of the size."""
     if config.size is not None:
         return _draw_size(task, config, (seed, config.size), config.size)
     size = max(1, round(config.length / task.tokens_per_unit))
+
+    def error(state: _Drawn) -> int:
+        return abs(state.tokens - config.length)
+
     drawn = [_draw_size(task, config, (seed, 0), size)]
     sizes = [size]
-    while (
-        len(drawn) < _TRIES
-        and min(abs(each.tokens - config.length) for each in drawn) > TOLERANCE * config.length
-    ):
-        # A size that was tried already is drawn anew: where one unit more is too much, another
-        # state of as many may fit.
-        sizes.append(
-            _better(config.length, [(n, each.tokens) for n, each in zip(sizes, drawn, strict=True)])
-        )
+    while len(drawn) < _TRIES and min(map(error, drawn)) > TOLERANCE * config.length:
+        # The nearest size so far is corrected by most of its relative error: the exponent makes
+        # this converge for lengths that grow with the size, with its square, or in between. A size
+        # may come up again: where one unit more is too much, another draw of the same size may fit.
+        size, best = min(zip(sizes, drawn, strict=True), key=lambda pair: error(pair[1]))
+        size = round(size * math.pow(config.length / max(1, best.tokens), 0.75))
+        sizes.append(min(MAX_SIZE, max(1, size)))
         drawn.append(_draw_size(task, config, (seed, len(drawn)), sizes[-1]))
-    return min(drawn, key=lambda each: abs(each.tokens - config.length))
-
-
-def _better(length: int, tried: Sequence[tuple[int, int]]) -> int:
-    """The size to try after sizes with the tokens that they took: the nearest, corrected by most of
-    what its share is off.
-
-    The exponent makes this converge for lengths that grow with the size, with its square, or with
-    anything between.
-    """
-    size, tokens = min(tried, key=lambda item: abs(item[1] - length))
-    return min(MAX_SIZE, max(1, round(size * math.pow(length / max(1, tokens), 0.75))))
+    return min(drawn, key=error)
 
 
 def _draw_size(
@@ -339,27 +320,24 @@ def _draw_size(
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
     world.draw(size)
-    filled = pickle.dumps((world.office, world.truth))
-    told = []
-    count = 1
-    for step, result in steps_of(
-        world.plan,
-        lambda step: world.office.call(step.call.name, step.call.arguments) if step.learn else "",
-    ):
-        count += 1
-        told += [] if step.changes else [result]
-    office, truth = pickle.loads(filled)
+    initial = pickle.dumps((world.office, world.truth))
+
+    def play(step: Step) -> str:
+        return world.office.call(step.call.name, step.call.arguments) if step.learn else ""
+
+    steps = list(steps_of(world.plan, play))
+    results = [result for step, result in steps if not step.changes]
+    office, truth = pickle.loads(initial)
     calls = world.describe()
     if calls is not None:
-        told = [office.call(call.name, call.arguments) for call in calls]
-        office, truth = pickle.loads(filled)
-    tokens = sum(map(counter("cl100k_base").length, told))
-    return _Drawn(
-        pickle.dumps((office, truth, tokens, untouched(office, task.mutable_tables))), count, tokens
-    )
+        results = [office.call(call.name, call.arguments) for call in calls]
+        office, truth = pickle.loads(initial)  # without the traces of the calls
+    tokens = sum(map(counter("cl100k_base").length, results))
+    hashes = fingerprint_protected(office, task.mutable_tables)
+    return _Drawn(pickle.dumps((office, truth, tokens, hashes)), len(steps) + 1, tokens)
 
 
 @functools.cache
-def _steps(task: Any, size: int) -> int:
+def _plan_length(task: Any, size: int) -> int:
     drawn: _Drawn = _draw(task, task.Config(size=size), 0)
     return drawn.steps

@@ -64,10 +64,10 @@ def faults_after(task: str, change: Callable[[Any], object], **options: Any) -> 
     For near misses, which have to give a fault, and for equivalent states, which must not.
     """
     world = solved(task, **options)
-    assert list(world.wrong()) == []
+    assert list(world.all_failures()) == []
     change(world)
-    assert world.score() == float(not list(world.wrong()))
-    return list(world.wrong())
+    assert world.score() == float(not list(world.all_failures()))
+    return list(world.all_failures())
 
 
 def call(tool: str, **arguments: Any) -> Change:

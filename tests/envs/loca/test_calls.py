@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.calls import plain
+from agentgym.envs.loca.calls import canonical_call
 from agentgym.envs.loca.plan import CLAIM
 from agentgym.messages import ToolCall
 from tests.envs.loca.office import fresh
@@ -61,7 +61,7 @@ PAIRS = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_calls_that_do_the_same(name: str) -> None:
     one, other, same = PAIRS[name]
-    forms = [plain(SERVERS, ToolCall(*call)) for call in (one, other)]
+    forms = [canonical_call(SERVERS, ToolCall(*call)) for call in (one, other)]
     assert ((forms[0].name, forms[0].arguments) == (forms[1].name, forms[1].arguments)) is same
 
 
@@ -71,7 +71,9 @@ def test_calls_that_do_the_same(name: str) -> None:
      {"dateTime": 3}, {"dateTime": "2025-01-01T00:00:00", "timeZone": [1]}, ["/workspace/x"], 1.5],
 )  # fmt: skip
 def test_hostile_values_stay_as_they_are(value: Any) -> None:
-    assert plain(SERVERS, ToolCall("create_event", {"start": value})).arguments == {"start": value}
+    assert canonical_call(SERVERS, ToolCall("create_event", {"start": value})).arguments == {
+        "start": value
+    }
 
 
 def take(world: Any, name: str, **arguments: Any) -> str:
@@ -137,4 +139,4 @@ def test_a_reminder_in_another_time_zone_counts() -> None:
     assert len(world.progress.pending()) == before - 1
     while (steps := world.progress.pending()) != [CLAIM]:
         take(world, steps[0].call.name, **json.loads(json.dumps(steps[0].call.arguments)))
-    assert list(world.wrong()) == []
+    assert list(world.all_failures()) == []

@@ -15,12 +15,12 @@ from agentgym.envs.loca.checks import (
     as_number,
     csv_rows,
     exact,
-    file_faults,
+    file_failures,
     file_state,
     loose,
     number,
-    row_faults,
-    set_faults,
+    row_failures,
+    set_failures,
 )
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, read, steps_of, write
 from agentgym.envs.loca.servers import Workspace
@@ -54,7 +54,7 @@ RESULTS = {"ls": '["a", "b"]', "a": "xx", "b": "xxx"}
 
 def play(progress: Progress, *names: str) -> list[str]:
     for name in names:
-        progress.take(CALLS[name], RESULTS.get(name, "ok"), lasting=name.startswith("mail"))
+        progress.record(CALLS[name], RESULTS.get(name, "ok"), lasting=name.startswith("mail"))
     return [step.label for step in progress.pending()]
 
 
@@ -70,7 +70,7 @@ def test_a_plan_goes_on_when_its_steps_are_taken_in_any_order() -> None:
     assert play(progress, "mail b", "mail a") == ["Note."]
     assert play(progress, "note") == ["Say that the task is done."]
     assert play(progress, "claim") == []
-    assert [step.label for step in progress.passed()][:3] == ["List.", "Read a.", "Read b."]
+    assert [step.label for step in progress.completed()][:3] == ["List.", "Read a.", "Read b."]
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
@@ -80,17 +80,17 @@ def test_what_was_read_too_early_is_known_once_the_plan_comes_to_it(copied: Any)
     assert progress.lines() == []
     progress = copied(progress)
     assert play(progress, "ls") == ["Mail a => 2.", "Mail b => 3."]
-    assert [step.label for step in progress.passed()] == ["List.", "Read a.", "Read b."]
+    assert [step.label for step in progress.completed()] == ["List.", "Read a.", "Read b."]
     cut = Progress(script)
-    cut.take(CALLS["ls"], '["a", ', lasting=False)
-    cut.take(CALLS["a"], "xx", lasting=False)
+    cut.record(CALLS["ls"], '["a", ', lasting=False)
+    cut.record(CALLS["a"], "xx", lasting=False)
     assert play(cut, "ls") == ["Read b."]
 
 
 def test_what_was_done_too_early_counts_once_the_plan_asks_for_it() -> None:
     progress = Progress(script)
     assert play(progress, "mail b", "mail c", "ls", "a", "b") == ["Mail a => 2."]
-    assert [call.arguments["to"] for call in progress.strays] == ["c"]
+    assert [call.arguments["to"] for call in progress.off_plan_calls] == ["c"]
 
 
 @pytest.mark.parametrize("count", range(8))
@@ -98,21 +98,23 @@ def test_lines_copies_and_pickles_tell_all(count: int) -> None:
     progress = Progress(script)
     play(progress, *["ls", "mail c", "b", "a", "mail a", "mail b", "note", "claim"][:count])
     again = Progress(script)
-    again.load(progress.lines())
+    again.restore(progress.lines())
     for other in (again, copy.deepcopy(progress), pickle.loads(pickle.dumps(progress))):
         assert other.lines() == progress.lines()
         assert other.pending() == progress.pending() or [s.label for s in other.pending()] == [
             s.label for s in progress.pending()
         ]
-        assert [step.label for step in other.passed()] == [step.label for step in progress.passed()]
+        assert [step.label for step in other.completed()] == [
+            step.label for step in progress.completed()
+        ]
 
 
 def test_a_result_that_was_cut_tells_nothing() -> None:
     progress = Progress(script)
-    progress.take(CALLS["ls"], '["a", ', lasting=False)
+    progress.record(CALLS["ls"], '["a", ', lasting=False)
     assert progress.pending()[0].label == "List."
     with pytest.raises(ValueError, match="'hm' is no line of a state"):
-        progress.load(["hm"])
+        progress.restore(["hm"])
 
 
 def test_all_steps_are_played_and_nonsense_is_named() -> None:
@@ -132,26 +134,26 @@ ROWS = [
 COLUMNS = {"name": exact, "rate": number(0.01, "%")}
 
 
-def faults(found: list[dict[str, Any]], ordered: bool = True) -> list[str]:
-    return list(row_faults("t", found, ROWS, COLUMNS, ["id"], ordered))
+def task_failures(found: list[dict[str, Any]], ordered: bool = True) -> list[str]:
+    return list(row_failures("t", found, ROWS, COLUMNS, ["id"], ordered))
 
 
 def test_rows_are_compared_in_both_directions() -> None:
     assert (
-        faults(ROWS)
-        == faults([{**row, "rate": f"{row['rate']}%"} for row in ROWS])
-        == faults([*ROWS[:1], ROWS[2], ROWS[1]])
+        task_failures(ROWS)
+        == task_failures([{**row, "rate": f"{row['rate']}%"} for row in ROWS])
+        == task_failures([*ROWS[:1], ROWS[2], ROWS[1]])
         == []
     )
-    assert faults(ROWS[::-1], ordered=False) == []
-    assert faults(ROWS[::-1]) == ["t: the rows are not in the order that was asked for"]
-    assert faults(ROWS[1:]) == ['t: "1" is missing']
-    assert faults([*ROWS, ROWS[1]]) == ['t: "2" should not be there']
-    assert faults([{**ROWS[0], "rate": 1.52}, *ROWS[1:]]) == [
+    assert task_failures(ROWS[::-1], ordered=False) == []
+    assert task_failures(ROWS[::-1]) == ["t: the rows are not in the order that was asked for"]
+    assert task_failures(ROWS[1:]) == ['t: "1" is missing']
+    assert task_failures([*ROWS, ROWS[1]]) == ['t: "2" should not be there']
+    assert task_failures([{**ROWS[0], "rate": 1.52}, *ROWS[1:]]) == [
         't: rate of 1 is "1.52", it should be "1.5"'
     ]
-    assert len(faults([{"id": "1"}, *ROWS[1:]])) == 2
-    assert list(set_faults("s", [1, 1, 2], [1, 2, 2])) == [
+    assert len(task_failures([{"id": "1"}, *ROWS[1:]])) == 2
+    assert list(set_failures("s", [1, 1, 2], [1, 2, 2])) == [
         "s: 2 is missing",
         "s: 1 should not be there",
     ]
@@ -197,9 +199,9 @@ def test_files_that_were_not_to_be_changed() -> None:
     for name in ("keep", "edit", "gone", "d/x"):
         files.write(name, "1")
     before = file_state(files)
-    assert list(file_faults(files, before, [])) == []
+    assert list(file_failures(files, before, [])) == []
     for name in ("keep", "edit", "d/x"):
         files.write(name, "2")
     files.remove("gone")
-    found = list(file_faults(files, before, ["edit", "d/x"]))
+    found = list(file_failures(files, before, ["edit", "d/x"]))
     assert found == ["the file /workspace/gone is gone", "the file /workspace/keep was changed"]

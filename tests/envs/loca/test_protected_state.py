@@ -97,7 +97,7 @@ def test_a_mail_that_was_deleted_or_marked_is_a_fault(task: str) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_looking_around_is_none(task: str) -> None:
-    before = set(fresh(task).wrong())
+    before = set(fresh(task).all_failures())
     world = fresh(task)
     for tool in ("canvas_list_users", "canvas_list_conversations", "get_mailbox_stats", "bigquery_list_jobs", "logging_read_logs",
                  "woo_reports_stock", "woo_system_status", "list_spreadsheets", "compute_list_instances", "logout"):  # fmt: skip
@@ -106,7 +106,7 @@ def test_looking_around_is_none(task: str) -> None:
         ):
             with contextlib.suppress(ToolError):  # who is not logged in cannot look around
                 world.office.call(tool, {})
-    assert set(world.wrong()) == before
+    assert set(world.all_failures()) == before
 
 
 def test_a_fingerprint_is_of_the_records_whatever_their_order() -> None:

@@ -1,5 +1,5 @@
-"""The conversions of two versions of a shop over many scenarios in BigQuery, and what the
-winner entails (LOCA-bench, table 7).
+"""Conversions of two versions of a shop over many scenarios in BigQuery, and the action for the
+winner (LOCA-bench, table 7).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pydantic import Field
 from agentgym.arguments import check_int
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
-    bigquery_faults,
+    bigquery_failures,
     bigquery_state,
-    csv_rows,
-    file_faults,
+    csv_failures,
+    file_failures,
+    file_state,
     log_state,
     number,
-    row_faults,
-    storage_faults,
+    storage_failures,
     storage_state,
     write_csv,
 )
@@ -54,7 +54,7 @@ TOPICS = (
     "Grocery Guitars Health Hiking Jewelry Kitchen Lighting Luggage Music Nutrition Office Outdoor Pets Phones Photo Running "
     "Sailing Shoes Software Spices Storage Tea Toys Watches"
 ).split()
-KINDS = (
+KINDS = (  # the empty one makes names that others begin with
     "",
     "_Basics",
     "_Bundles",
@@ -68,14 +68,14 @@ KINDS = (
     "_Pro",
     "_Repair",
 )
+# The probability of each end of the test; a single view often decides, since rounding hides it.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
 PARTS = 50
 """The overall conversion of A is a whole number of parts of this many, so that B can have the
 same one exactly.
 """
 
-CHUNK = 2
-"""How many scenarios the reference plan sums up at a time."""
+CHUNK = 2  # scenarios that the plan sums up at a time; few, so that plans grow with the state
 
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -115,7 +115,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     tokens_per_unit = 60.0
 
     def draw(self, size: int) -> None:
-        """Draw the scenarios, their hours, and what earlier tests have left."""
+        """Draw the scenarios, their hours, and the remains of earlier tests."""
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
         count = min(size, self.config.scenarios or max(1, round(0.75 * size**0.5)))
         names = _scenarios(self.rng, count)
@@ -135,7 +135,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             )
             rates[name] = _rates(clicks[:, rows], views[:, rows])
         rates[OVERALL] = _rates(clicks, views)
-        self._leave(cloud, names)
+        self._add_distractors(cloud, names)
         files.write(
             RECORD,
             write_csv(
@@ -153,14 +153,13 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             "tables": bigquery_state(cloud, DATASET) | bigquery_state(cloud, f"{DATASET}_2024"),
             "storage": storage_state(cloud),
             "entries": log_state(cloud),
-            "files": {path: files.read(path) for path in files.walk()},
+            "files": file_state(files),
         }  # fmt: skip
 
     def _counts(self, lengths: Counts) -> tuple[Counts, Counts]:
-        """Clicks and store views of both versions in all rows of all scenarios.
-
-        Few scenarios have most of the clicks, and they lean to another version than the others do:
-        the mean of the rates misleads.
+        """Draw the clicks and store views of both versions in all rows of all scenarios. Few
+        scenarios have most of the clicks, and they lean to another version than the others do: the
+        mean of the rates misleads.
         """
         size = len(lengths)
         large = self.rng.random(size) < 0.3
@@ -187,7 +186,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         ).astype(np.int64)
 
     def _decide(self, verdict: str, clicks: Counts, views: Counts) -> None:
-        """Change the counts a little, so that the test ends as it should."""
+        """Change the counts a little, so that the test ends with the verdict."""
         for version in (0, 1):
             _spread(
                 self.rng,
@@ -196,24 +195,25 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 int(-clicks[version].sum() % PARTS),
             )
         parts = round(PARTS * float(views.sum() / clicks.sum()))
-        for version, mine in enumerate("AB"):
+        for version, name in enumerate("AB"):
             more = 0
-            if verdict[0] == mine:
-                more = (
-                    1
-                    if "view" in verdict
-                    else max(2, int(self.rng.uniform(0.003, 0.012) * clicks[version].sum()))
-                )
-            wanted = parts * int(clicks[version].sum()) // PARTS + more
-            _spread(self.rng, views[version], clicks[version], wanted - int(views[version].sum()))
+            if verdict[0] == name and "view" in verdict:
+                more = 1
+            elif verdict[0] == name:
+                more = max(2, int(self.rng.uniform(0.003, 0.012) * clicks[version].sum()))
+            target = parts * int(clicks[version].sum()) // PARTS + more
+            _spread(self.rng, views[version], clicks[version], target - int(views[version].sum()))
 
     def _rows(self, hours: int, clicks: Counts, views: Counts) -> list[Sequence[Any]]:
-        """The rows of a scenario in any order; each hour has one, and some have another from a
-        second shop.
+        """Return the rows of a scenario in random order; each hour has one, and some have another
+        from a second shop.
         """
-        places = [*range(hours), *map(int, self.rng.integers(0, hours, clicks.shape[1] - hours))]
+        hours_of_rows = [
+            *range(hours),
+            *map(int, self.rng.integers(0, hours, clicks.shape[1] - hours)),
+        ]
         first = datetime(2025, 7, 29, tzinfo=UTC)
-        moments = [first + timedelta(hours=place) for place in places]
+        moments = [first + timedelta(hours=hour) for hour in hours_of_rows]
         names = [f"{moment.month}/{moment.day} {moment:%H}:00-{moment:%H}:59" for moment in moments]
         counts = [
             column.tolist() for version in (0, 1) for column in (clicks[version], views[version])
@@ -222,10 +222,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         self.rng.shuffle(rows)
         return rows
 
-    def _leave(self, cloud: GoogleCloud, names: Sequence[str]) -> None:
-        """What is there besides: tables that are no scenarios, buckets and entries of earlier
-        tests.
-        """
+    def _add_distractors(self, cloud: GoogleCloud, names: Sequence[str]) -> None:
+        """Add tables that are no scenarios, and buckets and entries of earlier tests."""
         owners = [(name, str(self.rng.choice(["Ada", "Bo", "Chen"]))) for name in names]
         cloud.bigquery.load(
             DATASET, "scenario_owners", {"scenario": "STRING", "owner": "STRING"}, owners
@@ -262,13 +260,13 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """As many scenarios as give a plan of that many steps, tested for four hours each."""
+        """Return as many scenarios as give a plan of `steps` steps, tested for four hours each."""
         check_int("horizon", steps, 6, 1_000)
         scenarios = CHUNK * (steps - 5)
         return {"size": 4 * scenarios, "scenarios": scenarios}
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             f"The BigQuery dataset {DATASET} has the clickstream of an A/B test that has just ended. There is one table "
             "ab_<scenario> for each scenario; tables with other names are no scenarios. Their columns are "
@@ -298,7 +296,10 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         facts = yield [
             read(
                 f"Sum up the scenarios {chunk[0]} to {chunk[-1]}.",
-                _read_sums,
+                lambda text: {
+                    row["scenario"]: [row[column] for column in list(TYPES)[1:]]
+                    for row in json.loads(text)["rows"]
+                },
                 "bigquery_run_query",
                 query=_query(chunk),
             )
@@ -307,15 +308,15 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         sums = {name: counts for fact in facts for name, counts in fact.items()}
         sums[label] = [sum(column) for column in zip(*sums.values(), strict=True)]
         rates = {
-            name: [Fraction(v, c) if c else Fraction(0) for c, v in ((a, b), (x, y))]
-            for name, (a, b, x, y) in sums.items()
+            name: [_rate(clicks_a, views_a), _rate(clicks_b, views_b)]
+            for name, (clicks_a, views_a, clicks_b, views_b) in sums.items()
         }
         rows = [
             dict(zip(columns, (name, *(f"{float(100 * r):.2f}" for r in both)), strict=True))
             for name, both in rates.items()
         ]
         if rates[label][1] > rates[label][0]:
-            then = write(
+            conclusion = write(
                 f"B has won: create the bucket {BUCKET}.",
                 self.outputs[1],
                 "storage_create_bucket",
@@ -323,7 +324,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 bucket_name=BUCKET,
             )
         else:
-            then = write(
+            conclusion = write(
                 "B has not won: log that.",
                 self.outputs[1],
                 "logging_write_log",
@@ -340,11 +341,11 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 path=RECORD,
                 content=write_csv(columns, rows),
             ),
-            then,
+            conclusion,
         ]
 
     def describe(self) -> Iterable[ToolCall]:
-        """The format, and all rows of all scenarios."""
+        """Yield the calls that read the format, and all rows of all scenarios."""
         yield ToolCall("read_text_file", {"path": RECORD})
         yield ToolCall("bigquery_run_query", {"query": TABLES, "max_results": 10_000})
         for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
@@ -354,49 +355,42 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                     {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000},
                 )
 
-    def faults(self) -> Iterator[str]:
-        """The record has the right rows, there is the bucket or the entry, and nothing else has
-        changed.
+    def task_failures(self) -> Iterator[str]:
+        """Check that the record has the right rows, that the bucket or the entry exists, and that
+        nothing else has changed.
         """
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
-        rows, broken = csv_rows(files, RECORD, COLUMNS)
-        yield from broken
-        yield from row_faults(
-            RECORD,
-            rows,
-            self.truth["rows"],
-            dict.fromkeys(COLUMNS[1:], number(0.00501, "%")),
-            COLUMNS[:1],
-        )
+        cells = dict.fromkeys(COLUMNS[1:], number(0.00501, "%"))  # rounded to two decimals
+        yield from csv_failures(files, RECORD, COLUMNS, self.truth["rows"], cells, COLUMNS[:1])
         won = self.truth["winner"] == "B"
         if won and BUCKET not in cloud.storage.buckets():
             yield f"there is no bucket {BUCKET}, though B has won"
-        yield from storage_faults(cloud, self.truth["storage"], [f"gs://{BUCKET}"] if won else [])
-        yield from self._entry_faults(cloud, 0 if won else 1)
-        yield from bigquery_faults(cloud, self.truth["tables"])
-        yield from file_faults(files, self.truth["files"], [RECORD])
+        yield from storage_failures(cloud, self.truth["storage"], [f"gs://{BUCKET}"] if won else [])
+        yield from self._entry_failures(cloud, 0 if won else 1)
+        yield from bigquery_failures(cloud, self.truth["tables"])
+        yield from file_failures(files, self.truth["files"], [RECORD])
 
-    def _entry_faults(self, cloud: GoogleCloud, wanted: int) -> Iterator[str]:
+    def _entry_failures(self, cloud: GoogleCloud, missing: int) -> Iterator[str]:
         entries, before = log_state(cloud), self.truth["entries"]
         if entries[: len(before)] != before:
             yield "an entry that was in a log before is gone"
             return
         for name, _, content in entries[len(before) :]:
-            if wanted and name == LOG and _payload(content) == PAYLOAD:
-                wanted -= 1
+            if missing and name == LOG and _payload(content) == PAYLOAD:
+                missing -= 1
             else:
                 yield f"the entry {echo(content)} in {name} is wrong or one too many"
-        if wanted:
+        if missing:
             yield f"there is no entry in {LOG} that A stays"
 
 
 def _scenarios(rng: np.random.Generator, count: int) -> list[str]:
-    """Different names of scenarios; many are the beginning of another."""
-    plain = len(TOPICS) * len(KINDS)
-    drawn = rng.choice(plain * (1 + 2 * count // plain), count, replace=False)
+    """Draw different names of scenarios; many are the beginning of another."""
+    pairs = len(TOPICS) * len(KINDS)
+    serials = rng.choice(pairs * (1 + 2 * count // pairs), count, replace=False)
     names = []
-    for place in map(int, drawn):
-        series, pair = divmod(place, plain)
+    for serial in map(int, serials):
+        series, pair = divmod(serial, pairs)
         topic, kind = divmod(pair, len(KINDS))
         names.append(f"{TOPICS[topic]}{KINDS[kind]}{f'_{series + 1}' if series else ''}")
     return names
@@ -415,17 +409,20 @@ def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -
 
 
 def _rates(clicks: Counts, views: Counts) -> tuple[Fraction, Fraction]:
-    """The conversions of both versions."""
-    sums = [(int(clicks[version].sum()), int(views[version].sum())) for version in (0, 1)]
-    first, second = (Fraction(v, c) if c else Fraction(0) for c, v in sums)
+    """Return the conversions of both versions."""
+    first, second = (_rate(int(clicks[k].sum()), int(views[k].sum())) for k in (0, 1))
     return first, second
 
 
+def _rate(clicks: int, views: int) -> Fraction:
+    return Fraction(views, clicks) if clicks else Fraction(0)
+
+
 def _payload(content: str) -> Any:
-    """What an entry says as JSON; a text may hold it, too."""
-    held = json.loads(content)
+    """Return the JSON of an entry, which may also be in its text; None if there is none."""
+    entry = json.loads(content)
     try:
-        return json.loads(held["textPayload"]) if "textPayload" in held else held["jsonPayload"]
+        return json.loads(entry["textPayload"]) if "textPayload" in entry else entry["jsonPayload"]
     except (ValueError, RecursionError):
         return None
 
@@ -445,13 +442,6 @@ def _read_record(text: str) -> tuple[list[str], str]:
 def _read_tables(text: str) -> list[str]:
     tables = [row["table_name"] for row in json.loads(text)["rows"]]
     return [table.removeprefix("ab_") for table in tables if table.startswith("ab_")]
-
-
-def _read_sums(text: str) -> Mapping[str, list[int]]:
-    return {
-        row["scenario"]: [row[column] for column in list(TYPES)[1:]]
-        for row in json.loads(text)["rows"]
-    }
 
 
 register_task(ABTesting)

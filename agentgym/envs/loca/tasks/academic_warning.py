@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
@@ -19,15 +19,14 @@ from pydantic import Field
 
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
-    bigquery_faults,
+    bigquery_failures,
     bigquery_state,
-    csv_rows,
+    csv_failures,
     exact,
-    file_faults,
+    file_failures,
     file_state,
     log_state,
     number,
-    row_faults,
     write_csv,
 )
 from agentgym.envs.loca.config import OfficeConfig
@@ -46,10 +45,10 @@ DATASET, LATEST, RESULT, LOG = (
 )
 COLUMNS = ("student_id", "name", "drop_percent")
 TYPES = {"student_id": "STRING", "name": "STRING", "class_id": "STRING", "score": "FLOAT64"}
-WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)
+WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # the limits in the text of the task
 MARGIN = 0.004
-"""How far drops that are drawn at random stay away from the two limits; those at a limit are at
-it exactly.
+"""The distance of random drops from the two limits, so that no rounding of the agent decides; those
+at a limit are at it exactly.
 """
 
 _EXAM = re.compile(r"scores_\d{4}")
@@ -87,7 +86,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     tokens_per_unit = 380.0
 
     def draw(self, size: int) -> None:
-        """Draw students, their exams, the latest quiz and what is in the log already."""
+        """Draw students, their exams, the latest quiz and the earlier entries of the log."""
         exams = min(15, 1 + -(-size // 45)) if self.config.exams is None else self.config.exams
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
@@ -98,10 +97,10 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         # Four left after the exams and have no quiz; four are new and have no exam.
         stayed, left, new = students[:size], students[size : size + 4], students[size + 4 :]
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
-        kinds = self._kinds(size)
+        outcomes = self._outcomes(size)
         scores = {
-            student[0]: self._scores(kind, exams)
-            for student, kind in zip(stayed, kinds, strict=True)
+            student[0]: self._scores(outcome, exams)
+            for student, outcome in zip(stayed, outcomes, strict=True)
         }
         tables: dict[str, list[Sequence[Any]]] = {
             f"scores_{2401 + 100 * (k // 12) + k % 12}": [] for k in range(exams)
@@ -140,9 +139,9 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             "files": file_state(files),
         }
 
-    def _kinds(self, size: int) -> list[str]:
-        """What becomes of each student: `fine`, `warning`, `critical`, or a drop that is at a
-        limit exactly.
+    def _outcomes(self, size: int) -> list[str]:
+        """Draw the outcome of each student: `fine`, `warning`, `critical`, or a drop that is
+        exactly a limit.
         """
         drop, critical, limit = (
             self.config.drop_rate,
@@ -163,20 +162,18 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         return kinds
 
     def _scores(self, kind: str, exams: int) -> tuple[list[int | None], int]:
-        """The exams of a student, None for one that was missed, and the quiz, in tenths of a
+        """Draw the exams of a student, None for one that was missed, and the quiz, in tenths of a
         point.
         """
-        if kind in (
-            "25",
-            "45",
-        ):  # 80 in every exam makes the limits 60 and 44, which are exact in any arithmetic
+        if kind in ("25", "45"):
+            # 80 in every exam makes the limits 60 and 44, which are exact in any arithmetic.
             past: list[int | None] = [800] * exams
             return past, 600 if kind == "25" else 440
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
-        drawn = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
+        abilities = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
         past = [
             None if self.rng.random() < self.config.absence_rate else round(10 * float(score))
-            for score in drawn
+            for score in abilities
         ]
         if not any(past):
             past[0] = round(10 * ability)
@@ -193,7 +190,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                 return past, latest
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             f"{LATEST} in the workspace has the scores of the latest quiz. The BigQuery dataset {DATASET} has a table scores_YYMM "
             "for each earlier exam. Compare each student's quiz with the mean of the scores of all exams that the student took "
@@ -209,9 +206,20 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         """Read the quiz; let BigQuery sum the exams in tenths, which is exact; write the file
         and the entries.
         """
-        quiz = yield read("Read the latest quiz.", _read_quiz, "read_text_file", path=LATEST)
+        quiz = yield read(
+            "Read the latest quiz.",
+            lambda text: {
+                row["student_id"]: (row["name"], row["score"])
+                for row in csv.DictReader(io.StringIO(text))
+            },
+            "read_text_file",
+            path=LATEST,
+        )
         tables = yield read(
-            "List the tables.", _read_tables, "bigquery_get_dataset_info", dataset_id=DATASET
+            "List the tables.",
+            lambda text: sorted(set(_EXAM.findall(text))),
+            "bigquery_get_dataset_info",
+            dataset_id=DATASET,
         )
         union = " UNION ALL ".join(
             f"SELECT student_id, score FROM {DATASET}.{table}" for table in tables
@@ -220,7 +228,9 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         query = f"SELECT student_id, {sums} FROM ({union}) GROUP BY student_id"
         past = yield read(
             "Sum the exams of each student.",
-            _read_sums,
+            lambda text: {
+                row["student_id"]: (row["total"], row["exams"]) for row in json.loads(text)["rows"]
+            },
             "bigquery_run_query",
             query=query,
             max_results=10_000,
@@ -243,7 +253,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         yield [write_table(RESULT, COLUMNS, rows), *entries]
 
     def describe(self) -> Iterable[ToolCall]:
-        """The quiz, and all rows of all exams."""
+        """Yield the calls that read the quiz, and all rows of all exams."""
         yield ToolCall("read_text_file", {"path": LATEST})
         yield ToolCall("bigquery_get_dataset_info", {"dataset_id": DATASET})
         for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
@@ -252,67 +262,42 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                 {"query": f"SELECT * FROM {DATASET}.{table}", "max_results": 10_000},
             )
 
-    def faults(self) -> Iterator[str]:
-        """The file has the right students, the log the right entries, and nothing else has
-        changed.
+    def task_failures(self) -> Iterator[str]:
+        """Check that the file has the right students, the log the right entries, and that nothing
+        else has changed.
         """
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
-        rows, broken = csv_rows(files, RESULT, COLUMNS)
-        yield from broken
-        yield from row_faults(
-            RESULT,
-            rows,
-            self.truth["bad"],
-            {"name": exact, "drop_percent": number(0.0501, "%")},
-            ("student_id",),
-        )
-        yield from self._entry_faults(cloud)
-        yield from bigquery_faults(cloud, self.truth["tables"])
-        yield from file_faults(files, self.truth["files"], [RESULT])
+        cells = {"name": exact, "drop_percent": number(0.0501, "%")}  # rounded to one decimal
+        yield from csv_failures(files, RESULT, COLUMNS, self.truth["bad"], cells, ("student_id",))
+        yield from self._entry_failures(cloud)
+        yield from bigquery_failures(cloud, self.truth["tables"])
+        yield from file_failures(files, self.truth["files"], [RESULT])
 
-    def _entry_faults(self, cloud: GoogleCloud) -> Iterator[str]:
+    def _entry_failures(self, cloud: GoogleCloud) -> Iterator[str]:
         entries = log_state(cloud)
         if entries[: len(self.truth["entries"])] != self.truth["entries"]:
             yield "an entry that was in a log before is gone"
             return
-        left = dict(self.truth["critical"])
+        missing = dict(self.truth["critical"])
         for name, severity, text in entries[len(self.truth["entries"]) :]:
-            named = [
-                student
-                for student in set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
-                if student in left
-            ]
             ids = set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
-            right = len(ids) == len(named) == 1 and re.search(
-                rf"(?<!\w){re.escape(left[named[0]])}(?!\w)", text
+            matches = [student for student in ids if student in missing]
+            correct = len(ids) == len(matches) == 1 and re.search(
+                rf"(?<!\w){re.escape(missing[matches[0]])}(?!\w)", text
             )
-            if name == LOG and severity == "CRITICAL" and right:
-                del left[named[0]]
+            if name == LOG and severity == "CRITICAL" and correct:
+                del missing[matches[0]]
             else:
                 yield f"the entry {text[:100]!r} with severity {severity} in {name} is wrong or one too many"
         yield from (
             f"there is no CRITICAL entry in {LOG} for {name} ({student})"
-            for student, name in left.items()
+            for student, name in missing.items()
         )
 
 
 def _drop(past: Sequence[int | None], latest: int) -> Fraction:
-    taken = [score for score in past if score is not None]
-    return 1 - Fraction(latest * len(taken), sum(taken))
-
-
-def _read_quiz(text: str) -> dict[str, tuple[str, str]]:
-    return {
-        row["student_id"]: (row["name"], row["score"]) for row in csv.DictReader(io.StringIO(text))
-    }
-
-
-def _read_tables(text: str) -> list[str]:
-    return sorted(set(_EXAM.findall(text)))
-
-
-def _read_sums(text: str) -> Mapping[str, tuple[int, int]]:
-    return {row["student_id"]: (row["total"], row["exams"]) for row in json.loads(text)["rows"]}
+    scores = [score for score in past if score is not None]
+    return 1 - Fraction(latest * len(scores), sum(scores))
 
 
 register_task(AcademicWarning)

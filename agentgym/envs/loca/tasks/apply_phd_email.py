@@ -15,9 +15,23 @@ from pydantic import Field
 
 from agentgym.config import Share
 from agentgym.envs.loca import applications as papers
-from agentgym.envs.loca.applications import FLAT, LETTERS, NEWEST, OLDEST, ROOT, WHAT, Layout
+from agentgym.envs.loca.applications import (
+    FLAT,
+    LETTERS,
+    NEWEST,
+    OLDEST,
+    PAPER_OF_PHRASE,
+    ROOT,
+    Layout,
+)
 from agentgym.envs.loca.archives import read_archive
-from agentgym.envs.loca.checks import file_faults, file_state, mail_faults, mail_places, set_faults
+from agentgym.envs.loca.checks import (
+    file_failures,
+    file_state,
+    mail_failures,
+    mail_places,
+    set_failures,
+)
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, Step, read, write
@@ -120,17 +134,17 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
         count = self.config.positives or min(32, max(1, round(size / 10)))
         first, marks = papers.draw_layout(rng), rng.permutation(size) + 1
-        wanted, mails = {}, []
+        expected, mails = {}, []
         for k, professor in enumerate(names[:size]):
-            place = (
+            domain = (
                 f"{rng.choice(['cs', 'math', 'ai'])}.{str(rng.choice(LAST)).lower()}.example.edu"
             )
-            box = address(professor, int(marks[k]), place)
+            sender = address(professor, int(marks[k]), domain)
             layout = papers.draw_layout(rng) if self.config.different_structures else first
             texts = self._positive(layout) if k < count else self._negative()
             if k < count:
-                wanted[box] = papers.members_of(layout, root, letters)
-            mails += self._letters(professor, box, texts)
+                expected[sender] = papers.members_of(layout, root, letters)
+            mails += self._letters(professor, sender, texts)
         others = self.config.other_mails
         for _ in range(-(-size // 8) if others is None else others):
             mails.append(
@@ -141,7 +155,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         email.deliver(sorted(mails, key=lambda mail: mail.date))
         self._remember(name, student)
         self.truth = {
-            "wanted": wanted,
+            "wanted": expected,
             "root": root,
             "awards": awards,
             "mails": mail_places(email.store),
@@ -150,7 +164,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
 
     def _remember(self, name: str, student: str) -> None:
         """Write the memory."""
-        notes = [
+        facts = [
             f"My full name is {name}.",
             f"My mail address is {ME}.",
             f"My student card at college had the number B{student[3:]}.",
@@ -160,16 +174,14 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         entity = {
             "name": "me",
             "entityType": "person",
-            "observations": [str(note) for note in self.rng.permutation(notes)],
+            "observations": [str(note) for note in self.rng.permutation(facts)],
         }
         self.office.context.files.write(
             self.office.get(KnowledgeGraph).path, json.dumps({"type": "entity", **entity}) + "\n"
         )
 
     def _positive(self, layout: Layout) -> list[str]:
-        """The mails of a professor who asks for papers in the end, in the order in which they
-        were written.
-        """
+        """Draw the mails of a professor who finally asks for papers, in the order of writing."""
         ask = f"{self._pick(ASKS)}\n\n{self._tree(layout)}\n\n{self._pick(ENDS)}"
         if self.rng.random() >= self.config.repeat_rate:
             return [ask]
@@ -179,7 +191,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return [old, f"{CHANGED}\n\n{self._tree(layout)}\n\n{self._pick(ENDS)}"]
 
     def _negative(self) -> list[str]:
-        """The same for one who asks for none."""
+        """Draw the mails of a professor who asks for none."""
         kind = self.rng.random()
         if kind < 0.06:
             return [f"{EXAMPLE}\n\n{self._tree()}"]
@@ -191,7 +203,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         ]
 
     def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
-        """The mails of a professor, and perhaps an automatic reply at any time."""
+        """Return the mails of a professor, and perhaps an automatic reply at any time."""
         sender = f"{professor} <{box}>" if self.rng.random() < 0.8 else box
         moment, mails = self._moment(), []
         for text in texts:
@@ -230,7 +242,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return self.start - timedelta(minutes=int(self.rng.integers(6_000, 30_000)))
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             "I have written to professors about a PhD position. Their replies are in my mailbox, where you are logged in. Some of "
             "them ask me to send them application papers. Send each of these what that professor asks for.\n"
@@ -252,7 +264,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         """Read memory, papers and mails; merge the awards, make all archives with one command,
         send them.
         """
-        (name, student), listed = yield [
+        (name, student), names = yield [
             read("Read the memory.", _read_person, "read_graph"),
             read("List the papers.", lambda text: re.findall(r"^\[FILE\] ((?:award|letter)\S*)", text, re.MULTILINE),
                  "list_directory", path=FLAT),
@@ -265,27 +277,32 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
                 pdf_file_path=f"{FLAT}/{paper}",
                 end_page=9,
             )
-            for paper in listed
+            for paper in names
         ]
-        written = sorted(
-            (when, author, paper) for paper, (when, author) in zip(listed, dated, strict=True)
+        dated_papers = sorted(
+            (when, author, paper) for paper, (when, author) in zip(names, dated, strict=True)
         )
-        letters = [(author, paper) for _, author, paper in written if paper.startswith("letter")]
-        awards = [f"{FLAT}/{paper}" for _, _, paper in written if paper.startswith("award")]
+        letters = [
+            (author, paper) for _, author, paper in dated_papers if paper.startswith("letter")
+        ]
+        awards = [f"{FLAT}/{paper}" for _, _, paper in dated_papers if paper.startswith("award")]
         newest: dict[str, Sequence[Any]] = {}
-        for told in (yield from read_folder(_read_request)):
-            held = newest.get(told[0])
-            if held is None or told[1] > held[1]:
-                newest[told[0]] = told
+        for request in (yield from read_folder(_read_request)):
+            best = newest.get(request[0])
+            if best is None or request[1] > best[1]:
+                newest[request[0]] = request
         root = ROOT.replace("<Name>", name.replace(" ", "_")).replace("<Student_ID>", student)
-        asked = {
+        members_by_recipient = {
             box: _sources(files, root, letters)
             for box, (_, _, files) in sorted(newest.items())
             if files
         }
-        archives = {f"{OUT}/{k}/{root}.zip": members for k, members in enumerate(asked.values(), 1)}
+        archives = {
+            f"{OUT}/{k}/{root}.zip": members
+            for k, members in enumerate(members_by_recipient.values(), 1)
+        }
         yield [
-            *_merges(awards, {source for members in asked.values() for source in members.values()}),
+            *_merges(awards, {source for members in members_by_recipient.values() for source in members.values()}),
             write("Write down what belongs into each archive.", "archives", "write_file", same=("path",),
                   path=LIST, content=json.dumps(archives, indent=1)),
         ]  # fmt: skip
@@ -296,29 +313,30 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         yield [
             write(f"Send the archive to {box}.", "mails", "send_email", same=("to", "subject"), to=box, subject=SUBJECT, body=body,
                   attachments=[archive])
-            for box, archive in zip(asked, archives, strict=True)
+            for box, archive in zip(members_by_recipient, archives, strict=True)
         ]  # fmt: skip
 
-    def faults(self) -> Iterator[str]:
-        """One mail with the right archive to each professor who asked, no other mail; nothing
-        else has changed.
+    def task_failures(self) -> Iterator[str]:
+        """Check that each professor who asked has one mail with the right archive, that there is no
+        other mail, and that nothing else has changed.
         """
         email = self.office.get(Email)
-        left = dict(self.truth["wanted"])
+        missing = dict(self.truth["wanted"])
         for mail in email.sent():
-            box = ", ".join(mail.recipients)
-            if box in left:
+            recipient = ", ".join(mail.recipients)
+            if recipient in missing:
                 yield from (
-                    f"the mail to {box}: {fault}" for fault in self._wrong(mail, left.pop(box))
+                    f"the mail to {recipient}: {fault}"
+                    for fault in self._wrong(mail, missing.pop(recipient))
                 )
             else:
-                yield f"the mail {echo(mail.subject)} to {echo(box)}: nobody asked for it, or not again"
-        yield from (f"there is no mail to {box}" for box in left)
-        yield from mail_faults(email.store, self.truth["mails"])
-        yield from file_faults(self.office.context.files, self.truth["files"], [])
+                yield f"the mail {echo(mail.subject)} to {echo(recipient)}: nobody asked for it, or not again"
+        yield from (f"there is no mail to {recipient}" for recipient in missing)
+        yield from mail_failures(email.store, self.truth["mails"])
+        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
-    def _wrong(self, mail: Mail, wanted: Mapping[str, str]) -> Iterator[str]:
-        """What is wrong with a mail to a professor who should have one."""
+    def _wrong(self, mail: Mail, expected: Mapping[str, str]) -> Iterator[str]:
+        """Yield the failures of a mail to a professor who asked for papers."""
         if mail.subject != SUBJECT:
             yield f"the subject is {echo(mail.subject)}"
         name = f"{self.truth['root']}.zip"
@@ -326,27 +344,27 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             yield f"the attachments are {echo(', '.join(mail.attachments))}, there should be {name} only"
             return
         try:
-            found = read_archive(mail.attachments[name])
+            files = read_archive(mail.attachments[name])
         except ToolError as error:
             yield str(error)
             return
-        yield from set_faults(
-            "the archive", (path for path in found if not path.endswith("/")), list(wanted)
+        yield from set_failures(
+            "the archive", (path for path in files if not path.endswith("/")), list(expected)
         )
         folders = {
-            path[: place + 1] for path in wanted for place, sign in enumerate(path) if sign == "/"
+            path[: place + 1] for path in expected for place, sign in enumerate(path) if sign == "/"
         }
         yield from (
             f"the archive: the folder {echo(path)} should not be there"
-            for path in found
+            for path in files
             if path[-1:] == "/" and path not in folders
         )
-        for path, source in wanted.items():
-            if path in found and not self._same(found[path], source):
+        for path, source in expected.items():
+            if path in files and not self._same(files[path], source):
                 yield f"the archive: {path} is not {source}"
 
     def _same(self, data: bytes, source: str) -> bool:
-        """Whether a file is a paper, or what is to be made of several."""
+        """Return whether a file is a paper, or the merge of several."""
         files = self.truth["files"]
         if source not in (OLDEST, NEWEST):
             return bool(data == files[f"/workspace/{FLAT}/{source}"])
@@ -360,7 +378,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
 
 
 def _pages(data: bytes) -> list[str]:
-    """The words of each page of a PDF file."""
+    """Return the words of each page of a PDF file."""
     return [" ".join(page.split()) for page in read_pdf(data)]
 
 
@@ -372,15 +390,15 @@ def _read_person(text: str) -> tuple[str, str]:
 
 
 def _read_paper(text: str) -> tuple[str, str]:
-    """The date of an award or a letter, in ISO, and the last name of who wrote it, if anybody."""
+    """Return the date of an award or a letter in ISO 8601, and the last name of its author, if any."""
     day = datetime.strptime(re.findall(r"^Date: (.+)$", text, re.MULTILINE)[0], "%d %B %Y")
     author = re.findall(r"^Author: .* (\S+)$", text, re.MULTILINE)
     return f"{day:%Y-%m-%d}", author[0] if author else ""
 
 
 def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None:
-    """The address and date of a mail, and what it asks for, by path; nothing of an automatic
-    reply.
+    """Return the address and date of a mail, and the papers that it asks for, by path; None for an
+    automatic reply.
     """
     if mail["subject"].startswith(AUTOMATIC):
         return None
@@ -390,9 +408,9 @@ def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None
         above = [(depth, folder) for depth, folder in above if depth < len(before)]
         if name.endswith("/"):
             above.append((len(before), name))
-        elif what in WHAT:
+        elif what in PAPER_OF_PHRASE:
             path = "".join([*(folder for _, folder in above), name])
-            files[path] = WHAT[what]
+            files[path] = PAPER_OF_PHRASE[what]
     return (
         _SENDER.findall(mail["from"])[0],
         mail["date"],
@@ -401,7 +419,7 @@ def _read_request(mail: dict[str, Any]) -> tuple[str, str, Layout | None] | None
 
 
 def _sources(files: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The file of the workspace for each path in an archive."""
+    """Return the file of the workspace for each path in an archive."""
     sources = {}
     for path, paper in files.items():
         place = path.replace(ROOT, root)
@@ -422,7 +440,7 @@ def _merged(paper: str) -> str:
 
 
 def _merges(awards: Sequence[str], sources: set[str]) -> list[Step]:
-    """The steps that merge the awards in the orders that are asked for."""
+    """Return the steps that merge the awards in the requested orders."""
     orders = {OLDEST: list(awards), NEWEST: list(awards[::-1])}
     return [
         write(

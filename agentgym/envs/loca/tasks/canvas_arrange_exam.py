@@ -1,5 +1,5 @@
-"""A schedule of the final exams that a student still has to take, from announcements and mails
-(LOCA-bench, table 7).
+"""Schedule of the final exams that a student still has to take, from announcements and mails (LOCA-
+bench, table 7).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from agentgym.envs.loca.checks import (
     Same,
     as_text,
     digest,
-    file_faults,
+    file_failures,
     file_state,
     loose,
     named_rows,
     number,
-    row_faults,
-    sent_faults,
+    row_failures,
+    sent_failures,
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import address, people
@@ -42,7 +42,8 @@ COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-
            "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)",
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
-KEPT = (
+# Tables of Canvas that reading does not change.
+PROTECTED = (
     "courses",
     "assignments",
     "submissions",
@@ -138,11 +139,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def draw(self, size: int) -> None:
         """Draw courses, their announcements, the mails and the empty schedule."""
-        canvas, email, files = (
-            self.office.get(Canvas),
-            self.office.get(Email),
-            self.office.context.files,
-        )
+        canvas, email = self.office.get(Canvas), self.office.get(Email)
+        files = self.office.context.files
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
         names = people(self.rng, 6)
@@ -162,9 +160,9 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         mails: list[Mail] = []
         exams = []
         for k in range(size):
-            exam, found = self._course(canvas, k, sure=k == sure)
+            exam, letters = self._course(canvas, k, sure=k == sure)
             exams += [exam] if exam else []
-            mails += found
+            mails += letters
         for _ in range(2 * size + 4):
             subject, text = SPAM[int(self.rng.integers(len(SPAM)))]
             mails.append(
@@ -188,8 +186,11 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         )
         files.write(FILE, write_workbook({SHEET: [COLUMNS]}))
         exams.sort(key=_order)
-        kept = file_state(files)
-        self.truth = {"exams": exams, "files": kept, "canvas": digest(canvas.store, *KEPT)}
+        self.truth = {
+            "exams": exams,
+            "files": file_state(files),
+            "canvas": digest(canvas.store, *PROTECTED),
+        }
 
     def _course(
         self, canvas: Canvas, k: int, sure: bool
@@ -198,14 +199,10 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         (teacher, person), (_, other) = (
             self._staff[int(j)] for j in self.rng.choice(len(self._staff), 2, replace=False)
         )
-        code, name = (
-            f"{GROUPS[k % len(GROUPS)]}{100 + k // len(GROUPS)}",
-            str(self.rng.choice(SUBJECTS)),
-        )
-        books, credit = (
-            str(self.rng.choice(["Open-book", "Closed-book"])),
-            int(self.rng.integers(2, 6)),
-        )
+        code = f"{GROUPS[k % len(GROUPS)]}{100 + k // len(GROUPS)}"
+        name = str(self.rng.choice(SUBJECTS))
+        books = str(self.rng.choice(["Open-book", "Closed-book"]))
+        credit = int(self.rng.integers(2, 6))
         section = f"-{k + 1}"
         course = canvas.courses.add_course(
             name + section,
@@ -256,8 +253,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     def _notices(
         self, course: str, exam: dict[str, Any], names_proctor: bool, sure: bool
     ) -> list[str]:
-        """The notices about an exam, one after the other; the exam becomes what the last one
-        says.
+        """Draw the notices about an exam, one after the other; the exam becomes that of the last
+        one.
         """
         notices = []
         proctor = f"{exam[PROCTOR]} ({exam[PROCTOR_EMAIL]})" if names_proctor else ""
@@ -267,7 +264,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return notices
 
     def _letters(self, kind: str, course: str, sender: str, notices: list[str]) -> list[Mail]:
-        """The mails of a teacher about an exam."""
+        """Return the mails of a teacher about an exam."""
         if kind == "exempt":
             text = f"Dear {ME},\n\nYou are exempt from the final exam of {course}. Well done!"
             return [self._mail(sender, "Your exam", text, int(self.rng.integers(1, 8_000)))]
@@ -278,7 +275,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         ]
 
     def _time_and_place(self, sure: bool) -> dict[str, Any]:
-        """Draw when and where an exam is; some of it may not be known."""
+        """Draw time and place of an exam; some of it may be unknown."""
         begin = self._starts.pop()
         if not sure and self.rng.random() < self.config.past_rate:
             begin -= timedelta(days=(begin - NOW).days + int(self.rng.integers(1, 9)))
@@ -308,7 +305,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return Mail(sender, LOGIN, subject, body, NOW - timedelta(minutes=minutes))
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             f"It is 15 January 2025, 09:00 UTC. Fill {FILE} in the workspace with all final exams that I still have to take. They "
             "are announced in my Canvas courses or by mail; you are logged in to both as me.\n"
@@ -337,18 +334,20 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         mails = yield from read_folder(lambda mail: _read_notice(mail["body"]))
         rows = []
         for course, posts in zip(courses, lists, strict=True):
-            told = [(SOURCE, "Email", fact) for fact in mails if fact["course"] == course["code"]]
-            told += [(SOURCE, "Announcement", fact) for fact in posts["notices"]]
-            if told and not any(fact.get("none") for *_, fact in told):
-                rows.append(_row(course, posts, told[0]))
+            sources = [
+                (SOURCE, "Email", fact) for fact in mails if fact["course"] == course["code"]
+            ]
+            sources += [(SOURCE, "Announcement", fact) for fact in posts["notices"]]
+            if sources and not any(fact.get("none") for *_, fact in sources):
+                rows.append(_row(course, posts, sources[0]))
         rows = sorted((row for row in rows if row[DATE] == TBD or _begin(row) > NOW), key=_order)
         data = [[row[name] for name in COLUMNS] for row in rows]
         yield write(f"Fill {FILE}.", FILE, "write_data_to_excel", same=("filepath",), filepath=FILE, sheet_name=SHEET, data=data,
                     start_cell="A2")  # fmt: skip
 
-    def faults(self) -> Iterator[str]:
-        """The schedule has exactly the rows that it should, in order; nothing else has changed,
-        and no mail was sent.
+    def task_failures(self) -> Iterator[str]:
+        """Check that the schedule has exactly the expected rows, in order, that nothing else has
+        changed and that no mail was sent.
         """
         files = self.office.context.files
         try:
@@ -360,36 +359,36 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         if header != list(COLUMNS):
             yield f"{FILE} has the headers {header}, it should have {list(COLUMNS)}"
         else:
-            yield from row_faults(FILE, rows, self.truth["exams"], CELLS, (CODE,), ordered=True)
+            yield from row_failures(FILE, rows, self.truth["exams"], CELLS, (CODE,), ordered=True)
             yield from (
                 f"{FILE} has something beside the table: {row[len(COLUMNS) :]}"
                 for row in sheet
                 if len(row) > len(COLUMNS)
             )
-        if digest(self.office.get(Canvas).store, *KEPT) != self.truth["canvas"]:
+        if digest(self.office.get(Canvas).store, *PROTECTED) != self.truth["canvas"]:
             yield "something in Canvas was changed"
-        yield from sent_faults(self.office.get(Email))
-        yield from file_faults(files, self.truth["files"], [FILE])
+        yield from sent_failures(self.office.get(Email))
+        yield from file_failures(files, self.truth["files"], [FILE])
 
 
-def _same_date(found: Any, wanted: Any) -> bool:
-    """A date as text MM/DD/YYYY, with or without leading zeros, or as a date of Excel."""
-    if isinstance(found, date):
-        return loose(f"{found:%m/%d/%Y}", wanted)
-    parts = re.fullmatch(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})", as_text(found))
-    return loose(f"{int(parts[1]):02}/{int(parts[2]):02}/{parts[3]}" if parts else found, wanted)
+def _same_date(actual: Any, expected: Any) -> bool:
+    """Compare a date as text MM/DD/YYYY, with or without leading zeros, or as a date of Excel."""
+    if isinstance(actual, date):
+        return loose(f"{actual:%m/%d/%Y}", expected)
+    parts = re.fullmatch(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})", as_text(actual))
+    return loose(f"{int(parts[1]):02}/{int(parts[2]):02}/{parts[3]}" if parts else actual, expected)
 
 
-def _same_time(found: Any, wanted: Any) -> bool:
-    """A time as text HH:MM, perhaps with seconds that are 0, or as a time of Excel."""
-    if isinstance(found, (time, datetime)):
-        return loose(f"{found:%H:%M:%S}", f"{wanted}:00")
-    parts = re.fullmatch(r"([0-9]{1,2}):([0-9]{2})(:00)?", as_text(found))
-    return loose(f"{int(parts[1]):02}:{parts[2]}" if parts else found, wanted)
+def _same_time(actual: Any, expected: Any) -> bool:
+    """Compare a time as text HH:MM, perhaps with seconds that are 0, or as a time of Excel."""
+    if isinstance(actual, (time, datetime)):
+        return loose(f"{actual:%H:%M:%S}", f"{expected}:00")
+    parts = re.fullmatch(r"([0-9]{1,2}):([0-9]{2})(:00)?", as_text(actual))
+    return loose(f"{int(parts[1]):02}:{parts[2]}" if parts else actual, expected)
 
 
-def _same_number(found: Any, wanted: Any) -> bool:
-    return loose(found, wanted) if wanted == TBD else number()(found, wanted)
+def _same_number(actual: Any, expected: Any) -> bool:
+    return loose(actual, expected) if expected == TBD else number()(actual, expected)
 
 
 CELLS: Mapping[str, Same] = {
@@ -411,8 +410,8 @@ def _order(exam: Mapping[str, Any]) -> tuple[bool, str, str]:
 
 
 def _notice(course: str, exam: Mapping[str, Any], proctor: str, iso: bool) -> str:
-    """What a notice about an exam says; a mail writes the date in ISO 8601 and says if books
-    are allowed.
+    """Write a notice about an exam; a mail has the date in ISO 8601 and says whether books are
+    allowed.
     """
     begin = None if exam[DATE] == TBD else _begin(exam)
     lines = [f"The final exam, as it is planned now.\nCourse: {course}"]
@@ -444,9 +443,9 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 
 
 def _read_posts(text: str) -> dict[str, Any]:
-    """Credits and books out of the welcome post, and the notices about the exam, newest first."""
+    """Read credits and books from the welcome post, and the notices about the exam, newest first."""
     posts = [post["message"] for post in json.loads(text)]
-    welcome = next(found for post in posts if (found := _WELCOME.search(post)))
+    welcome = next(match for post in posts if (match := _WELCOME.search(post)))
     return {
         "credit": int(welcome[1]),
         "books": welcome[2],
@@ -455,26 +454,24 @@ def _read_posts(text: str) -> dict[str, Any]:
 
 
 def _read_notice(text: str) -> dict[str, Any] | None:
-    """What a mail or a post tells about an exam, or that there is none for the student; None if
-    it is about something else.
-    """
+    """Read an exam from a mail or a post, or that the student has none; None for other subjects."""
     if none := _NONE.search(text):
         return {"course": none[1], "none": True}
-    told = dict(_LINE.findall(text))
-    if "Course" not in told:
+    fields = dict(_LINE.findall(text))
+    if "Course" not in fields:
         return None
-    exam = {"course": told["Course"], DATE: TBD, TIME: TBD, DURATION: TBD, PLACE: TBD}
-    if "Time" in told:
-        form = "%Y-%m-%d" if told["Date"][0].isdigit() else "%B %d, %Y"
+    exam = {"course": fields["Course"], DATE: TBD, TIME: TBD, DURATION: TBD, PLACE: TBD}
+    if "Time" in fields:
+        form = "%Y-%m-%d" if fields["Date"][0].isdigit() else "%B %d, %Y"
         exam |= {
-            DATE: f"{datetime.strptime(told['Date'], form):%m/%d/%Y}",
-            TIME: told["Time"].removesuffix(" UTC"),
+            DATE: f"{datetime.strptime(fields['Date'], form):%m/%d/%Y}",
+            TIME: fields["Time"].removesuffix(" UTC"),
         }
-    exam |= (
-        {} if told["Duration"].startswith("not") else {DURATION: int(told["Duration"].split()[0])}
-    )
-    exam |= {} if told["Place"].startswith("not") else {PLACE: told["Place"]}
-    return exam | {name.lower(): told[name] for name in ("Proctor", "Books") if name in told}
+    if not fields["Duration"].startswith("not"):
+        exam[DURATION] = int(fields["Duration"].split()[0])
+    if not fields["Place"].startswith("not"):
+        exam[PLACE] = fields["Place"]
+    return exam | {name.lower(): fields[name] for name in ("Proctor", "Books") if name in fields}
 
 
 def _row(

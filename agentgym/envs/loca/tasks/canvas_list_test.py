@@ -13,13 +13,12 @@ from typing import Any
 
 from agentgym.config import Share
 from agentgym.envs.loca.checks import (
-    csv_rows,
+    csv_failures,
     digest,
     exact,
-    file_faults,
+    file_failures,
     file_state,
     number,
-    row_faults,
     write_csv,
 )
 from agentgym.envs.loca.config import OfficeConfig
@@ -60,7 +59,8 @@ TALK = (
     "A guest from industry talks about the subject in week {n}; attendance is welcome and not graded.",
 )
 POLICY = "Whoever has at least {score} points in the entrance assessment of {code} is exempt from all its quizzes and assignments."
-KEPT = (
+# Tables of Canvas that reading does not change.
+PROTECTED = (
     "courses",
     "assignments",
     "submissions",
@@ -144,14 +144,13 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         self._write_files(notes)
         for name, title in (("quizzes", "quiz_title"), ("assignments", "assignment_title")):
             self.truth[name].sort(key=lambda row, title=title: _order(row, title))
-        self.truth["canvas"] = digest(canvas.store, *KEPT)
-        files = self.office.context.files
-        self.truth["files"] = file_state(files)
+        self.truth["canvas"] = digest(canvas.store, *PROTECTED)
+        self.truth["files"] = file_state(self.office.context.files)
 
     def _announce(
         self, canvas: Canvas, course_id: int, code: str, notes: list[str], never: bool
     ) -> bool:
-        """Draw the announcements of a course and the assessment of the student; whether the
+        """Draw the announcements of a course and the assessment of the student; return whether the
         student is exempt.
         """
         posts = [
@@ -187,7 +186,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         return need is not None and score >= need
 
     def _due(self, sure: bool) -> tuple[str, bool]:
-        """A deadline, of which few differ, so that many tie; and whether it is still ahead."""
+        """Draw a deadline, out of few, so that many tie; return it and whether it is in the future."""
         past = not sure and self.rng.random() < self.config.past_rate
         days = -int(self.rng.integers(1, 9)) if past else int(self.rng.integers(3, 15))
         return iso((NOW + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
@@ -207,8 +206,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             fields: dict[str, Any] = {
                 "time_limit": int(self.rng.choice([30, 45, 60, 90])),
                 "allowed_attempts": attempts,
-            }
-            fields |= {
                 "points_possible": 10 * count,
                 "scoring_policy": str(self.rng.choice(["keep_highest", "keep_latest"])),
             }
@@ -231,20 +228,20 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             title = f"{course['course_code']} {self.rng.choice(['Homework', 'Project', 'Essay'])} {k + 1}"
             about = f"Hand in part {k + 1}, on {course['course_name']}, as text of at most {int(self.rng.integers(1, 20))} pages."
             points = int(self.rng.choice([50, 100, 150]))
-            made = canvas.assignments.add_assignment(
+            assignment = canvas.assignments.add_assignment(
                 course_id, title, description=about, points_possible=points, due_at=due
             )
             if not sure and self.rng.random() < self.config.submission_rate:
                 canvas.assignments.add_submission(
-                    made,
+                    assignment,
                     1,
                     submitted_at=NOW - timedelta(days=int(self.rng.integers(1, 6))),
                     body="Attached.",
                 )
             elif ahead:
-                named = {"course_code": course["course_code"], "course_name": course["course_name"]}
+                names = {"course_code": course["course_code"], "course_name": course["course_name"]}
                 yield {
-                    **named,
+                    **names,
                     "assignment_title": title,
                     "description": about,
                     "deadline": due,
@@ -266,23 +263,20 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             "course_name": "Example Course",
             "deadline": "2024-06-30T23:59:00Z",
             "credits": 3,
-        }
-        example |= {
             "quiz_title": "CS401-0 Unit Quiz 1",
             "number_of_questions": 5,
             "time_limit": 45,
             "allowed_attempts": 2,
-        }
-        example |= {
             "scoring_policy": "keep_highest",
             "assignment_title": "CS401-0 Homework 1",
             "description": "Hand in part 1.",
+            "points_possible": 100,
         }
         for name, columns in ((QUIZ_FILE, QUIZ), (ASSIGNMENT_FILE, ASSIGNMENT)):
-            files.write(name, write_csv(columns, [{**example, "points_possible": 100}]))
+            files.write(name, write_csv(columns, [example]))
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             "It is 15 January 2025, 09:00 UTC. Find all quizzes and assignments in Canvas that I still have to do, and put them "
             f"into {QUIZ_FILE} and {ASSIGNMENT_FILE} in the workspace. What you need to know about me is in the memory.\n"
@@ -299,16 +293,20 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         """Read the notes; read courses, announcements, quizzes, assignments and submissions;
         write both files.
         """
-        scores = yield read("Read the memory.", _read_scores, "read_graph")
+        scores = yield read(
+            "Read the memory.",
+            lambda text: {code: int(score) for code, score in _SCORE.findall(text)},
+            "read_graph",
+        )
         courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
         parts = yield [step for course in courses for step in _read_parts(course)]
         quizzes: list[dict[str, Any]] = []
         ahead: list[dict[str, Any]] = []
         for k, course in enumerate(courses):
-            need, found, given = parts[3 * k : 3 * k + 3]
+            need, open_quizzes, open_assignments = parts[3 * k : 3 * k + 3]
             if need is None or scores.get(course["course_code"], -1) < need:
-                quizzes += [{**course, **quiz} for quiz in found]
-                ahead += [{**course, **assignment} for assignment in given]
+                quizzes += [{**course, **quiz} for quiz in open_quizzes]
+                ahead += [{**course, **assignment} for assignment in open_assignments]
         states = yield [_read_state(assignment) for assignment in ahead]
         assignments = [
             row for row, state in zip(ahead, states, strict=True) if state == "unsubmitted"
@@ -320,32 +318,26 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             write_table(ASSIGNMENT_FILE, ASSIGNMENT, assignments),
         ]
 
-    def faults(self) -> Iterator[str]:
-        """Both files hold exactly the rows that they should, in order; Canvas and the other
-        files are as they were.
+    def task_failures(self) -> Iterator[str]:
+        """Check that both files have exactly the expected rows, in order, and that Canvas and the
+        other files are unchanged.
         """
         files = self.office.context.files
         for name, columns, title, kind in (
             (QUIZ_FILE, QUIZ, "quiz_title", "quizzes"),
             (ASSIGNMENT_FILE, ASSIGNMENT, "assignment_title", "assignments"),
         ):
-            rows, broken = csv_rows(files, name, columns)
-            yield from broken
             cells = {column: number() if column in NUMBERS else exact for column in columns}
-            yield from row_faults(
-                name, rows, self.truth[kind], cells, ("course_code", title), ordered=True
+            yield from csv_failures(
+                files, name, columns, self.truth[kind], cells, ("course_code", title), ordered=True
             )
-        if digest(self.office.get(Canvas).store, *KEPT) != self.truth["canvas"]:
+        if digest(self.office.get(Canvas).store, *PROTECTED) != self.truth["canvas"]:
             yield "something in Canvas was changed"
-        yield from file_faults(files, self.truth["files"], [QUIZ_FILE, ASSIGNMENT_FILE])
+        yield from file_failures(files, self.truth["files"], [QUIZ_FILE, ASSIGNMENT_FILE])
 
 
 def _order(row: dict[str, Any], title: str) -> tuple[str, str, str]:
     return row["deadline"], row["course_code"], row[title]
-
-
-def _read_scores(text: str) -> dict[str, int]:
-    return {code: int(score) for code, score in _SCORE.findall(text)}
 
 
 def _read_courses(text: str) -> list[dict[str, Any]]:
@@ -354,7 +346,7 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 
 
 def _read_parts(course: dict[str, Any]) -> list[Step]:
-    """The steps that read the announcements, quizzes and assignments of a course."""
+    """Return the steps that read the announcements, quizzes and assignments of a course."""
     tools = {
         "announcements": _read_policy,
         "quizzes": _read_quizzes,
@@ -368,31 +360,34 @@ def _read_parts(course: dict[str, Any]) -> list[Step]:
 
 
 def _read_policy(text: str) -> int | None:
-    """The points that exempt, by the newest announcement that says so; announcements are listed
+    """Return the points that exempt, by the newest announcement about it; announcements are listed
     newest first.
     """
-    found = (_POLICY.search(post["message"]) for post in json.loads(text))
-    return next((int(policy[1]) for policy in found if policy), None)
+    matches = (_POLICY.search(post["message"]) for post in json.loads(text))
+    return next((int(policy[1]) for policy in matches if policy), None)
 
 
 def _read_quizzes(text: str) -> list[dict[str, Any]]:
-    kept = ("time_limit", "allowed_attempts", "scoring_policy", "points_possible")
-    named = {"quiz_title": "title", "number_of_questions": "question_count", "deadline": "due_at"}
-    found = [quiz for quiz in json.loads(text) if quiz["due_at"] > iso(NOW)]
-    return [{name: quiz[named.get(name, name)] for name in (*kept, *named)} for quiz in found]
+    same = ("time_limit", "allowed_attempts", "scoring_policy", "points_possible")
+    renamed = {"quiz_title": "title", "number_of_questions": "question_count", "deadline": "due_at"}
+    quizzes = [quiz for quiz in json.loads(text) if quiz["due_at"] > iso(NOW)]
+    return [{name: quiz[renamed.get(name, name)] for name in (*same, *renamed)} for quiz in quizzes]
 
 
 def _read_assignments(text: str) -> list[dict[str, Any]]:
-    named = {
+    renamed = {
         "assignment_id": "id",
         "course_id": "course_id",
         "assignment_title": "name",
         "deadline": "due_at",
     }
-    found = [each for each in json.loads(text) if each["due_at"] > iso(NOW)]
+    assignments = [each for each in json.loads(text) if each["due_at"] > iso(NOW)]
     return [
-        {name: each[named.get(name, name)] for name in (*named, "description", "points_possible")}
-        for each in found
+        {
+            name: each[renamed.get(name, name)]
+            for name in (*renamed, "description", "points_possible")
+        }
+        for each in assignments
     ]
 
 

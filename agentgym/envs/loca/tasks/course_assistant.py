@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import digest, file_faults, file_state, mail_faults, mail_places
+from agentgym.envs.loca.checks import digest, file_failures, file_state, mail_failures, mail_places
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import LAST, address, people
 from agentgym.envs.loca.plan import Plan, read, write
@@ -114,7 +114,7 @@ class CourseAssistantConfig(OfficeConfig):
 
 
 class Student(NamedTuple):
-    """A row of the roster."""
+    """Row of the roster."""
 
     name: str
     id: str
@@ -139,14 +139,14 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         students[sure] = students[sure]._replace(status=ENROLLED)
         mails, missing = [], {}
         for k, student in enumerate(students):
-            wrong = [self._mail(student, students, counts=False) for _ in range(self._attempts())]
-            done = k != sure and self.rng.random() < self.config.submission_rate
-            right = [
+            invalid = [self._mail(student, students, counts=False) for _ in range(self._attempts())]
+            submitted = k != sure and self.rng.random() < self.config.submission_rate
+            valid = [
                 self._mail(student, students, counts=True)
-                for _ in range(done * (1 + (self.rng.random() < 0.15)))
+                for _ in range(submitted * (1 + (self.rng.random() < 0.15)))
             ]
-            mails += wrong + right
-            if student.status == ENROLLED and not done:
+            mails += invalid + valid
+            if student.status == ENROLLED and not submitted:
                 missing[student.email] = [student.name, student.id]
         others = self.config.other_mails
         mails += [self._news() for _ in range(-(-size // 5) if others is None else others)]
@@ -169,7 +169,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         }
 
     def _students(self, size: int) -> list[Student]:
-        """Students with different IDs, many of which differ in one digit; some names are equal
+        """Draw students with different IDs, many of which differ in one digit; some names are equal
         or the beginning of another.
         """
         names = people(self.rng, size)
@@ -200,17 +200,19 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         )
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
-        """A mail of a student that is a submission, or that looks like one."""
-        named = counts or self.rng.random() < 0.4  # otherwise something is wrong with the subject
-        subject = str(self.rng.choice(RIGHT if named else WRONG)).format(
+        """Draw a mail of a student that is a submission, or that looks like one."""
+        right_subject = (
+            counts or self.rng.random() < 0.4
+        )  # otherwise something is wrong with the subject
+        subject = str(self.rng.choice(RIGHT if right_subject else WRONG)).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
             short=student.id[:-1], tail=student.id[4:],
         )  # fmt: skip
-        attached: dict[str, bytes] = {}
-        if counts or not named:
-            attached[str(self.rng.choice(FILES))] = _slides()
+        attachments: dict[str, bytes] = {}
+        if counts or not right_subject:
+            attachments[str(self.rng.choice(FILES))] = _slides()
         elif self.rng.random() < 0.5:
-            attached[str(self.rng.choice(OTHER_FILES))] = b"This file cannot be shown.\n"
+            attachments[str(self.rng.choice(OTHER_FILES))] = b"This file cannot be shown.\n"
         other = students[int(self.rng.integers(len(students)))].name
         remarks = [
             str(text).format(n=int(self.rng.integers(3, 40)), other=other)
@@ -221,7 +223,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         sender = student.email
         if self.rng.random() < self.config.private_rate:
             sender = f"{student.name.split()[-1].lower()}.{int(self.rng.integers(10, 10_000))}@home.example.org"
-        return Mail(sender, ME, subject, body, self._moment(), attachments=attached)
+        return Mail(sender, ME, subject, body, self._moment(), attachments=attachments)
 
     def _news(self) -> Mail:
         subject, text = NEWS[int(self.rng.integers(len(NEWS)))]
@@ -232,7 +234,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         return self.start - timedelta(minutes=int(self.rng.integers(30, 20_000)))
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             "You assist in the course on natural language processing. The students had to hand in their final presentations by "
             f"mail to the mailbox of the course; {ACCOUNT} in the workspace has its address and password. The students are on the "
@@ -248,7 +250,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read the account, log in, read the roster and all mails; write to who is missing."""
+        """Read the account, log in, read the roster and all mails; remind the students without a
+        submission.
+        """
         account, students = yield [
             read("Read the account.", _read_account, "read_text_file", path=ACCOUNT),
             read(
@@ -271,33 +275,31 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             for name, number, email in students if number not in submitted
         ]  # fmt: skip
 
-    def faults(self) -> Iterator[str]:
-        """One right mail to everybody who is missing and no other mail; nothing else has
-        changed.
+    def task_failures(self) -> Iterator[str]:
+        """Check that each student without a submission has one right mail, that there is no other
+        mail, and that nothing else has changed.
         """
         email = self.office.get(Email)
-        left = dict(self.truth["missing"])
+        missing = dict(self.truth["missing"])
         for mail in email.sent():
             people = mail.recipients
-            wrong = (
-                self._wrong(mail, left[people[0]])
-                if len(people) == 1 and people[0] in left
-                else "nobody should get it, or not again"
-            )
-            if wrong:
-                yield f"the mail {echo(mail.subject)} to {echo(', '.join(people))}: {wrong}"
+            failure = "nobody should get it, or not again"
+            if len(people) == 1 and people[0] in missing:
+                failure = self._wrong(mail, missing[people[0]])
+            if failure:
+                yield f"the mail {echo(mail.subject)} to {echo(', '.join(people))}: {failure}"
             else:
-                del left[people[0]]
+                del missing[people[0]]
         yield from (
-            f"there is no right mail to {name} ({number})" for name, number in left.values()
+            f"there is no right mail to {name} ({number})" for name, number in missing.values()
         )
-        yield from mail_faults(email.store, self.truth["mails"])
+        yield from mail_failures(email.store, self.truth["mails"])
         if digest(email.store, "users") != self.truth["users"]:
             yield "the users of the mail server were changed"
-        yield from file_faults(self.office.context.files, self.truth["files"], [])
+        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
     def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
-        """What is wrong with a mail to a student, if anything."""
+        """Return the failure of a mail to a student; empty if it has none."""
         if mail.subject != SUBJECT:
             return "it has another subject"
         if addresses(mail.sender)[0][1].casefold() != ME:
@@ -307,11 +309,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         if _named(mail.text, self.truth["names"]) != {student[0]}:
             return f"the text should have the name {student[0]} and no other"
         hidden = mail.html or ""
-        if _ids(hidden) & self.truth["ids"] - {student[1]} or _named(
-            hidden, self.truth["names"]
-        ) - {student[0]}:
-            return "the HTML names other students"
-        return ""
+        others = _ids(hidden) & self.truth["ids"] - {student[1]}
+        others |= _named(hidden, self.truth["names"]) - {student[0]}
+        return "the HTML names other students" if others else ""
 
 
 def _ids(text: str) -> set[str]:
@@ -319,14 +319,12 @@ def _ids(text: str) -> set[str]:
 
 
 def _named(text: str, names: Iterable[str]) -> set[str]:
-    """The names in a text; one that is a part of another is in it only if it stands elsewhere
-    too.
-    """
-    rest, found = " ".join(text.split()).casefold(), set()
+    """Return the names in a text; one that is a part of another counts only where it stands alone."""
+    rest, matches = " ".join(text.split()).casefold(), set()
     for name in sorted((name for name in names if name.casefold() in rest), key=len, reverse=True):
         rest, count = re.subn(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", " ", rest)
-        found |= {name} if count else set()
-    return found
+        matches |= {name} if count else set()
+    return matches
 
 
 @functools.cache
@@ -335,12 +333,12 @@ def _slides() -> bytes:
 
 
 def _read_account(text: str) -> dict[str, str]:
-    found = dict(line.split(": ") for line in text.splitlines() if ": " in line)
-    return {"email": found["Address"], "password": found["Password"]}
+    fields = dict(line.split(": ") for line in text.splitlines() if ": " in line)
+    return {"email": fields["Address"], "password": fields["Password"]}
 
 
 def _read_roster(text: str) -> list[list[str]]:
-    """Name, ID and address of the students who are enrolled."""
+    """Return name, ID and address of the students who are enrolled."""
     rows: dict[int, list[str]] = {}
     for cell in json.loads(text)["cells"]:
         rows.setdefault(cell["row"], []).append(cell["value"])
@@ -348,13 +346,10 @@ def _read_roster(text: str) -> list[list[str]]:
 
 
 def _read_submission(mail: dict[str, Any]) -> str | None:
-    """The student whose submission a mail is, if it is one."""
-    found = _SUBJECT.match(mail["subject"])
-    return (
-        found[1]
-        if found and any(file["filename"].endswith(".pdf") for file in mail["attachments"])
-        else None
-    )
+    """Return the ID of the student if a mail is a submission."""
+    match = _SUBJECT.match(mail["subject"])
+    has_slides = any(file["filename"].endswith(".pdf") for file in mail["attachments"])
+    return match[1] if match and has_slides else None
 
 
 register_task(CourseAssistant)

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import as_text, exact, file_faults, row_faults
+from agentgym.envs.loca.checks import as_text, exact, file_failures, file_state, row_failures
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, Step, read, write
 from agentgym.envs.loca.servers.spreadsheet.cells import parse_area
@@ -65,8 +65,9 @@ LINES = (
     " Tools",
     " Supplies",
 )
-BLOCK, MAX_BLOCKS = 20, 8_000
-_CHUNK = 80  # cells that the plan reads at once
+BLOCK = 20  # cells in a unit of size, which makes it about as long as those of other tasks
+MAX_BLOCKS = 8_000  # about the cells of the most years and categories
+_CHUNK = 80  # cells that the plan reads at once, since each takes many tokens as JSON
 _REQUEST = re.compile(r"## Report to be made\n\n- Target category: (.+)\n- Years: (\d+) to (\d+)")
 _HEAD = re.compile(r"(.+) \((mn|bn) USD\)")
 
@@ -142,17 +143,19 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         self.truth = {
             "columns": columns,
             "rows": rows,
-            "files": {path: files.read(path) for path in files.walk()},
+            "files": file_state(files),
         }
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
-        """How many years, raw categories and internal categories make about so many cells, with
-        some spread in the years.
+        """Return the numbers of years, raw categories and internal categories that make about
+        `cells` cells, with some spread in the years.
         """
-        asked, side = self.config, cells**0.5
-        years = asked.num_years or max(3, round(min(1.15 * side, 120) * self.rng.uniform(0.9, 1.1)))
-        internal = asked.num_internal_categories or min(200, max(2, round(0.25 * side)))
-        raw = asked.num_raw_categories or min(
+        config, side = self.config, cells**0.5
+        years = config.num_years or max(
+            3, round(min(1.15 * side, 120) * self.rng.uniform(0.9, 1.1))
+        )
+        internal = config.num_internal_categories or min(200, max(2, round(0.25 * side)))
+        raw = config.num_raw_categories or min(
             1_000, max(1, round(cells / (years + internal + 2)) - 1)
         )
         return years, raw, internal
@@ -160,7 +163,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     def _write_request(
         self, own: Sequence[str], target: int, years: Sequence[int]
     ) -> tuple[int, int]:
-        """Write the request between older ones; the first and the last year of the report."""
+        """Write the request between older ones; return the first and the last year of the report."""
         spare = min(3, len(years) - 2)
         first = years[0] + int(self.rng.integers(0, spare + 1)) * int(self.rng.random() < 0.5)
         last = max(first + 1, years[-1] - int(self.rng.integers(0, 3)))
@@ -168,10 +171,10 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             f"- Target category: {own[k]}\n- Years: {years[0]} to {years[-1] - 1}"
             for k in self.rng.integers(len(own), size=2)
         ]
-        asked = f"- Target category: {own[target]}\n- Years: {first} to {last}"
+        request = f"- Target category: {own[target]}\n- Years: {first} to {last}"
         parts = [
             f"## Delivered in 2023\n\n{older[0]}",
-            f"## Report to be made\n\n{asked}",
+            f"## Report to be made\n\n{request}",
             f"## Delivered in 2024\n\n{older[1]}",
         ]
         text = "\n\n".join(parts[k] for k in self.rng.permutation(3))
@@ -207,7 +210,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         files.write(FORMAT, write_workbook({SHEET: form}))
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             f"{DATA} in the workspace has two sheets. {VALUES} has the size of markets by year, with a column for each raw "
             "category, whose head tells the unit: millions (mn USD) or billions (bn USD) of dollars. "
@@ -231,7 +234,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
     def plan(self) -> Plan:
         """Read the request, then the sheets piece by piece; write the report."""
-        asked = yield read("Read the request.", _read_request, "read_text_file", path=REQUEST)
+        request = yield read("Read the request.", _read_request, "read_text_file", path=REQUEST)
         form, sizes = yield [
             read(
                 "Look at the form.",
@@ -247,7 +250,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
                 include_ranges=True,
             ),
         ]
-        kept = functools.partial(_read_weights, target=asked["target"])
+        read_weights = functools.partial(_read_weights, target=request["target"])
         [last, heads, *parts] = yield [
             read(
                 "Read the form.",
@@ -257,7 +260,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
                 sheet_name=form,
             ),
             *_pieces(VALUES, 1, [1, sizes[VALUES][1]], lambda rows: rows[0]),
-            *_pieces(WEIGHTS, 1, sizes[WEIGHTS], kept),
+            *_pieces(WEIGHTS, 1, sizes[WEIGHTS], read_weights),
         ]
         names, weights = (
             parts[0]["names"],
@@ -268,26 +271,28 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             for name, weight in zip(names, weights, strict=True)
             if weight
         }
-        told = {
+        headers = {
             match[1]: (k, match[2])
             for k, head in enumerate(heads)
             if (match := _HEAD.fullmatch(head))
         }
-        columns = [told[name][0] for name in used]
-        found = yield _pieces(
+        columns = [headers[name][0] for name in used]
+        pages = yield _pieces(
             VALUES,
             2,
             sizes[VALUES],
             lambda rows: [[row[0], *(row[k] for k in columns)] for row in rows],
         )
-        factors = [weight * (1000 if told[name][1] == "bn" else 1) for name, weight in used.items()]
+        factors = [
+            weight * (1000 if headers[name][1] == "bn" else 1) for name, weight in used.items()
+        ]
         data = {
             row[0]: _with_sum([Fraction(str(value)) for value in row[1:]], factors)
-            for part in found
+            for part in pages
             for row in part
         }
         table: list[list[Any]] = [[YEAR, *(f"{name} %" for name in used), last]]
-        for year in range(asked["first"], asked["last"] + 1):
+        for year in range(request["first"], request["last"] + 1):
             pairs = zip(data.get(year - 1, ()), data[year], strict=False)
             growth: list[Any] = [
                 float(round((new - old) / old * 100, 2)) for old, new in pairs
@@ -302,25 +307,30 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             old_name="Sheet1",
             new_name=form,
         )
-        place = {"filepath": RESULT, "sheet_name": form}
-        yield write("Write the report.", RESULT, "write_data_to_excel", **place, data=table)
+        sheet = {"filepath": RESULT, "sheet_name": form}
+        yield write("Write the report.", RESULT, "write_data_to_excel", **sheet, data=table)
 
-    def faults(self) -> Iterator[str]:
-        """The report has exactly the sheet, heads and rows that it should; no other file was
-        changed.
+    def task_failures(self) -> Iterator[str]:
+        """Check that the report has exactly the expected sheet, heads and rows, and that no other
+        file was changed.
         """
         files, columns = self.office.context.files, self.truth["columns"]
         rows: list[list[Any]] = []
         try:
-            rows, broken = _report(files.read(RESULT), columns)
+            rows, format_failures = _report(files.read(RESULT), columns)
         except ToolError as error:
-            broken = [f"{RESULT}: {error}"]
-        yield from broken
-        found = [dict(zip(columns, row, strict=False)) for row in rows]
-        yield from row_faults(
-            RESULT, found, self.truth["rows"], dict.fromkeys(columns, _same), (YEAR,), ordered=True
+            format_failures = [f"{RESULT}: {error}"]
+        yield from format_failures
+        records = [dict(zip(columns, row, strict=False)) for row in rows]
+        yield from row_failures(
+            RESULT,
+            records,
+            self.truth["rows"],
+            dict.fromkeys(columns, _same),
+            (YEAR,),
+            ordered=True,
         )
-        yield from file_faults(files, self.truth["files"], [RESULT])
+        yield from file_failures(files, self.truth["files"], [RESULT])
 
 
 def _names(rng: np.random.Generator, pool: Sequence[str], count: int) -> list[str]:
@@ -330,8 +340,8 @@ def _names(rng: np.random.Generator, pool: Sequence[str], count: int) -> list[st
 def _weights(
     rng: np.random.Generator, count: int, rate: float, *, mixed: bool = False
 ) -> list[Decimal]:
-    """Weights of three decimals that sum to about 1, some of them 0; `mixed` makes sure of two
-    others and of a 0 where it can.
+    """Draw weights of three decimals that sum to about 1, some of them 0; `mixed` ensures two
+    others and a 0 where possible.
     """
     drawn = (rng.random(count) < rate) * rng.uniform(0.05, 1, count)
     if mixed:
@@ -348,8 +358,8 @@ def _weights(
 def _values(
     rng: np.random.Generator, years: int, count: int, units: Mapping[int, str]
 ) -> list[list[Decimal]]:
-    """Market sizes with two decimals, by year and category, each in its unit; all are more than
-    0.
+    """Draw market sizes with two decimals, by year and category, each in its unit; all are
+    positive.
     """
     size, trend = rng.uniform(5_000, 50_000, count), rng.choice([0.05, 0.02, 0.0, -0.015], count)
     noise = rng.choice([0.05, 0.15], count, p=[0.8, 0.2]) * rng.uniform(-1, 1, (years, count))
@@ -363,19 +373,19 @@ def _values(
 
 
 def _cell(rng: np.random.Generator, weight: Decimal) -> float | None:
-    """A weight as the sheet has it; half of the zeros are empty cells."""
+    """Return a weight as the sheet has it; half of the zeros are empty cells."""
     return float(weight) if weight or rng.random() < 0.5 else None
 
 
 def _read_request(text: str) -> dict[str, Any]:
-    found = _REQUEST.search(text)
-    if not found:
+    match = _REQUEST.search(text)
+    if not match:
         raise ValueError("there is no request")
-    return {"target": found[1], "first": int(found[2]), "last": int(found[3])}
+    return {"target": match[1], "first": int(match[2]), "last": int(match[3])}
 
 
 def _read_sizes(text: str) -> dict[str, list[int]]:
-    """Rows and columns of each sheet."""
+    """Return the numbers of rows and columns of each sheet."""
     areas = {title: parse_area(area) for title, area in json.loads(text)["used_ranges"].items()}
     return {title: [area.bottom or 0, area.right or 0] for title, area in areas.items()}
 
@@ -383,8 +393,8 @@ def _read_sizes(text: str) -> dict[str, list[int]]:
 def _pieces(
     title: str, first: int, size: Sequence[int], keep: Callable[[list[list[Any]]], Any]
 ) -> list[Step]:
-    """The steps that read the rows of a sheet from the first on, a few at once; `keep` says
-    what is to be kept of rows.
+    """Return the steps that read the rows of a sheet from `first` on, a few at once; `keep`
+    extracts the facts of rows.
     """
     bottom, right = size
     at_once = max(1, _CHUNK // right)
@@ -410,7 +420,7 @@ def _pieces(
 
 
 def _rows(text: str) -> list[list[Any]]:
-    """The values of a range, row by row."""
+    """Return the values of a range, row by row."""
     rows: dict[int, list[Any]] = {}
     for cell in json.loads(text)["cells"]:
         rows.setdefault(cell["row"], []).append(cell["value"])
@@ -418,7 +428,7 @@ def _rows(text: str) -> list[list[Any]]:
 
 
 def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
-    """The names and the weights of the target, where they are among the rows."""
+    """Return the names and the weights of the target, where they are among the rows."""
     names = rows[0][1:] if rows[0][0] == "Category" else None
     return {"names": names, "weights": next((row[1:] for row in rows if row[0] == target), None)}
 
@@ -431,7 +441,7 @@ def _with_sum(values: list[Fraction], factors: Sequence[Fraction]) -> list[Fract
 
 
 def _report(data: bytes, columns: Sequence[str]) -> tuple[list[list[Any]], list[str]]:
-    """The rows of a report under its heads, without empty ones, and what is wrong with it as a
+    """Return the non-empty rows of a report under its heads, and the failures of the report as a
     whole.
     """
     sheets = _sheets(data)
@@ -450,23 +460,23 @@ def _report(data: bytes, columns: Sequence[str]) -> tuple[list[list[Any]], list[
 
 @functools.lru_cache(maxsize=4)
 def _sheets(data: bytes) -> Mapping[str, list[list[Any]]]:
-    """What `read_workbook` gives, kept, since a report is looked at after each call; nobody
-    changes it.
+    """Read a workbook once, although a report is checked after each call; nobody changes the
+    result.
     """
     return read_workbook(data)
 
 
-def _same(found: Any, wanted: Any) -> bool:
-    """Whether a cell is the number that it should be, within 0.01 (a year exactly), or the text
-    that there is none.
+def _same(actual: Any, expected: Any) -> bool:
+    """Return whether a cell holds the expected number, within 0.01 (a year exactly), or the 'none'
+    marker.
     """
-    if wanted == NONE:
-        return exact(found, NONE)
-    allowed = 0.0 if isinstance(wanted, int) else 0.01
+    if expected == NONE:
+        return exact(actual, NONE)
+    allowed = 0.0 if isinstance(expected, int) else 0.01
     return (
-        isinstance(found, (int, float))
-        and not isinstance(found, bool)
-        and abs(found - float(wanted)) <= allowed + 1e-9
+        isinstance(actual, (int, float))
+        and not isinstance(actual, bool)
+        and abs(actual - float(expected)) <= allowed + 1e-9
     )
 
 

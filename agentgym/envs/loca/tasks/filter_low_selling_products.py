@@ -1,5 +1,5 @@
-"""Products that hardly sell go to the outlet, and all subscribers are told of it (LOCA-bench,
-table 7).
+"""Products that hardly sell move to the outlet, and all subscribers get a table of them (LOCA-
+bench, table 7).
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.catalog import goods
+from agentgym.envs.loca.catalog import make_products
 from agentgym.envs.loca.checks import (
-    csv_rows,
+    csv_failures,
     digest,
     exact,
-    file_faults,
+    file_failures,
     file_state,
     number,
-    row_faults,
-    set_faults,
+    set_failures,
     write_csv,
 )
 from agentgym.envs.loca.config import OfficeConfig
@@ -50,7 +49,7 @@ COLUMNS = (
     "Discounted Price",
     "Discount Ratio",
 )
-DAYS, SALES = 90, 10
+DAYS, SALES = 90, 10  # the limits in the text of the task
 LETTER = """Subject: Outlet prices for you, {name}
 
 Dear {name},
@@ -60,7 +59,17 @@ The attached table lists them with their old and new prices.
 
 Your shop
 """
-KEPT = ("tags", "product_tags", "reviews", "orders", "customers", "coupons", "settings", "webhooks")
+# Tables of the shop that no step changes, besides the products.
+PROTECTED = (
+    "tags",
+    "product_tags",
+    "reviews",
+    "orders",
+    "customers",
+    "coupons",
+    "settings",
+    "webhooks",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,23 +110,24 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers, and the files to fill in."""
-        low = min(
-            size,
-            max(1, round(size / 3)) if self.config.low_selling is None else self.config.low_selling,
-        )
-        fates = [
-            str(fate) for fate in self.rng.permutation(["low"] * low + ["other"] * (size - low))
+        low = min(size, self.config.low_selling or max(1, round(size / 3)))
+        roles = [
+            str(role) for role in self.rng.permutation(["low"] * low + ["other"] * (size - low))
         ]
-        drawn: list[dict[str, Any]] = []
-        slow: list[dict[str, Any]] = []
-        for made, fate in zip(goods(self.rng, size), fates, strict=True):
-            state = self._slow(slow[-20:]) if fate == "low" else self._other(len(drawn) - len(slow))
-            drawn.append({**made, **state})
-            slow += [drawn[-1]] if fate == "low" else []
+        products: list[dict[str, Any]] = []
+        slow_products: list[dict[str, Any]] = []
+        for product, role in zip(make_products(self.rng, size), roles, strict=True):
+            state = (
+                self._slow(slow_products[-20:])
+                if role == "low"
+                else self._other(len(products) - len(slow_products))
+            )
+            products.append({**product, **state})
+            slow_products += [products[-1]] if role == "low" else []
         shop = self.office.get(WooCommerce)
-        ids = shop.products.add_all([self._record(product) for product in drawn])
+        ids = shop.products.add_all([self._record(product) for product in products])
         rows = [_row(key, product["name"], product["since"], product["regular"], product["sale"])
-                for key, product, fate in zip(ids, drawn, fates, strict=True) if fate == "low"]  # fmt: skip
+                for key, product, role in zip(ids, products, roles, strict=True) if role == "low"]  # fmt: skip
         count = self.config.subscribers or max(1, round(0.27 * size))
         letters = self._subscribers(count, len(rows))
         files = self.office.context.files
@@ -133,12 +143,13 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "letters": letters,
             "shop": _shop(shop),
             "terms": _terms(shop),
+            "categories": shop.categories.all(),
+            "users": self.office.get(Email).users(),
+            "files": file_state(files),
         }
-        self.truth |= {"categories": shop.categories.all(), "users": self.office.get(Email).users()}
-        self.truth["files"] = file_state(files)
 
     def _prices(self) -> dict[str, str]:
-        """A price in units of 2 and one that is lower by a multiple of 2.5 percent, so that
+        """Draw a price in units of 2 and one that is lower by a multiple of 2.5 percent, so that
         both and their ratio are exact.
         """
         regular = Decimal(2 * int(self.rng.integers(3, 150)))
@@ -147,7 +158,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return {"regular": f"{regular:.2f}", "sale": sale}
 
     def _slow(self, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """A product that goes to the outlet."""
+        """Draw a product that goes to the outlet."""
         days = DAYS + 1 if self.rng.random() < 0.15 else int(self.rng.integers(DAYS + 1, 365))
         sold = SALES - 1 if self.rng.random() < 0.2 else int(self.rng.integers(0, SALES))
         product = {"since": _day(days), "sold": sold, "state": {}, **self._prices()}
@@ -164,7 +175,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         )
 
     def _other(self, others: int) -> dict[str, Any]:
-        """A product that stays; the first two are at the two limits."""
+        """Draw a product that stays; the first two are at the two limits."""
         old, few = int(self.rng.integers(DAYS + 1, 365)), int(self.rng.integers(0, SALES))
         kinds: list[tuple[int, int, dict[str, str]]] = [
             (DAYS, few, {}),
@@ -181,7 +192,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return {"since": _day(days), "sold": sold, "state": state, **self._prices()}
 
     def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
-        """A drawn product as the shop takes it."""
+        """Return a product in the form that the shop takes."""
         sold = product["sold"] + int(self.rng.integers(0, 300))
         created = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC) + timedelta(
             minutes=int(self.rng.integers(0, 1440))
@@ -195,8 +206,8 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }  # fmt: skip
 
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
-        """Write the list of subscribers; subject and text of the mail to each address that is
-        to have one.
+        """Write the list of subscribers; return subject and text of the mail to each active
+        address.
         """
         names = people(self.rng, count)
         entries: list[dict[str, Any]] = []
@@ -205,18 +216,15 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         email.add_user(ME, "admin-2025", "Shop Admin")
         email.login_as(ME)
         for k, name in enumerate(names):
-            if (
-                k and self.rng.random() < 0.08
-            ):  # somebody has subscribed twice, with another spelling of the address
+            if k and self.rng.random() < 0.08:
+                # Somebody has subscribed twice, with another spelling of the address.
                 twice = entries[int(self.rng.integers(k))]
                 entries.append(
                     {**twice, "email": twice["email"].title().replace("Mcp.Com", "MCP.com")}
                 )
                 continue
-            mail, active = (
-                address(name, k + 1, DOMAIN),
-                not k or self.rng.random() >= self.config.inactive_rate,
-            )
+            mail = address(name, k + 1, DOMAIN)
+            active = not k or self.rng.random() >= self.config.inactive_rate
             email.add_user(mail, "", name)
             entries.append(
                 {"name": name, "email": mail, "status": "active" if active else "cancelled"}
@@ -224,12 +232,12 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             if active:
                 letters[mail] = _letter(LETTER, name, products)
         order = self.rng.permutation(len(entries))
-        listed = [{**entries[int(k)], "id": place} for place, k in enumerate(order, 1)]
-        self.office.context.files.write(SUBSCRIBERS, json.dumps({"subscribers": listed}, indent=1))
+        records = [{**entries[int(k)], "id": place} for place, k in enumerate(order, 1)]
+        self.office.context.files.write(SUBSCRIBERS, json.dumps({"subscribers": records}, indent=1))
         return letters
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             "It is 15 January 2025 (UTC); the shop keeps its time in UTC, too. Find the products of our WooCommerce shop that "
             "hardly sell: published, in stock (stock_status instock), with a date_created more than "
@@ -253,13 +261,13 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         send the mails.
         """
         letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
-        people_ = yield read(
+        subscribers = yield read(
             "Read the subscribers.", _read_subscribers, "read_text_file", path=SUBSCRIBERS
         )
         slow = yield from read_shop(
             "the products", "woo_products_list", _read_slow, orderby="id", order="asc"
         )
-        rows = sorted((_row(*each) for each in slow), key=_order)
+        rows = sorted((_row(*fact) for fact in slow), key=_order)
         create = ToolCall("woo_products_categories_create", {"categoryData": {"name": OUTLET}})
         outlet = yield Step(
             f"Create the category {OUTLET}.",
@@ -269,12 +277,12 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         )
         steps = [write_table(TABLE, COLUMNS, rows)]
         for k in range(0, len(slow), 100):
-            moved = [{"id": each[0], "categories": [{"id": outlet}]} for each in slow[k : k + 100]]
-            label = f"Move the products {slow[k][0]} to {moved[-1]['id']} that hardly sell."
-            steps.append(write(label, self.outputs[0], "woo_products_batch_update", update=moved))
+            update = [{"id": fact[0], "categories": [{"id": outlet}]} for fact in slow[k : k + 100]]
+            label = f"Move the products {slow[k][0]} to {update[-1]['id']} that hardly sell."
+            steps.append(write(label, self.outputs[0], "woo_products_batch_update", update=update))
         yield steps
         mails = []
-        for to, name in people_.items():
+        for to, name in subscribers.items():
             subject, body = _letter(letter, name, len(rows))
             message = {"to": to, "subject": subject, "body": body, "attachments": [TABLE]}
             mails.append(
@@ -282,52 +290,52 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             )
         yield mails
 
-    def faults(self) -> Iterator[str]:
-        """The category holds just the slow products; the table is right, here and with every
-        mail; all else is as it was.
+    def task_failures(self) -> Iterator[str]:
+        """Check that the category holds just the slow products, that the table is right, here and
+        with every mail, and that nothing else has changed.
         """
         files, truth = self.office.context.files, self.truth
-        yield from self._shop_faults()
-        yield from _table_faults(files, truth["rows"])
-        yield from self._mail_faults()
-        yield from file_faults(files, truth["files"], [TABLE])
+        yield from self._shop_failures()
+        yield from _table_failures(files, truth["rows"])
+        yield from self._mail_failures()
+        yield from file_failures(files, truth["files"], [TABLE])
 
-    def _shop_faults(self) -> Iterator[str]:
+    def _shop_failures(self) -> Iterator[str]:
         shop, truth = self.office.get(WooCommerce), self.truth
-        held = {category["id"]: category for category in shop.categories.all()}
+        added = {category["id"]: category for category in shop.categories.all()}
         for category in truth["categories"]:
-            if {**held.pop(category["id"], {}), "count": category["count"]} != category:
+            if {**added.pop(category["id"], {}), "count": category["count"]} != category:
                 yield f"the category {category['name']!r} was changed"
         outlet = next(
-            (key for key, category in held.items() if category["name"].strip() == OUTLET), None
+            (key for key, category in added.items() if category["name"].strip() == OUTLET), None
         )
         if outlet is None:
             yield f"there is no category {OUTLET}"
         yield from (
-            f"the category {held[key]['name']!r} was added" for key in held if key != outlet
+            f"the category {added[key]['name']!r} was added" for key in added if key != outlet
         )
-        terms, wanted = (
-            _terms(shop),
-            truth["terms"] | {row["Product ID"]: [outlet] for row in truth["rows"]},
-        )
-        for product, categories in wanted.items():
+        terms = _terms(shop)
+        expected = truth["terms"] | {row["Product ID"]: [outlet] for row in truth["rows"]}
+        for product, categories in expected.items():
             if terms.get(product) != categories:
                 yield f"product {product} has the categories {terms.get(product)}, it should have {categories}"
         if _shop(shop) != truth["shop"]:
             yield "more than categories was changed in the shop"
 
-    def _mail_faults(self) -> Iterator[str]:
+    def _mail_failures(self) -> Iterator[str]:
         email, letters = self.office.get(Email), self.truth["letters"]
         mails = [(", ".join(mail.recipients), mail) for mail in email.sent()]
-        yield from set_faults("mails to", (to for to, _ in mails), list(letters))
+        yield from set_failures("mails to", (to for to, _ in mails), list(letters))
         checked: dict[bytes, list[str]] = {}
         for to, mail in mails:
             if to in letters:
-                yield from self._letter_faults(to, mail, checked)
+                yield from self._letter_failures(to, mail, checked)
         if email.users() != self.truth["users"]:
             yield "a user was added to the mail server"
 
-    def _letter_faults(self, to: str, mail: Mail, checked: dict[bytes, list[str]]) -> Iterator[str]:
+    def _letter_failures(
+        self, to: str, mail: Mail, checked: dict[bytes, list[str]]
+    ) -> Iterator[str]:
         subject, body = self.truth["letters"][to]
         if mail.subject != subject or mail.text.split() != body.split():
             yield f"the mail to {to} is not what the template says"
@@ -338,20 +346,20 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         if data not in checked:
             copy = Workspace()
             copy.write(TABLE, data)
-            checked[data] = list(_table_faults(copy, self.truth["rows"]))
+            checked[data] = list(_table_failures(copy, self.truth["rows"]))
         if checked[data]:
             yield f"the attachment of the mail to {to} is wrong: {checked[data][0]}"
 
 
 def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, Any]:
-    """A row of the table."""
+    """Return a row of the table."""
     price, now = Decimal(regular), Decimal(sale or regular)
     ratio = f"{(price - now) * 100 / price:.1f}%"
     return dict(zip(COLUMNS, (key, name, since, f"{price:.2f}", f"{now:.2f}", ratio), strict=True))
 
 
 def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
-    """What the rows are sorted by; the ratios are exact, so the cells tell them."""
+    """Return the sort key of a row; the ratios are exact, so the rounded cells sort alike."""
     return (
         row["In Stock Since"],
         Decimal(row["Discount Ratio"].removesuffix("%")),
@@ -364,42 +372,40 @@ def _day(days: int) -> str:
 
 
 def _letter(template: str, name: str, count: int) -> tuple[str, str]:
-    """Subject and text of the mail to a subscriber."""
+    """Return subject and text of the mail to a subscriber."""
     return split_letter(template.replace("{name}", name).replace("{count}", str(count)))
 
 
-def _table_faults(files: Workspace, wanted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    rows, broken = csv_rows(files, TABLE, COLUMNS)
-    yield from broken
+def _table_failures(files: Workspace, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     cells = dict.fromkeys(COLUMNS, number()) | {
         "Product Name": exact,
         "In Stock Since": exact,
         "Discount Ratio": _same_percent,
     }
-    yield from row_faults(TABLE, rows, wanted, cells, ("Product ID",), ordered=True)
+    return csv_failures(files, TABLE, COLUMNS, expected, cells, ("Product ID",), ordered=True)
 
 
-def _same_percent(found: Any, wanted: str) -> bool:
-    return number(unit="%")(found, wanted.removesuffix("%"))
+def _same_percent(actual: Any, expected: str) -> bool:
+    return number(unit="%")(actual, expected.removesuffix("%"))
 
 
 def _terms(shop: WooCommerce) -> dict[int, list[int]]:
-    """The categories of each product."""
-    found: dict[int, list[int]] = {}
+    """Return the categories of each product."""
+    terms: dict[int, list[int]] = {}
     for row in shop.store.rows(
         "SELECT product_id, term_id FROM product_categories ORDER BY product_id, term_id"
     ):
-        found.setdefault(row["product_id"], []).append(row["term_id"])
-    return found
+        terms.setdefault(row["product_id"], []).append(row["term_id"])
+    return terms
 
 
 def _shop(shop: WooCommerce) -> str:
-    """A hash of the shop but for the categories and for when something was changed last."""
-    return digest(shop.store, "products", *KEPT, without=("date_modified",))
+    """Hash the shop without the categories and the times of the last changes."""
+    return digest(shop.store, "products", *PROTECTED, without=("date_modified",))
 
 
 def _read_subscribers(text: str) -> dict[str, str]:
-    """The names of those who are active, by address."""
+    """Return the names of active subscribers, by address."""
     return {
         each["email"].lower(): each["name"]
         for each in json.loads(text)["subscribers"]
@@ -408,7 +414,7 @@ def _read_subscribers(text: str) -> dict[str, str]:
 
 
 def _read_slow(product: dict[str, Any]) -> list[Any] | None:
-    """Id, name, date and prices of a product that hardly sells."""
+    """Return id, name, date and prices of a product that hardly sells."""
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     since = date.fromisoformat(product["date_created"][:10])
     sells = int(custom["sales_last_30_days"]) >= SALES or (START.date() - since).days <= DAYS

@@ -18,13 +18,14 @@ from pydantic import Field
 from agentgym.config import Choice, Share
 from agentgym.envs.loca.checks import (
     as_text,
-    bigquery_faults,
+    bigquery_failures,
     bigquery_state,
     csv_rows,
-    file_faults,
+    file_failures,
+    file_state,
     number,
-    row_faults,
-    storage_faults,
+    row_failures,
+    storage_failures,
     storage_state,
     write_csv,
 )
@@ -52,6 +53,7 @@ COLUMNS = (*TYPES, "normal_range")
 HEADER = ("machine_id", "machine_description", "sensor_type", "unit", "min_value", "max_value")
 NOON = datetime(2025, 8, 19, 12, tzinfo=UTC)
 FIRST, LAST = NOON - timedelta(minutes=30), NOON + timedelta(minutes=30)
+# Moments just outside the hour, where anomalies do not count.
 OUTSIDE = tuple(FIRST - timedelta(seconds=s) for s in (60, 1)) + tuple(
     LAST + timedelta(seconds=s) for s in (1, 60)
 )
@@ -78,7 +80,7 @@ BUCKETS = (
     "iot_reports",
     "machine_anomaly_reports",
 )
-PAGE = 100
+PAGE = 100  # readings that the plan reads at a time, so that longer states take longer plans
 Range: TypeAlias = tuple[int, int]
 
 _RANGE = re.compile(r"\s*([0-9.,]+)\s*[-\u2013\u2014]\s*([0-9.,]+)\s*")
@@ -118,26 +120,26 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     tokens_per_unit = 765.0
 
     def draw(self, size: int) -> None:
-        """Draw the sensors with their ranges and readings, and what earlier reports have left."""
+        """Draw the sensors with their ranges and readings, and the remains of earlier reports."""
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
         sensors = self._sensors(size)
-        limits = {sensor: self._range(sensor[1]) for sensor in sensors}
+        all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}
         sure = sensors[int(self.rng.integers(size))]  # which surely has a range and an anomaly
         ranges = {
-            sensor: held
-            for sensor, held in limits.items()
+            sensor: limits
+            for sensor, limits in all_limits.items()
             if sensor == sure or self.rng.random() >= self.config.missing_rate
         }
         if size > 4:
             ranges.pop(next(sensor for sensor in sensors if sensor != sure), None)
         rows = [
             (stamp, *sensor, value / 100)
-            for sensor, held in limits.items()
-            for stamp, value in self._readings(held, min(8, 4 + size // 60), sure=sensor == sure)
+            for sensor, limits in all_limits.items()
+            for stamp, value in self._readings(limits, min(8, 4 + size // 60), sure=sensor == sure)
         ]
         order = self.rng.permutation(len(rows))
         cloud.bigquery.load(DATASET, TABLE, TYPES, [rows[k] for k in order])
-        self._leave(cloud, rows)
+        self._add_distractors(cloud, rows)
         files.write(BOOK, self._book(sensors, ranges))
         anomalies = [
             {"timestamp": _moment(stamp), "machine_id": machine, "sensor_type": kind, "reading": value,
@@ -149,21 +151,21 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             "anomalies": anomalies,
             "tables": bigquery_state(cloud, DATASET),
             "storage": storage_state(cloud),
-            "files": {path: files.read(path) for path in files.walk()},
+            "files": file_state(files),
         }
 
     def _sensors(self, size: int) -> list[tuple[str, str]]:
-        """Machines, each with two to six of the types of sensors."""
-        found: list[tuple[str, str]] = []
+        """Draw machines, each with two to six of the types of sensors."""
+        sensors: list[tuple[str, str]] = []
         numbers = iter(1 + self.rng.permutation(size + 3))
-        while len(found) < size:
+        while len(sensors) < size:
             kinds = self.rng.choice(list(SENSORS), int(self.rng.integers(2, 7)), replace=False)
             machine = f"M{int(next(numbers)):03}"
-            found += [(machine, str(kind)) for kind in kinds]
-        return found[:size]
+            sensors += [(machine, str(kind)) for kind in kinds]
+        return sensors[:size]
 
     def _range(self, kind: str) -> Range:
-        """What is normal for a sensor: like others of the type, but not the same."""
+        """Draw the normal range of a sensor: like others of the type, but not the same."""
         _, low, high = SENSORS[kind]
         step = max(1, high // 200)
         least, most = (
@@ -171,9 +173,9 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         )
         return least, most
 
-    def _readings(self, held: Range, hours: int, sure: bool) -> list[tuple[str, int]]:
-        """The readings of a sensor with their moments."""
-        low, high = held
+    def _readings(self, limits: Range, hours: int, sure: bool) -> list[tuple[str, int]]:
+        """Draw the readings of a sensor with their moments."""
+        low, high = limits
         config = self.config
         reach = 30 * (config.hours or hours)
         minutes = (
@@ -189,26 +191,26 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         for places in (inside, np.arange(len(minutes))):
             if self.rng.random() < config.anomaly_rate:
                 begin = int(self.rng.choice(places))
-                spell = self._spell(held)[: len(minutes) - begin]
+                spell = self._spell(limits)[: len(minutes) - begin]
                 values[begin : begin + len(spell)] = spell
         if self.rng.random() < config.anomaly_rate:  # as little out of range as can be
             values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
         extra = []
         if sure or self.rng.random() < config.anomaly_rate:
             ends = [inside[0], inside[-1]] if sure else [self.rng.choice([inside[0], inside[-1]])]
-            values[ends] = self._out(held)
+            values[ends] = self._out(limits)
             extra = [
-                (moment, self._out(held)) for moment in OUTSIDE if sure or self.rng.random() < 0.5
+                (moment, self._out(limits)) for moment in OUTSIDE if sure or self.rng.random() < 0.5
             ]
-            extra += [(NOON + timedelta(days=int(self.rng.choice([-1, 1]))), self._out(held))]
+            extra += [(NOON + timedelta(days=int(self.rng.choice([-1, 1]))), self._out(limits))]
         moments = [NOON + timedelta(minutes=minute) for minute in minutes.tolist()]
         return [
             (_stamp(moment), value)
             for moment, value in (*zip(moments, values.tolist(), strict=True), *extra)
         ]
 
-    def _out(self, held: Range) -> int:
-        low, high = held
+    def _out(self, limits: Range) -> int:
+        low, high = limits
         return int(
             self.rng.choice(
                 [
@@ -218,11 +220,9 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             )
         )
 
-    def _spell(self, held: Range) -> list[int]:
-        """Readings of a sensor that something is wrong with, one after the other; not all of
-        them are out of range.
-        """
-        low, high = held
+    def _spell(self, limits: Range) -> list[int]:
+        """Draw consecutive readings of a failing sensor; not all of them are out of range."""
+        low, high = limits
         width = high - low
         kind = int(self.rng.integers(4))
         if kind == 0:  # a spike
@@ -238,13 +238,13 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 )
             ]
         if kind == 2:  # it swings
-            return [self._out(held) for _ in range(int(self.rng.integers(3, 7)))]
+            return [self._out(limits) for _ in range(int(self.rng.integers(3, 7)))]
         return [0] * int(self.rng.integers(2, 5))  # it fails
 
     def _book(
         self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]
     ) -> bytes:
-        """The workbook: the ranges that hold, those that held last year, and the machines."""
+        """Return the workbook: the current ranges, those of last year, and the machines."""
         machines = {
             machine: str(self.rng.choice(KINDS))
             for machine in dict.fromkeys(machine for machine, _ in sensors)
@@ -270,10 +270,10 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             }
         )
 
-    def _leave(self, cloud: GoogleCloud, rows: Sequence[tuple[str, str, str, float]]) -> None:
-        """Tables and buckets that are there besides, and often the bucket itself with earlier
-        reports.
-        """
+    def _add_distractors(
+        self, cloud: GoogleCloud, rows: Sequence[tuple[str, str, str, float]]
+    ) -> None:
+        """Add other tables and buckets, and often the bucket itself with earlier reports."""
         some = [
             (f"2024{stamp[4:]}", machine, kind, 2 * value)
             for stamp, machine, kind, value in rows[:20]
@@ -290,7 +290,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 cloud.storage.put_object(BUCKET, REPORT, text)
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             f"The BigQuery table {DATASET}.{TABLE} has sensor readings of machines. The sheet {SHEET} of {BOOK} in the workspace "
             "has the normal range of each sensor, that is of each machine_id and sensor_type. Check the readings of 19 August 2025 "
@@ -310,7 +310,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         """
         last = yield read(
             "See how long the sheet is.",
-            _read_length,
+            lambda text: int(re.findall("[0-9]+", json.loads(text)["used_ranges"][SHEET])[-1]),
             "get_workbook_metadata",
             filepath=BOOK,
             include_ranges=True,
@@ -321,65 +321,74 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                  filepath=BOOK, sheet_name=SHEET, start_cell=f"A{top}", end_cell=f"F{min(last, top + lines - 1)}")
             for top in range(2, last + 1, lines)
         ]  # fmt: skip
-        ranges = {sensor: held for page in pages for sensor, held in page.items()}
+        ranges = {sensor: limits for page in pages for sensor, limits in page.items()}
         where = f"timestamp BETWEEN TIMESTAMP '{_stamp(FIRST)}' AND TIMESTAMP '{_stamp(LAST)}'"
         query = f"SELECT * FROM {DATASET}.{TABLE} WHERE {where}"
-        count = yield read("Count the readings of the hour.", _read_count, "bigquery_run_query",
-                           query=query.replace("*", "COUNT(*) AS readings"))  # fmt: skip
-        found = yield [
-            read(f"Read the readings of the hour from the {start + 1}. on.", _find(ranges), "bigquery_run_query",
+        count = yield read(
+            "Count the readings of the hour.",
+            lambda text: int(json.loads(text)["rows"][0]["readings"]),
+            "bigquery_run_query",
+            query=query.replace("*", "COUNT(*) AS readings"),
+        )
+        anomalies = yield [
+            read(f"Read the readings of the hour from the {start + 1}. on.", _anomaly_reader(ranges), "bigquery_run_query",
                  query=f"{query} ORDER BY machine_id, sensor_type, timestamp LIMIT {PAGE} OFFSET {start}")
             for start in range(0, count, PAGE)
         ]  # fmt: skip
-        there = yield read("See whether the bucket is there.", _has_bucket, "storage_list_buckets")
-        rows = [dict(zip(COLUMNS, row, strict=True)) for page in found for row in page]
+        bucket_exists = yield read(
+            "See whether the bucket is there.",
+            lambda text: BUCKET in [bucket["name"] for bucket in json.loads(text)["items"]],
+            "storage_list_buckets",
+        )
+        rows = [dict(zip(COLUMNS, row, strict=True)) for page in anomalies for row in page]
         yield [
             write(f"Write {REPORT}.", REPORT, "write_file", same=("path",), path=REPORT, content=write_csv(COLUMNS, rows)),
-            *([] if there else [write(f"Create the bucket {BUCKET}.", self.outputs[1], "storage_create_bucket",
+            *([] if bucket_exists else [write(f"Create the bucket {BUCKET}.", self.outputs[1], "storage_create_bucket",
                                       same=("bucket_name",), bucket_name=BUCKET)]),
         ]  # fmt: skip
         yield write(f"Upload {REPORT}.", self.outputs[1], "storage_upload_file", bucket_name=BUCKET,
                     source_file_path=REPORT, destination_blob_name=REPORT)  # fmt: skip
 
-    def faults(self) -> Iterator[str]:
-        """The file and the object have the right rows, and nothing else has changed."""
+    def task_failures(self) -> Iterator[str]:
+        """Check that the file and the object have the right rows, and that nothing else has
+        changed.
+        """
         cloud, files = self.office.get(GoogleCloud), self.office.context.files
-        yield from self._report_faults(files, REPORT)
+        yield from self._report_failures(files, REPORT)
         try:
             data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
-            if not files.is_file(REPORT) or data != files.read(
-                REPORT
-            ):  # a copy has the faults that were told already
+            # An exact copy has the same failures, which are reported already.
+            if not files.is_file(REPORT) or data != files.read(REPORT):
                 uploaded.write(self.outputs[1][5:], data)
-                yield from self._report_faults(uploaded, self.outputs[1][5:])
+                yield from self._report_failures(uploaded, self.outputs[1][5:])
         except ToolError as error:
             yield f"{self.outputs[1]}: {error}"
         new = [] if f"gs://{BUCKET}" in self.truth["storage"] else [f"gs://{BUCKET}"]
-        yield from storage_faults(cloud, self.truth["storage"], [self.outputs[1], *new])
-        yield from bigquery_faults(cloud, self.truth["tables"])
-        yield from file_faults(files, self.truth["files"], [REPORT])
+        yield from storage_failures(cloud, self.truth["storage"], [self.outputs[1], *new])
+        yield from bigquery_failures(cloud, self.truth["tables"])
+        yield from file_failures(files, self.truth["files"], [REPORT])
 
-    def _report_faults(self, files: Workspace, path: str) -> Iterator[str]:
-        rows, broken = csv_rows(files, path, COLUMNS)
-        yield from broken
-        found = [{**row, "timestamp": _moment(row["timestamp"])} for row in rows]
+    def _report_failures(self, files: Workspace, path: str) -> Iterator[str]:
+        rows, format_failures = csv_rows(files, path, COLUMNS)
+        yield from format_failures
+        records = [{**row, "timestamp": _moment(row["timestamp"])} for row in rows]
         same = {"reading": number(), "normal_range": _same_range}
-        yield from row_faults(path, found, self.truth["anomalies"], same, COLUMNS[:3])
+        yield from row_failures(path, records, self.truth["anomalies"], same, COLUMNS[:3])
 
 
-def _is_out(value: float, held: Range) -> bool:
-    return not held[0] / 100 <= value <= held[1] / 100
+def _is_out(value: float, limits: Range) -> bool:
+    return not limits[0] / 100 <= value <= limits[1] / 100
 
 
 @functools.lru_cache(maxsize=4096)
 def _stamp(moment: datetime) -> str:
-    """A moment as DuckDB writes it."""
+    """Return a moment as DuckDB writes it."""
     return f"{moment:%Y-%m-%d %H:%M:%S}+00"
 
 
 def _moment(text: str) -> str:
-    """A moment as ISO 8601 writes it in UTC, which is what it is in if it names no zone; any
-    other text as it is.
+    """Return a moment in ISO 8601 and UTC, which is its zone if it names none; any other text
+    unchanged.
     """
     try:
         moment = datetime.fromisoformat(text.strip().removesuffix("UTC").strip())
@@ -388,17 +397,13 @@ def _moment(text: str) -> str:
         return text
 
 
-def _same_range(found: Any, wanted: Any) -> bool:
-    """Whether two ranges have the same limits, however their numbers are written."""
-    ranges = [_RANGE.fullmatch(str(text)) for text in (found, wanted)]
+def _same_range(actual: Any, expected: Any) -> bool:
+    """Return whether two ranges have the same limits, however their numbers are written."""
+    ranges = [_RANGE.fullmatch(str(text)) for text in (actual, expected)]
     return all(ranges) and all(
         number()(*pair)
         for pair in zip(*(limits.groups() for limits in ranges if limits), strict=True)
     )
-
-
-def _read_length(text: str) -> int:
-    return int(re.findall("[0-9]+", json.loads(text)["used_ranges"][SHEET])[-1])
 
 
 def _read_ranges(text: str) -> dict[str, list[float]]:
@@ -407,26 +412,18 @@ def _read_ranges(text: str) -> dict[str, list[float]]:
     return {f"{row[0]} {row[2]}": row[4:] for row in rows}
 
 
-def _read_count(text: str) -> int:
-    return int(json.loads(text)["rows"][0]["readings"])
+def _anomaly_reader(ranges: dict[str, list[float]]) -> Callable[[str], list[list[Any]]]:
+    """Return a function that reads the anomalies from a page of readings, with their ranges."""
 
-
-def _find(ranges: dict[str, list[float]]) -> Callable[[str], list[list[Any]]]:
-    """What takes the anomalies from a page of readings, with their ranges."""
-
-    def find(text: str) -> list[list[Any]]:
-        found = []
+    def read_anomalies(text: str) -> list[list[Any]]:
+        anomalies = []
         for row in json.loads(text)["rows"]:
             low, high = ranges.get(f"{row['machine_id']} {row['sensor_type']}", (0, float("inf")))
             if not low <= row["reading"] <= high:
-                found.append([*(row[name] for name in TYPES), f"{low} - {high}"])
-        return found
+                anomalies.append([*(row[name] for name in TYPES), f"{low} - {high}"])
+        return anomalies
 
-    return find
-
-
-def _has_bucket(text: str) -> bool:
-    return BUCKET in [bucket["name"] for bucket in json.loads(text)["items"]]
+    return read_anomalies
 
 
 register_task(MachineOperating)

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import as_text, csv_rows, named_rows, number, row_faults
+from agentgym.envs.loca.checks import as_text, csv_failures, named_rows, number, row_failures
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import write_table
@@ -36,8 +36,9 @@ HEADER = (
     "Status",
 )
 COLUMNS = ("Team", "HA", "AH", "HH", "AA", "Total")
+CELLS = dict.fromkeys(COLUMNS[1:], number())
 KINDS = COLUMNS[1:5]
-CHUNK = 300
+CHUNK = 300  # rows that the plan reads at a time, so that longer schedules take longer plans
 TEAMS = (
     "Anaheim Ducks|Boston Bruins|Buffalo Sabres|Calgary Flames|Carolina Hurricanes|Chicago "
     "Blackhawks|Colorado Avalanche|"
@@ -100,25 +101,23 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
 
     def _row(self, game: Game) -> list[Any]:
         day, visitor, home, played = game
-        hour, scores = (
-            int(self.rng.integers(12, 22)),
-            [int(score) for score in self.rng.integers(0, 8, 2)],
-        )
+        hour = int(self.rng.integers(12, 22))
+        scores = [int(score) for score in self.rng.integers(0, 8, 2)]
         scores[1] += scores[0] == scores[1]
-        shown: list[Any] = [*scores, "Regulation"] if played else ["", "", "Postponed"]
+        result: list[Any] = [*scores, "Regulation"] if played else ["", "", "Postponed"]
         return [
             day.isoformat(),
             f"{hour - 2}:00",
             f"{hour}:00",
             visitor,
-            shown[0],
+            result[0],
             home,
-            shown[1],
-            shown[2],
+            result[1],
+            result[2],
         ]
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             f"The Google spreadsheet '{SOURCE}' has the schedule of a season, sheet {SHEET}. "
             "Count, for each team that is in it, "
@@ -138,15 +137,23 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
 
     def plan(self) -> Plan:
         """Read the schedule in pieces; count; write both."""
-        found = yield read("Find the spreadsheet.", _read_titles, "list_spreadsheets")
-        place = {"spreadsheet_id": found[SOURCE], "sheet": SHEET}
+        ids = yield read(
+            "Find the spreadsheet.",
+            lambda text: {book["title"]: book["id"] for book in json.loads(text)},
+            "list_spreadsheets",
+        )
+        source = {"spreadsheet_id": ids[SOURCE], "sheet": SHEET}
         last = yield read(
-            "Read how many rows there are.", _read_length, "get_sheet_data", **place, range="H:H"
+            "Read how many rows there are.",
+            lambda text: len(json.loads(text)["valueRanges"][0]["values"]),
+            "get_sheet_data",
+            **source,
+            range="H:H",
         )
         areas = [f"A{first}:H{min(last, first + CHUNK - 1)}" for first in range(2, last + 1, CHUNK)]
         lists = yield [
             read(
-                f"Read {area} of the schedule.", _read_games, "get_sheet_data", **place, range=area
+                f"Read {area} of the schedule.", _read_games, "get_sheet_data", **source, range=area
             )
             for area in areas
         ]
@@ -155,7 +162,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         table = [list(COLUMNS), *([row[name] for name in COLUMNS] for row in rows)]
         sheet = self.outputs[0]
         label = f"Make the spreadsheet {RESULT}."
-        made = yield write(
+        spreadsheet = yield write(
             label,
             sheet,
             "create_spreadsheet",
@@ -163,7 +170,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             learn=lambda text: json.loads(text)["spreadsheetId"],
         )
         content = {
-            "spreadsheet_id": made,
+            "spreadsheet_id": spreadsheet,
             "sheet": "Sheet1",
             "range": f"A1:F{len(table)}",
             "data": table,
@@ -179,30 +186,30 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             write_table(FILE, COLUMNS, rows),
         ]
 
-    def faults(self) -> Iterator[str]:
-        """File and spreadsheet have the right counts for all teams; the spreadsheets of before are
-        as they were.
+    def task_failures(self) -> Iterator[str]:
+        """Check that file and spreadsheet have the right counts for all teams, and that the earlier
+        spreadsheets are unchanged.
         """
-        rows, broken = csv_rows(self.office.context.files, FILE, COLUMNS)
-        yield from broken
-        yield from _table_faults(FILE, rows, self.truth["rows"])
+        yield from csv_failures(
+            self.office.context.files, FILE, COLUMNS, self.truth["rows"], CELLS, ("Team",)
+        )
         sheets = self.office.get(GoogleSheet)
         titles, before = sheets.titles(), self.truth["sheets"]
         new = [book for book in titles if book not in before]
-        named = [book for book in new if titles[book].strip() == RESULT][:1]
+        result_books = [book for book in new if titles[book].strip() == RESULT][:1]
         yield from (
             f"the spreadsheet {titles[book]!r} should not be there"
             for book in new
-            if book not in named
+            if book not in result_books
         )
-        yield from self._sheet_faults(sheets.values(named[0]) if named else None)
+        yield from self._sheet_failures(sheets.values(result_books[0]) if result_books else None)
         yield from (
             f"the spreadsheet {titles[book]!r} was changed"
             for book in before
             if _state(sheets, book) != before[book]
         )
 
-    def _sheet_faults(self, table: list[list[Any]] | None) -> Iterator[str]:
+    def _sheet_failures(self, table: list[list[Any]] | None) -> Iterator[str]:
         if table is None:
             yield f"there is no spreadsheet titled {RESULT}"
             table = []
@@ -211,19 +218,15 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             yield f"the spreadsheet {RESULT} has the headers {header}, it should have {list(COLUMNS)}"
         if any(as_text(cell) for row in table[1:] for cell in row[len(COLUMNS) :]):
             yield f"the spreadsheet {RESULT} has cells to the right of its columns"
-        yield from _table_faults(f"the spreadsheet {RESULT}", rows, self.truth["rows"])
-
-
-def _table_faults(
-    what: str, rows: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]]
-) -> Iterator[str]:
-    return row_faults(what, rows, wanted, dict.fromkeys(COLUMNS[1:], number()), ("Team",))
+        yield from row_failures(
+            f"the spreadsheet {RESULT}", rows, self.truth["rows"], CELLS, ("Team",)
+        )
 
 
 def _season(
     rng: np.random.Generator, teams: Sequence[str], count: int, day: date, postponed: float
 ) -> list[Game]:
-    """Games in the order of their days, no team twice a day; who played the day before plays less
+    """Draw games in the order of their days, no team twice a day; teams of the day before play less
     often.
     """
     games: list[Game] = []
@@ -243,15 +246,15 @@ def _season(
 
 
 def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
-    """The row of each team."""
-    played: dict[str, dict[date, str]] = {
+    """Return the row of each team."""
+    venues: dict[str, dict[date, str]] = {
         team: {} for team in teams if any(team in game[1:3] for game in games)
     }
-    for day, visitor, home, took_place in games:
-        if took_place:
-            played[visitor][day], played[home][day] = "A", "H"
+    for day, visitor, home, was_played in games:
+        if was_played:
+            venues[visitor][day], venues[home][day] = "A", "H"
     rows = []
-    for team, days in sorted(played.items()):
+    for team, days in sorted(venues.items()):
         counts = Counter(
             days[a] + days[b] for a, b in pairwise(sorted(days)) if b - a == timedelta(days=1)
         )
@@ -262,7 +265,7 @@ def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
 
 
 def _state(sheets: GoogleSheet, book: str) -> str:
-    """A hash of the sheets of a spreadsheet and of what was entered into their cells."""
+    """Hash the sheets of a spreadsheet with the entries of their cells."""
     sql = (
         "SELECT title, row, cells FROM sheets LEFT JOIN lines ON sheet = sheets.id WHERE "
         "spreadsheet = ? ORDER BY sheets.id, row"
@@ -270,16 +273,8 @@ def _state(sheets: GoogleSheet, book: str) -> str:
     return hashlib.sha256(repr(sheets.store.rows(sql, book)).encode()).hexdigest()
 
 
-def _read_titles(text: str) -> dict[str, str]:
-    return {book["title"]: book["id"] for book in json.loads(text)}
-
-
-def _read_length(text: str) -> int:
-    return len(json.loads(text)["valueRanges"][0]["values"])
-
-
 def _read_games(text: str) -> list[str]:
-    """The games as texts, which take less room in the state than lists would."""
+    """Return the games as texts, which are shorter than lists in the state."""
     rows = json.loads(text)["valueRanges"][0]["values"]
     return [
         "|".join((row[0], row[3], row[5], "no" if row[7] == "Postponed" else "yes")) for row in rows

@@ -16,7 +16,14 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import exact, file_faults, number, row_faults, set_faults
+from agentgym.envs.loca.checks import (
+    exact,
+    file_failures,
+    file_state,
+    number,
+    row_failures,
+    set_failures,
+)
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.invoices import SUPPLIERS, draw_invoice
 from agentgym.envs.loca.names import address, people
@@ -89,9 +96,8 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and the tables with other invoices."""
         count = self.config.num_interference
-        count = (
-            round(35 * size + 10 * size**0.5 * self.rng.uniform(-1, 1)) if count is None else count
-        )
+        if count is None:
+            count = round(35 * size + 10 * size**0.5 * self.rng.uniform(-1, 1))
         buyers = {
             address(name, k, "mcp.com"): name
             for k, name in enumerate(people(self.rng, 8 + min(40, 2 + size // 2)))
@@ -99,18 +105,20 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         ids = _ids(self.rng, size, count)
         mails = list(buyers)[8:]
         rates = {name: getattr(self.config, f"{name}_rate") for name in ("paid", "partial", "box")}
-        found, pdfs = [], []
+        invoices, pdfs = [], []
         for k, key in enumerate(ids[:size]):
             mail, other = str(self.rng.choice(mails)), str(self.rng.choice(list(buyers)[:8]))
             # The first invoice is not paid, so that there is a mail to write.
             invoice, pdf = draw_invoice(
                 self.rng, key, (mail, buyers[mail]), other, rates if k else rates | {"paid": 0.0}
             )
-            found.append(invoice)
+            invoices.append(invoice)
             pdfs.append(pdf)
-        entered = [k > 0 and self.rng.random() < self.config.entered_rate for k in range(size)]
+        is_entered = [k > 0 and self.rng.random() < self.config.entered_rate for k in range(size)]
         rows = [self._other(key, list(buyers)) for key in ids[size:]]
-        rows += [_row(invoice) for invoice, done in zip(found, entered, strict=True) if done]
+        rows += [
+            _row(invoice) for invoice, entered in zip(invoices, is_entered, strict=True) if entered
+        ]
         rows = [rows[k] for k in self.rng.permutation(len(rows))]
         snowflake, email, files = (
             self.office.get(Snowflake),
@@ -138,21 +146,19 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         email.login_as(ME)
         for name, k in self._file_names(ids[:size]).items():
             files.write(f"{FOLDER}/{name}", pdfs[k])
-            found[k]["file"] = name
+            invoices[k]["file"] = name
         self.truth = {
-            "invoices": found,
-            "entered": [k for k, done in enumerate(entered) if done],
+            "invoices": invoices,
+            "entered": [k for k, entered in enumerate(is_entered) if entered],
             "rows": rows,
+            "comments": {table: snowflake.comments(table) for table in TABLES},
+            "forms": {table: _form(snowflake.engine.tables[_key(table)]) for table in TABLES},
+            "files": file_state(files),
         }
-        self.truth["comments"] = {table: snowflake.comments(table) for table in TABLES}
-        self.truth["forms"] = {
-            table: _form(snowflake.engine.tables[_key(table)]) for table in TABLES
-        }
-        self.truth["files"] = {path: files.read(path) for path in files.walk()}
 
     def _file_names(self, ids: Sequence[str]) -> dict[str, int]:
-        """The place of each invoice by the name of its file, in order of the names; some are
-        named by their number.
+        """Draw file names, some of which are the number of the invoice; return the index of each
+        invoice by its file name, in order of the names.
         """
         scans = self.rng.choice(np.arange(100, 10 * len(ids) + 200), len(ids), replace=False)
         scanned = self.rng.random(len(ids)) < 0.4
@@ -164,7 +170,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         )
 
     def _other(self, key: str, mails: Sequence[str]) -> dict[str, Any]:
-        """An invoice that is in the tables and not in the folder."""
+        """Draw an invoice that is in the tables and not in the folder."""
         cents = int(self.rng.integers(5_000, 5_000_000))
         paid = cents if self.rng.random() < 0.9 else cents * int(self.rng.integers(0, 10)) // 10
         day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=int(self.rng.integers(0, 150)))
@@ -172,7 +178,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         return _row({"id": key, "mail": mail, "day": day.isoformat(), "cents": cents, "paid": paid})
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             f"The folder {FOLDER} of the workspace has the invoices, as PDF files, that we have received. Enter them into the "
             "tables of the Snowflake database PURCHASE_INVOICE, schema PUBLIC, one row in each table for an invoice:\n"
@@ -191,31 +197,48 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read all files and look which invoices are in the tables; enter the others, set the
+        """Read all files and look up which invoices are in the tables; enter the others, set the
         comment and send the mails.
         """
-        names = yield read(f"List the folder {FOLDER}.", _read_names, "list_directory", path=FOLDER)
-        shown = {"start_page": 1, "end_page": 9}
-        found = yield [
+        names = yield read(
+            f"List the folder {FOLDER}.",
+            lambda text: [
+                line.removeprefix("[FILE] ") for line in text.splitlines() if line.endswith(".pdf")
+            ],
+            "list_directory",
+            path=FOLDER,
+        )
+        pages = {"start_page": 1, "end_page": 9}
+        invoices = yield [
             read(
                 f"Read {name}.",
                 _read_invoice,
                 "read_pdf_pages",
                 pdf_file_path=f"{FOLDER}/{name}",
-                **shown,
+                **pages,
             )
             for name in names
         ]
-        asked = ", ".join(_quoted(invoice["id"]) for invoice in found)
-        query = f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({asked})"
-        *columns, there = yield [
+        ids = ", ".join(_quoted(invoice["id"]) for invoice in invoices)
+        query = f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids})"
+        *columns, entered = yield [
             *(
-                read(f"Describe {table}.", _read_columns, "describe_table", table_name=table)
+                read(
+                    f"Describe {table}.",
+                    lambda text: [column["COLUMN_NAME"] for column in json.loads(text)],
+                    "describe_table",
+                    table_name=table,
+                )
                 for table in TABLES
             ),
-            read("Look which invoices were entered before.", _read_ids, "read_query", query=query),
+            read(
+                "Look which invoices were entered before.",
+                lambda text: [row["INVOICE_ID"] for row in json.loads(text)["data"]],
+                "read_query",
+                query=query,
+            ),
         ]
-        rows = [_row(invoice) for invoice in found if invoice["id"] not in there]
+        rows = [_row(invoice) for invoice in invoices if invoice["id"] not in entered]
         changes = []
         for table, labels, output in zip(TABLES, columns, self.outputs, strict=False):
             label = f"Enter the invoices into {table}."
@@ -224,29 +247,29 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         changes.append(
             write(f"Set the comment of {FLAG}.", self.outputs[2], "write_query", query=comment)
         )
-        for mail in sorted({invoice["mail"] for invoice in found}):
-            pairs = zip(names, found, strict=True)
-            listed = [
+        for mail in sorted({invoice["mail"] for invoice in invoices}):
+            pairs = zip(names, invoices, strict=True)
+            files = [
                 name
                 for name, each in pairs
                 if each["mail"] == mail and each["paid"] < each["cents"]
             ]
-            if listed:
-                body = "These invoices are not paid in full:\n\n" + "\n".join(listed)
-                told = {"to": mail, "subject": SUBJECT, "body": body}
+            if files:
+                body = "These invoices are not paid in full:\n\n" + "\n".join(files)
+                message = {"to": mail, "subject": SUBJECT, "body": body}
                 changes.append(
                     write(
                         f"Write to {mail}.",
                         self.outputs[3],
                         "send_email",
                         same=("to", "subject"),
-                        **told,
+                        **message,
                     )
                 )
         yield changes
 
     def describe(self) -> Iterator[ToolCall]:
-        """The folder, all files and both tables."""
+        """Yield the calls that read the folder, all files and both tables."""
         yield ToolCall("list_directory", {"path": FOLDER})
         for invoice in self.truth["invoices"]:
             yield ToolCall(
@@ -263,9 +286,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                     },
                 )
 
-    def faults(self) -> Iterator[str]:
-        """Both tables have the old rows and the right new ones; the comment is set; each mail
-        is right; no file was changed.
+    def task_failures(self) -> Iterator[str]:
+        """Check that both tables have the old rows and the right new ones, that the comment is set,
+        that each mail is right, and that no file was changed.
         """
         new = [
             _row(invoice)
@@ -273,75 +296,80 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             if k not in self.truth["entered"]
         ]
         for table in TABLES:
-            yield from self._table_faults(table, new)
-        yield from self._mail_faults()
-        yield from file_faults(self.office.context.files, self.truth["files"], [])
+            yield from self._table_failures(table, new)
+        yield from self._mail_failures()
+        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
-    def _table_faults(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    def _table_failures(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         engine, columns = self.office.get(Snowflake).engine, TABLES[table]
         if _key(table) not in engine.tables:
             yield f"there is no table {table}"
             return
-        held = engine.table(_key(table))
-        if _form(held) != self.truth["forms"][table]:
-            yield f"the columns of {table} were changed: {echo(_form(held))}"
+        actual_table = engine.table(_key(table))
+        if _form(actual_table) != self.truth["forms"][table]:
+            yield f"the columns of {table} were changed: {echo(_form(actual_table))}"
             return
-        comments = {column.name: column.comment for column in held.columns}
-        wanted = self.truth["comments"][table] | ({FLAG: COMMENT} if table == PAYMENTS else {})
-        for column, text in wanted.items():
+        comments = {column.name: column.comment for column in actual_table.columns}
+        expected_comments = self.truth["comments"][table] | (
+            {FLAG: COMMENT} if table == PAYMENTS else {}
+        )
+        for column, text in expected_comments.items():
             if comments[column] != text:
                 yield f"the comment of {column} in {table} is {echo(comments[column])}, it should be {echo(text)}"
         ids = {row["INVOICE_ID"] for row in new}
-        rows = _records(tuple(columns.values()), held.data)
-        kept = [row for row in rows if row[0] not in ids]
-        yield from set_faults(
-            table, kept, (tuple(row[name] for name in columns) for row in self.truth["rows"])
+        rows = _records(tuple(columns.values()), actual_table.data)
+        old_rows = [row for row in rows if row[0] not in ids]
+        yield from set_failures(
+            table, old_rows, (tuple(row[name] for name in columns) for row in self.truth["rows"])
         )
-        found = [dict(zip(columns, row, strict=True)) for row in rows if row[0] in ids]
+        new_rows = [dict(zip(columns, row, strict=True)) for row in rows if row[0] in ids]
         same = {name: number(0.001) if kind[0] in "NI" else exact for name, kind in columns.items()}
-        yield from row_faults(table, found, new, same, ("INVOICE_ID",))
+        yield from row_failures(table, new_rows, new, same, ("INVOICE_ID",))
 
-    def _mail_faults(self) -> Iterator[str]:
-        """One right mail to each purchaser with open invoices, and no other mail."""
+    def _mail_failures(self) -> Iterator[str]:
+        """Check that each purchaser with open invoices has one right mail, and nobody else has one."""
         files = {invoice["file"].removesuffix(".pdf") for invoice in self.truth["invoices"]}
-        left: dict[str, set[str]] = {}
+        missing: dict[str, set[str]] = {}
         for invoice in self.truth["invoices"]:
             if invoice["paid"] < invoice["cents"]:
-                left.setdefault(invoice["mail"].lower(), set()).add(
+                missing.setdefault(invoice["mail"].lower(), set()).add(
                     invoice["file"].removesuffix(".pdf")
                 )
         for mail in self.office.get(Email).sent():
-            asked = left.pop(mail.recipients[0], None) if len(mail.recipients) == 1 else None
-            if asked is None:
+            expected = missing.pop(mail.recipients[0], None) if len(mail.recipients) == 1 else None
+            if expected is None:
                 yield f"the mail to {echo(', '.join(mail.recipients))} was not asked for, or is one too many"
                 continue
             if mail.subject.strip().casefold() != SUBJECT.casefold():
                 yield f"the mail to {mail.recipients[0]} has the subject {echo(mail.subject)}"
             text = f"{mail.body}\n{mail.html or ''}"
-            named = {word.strip("-_") for word in re.findall(r"[\w-]+", text)} & files
-            named |= {word.strip("-_") for word in re.findall(r"([\w-]+)\.pdf", text)}
-            yield from set_faults(f"files in the mail to {mail.recipients[0]}", named, asked)
-        yield from (f"there is no mail to {mail}" for mail in left)
+            mentioned = {word.strip("-_") for word in re.findall(r"[\w-]+", text)} & files
+            mentioned |= {word.strip("-_") for word in re.findall(r"([\w-]+)\.pdf", text)}
+            yield from set_failures(
+                f"files in the mail to {mail.recipients[0]}", mentioned, expected
+            )
+        yield from (f"there is no mail to {mail}" for mail in missing)
 
 
 def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
-    """Different numbers of invoices: those of the folder, then others, of which some are much
-    like one of the folder.
+    """Draw different numbers of invoices: those of the folder, then others, some of which closely
+    resemble one of the folder.
     """
-    prefixes, found = list(SUPPLIERS), dict[str, None]()
-    while len(found) < size:
-        found[f"{rng.choice(prefixes)}-2024-{rng.integers(100, 10_000)}"] = None
+    prefixes = list(SUPPLIERS)
+    ids: dict[str, None] = {}  # a set with an order, so that draws are the same in every process
+    while len(ids) < size:
+        ids[f"{rng.choice(prefixes)}-2024-{rng.integers(100, 10_000)}"] = None
     near = [
         f"{key}{rng.integers(10)}" if k % 2 else key.replace("-2024-", "-2023-")
-        for k, key in enumerate(found)
+        for k, key in enumerate(ids)
     ]
     for key in near[: others // 2]:
-        found[key] = None
-    while len(found) < size + others:
-        found[f"{rng.choice(prefixes)}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = (
+        ids[key] = None
+    while len(ids) < size + others:
+        ids[f"{rng.choice(prefixes)}-{rng.integers(2022, 2025)}-{rng.integers(100, 100_000)}"] = (
             None
         )
-    return list(found)
+    return list(ids)
 
 
 def _key(table: str) -> TableName:
@@ -350,7 +378,7 @@ def _key(table: str) -> TableName:
 
 
 def _form(table: Table) -> list[Any]:
-    """Names, types and the like of the columns of a table, and the query if it is a view."""
+    """Return the columns of a table, without their data, and the query if it is a view."""
     return [
         table.view,
         *([column.name, column.type, column.nullable, column.key] for column in table.columns),
@@ -359,8 +387,8 @@ def _form(table: Table) -> list[Any]:
 
 @functools.lru_cache(maxsize=8)
 def _records(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The records of a table, kept, since they are looked at after each call; as written by the
-    task or by a statement.
+    """Return the records of a table, cached, since they are checked after each call; the task or a
+    statement may have written them.
     """
     read_as = [int if kind == "INTEGER" else float if kind[0] == "N" else str for kind in kinds]
     columns = zip(read_as, map(json.loads, data), strict=True)
@@ -373,7 +401,7 @@ def _records(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]
 
 
 def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
-    """What the tables should say of an invoice, all columns together."""
+    """Return the row of an invoice, with the columns of both tables."""
     return {
         "INVOICE_ID": invoice["id"],
         "SUPPLIER_NAME": invoice.get("supplier") or SUPPLIERS[invoice["id"].partition("-")[0]],
@@ -386,7 +414,7 @@ def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """A statement that puts rows into a table; if it is run again, it changes nothing."""
+    """Return a statement that inserts rows into a table; a second run changes nothing."""
     names = ", ".join(columns)
     values = ", ".join(f"({', '.join(_quoted(row[name]) for name in columns)})" for row in rows)
     return (
@@ -396,7 +424,7 @@ def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
 
 
 def _quoted(value: Any) -> str:
-    """A value in SQL."""
+    """Return a value in SQL."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
@@ -404,15 +432,11 @@ def _cents(text: str) -> int:
     return int(text.replace(",", "").replace(".", ""))
 
 
-def _read_names(text: str) -> list[str]:
-    return [line.removeprefix("[FILE] ") for line in text.splitlines() if line.endswith(".pdf")]
-
-
 def _read_invoice(text: str) -> dict[str, Any]:
-    """The facts of an invoice, amounts in cents."""
-    found = {"id": _ID, "supplier": _SUPPLIER, "mail": _MAIL, "day": _DATE, "cents": _TOTAL}
+    """Return the facts of an invoice, amounts in cents."""
+    patterns = {"id": _ID, "supplier": _SUPPLIER, "mail": _MAIL, "day": _DATE, "cents": _TOTAL}
     facts: dict[str, Any] = {}
-    for name, pattern in found.items():
+    for name, pattern in patterns.items():
         match = pattern.search(text)
         if not match:
             raise ValueError(f"the text has no {name}")
@@ -431,14 +455,6 @@ def _read_day(text: str) -> str:
         except ValueError:
             continue
     raise ValueError(f"{text!r} is no day")
-
-
-def _read_columns(text: str) -> list[str]:
-    return [column["COLUMN_NAME"] for column in json.loads(text)]
-
-
-def _read_ids(text: str) -> list[str]:
-    return [row["INVOICE_ID"] for row in json.loads(text)["data"]]
 
 
 register_task(PayableInvoiceChecker)

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.checks import file_faults, file_state, sent_faults
+from agentgym.envs.loca.checks import file_failures, file_state, sent_failures
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.plan import Plan, read, write
 from agentgym.envs.loca.reading import read_folder
@@ -25,8 +25,8 @@ from agentgym.envs.loca.task import OfficeTask, register_task
 
 ME = "swright@mcp.com"
 NOTE = "conference_info.txt"
-AOE = timezone(timedelta(hours=-12))
-BEFORE = timedelta(hours=3)
+AOE = timezone(timedelta(hours=-12))  # the last zone in which a day ends
+BEFORE = timedelta(hours=3)  # as the text of the task says
 TRACKS = ("Main Track", "Demo Track", "Industry Track", "Workshop Track", "Datasets Track")
 KINDS = ("Conference", "Symposium", "Congress", "Forum")
 TOPICS = (
@@ -115,7 +115,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         self.truth = {"reminders": reminders, "files": file_state(files)}
 
     def _deadlines(self, key: str, name: str, track: str) -> tuple[datetime, list[Mail]]:
-        """The final deadline of a track, and the mails that tell it, one after the other."""
+        """Draw the final deadline of a track, and the mails about it, one after the other."""
         due = datetime(2025, 9, 30, 23, 59, tzinfo=AOE) + timedelta(
             days=int(self.rng.integers(0, 45))
         )
@@ -162,14 +162,14 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         return dues[len(letters) - 1], letters
 
     def _news(self, key: str, name: str) -> list[Mail]:
-        found = []
+        mails = []
         for _ in range(int(self.rng.integers(1, self.config.news + 1))):
             moment = self.start - timedelta(minutes=int(self.rng.integers(30, 8_000)))
             day = self.start + timedelta(days=int(self.rng.integers(10, 60)))
             text = str(self.rng.choice(NEWS)).format(
                 name=name, key=key, n=int(self.rng.integers(5, 400)), day=_day(day)
             )
-            found.append(
+            mails.append(
                 _mail(
                     key,
                     str(self.rng.choice([f"News from {key}", "Your participation", f"{key} 2025"])),
@@ -177,10 +177,10 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
                     moment,
                 )
             )
-        return found
+        return mails
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace "
             "names each conference and the "
@@ -196,15 +196,21 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
 
     def plan(self) -> Plan:
         """Read the note and every mail; set the reminders."""
-        targets = yield read("Read the note.", _read_note, "read_text_file", path=NOTE)
-        told = yield from read_folder(_read_deadline)
+        targets = yield read(
+            "Read the note.",
+            lambda text: dict(line.split(": ") for line in text.splitlines()[1:]),
+            "read_text_file",
+            path=NOTE,
+        )
+        notices = yield from read_folder(_read_deadline)
         events = []
         for key, track in sorted(targets.items()):
             newest = max(
-                (fact for fact in told if fact["key"] == key and fact["track"] == track),
+                (fact for fact in notices if fact["key"] == key and fact["track"] == track),
                 key=lambda fact: fact["date"],
             )
-            begin = _read_day(newest["due"]) - BEFORE
+            due = datetime.strptime(f"{newest['due']} 23:59", "%d %B %Y %H:%M")
+            begin = due.replace(tzinfo=AOE) - BEFORE
             moments: dict[str, Any] = {
                 "start": {"dateTime": begin.isoformat()},
                 "end": {"dateTime": (begin + BEFORE).isoformat()},
@@ -224,46 +230,47 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             )
         yield events
 
-    def faults(self) -> Iterator[str]:
-        """One right event for each target, and no other; no file was changed and no mail was
-        sent.
+    def task_failures(self) -> Iterator[str]:
+        """Check that each target has one right event, that there is no other, that no file was
+        changed and no mail was sent.
         """
-        left = dict(self.truth["reminders"])
+        missing = dict(self.truth["reminders"])
         for event in self.office.get(Calendar).events():
             title = event.summary.casefold()
-            named = [
+            matches = [
                 key
                 for key in self.truth["reminders"]
                 if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", event.summary, re.IGNORECASE)
             ]
-            right = (
-                len(named) == 1
-                and event.start == left.get(named[0])
+            correct = (
+                len(matches) == 1
+                and event.start == missing.get(matches[0])
                 and "camera" in title
                 and "ready" in title
             )
-            if right:
-                del left[named[0]]
+            if correct:
+                del missing[matches[0]]
             else:
                 yield f"the event {event.summary!r} at {event.start} is no reminder that was asked for, or one too many"
         yield from (
-            f"there is no right reminder of {key} at {begin}" for key, begin in sorted(left.items())
+            f"there is no right reminder of {key} at {begin}"
+            for key, begin in sorted(missing.items())
         )
-        yield from sent_faults(self.office.get(Email))
-        yield from file_faults(self.office.context.files, self.truth["files"], [])
+        yield from sent_failures(self.office.get(Email))
+        yield from file_failures(self.office.context.files, self.truth["files"], [])
 
 
 def _conferences(rng: np.random.Generator, count: int) -> dict[str, str]:
-    """Names by short name, in random order; short names differ, and some are the beginning of
+    """Draw names by short name, in random order; short names differ, and some are the beginning of
     another.
     """
-    found: dict[str, str] = {}
-    while len(found) < count:
+    names: dict[str, str] = {}
+    while len(names) < count:
         words = [str(rng.choice(REGIONS)), str(rng.choice(KINDS)), "on", str(rng.choice(TOPICS))]
         key = "".join(word[0] for word in " ".join(words).split() if word != "on")
-        clashes = sum(other.rstrip("0123456789") == key for other in found)
-        found[key if not clashes else f"{key}{clashes + 1}"] = " ".join(words)
-    return found
+        clashes = sum(other.rstrip("0123456789") == key for other in names)
+        names[key if not clashes else f"{key}{clashes + 1}"] = " ".join(words)
+    return names
 
 
 def _mail(key: str, subject: str, body: str, date: datetime) -> Mail:
@@ -274,19 +281,11 @@ def _day(moment: datetime) -> str:
     return f"{moment.day} {moment:%B %Y}"
 
 
-def _read_day(text: str) -> datetime:
-    return datetime.strptime(f"{text} 23:59", "%d %B %Y %H:%M").replace(tzinfo=AOE)
-
-
-def _read_note(text: str) -> dict[str, str]:
-    return dict(line.split(": ") for line in text.splitlines()[1:])
-
-
 def _read_deadline(mail: dict[str, Any]) -> dict[str, str] | None:
-    found = _DEADLINE.search(mail["body"])
+    match = _DEADLINE.search(mail["body"])
     return (
-        {"key": found[1], "track": found[2], "due": found[3], "date": mail["date"]}
-        if found
+        {"key": match[1], "track": match[2], "due": match[3], "date": mail["date"]}
+        if match
         else None
     )
 

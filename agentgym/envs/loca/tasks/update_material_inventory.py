@@ -1,5 +1,5 @@
-"""What new orders take from the raw material, and how much can be made of the rest (LOCA-bench,
-table 7).
+"""Stock of raw material after new orders, and the products that can be made of the rest (LOCA-
+bench, table 7).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from agentgym.envs.loca.catalog import cents
 from agentgym.envs.loca.checks import (
     digest,
     exact,
-    file_faults,
+    file_failures,
     file_state,
     number,
-    other_sheet_faults,
+    other_sheet_failures,
     other_sheets,
-    row_faults,
+    row_failures,
     sheet_rows,
 )
 from agentgym.envs.loca.config import OfficeConfig
@@ -48,7 +48,7 @@ RECIPE = (
 )
 MATERIAL = ("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")
 CELLS = dict.fromkeys(MATERIAL, exact) | {"Current Stock": number(0.001), "Min Stock": number()}
-LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)
+LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # as the text of the task says
 KINDS = "Chair Table Desk Shelf Bench Stool Wardrobe Sideboard Bed Armchair Cabinet Dresser Bookcase Nightstand Sofa".split()
 MATERIALS = {
     "m2": "Oak Board|Pine Board|Plywood|Linen Fabric|Leather|Glass Pane",
@@ -59,10 +59,13 @@ MATERIALS = {
 GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
 """The hundredths of a unit that a product may need, as a range, by unit."""
-KEPT = ("products", "product_categories", "categories", "product_tags", "tags", "reviews", "orders", "items", "refunds", "notes",
-        "customers", "coupons", "settings", "webhooks")  # fmt: skip
-MAX_PRODUCTS = 1_000
-FREE = ("date_modified", "stock_quantity", "stock_status")
+# Tables of the shop that no step changes, but for the MUTABLE_COLUMNS of the products.
+PROTECTED = (
+    "products", "product_categories", "categories", "product_tags", "tags", "reviews", "orders", "items", "refunds", "notes",
+    "customers", "coupons", "settings", "webhooks",
+)  # fmt: skip
+MAX_PRODUCTS = 1_000  # a plan sets the stock of each with a call of its own
+MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +110,11 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """As many products as make a plan of about `steps` steps, and twice as many orders;
+        """Return as many products as make a plan of about `steps` steps, and twice as many orders;
         more orders alone add few steps.
         """
-        products = round(
-            (steps - 7) / 1.15
-        )  # one to set its stock, pages to read it and its orders; seven are always there
+        # Seven steps are in every plan; a product takes one to set its stock, and part of a page.
+        products = round((steps - 7) / 1.15)
         if not 1 <= products <= MAX_PRODUCTS:
             raise ValueError(
                 f"a plan of {cls.__name__} has about 8 to {7 + MAX_PRODUCTS} steps, got {steps}; choose steps there"
@@ -120,7 +122,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
-        """Draw materials, recipes and orders; what is left follows from what the orders need."""
+        """Draw materials, recipes and orders; the stock follows from the needs of the orders."""
         materials = self._materials(self.config.materials or min(100, max(5, round(sqrt(size)))))
         recipes = self._recipes(
             materials, self.config.products or max(2, round(0.55 * sqrt(size))), size
@@ -153,22 +155,20 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         rows = [
             {**row, "Current Stock": _text(left[row["Material ID"]])} for row in self.truth["rows"]
         ]
-        self.truth |= {
-            "rows": rows,
-            "stock": states,
-            "shop": digest(shop.store, *KEPT, without=FREE),
-        }
-        self.truth["sheets"] = other_sheets(
-            self.office.get(GoogleSheet), self.truth["sheet"], STOCK
-        )
         files = self.office.context.files
         files.write(
             "README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n"
         )
-        self.truth["files"] = file_state(files)
+        self.truth |= {
+            "rows": rows,
+            "stock": states,
+            "shop": digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS),
+            "sheets": other_sheets(self.office.get(GoogleSheet), self.truth["sheet"], STOCK),
+            "files": file_state(files),
+        }
 
     def _materials(self, count: int) -> dict[str, dict[str, str]]:
-        """Name, unit and supplier by id."""
+        """Draw name, unit and supplier by id."""
         names = [
             (base + grade, unit)
             for unit, bases in MATERIALS.items()
@@ -189,7 +189,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _recipes(
         self, materials: Mapping[str, Mapping[str, str]], count: int, size: int
     ) -> dict[str, dict[str, int]]:
-        """What each product takes of materials, in hundredths, by SKU."""
+        """Draw the needs of each product, in hundredths of a unit of its materials, by SKU."""
         most = min(
             len(materials),
             self.config.materials_per_product or 2 + min(3, max(1, round(sqrt(size) / 5))),
@@ -214,8 +214,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: Mapping[str, Mapping[str, int]],
         used: int,
     ) -> int:
-        """What is left of a material in hundredths; often a whole multiple of what one product
-        needs, or a bit less.
+        """Draw the rest of a material in hundredths; often a whole multiple of the need of one
+        product, or slightly less.
         """
         needs = [recipe[material] for recipe in recipes.values() if material in recipe]
         step = QUANTITIES[materials[material]["unit"]][2]
@@ -236,42 +236,34 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return need * [*hard, *counts][0]
 
     def _orders(self, size: int, skus: Sequence[str], sold: Counter[str]) -> list[dict[str, Any]]:
-        """Orders, first one first; what is new and paid among them is counted."""
-        new = min(
-            size,
-            max(1, round(0.45 * size))
-            if self.config.new_orders is None
-            else self.config.new_orders,
-        )
-        fates = ["new"] * new + ["exact", "old", "unpaid"][: size - new]
-        fates += [str(fate) for fate in self.rng.choice(["old", "exact", "done", "unpaid", "void"], max(0, size - len(fates)),
+        """Draw orders, in the order of creation; add up the items of those that are new and paid."""
+        new_count = min(size, self.config.new_orders or max(1, round(0.45 * size)))
+        kinds = ["new"] * new_count + ["exact", "old", "unpaid"][: size - new_count]
+        kinds += [str(kind) for kind in self.rng.choice(["old", "exact", "done", "unpaid", "void"], max(0, size - len(kinds)),
                                                          p=[0.35, 0.05, 0.2, 0.25, 0.15])]  # fmt: skip
         orders = []
-        for k, fate in enumerate(fates):
-            made = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
-            lines = [(sku, int(self.rng.integers(1, 4))) for sku in made]
+        for k, kind in enumerate(kinds):
+            items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
+            lines = [(sku, int(self.rng.integers(1, 4))) for sku in items]
             lines[0] = lines[0] if k else (skus[0], 1)  # there is always something to make
-            for sku, count in lines if fate == "new" else []:
+            for sku, count in lines if kind == "new" else []:
                 sold[sku] += count
             orders.append(
                 {
-                    **self._dates(fate, first=not k),
+                    **self._dates(kind, first=not k),
                     "line_items": [{"sku": sku, "quantity": n} for sku, n in lines],
                 }
             )
         return sorted(orders, key=lambda order: order["date_created"])
 
     def _sku(self, skus: Sequence[str]) -> str:
-        """What a line of an order is about; one in six is made of no material."""
-        served = self.rng.random() < 1 / 6
-        return (
-            skus[len(skus) - 1 - int(self.rng.integers(2))]
-            if served
-            else skus[int(self.rng.integers(len(skus) - 2))]
-        )
+        """Draw the product of a line of an order; one in six is made of no material."""
+        if self.rng.random() < 1 / 6:
+            return skus[len(skus) - 1 - int(self.rng.integers(2))]
+        return skus[int(self.rng.integers(len(skus) - 2))]
 
-    def _dates(self, fate: str, first: bool) -> dict[str, Any]:
-        """The status of an order, and when it was made and paid."""
+    def _dates(self, kind: str, first: bool) -> dict[str, Any]:
+        """Draw the status of an order, and when it was created and paid."""
         after = LAST_UPDATE + timedelta(
             seconds=1 if first else int(self.rng.integers(1, 62 * 3_600))
         )
@@ -279,22 +271,24 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         late = timedelta(seconds=int(self.rng.choice([0, 45, 600, 3_600])))
         if self.rng.random() < 0.2:
             late += timedelta(days=int(self.rng.integers(1, 6)))
-        if fate == "unpaid":
+        if kind == "unpaid":
             return {
                 "status": str(self.rng.choice(["pending", "on-hold", "failed"])),
                 "date_created": after,
             }
-        paid = {"old": before, "exact": LAST_UPDATE}.get(fate, after)
+        paid = {"old": before, "exact": LAST_UPDATE}.get(kind, after)
         status = {"done": "completed", "void": str(self.rng.choice(["cancelled", "refunded"]))}.get(
-            fate, "processing"
+            kind, "processing"
         )
-        done = {"date_completed": paid} if fate == "done" else {}
+        done = {"date_completed": paid} if kind == "done" else {}
         return {"status": status, "date_created": paid - late, "date_paid": paid, **done}
 
     def _products(self, skus: Sequence[str], old: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-        """The products as the shop takes them, those without a recipe at the end."""
+        """Yield the products in the form that the shop takes, those without a recipe at the end."""
         for sku in skus:
-            made: dict[str, Any] = {"stock_quantity": old[sku]} if sku in old else {"virtual": True}
+            stock: dict[str, Any] = (
+                {"stock_quantity": old[sku]} if sku in old else {"virtual": True}
+            )
             created = datetime(2024, 1, 1, tzinfo=UTC)
             price = cents(self.rng, 2_000, 90_000)
             yield {
@@ -302,11 +296,11 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 "sku": sku,
                 "regular_price": price,
                 "date_created": created,
-                **made,
+                **stock,
             }
 
     def _sell(self, shop: WooCommerce, orders: Sequence[dict[str, Any]]) -> None:
-        """Add the orders, each by some customer."""
+        """Add the orders, each of some customer."""
         names = people(self.rng, 4 + len(orders) // 12)
         ids = []
         for k, name in enumerate(names, 1):
@@ -328,10 +322,10 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes: Mapping[str, Mapping[str, int]],
         before: Mapping[str, int],
     ) -> None:
-        """Make the spreadsheet, with the recipe of a product that is sold no more; `truth` gets
-        its id and the materials.
+        """Write the spreadsheet, with the recipe of a discontinued product; `truth` gets its id and
+        the materials.
         """
-        gone = {
+        old_recipe = {
             str(material): 200 for material in self.rng.choice(list(materials), 2, replace=False)
         }
         table = [
@@ -343,19 +337,19 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 need / 100,
                 materials[material]["unit"],
             )
-            for sku, recipe in {**recipes, "LAMP-1000": gone}.items()
+            for sku, recipe in {**recipes, "LAMP-1000": old_recipe}.items()
             for material, need in recipe.items()
         ]
         rows = []
         for key in map(str, self.rng.permutation(list(materials))):
-            made = materials[key]
+            material = materials[key]
             cells = (
                 key,
-                made["name"],
+                material["name"],
                 before[key] / 100,
-                made["unit"],
+                material["unit"],
                 before[key] // 3_000,
-                made["supplier"],
+                material["supplier"],
             )
             rows.append(dict(zip(MATERIAL, cells, strict=True)))
         self.truth = {"rows": rows}
@@ -367,7 +361,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         self.truth["sheet"] = self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets)
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             "It is 15 January 2025. We make furniture to order. Bring the raw material in the Google spreadsheet "
             f"{TITLE!r} and the stock of our WooCommerce shop up to date.\n"
@@ -405,7 +399,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         for sku, count in (line for lines in orders for line in lines):
             for material, need in recipes.get(sku, []):
                 left[material] -= count * need
-        made = [
+        counts = [
             (sku, number, floor(min(Fraction(left[m]) / Fraction(need) for m, need in recipes[sku])))
             for sku, number in products if sku in recipes
         ]  # fmt: skip
@@ -420,37 +414,37 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 data=cells,
             )
         ]
-        for sku, product, count in made:
-            label, change = (
-                f"Set the stock of {sku} to {count}.",
-                {"productId": product, "productData": {"stock_quantity": count}},
-            )
+        for sku, product, count in counts:
+            label = f"Set the stock of {sku} to {count}."
+            change = {"productId": product, "productData": {"stock_quantity": count}}
             steps.append(write(label, self.outputs[1], "woo_products_update", **change))
         yield steps
 
-    def faults(self) -> Iterator[str]:
-        """Each material and each product has its stock; all else is as it was."""
+    def task_failures(self) -> Iterator[str]:
+        """Check that each material and each product has its stock, and that nothing else has
+        changed.
+        """
         sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
-        yield from other_sheet_faults(sheets, truth["sheet"], STOCK, truth["sheets"])
-        rows, broken = sheet_rows(sheets, truth["sheet"], STOCK, MATERIAL)
-        yield from broken
-        yield from row_faults(STOCK, rows, truth["rows"], CELLS, ("Material ID",))
-        found = {
+        yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
+        rows, format_failures = sheet_rows(sheets, truth["sheet"], STOCK, MATERIAL)
+        yield from format_failures
+        yield from row_failures(STOCK, rows, truth["rows"], CELLS, ("Material ID",))
+        products = {
             row["id"]: row
             for row in shop.store.rows("SELECT id, stock_quantity, stock_status FROM products")
         }
         for product, (count, status) in truth["stock"].items():
-            row = found.get(product, {"stock_quantity": None, "stock_status": "gone"})
+            row = products.get(product, {"stock_quantity": None, "stock_status": "gone"})
             if (row["stock_quantity"], row["stock_status"]) != (count, status):
-                told = f"{row['stock_quantity']} ({row['stock_status']})"
-                yield f"product {product} has the stock {told}, it should be {count} ({status})"
-        if digest(shop.store, *KEPT, without=FREE) != truth["shop"]:
+                stock = f"{row['stock_quantity']} ({row['stock_status']})"
+                yield f"product {product} has the stock {stock}, it should be {count} ({status})"
+        if digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS) != truth["shop"]:
             yield "more than the stock of products was changed in the shop"
-        yield from file_faults(self.office.context.files, truth["files"], [])
+        yield from file_failures(self.office.context.files, truth["files"], [])
 
 
 def _most(recipe: Mapping[str, int], stock: Mapping[str, int]) -> int:
-    """How many pieces can be made, of hundredths."""
+    """Return the number of pieces that a stock in hundredths suffices for."""
     return min(stock[material] // need for material, need in recipe.items())
 
 
@@ -463,7 +457,7 @@ def _name(sku: str) -> str:
 
 
 def _read_new(order: dict[str, Any]) -> list[list[Any]] | None:
-    """SKU and quantity of each line of an order that is new and paid."""
+    """Return SKU and quantity of each line of an order that is new and paid."""
     paid = order["date_paid_gmt"]
     if (
         order["status"] != "processing"

@@ -15,13 +15,14 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import (
-    bigquery_faults,
+    bigquery_failures,
     bigquery_state,
     digest,
     exact,
-    file_faults,
-    row_faults,
-    set_faults,
+    file_failures,
+    file_state,
+    row_failures,
+    set_failures,
 )
 from agentgym.envs.loca.config import OfficeConfig
 from agentgym.envs.loca.names import address, people
@@ -42,7 +43,7 @@ DATASET, TABLE, TEMPLATE, CREDENTIALS = (
     "admin_credentials.txt",
 )
 NOW = datetime(2025, 11, 20, 9, tzinfo=UTC)
-FROM = NOW - timedelta(days=7)
+FROM = NOW - timedelta(days=7)  # included, as the text of the task says
 TODAY = f"{NOW:%Y-%m-%d}"
 TYPES = {
     "id": "INT64", "woocommerce_id": "INT64", "email": "STRING", "first_name": "STRING", "last_name": "STRING", "phone": "STRING",
@@ -60,10 +61,9 @@ New books, readings and offers for members come to you once a month. You can lea
 
 {SHOP}
 """
-CHUNK = 200
-"""How many rows the reference plan adds at a time."""
+CHUNK = 200  # rows that the plan adds at a time, so that a statement stays short
 
-GOODS = (
+PRODUCTS = (
     "Atlas",
     "Calendar",
     "Comic",
@@ -76,7 +76,8 @@ GOODS = (
     "Travel guide",
 )
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
-KEPT = (
+# Tables of the shop, in which no step changes anything.
+PROTECTED = (
     "orders",
     "items",
     "customers",
@@ -88,16 +89,16 @@ KEPT = (
     "settings",
     "webhooks",
 )
-STORIES = {
+HISTORIES = {
     "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
     "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
 }  # fmt: skip
-"""What has happened to a customer, and how often.
+"""The probability of each history of a customer.
 
 All the edges are the moment seven times 24 hours ago, or a second before it.
 """
 
-Bought: TypeAlias = tuple[str, list[datetime]]
+History: TypeAlias = tuple[str, list[datetime]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,54 +127,51 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     tokens_per_unit = 538.0
 
     def draw(self, size: int) -> None:
-        """Draw the customers with their orders, the table, and the files that tell what to
-        write as whom.
+        """Draw the customers with their orders, the table, and the files with the template and the
+        credentials.
         """
-        shop, cloud, email = (
-            self.office.get(WooCommerce),
-            self.office.get(GoogleCloud),
-            self.office.get(Email),
-        )
+        shop, cloud = self.office.get(WooCommerce), self.office.get(GoogleCloud)
         shop.settings.update("woocommerce_currency", "EUR")
         shop.settings.update("gmt_offset", str(self.rng.choice([-8, -5, 2, 9])))
-        bought = self._bought(size)
+        histories = self._histories(size)
         others = 15 + size // 10 if self.config.known is None else self.config.known
-        everybody = self._customers(len(bought) + others)
-        customers = everybody[: len(bought)]
-        ids = iter(
-            shop.customers.add_all(
-                [
-                    customer
-                    for customer, (story, _) in zip(customers, bought, strict=True)
-                    if story != "guest"
-                ]
-            )
-        )
-        owners = [0 if story == "guest" else next(ids) for story, _ in bought]
-        orders = self._orders(shop, owners, customers, bought)
-        known = {
-            owner for owner, (story, _) in zip(owners, bought, strict=True) if story == "known"
+        everybody = self._customers(len(histories) + others)
+        customers = everybody[: len(histories)]
+        members = [
+            customer
+            for customer, (kind, _) in zip(customers, histories, strict=True)
+            if kind != "guest"
+        ]
+        ids = iter(shop.customers.add_all(members))
+        owners = [0 if kind == "guest" else next(ids) for kind, _ in histories]
+        orders = self._orders(shop, owners, customers, histories)
+        known_owners = {
+            owner for owner, (kind, _) in zip(owners, histories, strict=True) if kind == "known"
         }
-        held = [
+        known_customers = [
             (owner, customer)
             for owner, customer in zip(owners, customers, strict=True)
-            if owner in known
+            if owner in known_owners
         ]
         strangers = zip(
-            90_000 + self.rng.permutation(2 * others), everybody[len(bought) :], strict=False
+            90_000 + self.rng.permutation(2 * others),
+            everybody[len(histories) :],
+            strict=False,
         )
-        rows = self._rows([*held, *((int(key), stranger) for key, stranger in strangers)])
+        rows = self._rows(
+            [*known_customers, *((int(key), stranger) for key, stranger in strangers)]
+        )
         cloud.bigquery.load(DATASET, TABLE, TYPES, [tuple(row.values()) for row in rows])
         cloud.bigquery.load(
             DATASET, f"{TABLE}_2024", TYPES, [tuple(row.values()) for row in rows[:5]]
         )
-        password = self._write_files()
-        email.add_user(ME, password, SHOP)
+        email = self.office.get(Email)
+        email.add_user(ME, self._write_files(), SHOP)
         new: list[dict[str, Any]] = []
         letters, last = [], max((row["id"] for row in rows), default=0)
-        told = dict(zip(owners, zip(customers, bought, strict=True), strict=True))
-        for owner in sorted(told.keys() - known - {0}):
-            customer, (_, moments) = told[owner]
+        history_by_owner = dict(zip(owners, zip(customers, histories, strict=True), strict=True))
+        for owner in sorted(history_by_owner.keys() - known_owners - {0}):
+            customer, (_, moments) = history_by_owner[owner]
             inside = [moment for moment in moments if moment >= FROM]
             if len(inside) == 1:
                 new.append(
@@ -192,28 +190,28 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 for name, state in bigquery_state(cloud, DATASET).items()
                 if name != f"{DATASET}.{TABLE}"
             },
-            "shop": digest(shop.store, *KEPT),
+            "shop": digest(shop.store, *PROTECTED),
             "users": email.users(),
-            "files": {path: files.read(path) for path in files.walk()},
+            "files": file_state(files),
         }
 
-    def _bought(self, size: int) -> list[Bought]:
-        """What has happened to each customer, with the moments at which the orders were
-        completed, `size` in all.
+    def _histories(self, size: int) -> list[History]:
+        """Draw the history of each customer, with the moments at which the orders were completed,
+        `size` in all.
         """
-        stories = ["new", *map(str, self.rng.permutation(list(STORIES)))]
-        found: list[Bought] = []
+        stories = ["new", *map(str, self.rng.permutation(list(HISTORIES)))]
+        histories: list[History] = []
         left = size
         while left:
             story = (
-                stories[len(found)]
-                if len(found) < len(stories)
-                else str(self.rng.choice(list(STORIES), p=list(STORIES.values())))
+                stories[len(histories)]
+                if len(histories) < len(stories)
+                else str(self.rng.choice(list(HISTORIES), p=list(HISTORIES.values())))
             )
             moments = self._moments(story)[:left]
             left -= len(moments)
-            found.append((story, moments))
-        return [found[int(k)] for k in self.rng.permutation(len(found))]
+            histories.append((story, moments))
+        return [histories[int(k)] for k in self.rng.permutation(len(histories))]
 
     def _moments(self, story: str) -> list[datetime]:
         before = FROM - timedelta(seconds=1)
@@ -236,8 +234,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         }.get(story, inside[:1])
 
     def _customers(self, count: int) -> list[dict[str, Any]]:
-        """Customers as the shop takes them."""
-        found = []
+        """Draw customers in the form that the shop takes."""
+        customers = []
         for k, name in enumerate(people(self.rng, count)):
             first, _, last = name.rpartition(" ")
             mail = address(
@@ -253,24 +251,26 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 "city": city,
                 "country": "DE",
             }
-            found.append({"email": mail, "first_name": first, "last_name": last, "billing": bill})
-        return found
+            customers.append(
+                {"email": mail, "first_name": first, "last_name": last, "billing": bill}
+            )
+        return customers
 
     def _orders(
         self,
         shop: WooCommerce,
         owners: Sequence[int],
         customers: Sequence[Mapping[str, Any]],
-        bought: Sequence[Bought],
+        histories: Sequence[History],
     ) -> dict[tuple[int, datetime], tuple[int, str]]:
-        """Add all orders in any order; id and total by customer and moment of completion."""
-        goods = [
+        """Add all orders in random order; return id and total by customer and moment of completion."""
+        products_data = [
             {"name": name, "regular_price": f"{int(self.rng.integers(500, 6000)) / 100:.2f}"}
-            for name in GOODS
+            for name in PRODUCTS
         ]
-        products = shop.products.add_all(goods)
+        products = shop.products.add_all(products_data)
         records = []
-        for owner, customer, (_, moments) in zip(owners, customers, bought, strict=True):
+        for owner, customer, (_, moments) in zip(owners, customers, histories, strict=True):
             for moment in moments:
                 created = moment - timedelta(minutes=int(self.rng.integers(30, 14_400)))
                 records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
@@ -288,21 +288,24 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 }
             ]
         records = [records[int(k)] for k in self.rng.permutation(len(records))]
-        made = zip(shop.orders.add_all(records), records, strict=True)
+        pairs = zip(shop.orders.add_all(records), records, strict=True)
         totals = {order["id"]: order["total"] for order in shop.orders.all()}
         return {
-            (each["customer_id"], each["date_completed"]): (key, totals[key])
-            for key, each in made
-            if "date_completed" in each
+            (record["customer_id"], record["date_completed"]): (key, totals[key])
+            for key, record in pairs
+            if "date_completed" in record
         }
 
-    def _rows(self, held: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-        """The rows that are in the table already; not all of these customers had a mail."""
-        numbers = np.sort(1 + self.rng.permutation(2 * len(held))[: len(held)])
+    def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        """Draw the earlier rows of the table; not all of these customers had a mail."""
+        numbers = np.sort(1 + self.rng.permutation(2 * len(customers))[: len(customers)])
         rows = []
-        for number, place in zip(numbers, self.rng.permutation(len(held)), strict=True):
+        for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
             day = NOW - timedelta(days=int(self.rng.integers(8, 200)))
-            row, sent = _row(int(number), *held[int(place)], day), bool(self.rng.random() < 0.8)
+            row, sent = (
+                _row(int(number), *customers[int(place)], day),
+                bool(self.rng.random() < 0.8),
+            )
             when = f"{day:%Y-%m-%d}"
             rows.append(
                 row
@@ -315,17 +318,15 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         return [rows[int(k)] for k in self.rng.permutation(len(rows))]
 
     def _write_files(self) -> str:
-        """Write credentials and template; the password."""
-        password, files = (
-            PASSWORD.format(int(self.rng.integers(1000, 9999))),
-            self.office.context.files,
-        )
+        """Write credentials and template; return the password."""
+        password = PASSWORD.format(int(self.rng.integers(1000, 9999)))
+        files = self.office.context.files
         files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
         files.write(TEMPLATE, LETTER)
         return password
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             "It is 20 November 2025, 09:00 UTC. Welcome the new customers of our WooCommerce shop. A customer is new if exactly "
             "one of the customer's orders was completed in the last 7 days: its status is completed and its date_completed is from "
@@ -347,7 +348,10 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     def plan(self) -> Plan:
         """Read files, completed orders and the table; add the rows, log in, and send the mails."""
         user, password = yield read(
-            "Read the credentials.", _read_login, "read_text_file", path=CREDENTIALS
+            "Read the credentials.",
+            lambda text: re.findall(r"^(?:user|password): (\S+)$", text, re.MULTILINE),
+            "read_text_file",
+            path=CREDENTIALS,
         )
         letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
         orders = yield from read_shop(
@@ -359,22 +363,22 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             order="asc",
         )
         query = f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE}"
-        held = yield read(
+        table = yield read(
             "Read the ids in the table.",
-            _read_ids,
+            lambda text: [[row["id"], row["woocommerce_id"]] for row in json.loads(text)["rows"]],
             "bigquery_run_query",
             query=query,
             max_results=10_000,
         )
-        last, known = max((row[0] for row in held), default=0), {row[1] for row in held}
+        last, known_owners = max((row[0] for row in table), default=0), {row[1] for row in table}
         rows: list[dict[str, Any]] = []
         mails = []
-        for owner in sorted({order["customer_id"] for order in orders} - known):
-            mine = [order for order in orders if order["customer_id"] == owner]
-            dates = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in mine]
+        for owner in sorted({order["customer_id"] for order in orders} - known_owners):
+            own_orders = [order for order in orders if order["customer_id"] == owner]
+            dates = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in own_orders]
             recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
             if len(recent) == 1:
-                order, moment = mine[recent[0]], dates[recent[0]]
+                order, moment = own_orders[recent[0]], dates[recent[0]]
                 rows.append(
                     {
                         **_row(last + len(rows) + 1, owner, order, min(dates)),
@@ -403,9 +407,9 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             for to, subject, body in mails
         ]
 
-    def faults(self) -> Iterator[str]:
-        """The table has the old rows and the new ones, each new customer has a mail, and
-        nothing else has changed.
+    def task_failures(self) -> Iterator[str]:
+        """Check that the table has the old rows and the new ones, that each new customer has a
+        mail, and that nothing else has changed.
         """
         cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
         try:
@@ -415,21 +419,21 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             yield f"{DATASET}.{TABLE}: {error}"
         if rows and list(rows[0]) != list(TYPES):
             yield f"{DATASET}.{TABLE} has other columns than before"
-        yield from row_faults(
+        yield from row_failures(
             TABLE, rows, truth["rows"], dict.fromkeys(TYPES, exact), ("woocommerce_id",)
         )
-        yield from self._mail_faults(email)
-        if digest(self.office.get(WooCommerce).store, *KEPT) != truth["shop"]:
+        yield from self._mail_failures(email)
+        if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
         if email.users() != truth["users"]:
             yield "a user was added to the mail server"
-        yield from bigquery_faults(cloud, truth["tables"])
-        yield from file_faults(self.office.context.files, truth["files"], [])
+        yield from bigquery_failures(cloud, truth["tables"])
+        yield from file_failures(self.office.context.files, truth["files"], [])
 
-    def _mail_faults(self, email: Email) -> Iterator[str]:
+    def _mail_failures(self, email: Email) -> Iterator[str]:
         letters = {to: (subject, body) for to, subject, body in self.truth["letters"]}
         mails = email.sent()
-        yield from set_faults(
+        yield from set_failures(
             "welcome mails", (", ".join(mail.recipients) for mail in mails), list(letters)
         )
         for mail in mails:
@@ -443,8 +447,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
 def _row(
     number: int, owner: int, person: Mapping[str, Any], first_order: datetime
 ) -> dict[str, Any]:
-    """A row of the table, for a customer or what was read of an order; as of today and without
-    a mail.
+    """Return a row of the table, for a customer or the facts of an order; as of today and without a
+    mail.
     """
     bill = person["billing"]
     names = {name: bill[name] for name in ("email", "first_name", "last_name", "phone")}
@@ -460,20 +464,20 @@ def _row(
 def _letter(
     template: str, person: Mapping[str, Any], order: tuple[int, str], moment: datetime
 ) -> tuple[str, str, str]:
-    """Address, subject and text of the mail to a customer."""
+    """Return address, subject and text of the mail to a customer."""
     values = {
         **person["billing"],
         "order_id": order[0],
         "order_total": order[1],
         "completed_date": f"{moment:%Y-%m-%d}",
     }
-    text = re.sub(r"\{(\w+)\}", lambda found: str(values[found[1]]), template)
+    text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
     subject, _, body = text.partition("\n")
     return values["email"], subject.removeprefix("Subject: "), body.strip()
 
 
 def _insert(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The statement that adds rows; JSON writes all their values as GoogleSQL does."""
+    """Return the statement that adds rows; JSON writes all their values as GoogleSQL does."""
     values = ", ".join(
         f"({', '.join(json.dumps(row[name], ensure_ascii=False) for name in TYPES)})"
         for row in rows
@@ -481,20 +485,12 @@ def _insert(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"INSERT INTO {DATASET}.{TABLE} ({', '.join(TYPES)}) VALUES {values}"
 
 
-def _read_login(text: str) -> list[str]:
-    return re.findall(r"^(?:user|password): (\S+)$", text, re.MULTILINE)
-
-
 def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:
     if not order["customer_id"]:
         return None
     bill = {name: order["billing"][name] for name in ("email", "first_name", "last_name", "phone")}
-    kept = {name: order[name] for name in ("id", "customer_id", "total")}
-    return {**kept, "date_completed": order["date_completed_gmt"], "billing": bill}
-
-
-def _read_ids(text: str) -> list[list[int]]:
-    return [[row["id"], row["woocommerce_id"]] for row in json.loads(text)["rows"]]
+    fields = {name: order[name] for name in ("id", "customer_id", "total")}
+    return {**fields, "date_completed": order["date_completed_gmt"], "billing": bill}
 
 
 register_task(WoocommerceNewWelcome)

@@ -13,18 +13,18 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agentgym.config import Share
-from agentgym.envs.loca.catalog import cents, goods
+from agentgym.envs.loca.catalog import cents, make_products
 from agentgym.envs.loca.checks import (
     as_text,
     digest,
     exact,
-    file_faults,
+    file_failures,
     file_state,
     number,
-    other_sheet_faults,
+    other_sheet_failures,
     other_sheets,
-    row_faults,
-    set_faults,
+    row_failures,
+    set_failures,
     sheet_rows,
 )
 from agentgym.envs.loca.config import OfficeConfig
@@ -82,7 +82,8 @@ ROLES = (
     "Warehouse",
     "Accounting",
 )
-KEPT = (
+# Tables of the shop, in which no step changes anything.
+PROTECTED = (
     "products",
     "product_categories",
     "categories",
@@ -129,104 +130,94 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     tokens_per_unit = 545.0
 
     def draw(self, size: int) -> None:
-        """Draw the products, their suppliers, the earlier alerts, and the files that tell whom
-        to write what.
+        """Draw the products, their suppliers, the earlier alerts, and the files with contacts and
+        template.
         """
-        low = min(
-            size,
-            max(1, round(0.35 * size)) if self.config.low_stock is None else self.config.low_stock,
-        )
+        low = min(size, self.config.low_stock or max(1, round(0.35 * size)))
         suppliers = self._suppliers(2 + size // 6)
-        products, fates = (
-            [],
-            [str(fate) for fate in self.rng.permutation(["low"] * low + ["other"] * (size - low))],
-        )
-        for k, (made, fate) in enumerate(zip(goods(self.rng, size), fates, strict=True)):
-            first = (
-                fate == "other" and fates.index("other") == k
-            )  # one is at the threshold in every state
-            products.append(
-                {
-                    **self._product(fate, first),
-                    **made,
-                    "supplier": str(self.rng.choice(list(suppliers))),
-                }
-            )
+        roles = [
+            str(role) for role in self.rng.permutation(["low"] * low + ["other"] * (size - low))
+        ]
+        products = []
+        for k, (product, role) in enumerate(zip(make_products(self.rng, size), roles, strict=True)):
+            # The first other product is at the threshold, so that one is in every state.
+            stock = self._product(role, first=role == "other" and roles.index("other") == k)
+            supplier = str(self.rng.choice(list(suppliers)))
+            products.append({**stock, **product, "supplier": supplier})
         shop = self.office.get(WooCommerce)
         ids = shop.products.add_all([_record(product) for product in products])
         rows = [_row(key, product, suppliers) for key, product in zip(ids, products, strict=True)]
         old = [
             self._outdated(row)
             for row, product in zip(rows, products, strict=True)
-            if product["fate"] == "reported"
+            if product["role"] == "reported"
         ]
         sheets = self.office.get(GoogleSheet)
-        gone = [
+        old_alerts = [
             self._outdated({**row, "SKU": f"OLD-{k}", "Product ID": 10**6 + k})
             for k, row in enumerate(rows[:2])
         ]
         sheets.add_spreadsheet(
-            f"{TITLE} 2024", {ALERTS: [COLUMNS, *(tuple(row.values()) for row in gone)]}
+            f"{TITLE} 2024", {ALERTS: [COLUMNS, *(tuple(row.values()) for row in old_alerts)]}
         )
         order = [int(k) for k in self.rng.permutation(len(old))]
-        listed = [[supplier, *told.values()] for supplier, told in suppliers.items()]
+        supplier_rows = [[supplier, *fields.values()] for supplier, fields in suppliers.items()]
         tables: dict[str, list[Any]] = {
             ALERTS: [COLUMNS, *(tuple(old[k].values()) for k in order)],
-            SUPPLIERS: [("Supplier ID", "Supplier Name", "Supplier Contact"), *listed],
+            SUPPLIERS: [("Supplier ID", "Supplier Name", "Supplier Contact"), *supplier_rows],
         }
-        made_sheet = sheets.add_spreadsheet(TITLE, tables)
-        new = [row for row, product in zip(rows, products, strict=True) if product["fate"] == "low"]
-        manager = self._write_files()
+        spreadsheet = sheets.add_spreadsheet(TITLE, tables)
         self.truth = {
-            "new": new,
+            "new": [
+                row for row, product in zip(rows, products, strict=True) if product["role"] == "low"
+            ],
             "old": old,
-            "manager": manager,
-            "sheet": made_sheet,
-            "shop": digest(shop.store, *KEPT),
+            "manager": self._write_files(),
+            "sheet": spreadsheet,
+            "shop": digest(shop.store, *PROTECTED),
+            "files": file_state(self.office.context.files),
+            "sheets": other_sheets(sheets, spreadsheet, ALERTS),
+            "users": self.office.get(Email).users(),
         }
-        files = self.office.context.files
-        self.truth |= {
-            "files": file_state(files),
-            "sheets": other_sheets(sheets, made_sheet, ALERTS),
-        }
-        self.truth["users"] = self.office.get(Email).users()
 
     def _suppliers(self, count: int) -> dict[str, dict[str, str]]:
-        """Name and contact by id; names are the beginning of another, and some are the same."""
-        found = {}
-        for place in map(int, self.rng.permutation(2 * count)[:count]):
+        """Draw name and contact by id; some names are the beginning of another, and some are the
+        same.
+        """
+        suppliers = {}
+        for serial in map(int, self.rng.permutation(2 * count)[:count]):
             name = f"{self.rng.choice(LAST)} {self.rng.choice(['Supply', 'Supply Co', 'Trading', 'Wholesale'])}"
             contact = address(
                 str(self.rng.choice(["sales", "orders", "info"])),
-                place,
+                serial,
                 f"{name.lower().replace(' ', '-')}.example.com",
             )
-            found[f"SUP-{place + 100}"] = {"Supplier Name": name, "Supplier Contact": contact}
-        return found
+            suppliers[f"SUP-{serial + 100}"] = {"Supplier Name": name, "Supplier Contact": contact}
+        return suppliers
 
-    def _product(self, fate: str, first: bool) -> dict[str, Any]:
-        """Stock, threshold and state of a product that calls for an alert or does not."""
+    def _product(self, role: str, first: bool) -> dict[str, Any]:
+        """Draw stock, threshold and state of a product that requires an alert or does not."""
         threshold, rates = int(self.rng.integers(8, 51)), self.config
         edge, below = self.rng.random() < rates.boundary_rate, int(self.rng.integers(0, threshold))
         product = {
-            "fate": fate,
+            "role": role,
             "threshold": threshold,
             "stock": below,
             "status": "publish",
             "price": cents(self.rng, 300, 9_000),
         }
-        if fate == "low":
-            return {
-                **product,
-                "stock": threshold - 1 if edge else -2 if self.rng.random() < 0.05 else below,
-            }
+        if role == "low":
+            if edge:
+                return {**product, "stock": threshold - 1}
+            # Some stock is negative, as backorders make it.
+            return {**product, "stock": -2 if self.rng.random() < 0.05 else below}
         kind, plenty = self.rng.random(), threshold + int(self.rng.integers(1, 100))
         if edge or first:
             return {**product, "stock": threshold}
         if kind < rates.reported_rate:
             return {
                 **product,
-                "fate": "reported",
+                "role": "reported",
                 "stock": below if self.rng.random() < 0.7 else plenty,
             }
         if kind < rates.reported_rate + rates.hidden_rate:
@@ -234,12 +225,12 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return {**product, "stock": None if self.rng.random() < 0.08 else plenty}
 
     def _outdated(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The row of an earlier alert: with the stock of that day."""
+        """Return the row of an earlier alert, with the stock of that day."""
         return {**row, "Current Stock": int(self.rng.integers(0, row["Safety Threshold"]))}
 
     def _write_files(self) -> str:
-        """Write the contacts and the template, and give everybody a mailbox; the address of the
-        manager.
+        """Write the contacts and the template, and add a mailbox for everybody; return the address
+        of the manager.
         """
         names = people(self.rng, len(ROLES) + 1)
         addresses = [address(name, k + 1, DOMAIN) for k, name in enumerate(names)]
@@ -247,14 +238,14 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         email.add_users(
             [
                 (ME, "admin-2025", "Shop Admin"),
-                *((each, "", name) for each, name in zip(addresses, names, strict=True)),
+                *((mail, "", name) for mail, name in zip(addresses, names, strict=True)),
             ]
         )
         email.login_as(ME)
         roles = ["Purchasing manager", *ROLES]
         lines = [
-            f"- {role}: {name} <{each}>"
-            for role, name, each in zip(roles, names, addresses, strict=True)
+            f"- {role}: {name} <{mail}>"
+            for role, name, mail in zip(roles, names, addresses, strict=True)
         ]
         files.write(
             CONTACTS,
@@ -264,7 +255,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return addresses[0]
 
     def task(self) -> str:
-        """The same for all instances."""
+        """Return the task, the same for all instances."""
         return (
             "Watch the stock of our WooCommerce shop. A product calls for an alert if it is published, its stock is managed, its "
             "stock_quantity is less than (not equal to) the safety threshold in its custom field stock_threshold (in meta_data; "
@@ -282,23 +273,28 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
 
     def plan(self) -> Plan:
         """Read files, sheets and products; add the rows and send the mails."""
-        manager = yield read("Read the contacts.", _read_manager, "read_text_file", path=CONTACTS)
+        manager = yield read(
+            "Read the contacts.",
+            lambda text: str(_MANAGER.findall(text)[0]),
+            "read_text_file",
+            path=CONTACTS,
+        )
         letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
         sheet = yield find_spreadsheet(TITLE)
-        held = yield read_table(sheet, ALERTS)
-        listed = yield read_table(sheet, SUPPLIERS)
+        alerts = yield read_table(sheet, ALERTS)
+        contacts = yield read_table(sheet, SUPPLIERS)
         low = yield from read_shop(
             "the products", "woo_products_list", _read_low, orderby="id", order="asc"
         )
-        reported = {row[COLUMNS.index("SKU")] for row in held["rows"][1:]}
-        suppliers = {row[0]: row for row in listed["rows"][1:]}
+        reported = {row[COLUMNS.index("SKU")] for row in alerts["rows"][1:]}
+        suppliers = {row[0]: row for row in contacts["rows"][1:]}
         rows = []
         for product in low:
             if product[2] not in reported:
                 supplier = suppliers[product[5]]
                 rows.append([*product[:5], supplier[1], supplier[0], supplier[2]])
-        first, where = len(held["rows"]) + 1, {"spreadsheet_id": sheet, "sheet": ALERTS}
-        missing = first + len(rows) - 1 - held["room"]
+        first, where = len(alerts["rows"]) + 1, {"spreadsheet_id": sheet, "sheet": ALERTS}
+        missing = first + len(rows) - 1 - alerts["room"]
         if missing > 0:
             yield write(
                 "Make room in the sheet.",
@@ -306,7 +302,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
                 "add_rows",
                 **where,
                 count=missing,
-                start_row=held["room"],
+                start_row=alerts["room"],
             )
         area = f"A{first}:H{first + len(rows) - 1}"
         steps = [
@@ -321,26 +317,26 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             )
         yield steps
 
-    def faults(self) -> Iterator[str]:
-        """The sheet has the old rows and one for each alert; each has its mail; all else is as
-        it was.
+    def task_failures(self) -> Iterator[str]:
+        """Check that the sheet has the old rows and one for each alert, that each has its mail, and
+        that nothing else has changed.
         """
         sheets, truth = self.office.get(GoogleSheet), self.truth
-        yield from other_sheet_faults(sheets, truth["sheet"], ALERTS, truth["sheets"])
-        rows, broken = sheet_rows(sheets, truth["sheet"], ALERTS, COLUMNS)
-        yield from broken
-        yield from row_faults(ALERTS, rows, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
-        yield from self._mail_faults()
-        if digest(self.office.get(WooCommerce).store, *KEPT) != truth["shop"]:
+        yield from other_sheet_failures(sheets, truth["sheet"], ALERTS, truth["sheets"])
+        rows, format_failures = sheet_rows(sheets, truth["sheet"], ALERTS, COLUMNS)
+        yield from format_failures
+        yield from row_failures(ALERTS, rows, [*truth["old"], *truth["new"]], CELLS, ("SKU",))
+        yield from self._mail_failures()
+        if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
-        yield from file_faults(self.office.context.files, truth["files"], [])
+        yield from file_failures(self.office.context.files, truth["files"], [])
 
-    def _mail_faults(self) -> Iterator[str]:
+    def _mail_failures(self) -> Iterator[str]:
         email = self.office.get(Email)
         letters = dict(_letter(LETTER, list(row.values())) for row in self.truth["new"])
         mails = email.sent()
         addressed = [(", ".join(mail.recipients), mail.subject) for mail in mails]
-        yield from set_faults(
+        yield from set_failures(
             "mails", addressed, ((self.truth["manager"], subject) for subject in letters)
         )
         for mail in mails:
@@ -353,7 +349,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
 
 
 def _record(product: Mapping[str, Any]) -> dict[str, Any]:
-    """A drawn product as the shop takes it."""
+    """Return a product in the form that the shop takes."""
     custom = {"stock_threshold": str(product["threshold"]), "supplier_id": product["supplier"]}
     record = {name: product[name] for name in ("name", "sku", "short_description", "status")}
     if product["threshold"] % 3 == 0:  # the shop's own field, which is about something else
@@ -385,18 +381,14 @@ def _row(
 
 
 def _letter(template: str, row: list[Any]) -> tuple[str, str]:
-    """Subject and text of the mail about a product."""
+    """Return subject and text of the mail about a product."""
     values = {field: as_text(row[COLUMNS.index(name)]) for field, name in FIELDS.items()}
-    return split_letter(re.sub(r"\{(\w+)\}", lambda found: values[found[1]], template))
-
-
-def _read_manager(text: str) -> str:
-    return str(_MANAGER.findall(text)[0])
+    return split_letter(re.sub(r"\{(\w+)\}", lambda match: values[match[1]], template))
 
 
 def _read_low(product: dict[str, Any]) -> list[Any] | None:
-    """What an alert needs of a product, with the id of the supplier at its end; None if it is
-    not below its threshold.
+    """Return the facts of a product that an alert needs, the id of the supplier last; None if the
+    stock is not below the threshold.
     """
     custom = {meta["key"]: meta["value"] for meta in product["meta_data"]}
     stock, threshold = product["stock_quantity"], int(custom["stock_threshold"])

@@ -217,7 +217,7 @@ def test_one_hour_and_knobs() -> None:
     world = solved(TASK, size=30, scenarios=12, idle_rate=1.0)
     assert world.score() == 1.0
     assert len(world.truth["rows"]) == 13
-    assert 1 + len(solved(TASK, **TASKS[TASK].config_for_horizon(9)).progress.passed()) == 9
+    assert 1 + len(solved(TASK, **TASKS[TASK].config_for_horizon(9)).progress.completed()) == 9
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[6, 1000\], got 5"):
         TASKS[TASK].config_for_horizon(5)
     with pytest.raises(ValueError, match=r"scenarios must be an integer in \[1, 5000\], got 0"):

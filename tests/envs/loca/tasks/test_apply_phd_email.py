@@ -382,7 +382,7 @@ def test_attachments_that_are_noise() -> None:
             "attachments": [f"x/{world.truth['root']}.zip"],
         },
     )
-    assert "no zip archive" in " ".join(world.faults())
+    assert "no zip archive" in " ".join(world.task_failures())
 
 
 def test_a_host_that_cannot_run_programs_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

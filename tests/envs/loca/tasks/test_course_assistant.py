@@ -281,8 +281,8 @@ def test_one_student_and_all_or_nothing() -> None:
                 )
 
 
-def test_a_stray_mail_ends_the_plan_and_wrong_states_are_faults() -> None:
+def test_a_stray_mail_ends_the_plan_and_wrong_states_are_failures() -> None:
     world = fresh(TASK)
-    assert len(list(world.faults())) == len(world.truth["missing"])
+    assert len(list(world.task_failures())) == len(world.truth["missing"])
     mail = replace(solved(TASK).office.get(Email).sent()[0], body="\0 <b> 2000", html="<" * 50_000)
     assert world._wrong(mail, ["A B", "1"])

@@ -46,7 +46,7 @@ WHOLE = [(name, length) for name in TASKS for length in LENGTHS]
 def test_doing_nothing_is_not_enough(name: str) -> None:
     for seed in range(3):
         world = fresh(name, seed=seed)
-        assert list(world.faults())
+        assert list(world.task_failures())
         world.done = True
         assert world.score() == 0.0
         report = world.report()
@@ -79,7 +79,7 @@ def check(name: str, length: int, seed: int) -> None:
     world = fresh(name, length, seed)
     assert abs(world.tokens - length) <= 0.1 * length
     carry_out(world)
-    assert list(world.faults()) == []
+    assert list(world.task_failures()) == []
     assert world.score() == 1.0
     world.done = False
     assert world.score() == 0.0, "the end has to be claimed"
@@ -112,7 +112,7 @@ def test_steps_are_judged(name: str) -> None:
     world = agentgym.tool_env(env).world
     first = world.optimal_calls()[0]
     assert env.step(render(first))[4]["labels"] == ("productive",)
-    if first in [step.call for step in world.progress.passed()]:
+    if first in [step.call for step in world.progress.completed()]:
         assert env.step(render(first))[4]["labels"] == ("redundant",)
     assert env.step('<tool_call>\n{"name": "claim_done", "arguments": {}}\n</tool_call>')[4][
         "labels"

@@ -217,7 +217,7 @@ def test_each_thing_that_is_wrong_is_a_fault() -> None:
     asked = {
         invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]
     }
-    assert len(list(world.faults())) == 2 * count + 1 + len(asked)
+    assert len(list(world.task_failures())) == 2 * count + 1 + len(asked)
 
 
 def test_every_layout_has_all_the_facts() -> None:

@@ -273,16 +273,16 @@ def test_the_orders() -> None:
     }
 
 
-def test_hostile_states_give_faults() -> None:
+def test_hostile_states_give_failures() -> None:
     world = solved(TASK)
     world.office.call(
         "rename_sheet", {"spreadsheet": world.truth["sheet"], "sheet": STOCK, "new_name": "X"}
     )
-    assert "has the columns []" in " ".join(world.faults())
+    assert "has the columns []" in " ".join(world.task_failures())
     world = solved(TASK)
     enter(world, "A1", [["x" * 40_000] * 6] * 3)
-    assert all(len(fault) < 1_000 for fault in world.faults())
-    assert list(world.faults())
+    assert all(len(fault) < 1_000 for fault in world.task_failures())
+    assert list(world.task_failures())
 
 
 def test_size_and_knobs() -> None:
@@ -303,6 +303,6 @@ def test_a_plan_of_a_wanted_length_has_as_many_products() -> None:
     for steps in (8, 20, 64):
         world = carry_out(fresh(TASK, **World.config_for_horizon(steps)))
         assert abs(len(world.progress.facts) + 1 - steps) <= 1
-        assert list(world.faults()) == []
+        assert list(world.task_failures()) == []
     with pytest.raises(ValueError, match="has about 8 to 1007 steps, got 7"):
         World.config_for_horizon(7)

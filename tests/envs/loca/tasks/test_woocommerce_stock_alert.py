@@ -172,12 +172,12 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name], seed=3) == []
 
 
-def test_removed_and_renamed_sheets_are_faults() -> None:
+def test_removed_and_renamed_sheets_are_failures() -> None:
     world = solved(TASK)
     world.office.call(
         "rename_sheet", {"spreadsheet": world.truth["sheet"], "sheet": ALERTS, "new_name": "X"}
     )
-    assert "has the columns []" in " ".join(world.faults())
+    assert "has the columns []" in " ".join(world.task_failures())
 
 
 def test_the_truth_is_what_shop_and_sheets_tell() -> None:
@@ -243,7 +243,7 @@ def test_neither_the_ids_nor_the_fields_of_the_shop_tell_the_answer() -> None:
 @pytest.mark.exhaustive
 def test_many_alerts_need_more_rows_than_the_sheet_has() -> None:
     world = carry_out(fresh(TASK, size=1_100, low_stock=1_050))
-    assert list(world.faults()) == []
+    assert list(world.task_failures()) == []
     assert len(table(world)) > 1_050
 
 
