@@ -48,9 +48,16 @@ class Store:
         self._kinds, self._columns = _columns(self._schema)
         self._depth = 0
 
-    def rows(self, sql: str, *values: Any) -> list[Row]:
-        """Return the records that a SELECT gives, each as a dict in the order of its columns."""
-        cursor = self._db.execute(sql, list(map(_encode, values)))
+    def rows(self, sql: str, *values: Any, **parameters: Any) -> list[Row]:
+        """Return the records that a SELECT gives, each as a dict in the order of its columns.
+
+        Args:
+            sql: The statement.
+            values: What its `?` stand for, or else
+            parameters: what its `:name` stand for.
+        """
+        bound = {name: _encode(value) for name, value in parameters.items()}
+        cursor = self._db.execute(sql, bound or list(map(_encode, values)))
         names = [column[0] for column in cursor.description]
         kinds = [(k, self._kinds[name]) for k, name in enumerate(names) if name in self._kinds]
         records = []

@@ -15,10 +15,10 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import ToolError, echo, tool
 
 _BELOW = """
-WITH RECURSIVE below(id) AS (VALUES (?1) UNION SELECT a.id FROM accounts a
+WITH RECURSIVE below(id) AS (VALUES (?) UNION SELECT a.id FROM accounts a
   JOIN below b ON a.parent_account_id = b.id)
 """
-"""An account with all below it; `?1` is the account."""
+"""An account with all below it; the parameter is the account."""
 
 _COURSES = f"""{_BELOW}
 SELECT c.*, a.name AS account_name,

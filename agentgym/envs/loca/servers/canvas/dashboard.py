@@ -16,7 +16,7 @@ from agentgym.envs.loca.servers.store import Row
 from agentgym.tools import tool
 
 _MY_COURSES = """
-SELECT course_id FROM enrollments WHERE user_id = ?1 AND enrollment_state = 'active'
+SELECT course_id FROM enrollments WHERE user_id = :user AND enrollment_state = 'active'
 AND course_id IN (SELECT id FROM courses WHERE workflow_state != 'unpublished')
 """
 """The courses of a user that are published."""
@@ -24,35 +24,35 @@ AND course_id IN (SELECT id FROM courses WHERE workflow_state != 'unpublished')
 _EVENTS = f"""
 SELECT id, title, description, location_name, start_at, end_at, 'event' AS type,
   coalesce('course_' || course_id, 'user_' || user_id) AS context_code FROM events
-WHERE (user_id = ?1 OR course_id IN ({_MY_COURSES})) AND end_at >= ?2 AND start_at <= ?3
+WHERE (user_id = :user OR course_id IN ({_MY_COURSES})) AND end_at >= :start AND start_at <= :end
 UNION ALL SELECT 'assignment_' || id, name, description, NULL, due_at, due_at, 'assignment',
   'course_' || course_id FROM assignments
-WHERE published AND course_id IN ({_MY_COURSES}) AND due_at BETWEEN ?2 AND ?3
+WHERE published AND course_id IN ({_MY_COURSES}) AND due_at BETWEEN :start AND :end
 ORDER BY start_at, context_code, title, id
 """
 """The events and the due assignments of a user between two moments."""
 
 _UPCOMING = f"""
-SELECT * FROM assignments WHERE published AND due_at >= ?2
+SELECT * FROM assignments WHERE published AND due_at >= :now
 AND course_id IN ({_MY_COURSES} AND type = 'StudentEnrollment')
-ORDER BY due_at, id LIMIT ?3
+ORDER BY due_at, id LIMIT :limit
 """
 """The assignments of a student that are due from a moment on."""
 
 _NEWS = """
 WITH mine AS (SELECT e.course_id FROM enrollments e JOIN courses c ON c.id = e.course_id
-  WHERE e.user_id = ?1 AND e.enrollment_state = 'active' AND c.workflow_state != 'unpublished')
+  WHERE e.user_id = :user AND e.enrollment_state = 'active' AND c.workflow_state != 'unpublished')
 SELECT CASE WHEN is_announcement THEN 'Announcement' ELSE 'DiscussionTopic' END AS type,
   id AS source_id, title, message, course_id,
-  posted_at AS created_at FROM topics WHERE course_id IN mine AND posted_at <= ?2
+  posted_at AS created_at FROM topics WHERE course_id IN mine AND posted_at <= :now
 UNION ALL SELECT 'Submission', s.assignment_id, a.name, 'graded: ' || s.grade, a.course_id,
   s.graded_at FROM submissions s
-  JOIN assignments a ON a.id = s.assignment_id WHERE s.user_id = ?1 AND s.grade IS NOT NULL
+  JOIN assignments a ON a.id = s.assignment_id WHERE s.user_id = :user AND s.grade IS NOT NULL
     AND a.published AND a.course_id IN mine
 UNION ALL SELECT 'Conversation', c.id, c.subject, m.body, NULL, m.created_at FROM messages m
   JOIN conversations c ON c.id = m.conversation_id
-  JOIN participants p ON p.conversation_id = c.id AND p.user_id = ?1 WHERE m.author_id != ?1
-ORDER BY created_at DESC, type, source_id DESC LIMIT ?3
+  JOIN participants p ON p.conversation_id = c.id AND p.user_id = :user WHERE m.author_id != :user
+ORDER BY created_at DESC, type, source_id DESC LIMIT :limit
 """
 """The announcements, topics, grades and messages that concern a user, newest first."""
 
@@ -119,14 +119,15 @@ class Dashboard:
         end = moment("end_date", end_date) or _END_OF_TIME
         if end_date is not None and len(end_date.strip()) == len("2025-01-15"):
             end = f"{end[:10]}T23:59:59Z"
-        return self._records.store.rows(_EVENTS, me, start, end)
+        return self._records.store.rows(_EVENTS, user=me, start=start, end=end)
 
     @tool
     def canvas_get_upcoming_assignments(self, limit: int = 10) -> list[Row]:
         """The assignments of the courses you learn in that are due next, 1 to 100 of them."""
         me = self._records.me()["id"]
         integer("limit", limit, 1, 100)
-        rows = self._records.store.rows(_UPCOMING, me, self._records.now(), limit)
+        now = self._records.now()
+        rows = self._records.store.rows(_UPCOMING, user=me, now=now, limit=limit)
         return [show_assignment(row) for row in rows]
 
     @tool
@@ -162,5 +163,5 @@ class Dashboard:
     def canvas_list_notifications(self) -> list[Row]:
         """The ten newest things that happened: announcements, topics of discussion, grades, messages to you."""
         me, now = self._records.me()["id"], self._records.now()
-        rows = self._records.store.rows(_NEWS, me, now, _NEWS_LIMIT)
+        rows = self._records.store.rows(_NEWS, user=me, now=now, limit=_NEWS_LIMIT)
         return [{"id": number, **row} for number, row in enumerate(rows, start=1)]

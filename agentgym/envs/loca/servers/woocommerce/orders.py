@@ -55,8 +55,8 @@ _DATES = ("date_created", "date_paid", "date_completed")  # those that an author
 _PRICING = {"line_items", "shipping_lines", "fee_lines", "coupon_lines", "billing", "shipping"}
 """Fields that change the prices of an order; the addresses do by their taxes."""
 
-_WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?1 OR variation_id = ?1)"
-"""SQL: the order has a product; numbered, so that the condition takes one value."""
+_WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE ? IN (product_id, variation_id))"
+"""SQL: the order has a product, or its variation."""
 
 
 class Orders:
