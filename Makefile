@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# LOCKED=1 installs exactly the files of .ci/locks, by hash; a lock is for one Python on one platform (make lock).
+PLATFORM = $(shell $(PYTHON) -c "import sys, sysconfig; print('%d.%d-%s' % (*sys.version_info[:2], sysconfig.get_platform()))")
+LOCKED_PIP = -m pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: ablate learn check lint types smoke test adapters exhaustive matrix wheel bench docs clean
+.PHONY: ablate learn check lint types smoke test adapters exhaustive lock matrix wheel bench docs clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -29,6 +32,10 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+# The hashes of what CI installs, for the Python that runs it (docs/dependencies.md).
+lock: $(VENV)/bin/python
+	$(BIN)/python .ci/lock.py
+
 # Every world, wrapper, engine and command once, in under a minute.
 smoke: $(VENV)/.dev
 	$(BIN)/pytest -n auto tests/smoke
@@ -46,9 +53,15 @@ $(ADAPTERS)/.done: pyproject.toml constraints.txt
 	$(PYTHON) .ci/preflight.py 4
 	rm -rf $(ADAPTERS)
 	$(PYTHON) -m venv $(ADAPTERS)
+ifdef LOCKED
+	$(ADAPTERS)/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/build-$(PLATFORM).txt
+	$(ADAPTERS)/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/adapters-$(PLATFORM).txt
+	$(ADAPTERS)/bin/python $(LOCKED_PIP) --no-deps --editable .
+else
 	grep -vE '^(mcp|openai|transformers)==' constraints.txt > $(ADAPTERS)/constraints.txt
 	$(ADAPTERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(ADAPTERS)/constraints.txt \
 		--editable '.[cli,endpoint,export,office,train,verifiers,verl]' pytest pytest-timeout pytest-xdist hypothesis
+endif
 	rm -rf $(ADAPTERS)/lib/python3*/site-packages/tests  # verl installs its own, which hide ours
 	touch $@
 
@@ -63,7 +76,13 @@ wheel: $(VENV)/.dev
 	rm -rf dist .wheel-venv
 	$(BIN)/python -m build --wheel --outdir dist
 	$(PYTHON) -m venv .wheel-venv
+ifdef LOCKED
+	.wheel-venv/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/build-$(PLATFORM).txt
+	.wheel-venv/bin/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/dev-$(PLATFORM).txt
+	.wheel-venv/bin/python $(LOCKED_PIP) --no-deps dist/*.whl
+else
 	.wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[cli,endpoint,export,mcp,multi,office,ray,tensorboard,trl]" mypy
+endif
 	.wheel-venv/bin/python -P .ci/check_wheel.py dist/*.whl
 
 bench: $(VENV)/.bench
@@ -96,7 +115,13 @@ $(VENV)/.train: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@ $(VENV)/.cli
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
+ifdef LOCKED
+	$(BIN)/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/build-$(PLATFORM).txt
+	$(BIN)/python $(LOCKED_PIP) --require-hashes --requirement .ci/locks/dev-$(PLATFORM).txt
+	$(BIN)/python $(LOCKED_PIP) --no-deps --editable .
+else
 	$(PIP) --editable '.[dev]'
+endif
 	touch $@ $(VENV)/.cli $(VENV)/.train
 
 $(VENV)/.bench: $(VENV)/bin/python pyproject.toml constraints.txt

@@ -1,0 +1,80 @@
+"""Write the lock files of CI: every package of an environment, with its version and hash.
+
+    python .ci/lock.py             all of them
+    python .ci/lock.py adapters    one
+
+pip resolves the extras under `constraints.txt` in a fresh environment of the interpreter that runs
+this and reports the files that it would install; their hashes are what `make check LOCKED=1`
+insists on. A lock holds for one version of Python on one platform, which its name tells.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PLATFORM = (
+    f"{sys.version_info.major}.{sys.version_info.minor}-{sysconfig.get_platform()}"  # 3.11-linux-…
+)
+BUILD = ("hatchling", "editables", "setuptools", "wheel")
+"""What builds the project itself and the packages that have no wheel, since a locked environment
+fetches nothing for a build.
+"""
+ADAPTERS = "cli,endpoint,export,office,train,verifiers,verl"
+TESTS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
+ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "build": (BUILD, ()),
+    "dev": ((".[dev]", *BUILD), ()),
+    # The libraries of other trainers want older releases of these.
+    "adapters": ((f".[{ADAPTERS}]", *TESTS, *BUILD), ("mcp", "openai", "transformers")),
+}
+"""For each environment its packages, and the constraints that it is free of."""
+
+
+def main() -> None:
+    """Write the locks that are asked for."""
+    for name in sys.argv[1:] or ENVIRONMENTS:
+        path = ROOT / ".ci" / "locks" / f"{name}-{PLATFORM}.txt"
+        path.parent.mkdir(exist_ok=True)
+        lines = sorted(map(lock_line, resolve(name)))
+        head = f"# Made by `make lock` ({name}, Python {PLATFORM}); do not edit.\n"
+        path.write_text(head + "".join(lines), encoding="utf-8")
+        print(f"{path.relative_to(ROOT)}: {len(lines)} packages")
+
+
+def resolve(name: str) -> list[dict[str, Any]]:
+    """Return pip's reports of the files of an environment, without the project itself."""
+    packages, free = ENVIRONMENTS[name]
+    constraints = [
+        line
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+        if line.partition("==")[0] not in free
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        python = Path(folder) / "venv" / "bin" / "python"
+        report, limits = Path(folder) / "report.json", Path(folder) / "constraints.txt"
+        limits.write_text("".join(constraints), encoding="utf-8")
+        subprocess.run([sys.executable, "-m", "venv", str(python.parents[1])], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        options = ["--dry-run", "--ignore-installed", "--report", str(report)]
+        command = [*pip, *options, "--constraint", str(limits), *packages]
+        subprocess.run(command, cwd=ROOT, check=True)
+        files: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["install"]
+    return [each for each in files if "dir_info" not in each["download_info"]]
+
+
+def lock_line(package: dict[str, Any]) -> str:
+    """Return the line of a package in a requirements file."""
+    metadata = package["metadata"]
+    digest = package["download_info"]["archive_info"]["hashes"]["sha256"]
+    return f"{metadata['name'].lower()}=={metadata['version']} --hash=sha256:{digest}\n"
+
+
+if __name__ == "__main__":
+    main()
