@@ -203,9 +203,9 @@ def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) ->
     """Where the messages at the positions `replied` of a chat are in its dicts: pictures of tools
     come as messages of their own.
     """
-    written = [k for k, message in enumerate(messages) if message["role"] == "assistant"]
+    reply_places = [k for k, message in enumerate(messages) if message["role"] == "assistant"]
     replies = [k for k, message in enumerate(chat.messages) if message.role == "assistant"]
-    return [there for there, here in zip(written, replies, strict=True) if here in replied]
+    return [there for there, here in zip(reply_places, replies, strict=True) if here in replied]
 
 
 def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
@@ -376,8 +376,8 @@ def _write_tables(rows: Iterable[ChatRow], schema: Any, file: Any) -> int:
     """Write rows to an Arrow or Parquet writer, a batch at a time."""
     import pyarrow as pa  # noqa: PLC0415 - JSON lines need no Arrow
 
-    count, left = 0, iter(rows)
-    while batch := list(islice(left, _BATCH)):
+    count, remaining = 0, iter(rows)
+    while batch := list(islice(remaining, _BATCH)):
         for row in batch:
             if any(not isinstance(message["content"], str) for message in row["messages"]):
                 raise ValueError(

@@ -209,9 +209,9 @@ def rollout_func(spec: EnvSpec, seed: int = 0) -> Callable[[list[Any], Any], dic
                 going, policy([episode.chat for episode in going]), strict=True
             ):
                 episode.play(reply)
-        played = [to_training_dict(episode.trajectory()) for episode in episodes]
-        output = _as_output([draw.choice(each["rows"]) for each in played])
-        return {**output, "env_reward": [each["reward"] for each in played]}
+        trajectories = [to_training_dict(episode.trajectory()) for episode in episodes]
+        output = _as_output([draw.choice(each["rows"]) for each in trajectories])
+        return {**output, "env_reward": [each["reward"] for each in trajectories]}
 
     return play
 
@@ -226,13 +226,17 @@ def _method(tool: Tool) -> Callable[..., str]:
     tool.
     """
     names = {name: name + "_" * keyword.iskeyword(name) for name in tool.parameters["properties"]}
-    given = {
-        shown: name for name, shown in names.items()
+    original_names = {
+        python_name: name for name, python_name in names.items()
     }  # what is a word of Python is shown with an underscore
 
     def method(self: ToolEnvironment, /, **arguments: Any) -> str:
         return self._call(
-            tool.name, {given.get(shown, shown): value for shown, value in arguments.items()}
+            tool.name,
+            {
+                original_names.get(python_name, python_name): value
+                for python_name, value in arguments.items()
+            },
         )
 
     required = tool.parameters.get("required", ())
@@ -242,13 +246,16 @@ def _method(tool: Tool) -> Callable[..., str]:
         [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)],
     )
     for name, schema in tool.parameters["properties"].items():
-        shown = names[name]
-        hints[shown], text = _annotation(name, schema, tool.parameters.get("$defs", {}))
-        texts.append(f"    {shown}: {text}")
+        python_name = names[name]
+        hints[python_name], text = _annotation(name, schema, tool.parameters.get("$defs", {}))
+        texts.append(f"    {python_name}: {text}")
         default = inspect.Parameter.empty if name in required else ...
         parameters.append(
             inspect.Parameter(
-                shown, inspect.Parameter.KEYWORD_ONLY, annotation=hints[shown], default=default
+                python_name,
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=hints[python_name],
+                default=default,
             )
         )
     method.__name__ = method.__qualname__ = tool.name

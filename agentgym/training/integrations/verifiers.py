@@ -108,14 +108,14 @@ class WorldTaskset(vf.Taskset[WorldTask, WorldTasksetConfig]):  # type: ignore[m
         spec = env.spec.to_json() if env.spec else ""
         for seed in range(config.start, config.stop):
             chat, _ = env.reset(seed=seed)
-            shown = {
+            row = {
                 "prompt": as_text(chat.messages).to_openai(),
                 "world": world,
                 "options": config.options,
                 "seed": seed,
             }
             yield WorldTask(
-                WorldData(id=group_of(spec, seed), name=f"{world}#{seed}", **shown), config.task
+                WorldData(id=group_of(spec, seed), name=f"{world}#{seed}", **row), config.task
             )
 
 
@@ -199,12 +199,12 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
                 request: Any = {"model": model, "messages": history.messages(episode.chat)}
                 if self.config.tools == "native":
                     request["tools"] = [tool.to_openai() for tool in episode.chat.tools]
-                said = (await client.chat.completions.create(**request)).model_dump()
-                reply = to_reply(said, tool_env(episode.env).dialect)
+                completion = (await client.chat.completions.create(**request)).model_dump()
+                reply = to_reply(completion, tool_env(episode.env).dialect)
                 # A step that has begun is finished, though the rollout be cancelled: nothing else
                 # may touch the env meanwhile.
                 await run_shielded(asyncio.to_thread(episode.play, reply))
-                history.remember(episode.chat, reply.text, said["choices"][0]["message"])
+                history.remember(episode.chat, reply.text, completion["choices"][0]["message"])
         except openai.APIStatusError:
             if (
                 trace.stop_condition is None
@@ -230,7 +230,7 @@ class _History:
     def __init__(self) -> None:
         self._said: dict[str, tuple[str, dict[str, Any]]] = {}
 
-    def remember(self, chat: Chat, text: str, said: dict[str, Any]) -> None:
+    def remember(self, chat: Chat, text: str, completion: dict[str, Any]) -> None:
         """Keep what the server said for the newest reply of the chat, which has this text."""
         newest = next(
             (message for message in reversed(chat.messages) if message.role == "assistant"), None
@@ -240,7 +240,9 @@ class _History:
                 text,
                 {
                     "content": "",
-                    **{name: said[name] for name in _KEPT if said.get(name) is not None},
+                    **{
+                        name: completion[name] for name in _KEPT if completion.get(name) is not None
+                    },
                 },
             )
 
@@ -249,44 +251,44 @@ class _History:
 
         Structured calls are answered by tool messages; all other results are the user's.
         """
-        shown: list[Message] = []
+        messages: list[Message] = []
         forms: list[dict[str, Any]] = []
         waiting: list[str] = []
         for message in chat.messages:
             if message.role == "assistant":
                 forms.append(self._form(message))
                 waiting = [call["id"] for call in forms[-1].get("tool_calls", ())]
-                shown.append(message)
+                messages.append(message)
             elif waiting and message.role == "tool":
-                shown.append(replace(message, call_id=waiting.pop(0)))
+                messages.append(replace(message, call_id=waiting.pop(0)))
             elif waiting:  # the env could not read the calls and says so
-                shown += [Message("tool", message.text, call_id=each) for each in waiting]
+                messages += [Message("tool", message.text, call_id=each) for each in waiting]
                 waiting = []
             else:
-                said = Message(
+                reply = Message(
                     "user" if message.role == "tool" else message.role,
                     message.text,
                     images=message.images,
                 )
-                shown.append(
-                    join_messages(shown.pop(), said)
-                    if shown and shown[-1].role == said.role == "user"
-                    else said
+                messages.append(
+                    join_messages(messages.pop(), reply)
+                    if messages and messages[-1].role == reply.role == "user"
+                    else reply
                 )
-        left = iter(forms)
+        remaining = iter(forms)
         return [
-            next(left) if each["role"] == "assistant" else each
-            for each in Chat(tuple(shown)).to_openai()
+            next(remaining) if each["role"] == "assistant" else each
+            for each in Chat(tuple(messages)).to_openai()
         ]
 
     def _form(self, message: Message) -> dict[str, Any]:
-        text, said = self._said.get(message.id, ("", {}))
-        if said and text == message.raw:
-            return said
+        text, completion = self._said.get(message.id, ("", {}))
+        if completion and text == message.raw:
+            return completion
         if (
-            message.calls and "tool_calls" in said
+            message.calls and "tool_calls" in completion
         ):  # edited, and still answered by the ids of its calls
-            return {**Chat((message,)).to_openai()[0], "tool_calls": said["tool_calls"]}
+            return {**Chat((message,)).to_openai()[0], "tool_calls": completion["tool_calls"]}
         return as_text([message]).to_openai()[0]
 
 
@@ -300,13 +302,13 @@ def _played(trace: vf.Trace) -> dict[str, Any]:
 
 def _outcome(episode: Episode, reason: str) -> dict[str, Any]:
     """Return how an episode has ended; one that goes on ends now, with the score as it is."""
-    played = episode.trajectory()
-    reward, terminated, truncated = played.reward, played.terminated, played.truncated
+    trajectory = episode.trajectory()
+    reward, terminated, truncated = trajectory.reward, trajectory.terminated, trajectory.truncated
     if not episode.over:
         _, reward, terminated, truncated, _ = tool_env(episode.env).truncate(reason)
-    ended = played.steps[-1].info["detail"]["ended"] if episode.over else reason
+    ended = trajectory.steps[-1].info["detail"]["ended"] if episode.over else reason
     ends = {"reward": reward, "terminated": terminated, "truncated": truncated, "ended": ended}
-    return {**ends, "success": reward >= 1.0, "turns": len(played.steps), "seed": episode.seed}
+    return {**ends, "success": reward >= 1.0, "turns": len(trajectory.steps), "seed": episode.seed}
 
 
 class WorldEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]

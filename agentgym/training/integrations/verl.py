@@ -98,8 +98,8 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         try:
             episode = await asyncio.to_thread(Episode, env, seed)
             extra = await self._play(episode, sampling_params, self._request_id(row), metrics)
-            played = episode.trajectory()
-            reward, truncated = played.reward, played.truncated
+            trajectory = episode.trajectory()
+            reward, truncated = trajectory.reward, trajectory.truncated
             if not episode.over:
                 _, reward, _, truncated, _ = tool_env(env).truncate("length")
         finally:
@@ -107,11 +107,11 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         ends = {
             "success": float(reward >= 1.0),
             "truncated": float(truncated),
-            "turns": float(len(played.steps)),
+            "turns": float(len(trajectory.steps)),
         }
         outputs = [
             self._output(each, reward, metrics, {**extra, "reward_extra_info": ends})
-            for each in to_training_dict(played)["rows"]
+            for each in to_training_dict(trajectory)["rows"]
         ]
         return outputs if len(outputs) > 1 else outputs[0]
 

@@ -133,7 +133,7 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
         for path in files.values():
             path.parent.mkdir(parents=True, exist_ok=True)
         parts = {task: path.with_suffix(".part") for task, path in files.items()}
-        written: list[str] = []
+        lines_so_far: list[str] = []
         with ExitStack() as stack:
             open_files = {
                 task: stack.enter_context(part.open("w", encoding="utf-8"))
@@ -144,9 +144,9 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
                 lines = _write_log(
                     make_rows(setting, tokens, sample, counts, plan.seed, counter), open_files
                 )
-                written += lines
+                lines_so_far += lines
                 yield setting, length, len(lines)
-        _write_answers(folder / ANSWERS, written, set(counts))
+        _write_answers(folder / ANSWERS, lines_so_far, set(counts))
         for task, part in parts.items():
             part.replace(files[task])
 

@@ -158,8 +158,8 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
         raise ValueError("there are no episodes to take the mean of")
 
     def mean(values: Iterable[float]) -> float:
-        known = list(values)
-        return sum(known) / len(known) if known else nan
+        defined = list(values)
+        return sum(defined) / len(defined) if defined else nan
 
     complete = [each for each in outcomes if each.complete]
     return Metrics(
@@ -238,8 +238,10 @@ def _gsm(
     count: Annotated[bool, "Count tokens with cl100k_base where replies carry none."] = False,
 ) -> Iterator[str]:
     """Write the tables of GSM-Agent, and accuracy against the revisit ratio."""
-    played = {name: _read(name, file) for name, file in map(_setting, settings)}
-    for path in write_report(played, out, nodes, embed, cl100k().length if count else None):
+    rows_by_setting = {name: _read(name, file) for name, file in map(_setting, settings)}
+    for path in write_report(
+        rows_by_setting, out, nodes, embed, cl100k().length if count else None
+    ):
         yield f"wrote {path}"
 
 
@@ -305,13 +307,13 @@ def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
 
     figure = Figure(figsize=(5.4, 4.0), layout="constrained")
     panel = figure.subplots()
-    known = {name: pair for name, pair in points.items() if not any(map(isnan, pair))}
-    for name, (revisit, accuracy) in known.items():
+    drawable = {name: pair for name, pair in points.items() if not any(map(isnan, pair))}
+    for name, (revisit, accuracy) in drawable.items():
         panel.scatter(100 * revisit, 100 * accuracy, color="#0072B2", zorder=3)
         panel.annotate(
             name, (100 * revisit, 100 * accuracy), (4, 4), textcoords="offset points", fontsize=8
         )
-    most = max((100 * revisit for revisit, _ in known.values()), default=0.0)
+    most = max((100 * revisit for revisit, _ in drawable.values()), default=0.0)
     panel.set(
         xlabel="revisit ratio (%)",
         ylabel="accuracy (%)",

@@ -80,8 +80,8 @@ def _accuracy(rows: Sequence[Result]) -> Table:
     lines = []
     for arm, context in _lines(rows):
         shares = [cells.get((arm, context, length)) for length in lengths]
-        shown = [percent(share) if share else "" for share in shares]
-        lines.append([arm or "none", context, *shown, percent(whole[arm, context])])
+        texts = [percent(share) if share else "" for share in shares]
+        lines.append([arm or "none", context, *texts, percent(whole[arm, context])])
     title = (
         f"LOCA-bench: accuracy by description length, {len(rows)} episodes, % with 95 % intervals"
     )
@@ -107,12 +107,12 @@ def _means(title: str, rows: Sequence[Result], value: Callable[[Result], float])
 
 
 def _lines(rows: Sequence[Result]) -> list[tuple[str, str]]:
-    played = {(row.arm, row.context) for row in rows}
+    pairs = {(row.arm, row.context) for row in rows}
     return [
         (arm, context)
         for arm in ARMS
         for context in ordered_contexts(rows)
-        if (arm, context) in played
+        if (arm, context) in pairs
     ]
 
 

@@ -282,9 +282,16 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
             sum(bool(each[kind]) for each in failed)
             for kind in ("premature_halt", "synthesis_error")
         )
-        lost = sum(each["lost_leads"] > 0 for each in failed)
+        with_lost_leads = sum(each["lost_leads"] > 0 for each in failed)
         means = [f"{fmean((row.report or {})[kind] for row in rows):.1f}" for kind in _MEANS]
-        counts = (len(rows), len(failed), halted, wrong, len(failed) - halted - wrong, lost)
+        counts = (
+            len(rows),
+            len(failed),
+            halted,
+            wrong,
+            len(failed) - halted - wrong,
+            with_lost_leads,
+        )
         table.append([name, *map(str, counts), *means])
     header = [
         "",
@@ -329,8 +336,8 @@ def lore_figure(results: Sequence[Result]) -> Figure:
                 )
             panel.set(xlabel=label, xscale="log", ylim=(-3, 103))
             low, high = panel.get_xlim()
-            shown = [tick for tick in _TICKS if low <= tick <= high]
-            panel.set_xticks(shown, [str(tick) for tick in shown])
+            ticks = [tick for tick in _TICKS if low <= tick <= high]
+            panel.set_xticks(ticks, [str(tick) for tick in ticks])
             panel.xaxis.set_minor_locator(NullLocator())
             panel.grid(alpha=0.3)
         axes[0, column].set_title(world)

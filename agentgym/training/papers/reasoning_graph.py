@@ -164,8 +164,8 @@ def figures(paths: Sequence[Path]) -> GraphFigures:
     more = [path for path in walked if path.visited > 2]
 
     def mean(values: Sequence[float]) -> float:
-        known = [value for value in values if not isnan(value)]
-        return sum(known) / len(known) if known else nan
+        defined = [value for value in values if not isnan(value)]
+        return sum(defined) / len(defined) if defined else nan
 
     def has(some: Sequence[Path]) -> float:
         return mean([float("revisit" in path.kinds) for path in some])

@@ -141,15 +141,15 @@ def predict(
             output_hidden_states=states,
             use_cache=False,
         )
-    chosen = rows.sampled[:, 1:]
-    logprobs = (out.logits[:, :-1][chosen].float() / temperature).log_softmax(-1)
+    sampled_mask = rows.sampled[:, 1:]
+    logprobs = (out.logits[:, :-1][sampled_mask].float() / temperature).log_softmax(-1)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropies = -(logprobs.exp() * logprobs).sum(-1)
-    chosen_logprobs = logprobs.gather(-1, rows.ids[:, 1:][chosen][:, None])[:, 0]
-    nothing = torch.zeros(chosen.shape, device=rows.ids.device)
+    chosen_logprobs = logprobs.gather(-1, rows.ids[:, 1:][sampled_mask][:, None])[:, 0]
+    nothing = torch.zeros(sampled_mask.shape, device=rows.ids.device)
     return Prediction(
-        pad_tensor(nothing.masked_scatter(chosen, chosen_logprobs), (1, 0)),
-        pad_tensor(nothing.masked_scatter(chosen, entropies), (1, 0)),
+        pad_tensor(nothing.masked_scatter(sampled_mask, chosen_logprobs), (1, 0)),
+        pad_tensor(nothing.masked_scatter(sampled_mask, entropies), (1, 0)),
         pad_tensor(out.hidden_states[-1][:, :-1].float(), (0, 0, 1, 0)) if states else None,
     )
 

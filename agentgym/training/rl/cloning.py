@@ -50,8 +50,8 @@ class Cloning(Trainer[CloningConfig]):
 
     def _losses(self, data: Batch) -> Iterator[torch.Tensor]:
         tokens = int(data.sampled.sum())
-        for chosen in data.chunks(self.config.micro_batch):
-            part = data.take(chosen, self.model.device)
+        for chunk in data.chunks(self.config.micro_batch):
+            part = data.take(chunk, self.model.device)
             yield -logprobs_of(self.model, part, precision=self.config.precision).sum() / tokens
 
 

@@ -61,17 +61,20 @@ class GRPO(PolicyGradient[GRPOConfig, Experience]):
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Play groups of episodes, compare them, learn."""
         config = self.config
-        _, played = self.sample(
+        _, trajectories = self.sample(
             seed for seed in self.seeds(config.groups) for _ in range(config.group_size)
         )
-        by_step = advantages(played, config.baseline, config.level, config.gamma)
-        lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
+        by_step = advantages(trajectories, config.baseline, config.level, config.gamma)
+        lengths = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
         tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
-        yield from self.optimise(experience(played, tokens, config.weight, self.pad))
+        yield from self.optimise(experience(trajectories, tokens, config.weight, self.pad))
 
 
 def advantages(
-    played: Sequence[Trajectory], baseline: str = "grpo", level: str = "episode", gamma: float = 1.0
+    trajectories: Sequence[Trajectory],
+    baseline: str = "grpo",
+    level: str = "episode",
+    gamma: float = 1.0,
 ) -> list[tuple[float, ...]]:
     """Return the advantage of each step of each episode.
 
@@ -86,16 +89,16 @@ def advantages(
     `reinforce` compares with all seeds instead of one.
 
     Args:
-        played: The episodes, in any order.
+        trajectories: The episodes, in any order.
         baseline: As in `GRPOConfig`.
         level: As in `GRPOConfig`.
         gamma: As in `GRPOConfig`.
     """
     if level == "episode":
-        compared = [((t.seed, 0), t.reward) for t in played]
+        compared = [((t.seed, 0), t.reward) for t in trajectories]
     else:
         compared = [
-            ((t.seed, k), value) for t in played for k, value in enumerate(returns(t, gamma))
+            ((t.seed, k), value) for t in trajectories for k, value in enumerate(returns(t, gamma))
         ]
     keys: list[Hashable] = [
         turn if baseline == "reinforce" else (seed, turn) for (seed, turn), _ in compared
@@ -110,8 +113,8 @@ def advantages(
         ]
     )
     if level == "episode":
-        return [(next(values),) * len(t.steps) for t in played]
-    return [tuple(next(values) for _ in t.steps) for t in played]
+        return [(next(values),) * len(t.steps) for t in trajectories]
+    return [tuple(next(values) for _ in t.steps) for t in trajectories]
 
 
 def returns(trajectory: Trajectory, gamma: float) -> list[float]:

@@ -103,8 +103,10 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
         generator = torch.Generator().manual_seed(self.draw_seed())
         total, fresh = len(data.ids), True
         for _ in range(self.config.epochs):
-            for chosen in torch.randperm(total, generator=generator).chunk(self.config.minibatches):
-                yield self._losses(data.take(chosen), total / len(chosen), fresh=fresh)
+            for minibatch in torch.randperm(total, generator=generator).chunk(
+                self.config.minibatches
+            ):
+                yield self._losses(data.take(minibatch), total / len(minibatch), fresh=fresh)
                 fresh = False
 
     def _losses(self, data: ExperienceT, scale: float, *, fresh: bool) -> Iterator[torch.Tensor]:
@@ -116,8 +118,8 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
             fresh: True while the model is still the one that sampled, and should give the same
                 log-probabilities.
         """
-        for chosen in data.chunks(self.config.micro_batch):
-            part = data.take(chosen, self.model.device)
+        for chunk in data.chunks(self.config.micro_batch):
+            part = data.take(chunk, self.model.device)
             prediction = self.predict(part)
             if fresh:
                 self.records.track_max(sampler_drift=(prediction.logprobs - part.logprobs).abs())
@@ -173,18 +175,18 @@ class PolicyGradient(Trainer[ConfigT], Generic[ConfigT, ExperienceT]):
 
 
 def experience(
-    played: Sequence[Trajectory], advantages: torch.Tensor, weight: str, pad: int
+    trajectories: Sequence[Trajectory], advantages: torch.Tensor, weight: str, pad: int
 ) -> Experience:
     """Return episodes as rows to learn from.
 
     Args:
-        played: The episodes.
+        trajectories: The episodes.
         advantages: Those of all sampled tokens, in order.
         weight: As in `PolicyGradientConfig`.
         pad: The id to pad with.
     """
-    data = batch([row for trajectory in played for row in rows(trajectory)], pad)
-    lengths = [sum(reply_lengths(trajectory)) for trajectory in played]
+    data = batch([row for trajectory in trajectories for row in rows(trajectory)], pad)
+    lengths = [sum(reply_lengths(trajectory)) for trajectory in trajectories]
     parts: dict[str, Any] = vars(data)
     return Experience(
         **parts,

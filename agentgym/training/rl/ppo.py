@@ -119,9 +119,9 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Collect, give advantages, learn."""
-        policy, played = self.sample(self.seeds(self.config.episodes))
-        values, ends = self.values_of(played, policy.renderer)
-        yield from self.optimise(self.experience(played, values, ends))
+        policy, trajectories = self.sample(self.seeds(self.config.episodes))
+        values, ends = self.values_of(trajectories, policy.renderer)
+        yield from self.optimise(self.experience(trajectories, values, ends))
 
     def loss(self, data: ValuedExperience, prediction: Prediction) -> torch.Tensor:
         """Return the clipped objective, and the squared error of the values.
@@ -147,18 +147,18 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
 
     @torch.no_grad()
     def values_of(
-        self, played: Sequence[Trajectory], renderer: Renderer
+        self, trajectories: Sequence[Trajectory], renderer: Renderer
     ) -> tuple[torch.Tensor, list[float]]:
         """Return the values before all sampled tokens, in order, and the value after the last step
         of each episode.
         """
-        prompts = [self._next_prompt(trajectory, renderer) for trajectory in played]
-        sampled = [row for trajectory in played for row in rows(trajectory)]
+        prompts = [self._next_prompt(trajectory, renderer) for trajectory in trajectories]
+        sampled = [row for trajectory in trajectories for row in rows(trajectory)]
         data = batch([*sampled, *filter(None, prompts)], self.pad)
         values = torch.zeros(data.ids.shape)
-        for chosen in data.chunks(self.config.micro_batch):
-            part = self.value(self.predict(data.take(chosen, self.model.device)).states).cpu()
-            values[chosen, : part.shape[1]] = part
+        for chunk in data.chunks(self.config.micro_batch):
+            part = self.value(self.predict(data.take(chunk, self.model.device)).states).cpu()
+            values[chunk, : part.shape[1]] = part
         stream = values[data.sampled]
         tokens = sum(sum(row.sampled) for row in sampled)
         ends = iter(stream[tokens:].tolist())
@@ -180,20 +180,22 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
         return Row((*ids, self.pad), (0,) * len(ids) + (1,), (0.0,) * (len(ids) + 1), ())
 
     def experience(
-        self, played: Sequence[Trajectory], values: torch.Tensor, ends: Sequence[float]
+        self, trajectories: Sequence[Trajectory], values: torch.Tensor, ends: Sequence[float]
     ) -> ValuedExperience:
         """Return episodes as rows to learn from, with advantages and returns.
 
         Args:
-            played: The episodes.
+            trajectories: The episodes.
             values: The values before all their sampled tokens, in order.
             ends: The value after the last step of each.
         """
         config = self.config
-        streams = torch.split(values, [sum(reply_lengths(trajectory)) for trajectory in played])
+        streams = torch.split(
+            values, [sum(reply_lengths(trajectory)) for trajectory in trajectories]
+        )
         episodes = [
             actions(t, v.tolist(), end, config)
-            for t, v, end in zip(played, streams, ends, strict=True)
+            for t, v, end in zip(trajectories, streams, ends, strict=True)
         ]
         stream = [action for episode in episodes for action in episode]
         sizes = [action.tokens for action in stream]
@@ -203,7 +205,7 @@ class PPO(PolicyGradient[PPOConfig, ValuedExperience]):
         self.records.mean(value=old, **explained(old, returns))
         if config.normalize:
             advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + _TINY)
-        data = experience(played, spread(advantages, sizes), config.weight, self.pad)
+        data = experience(trajectories, spread(advantages, sizes), config.weight, self.pad)
         weights = spread(
             shares([len(episode) for episode in episodes], config.weight),
             [len(episode) for episode in episodes],

@@ -215,11 +215,11 @@ class Trainer(Generic[ConfigT]):
 
     def _update(self, losses: Iterable[torch.Tensor]) -> None:
         config = self.config
-        left = 1 - self.step / config.steps
+        remaining = 1 - self.step / config.steps
         rate = (
             config.learning_rate
             * min(1.0, (self.step + 1) / max(1, config.warmup))
-            * max(0.1, left)
+            * max(0.1, remaining)
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
