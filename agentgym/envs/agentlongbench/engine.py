@@ -25,10 +25,11 @@ MOST_CONDITIONS = 1_024
 """Most conditions of a query, and values of a condition: bounds the time of a call."""
 
 _FEEDBACK = re.compile(
-    r"Round (?P<round>[0-9]+): Guess (?P<label>[^\n]+)\nSections:\n(?P<sections>(?:  - [^\n]+\n)+)"
-    r"Result: (?P<result>correct|wrong)\nRemaining rounds: (?P<left>[0-9]+)"
+    r"^Round (?P<round>[0-9]+): Guess (?P<label>[^\n]+)\nSections:\n(?P<sections>(?:  - [^\n]+\n)+)"
+    r"Result: (?P<result>correct|wrong)\nRemaining rounds: (?P<left>[0-9]+)",
+    re.MULTILINE,
 )
-_LINE = re.compile(r"  - ([^:\n]+): ([^\n]+)")
+_LINE = re.compile(r"^  - ([^:\n]+): ([^\n]+)", re.MULTILINE)
 _NUMBER = re.compile(r" \(#[0-9]{4}\)$")
 _INTEGER = re.compile(r"-?[0-9]+")
 

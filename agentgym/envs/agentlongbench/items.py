@@ -26,6 +26,8 @@ A condition of a query is one or several of them.
 Mask: TypeAlias = NDArray[np.bool_]
 """bool, shape `(items,)`: which items are meant."""
 
+_LONGEST_NAME = 1_000
+"""Characters of a name that are looked at; no item has as many, and normalizing takes its time."""
 _DROPPED = str.maketrans("", "", " -_'\"’.:")
 
 
@@ -88,7 +90,7 @@ class ItemTable:
         Raises:
             ToolError: There is none.
         """
-        place = self._by_name.get(normalize_name(name))
+        place = self._by_name.get(normalize_name(name[:_LONGEST_NAME]))
         if place is None:
             raise ToolError(f"there is no item called {echo(name)}")
         return place

@@ -37,13 +37,13 @@ from agentgym.envs.agentlongbench.hosting import (
     write_question,
 )
 from agentgym.envs.agentlongbench.items import ItemTable
+from agentgym.envs.agentlongbench.scoring import last_tag
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tools import tool
 from agentgym.turn_budget import TurnBudget
 from agentgym.world import CallSet, World
 
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
 _TASK = re.compile(r"Puzzle 1 of ([0-9]+)\.")
 _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
 _NEXT = re.compile(r"\nPuzzle ([0-9]+) of ")
@@ -178,8 +178,8 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     def final_answer(self, text: str) -> ToolCall | None:
         """Read the last `<answer>name</answer>` of a reply without a call."""
-        names = _ANSWER.findall(text)
-        return ToolCall("guess", {"name": names[-1].strip()}) if names else None
+        name = last_tag(text)
+        return None if name is None else ToolCall("guess", {"name": name})
 
     def score(self) -> float:
         """The share of the puzzles that were solved."""

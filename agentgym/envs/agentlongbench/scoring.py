@@ -40,16 +40,18 @@ _FORM_NAMES = {
 }
 _METRICS = {"list": "f1", "pair": "ordered pair"}
 _TAG = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
+_TO_LAST_END = re.compile(r".*</answer>", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"-?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)")
 _NUMBERING = re.compile(r"^\s*(?:[0-9]+[.)]\s+|[-*•]\s+)")
 _FENCE = re.compile(r"```[a-z]*\n?|```")
 _PREFIX = re.compile(
     r"^(?:the )?(?:final )?(?:answer|item|hidden item|target)(?: is:?|:)\s*", re.IGNORECASE
 )
-_BREAK = re.compile(r"\s+and\s+|[,;|\n]|\s+&\s+", re.IGNORECASE)
+# Space is tried from its beginning only: from each of its places it would take quadratic time.
+_BREAK = re.compile(r"(?<!\s)\s+and\s+|[,;|\n]|(?<!\s)\s+&\s+", re.IGNORECASE)
 _NO = re.compile(r"\b(?:no|false|not|none|neither|doesn't)\b", re.IGNORECASE)
 _YES = re.compile(r"\b(?:yes|true|contains|appears|does|both)\b", re.IGNORECASE)
-_LONGEST = 1_000_000  # characters of a reply: patterns stay fast on longer ones
+_LONGEST = 100_000  # characters of an answer: more than the names of all items, and quick to read
 _DIGITS = 18  # more than any count; Python refuses to parse thousands of digits
 
 
@@ -72,7 +74,9 @@ def metric(task: str, style: str) -> str:
 
 def last_tag(reply: str) -> str | None:
     """Return the content of the last `<answer>` of a reply, or None."""
-    contents = _TAG.findall(reply[-_LONGEST:])
+    # Where no tag that is opened lacks its end, each is searched for once.
+    closed = _TO_LAST_END.match(reply)
+    contents = _TAG.findall(closed[0]) if closed else ()
     return contents[-1].strip() if contents else None
 
 

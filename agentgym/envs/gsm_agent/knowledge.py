@@ -26,7 +26,7 @@ _SHOWN = re.compile(
     re.MULTILINE,
 )
 _KNOWN = re.compile(r"(?P<target>[^=]+) = (?P<terms>.+)")
-_QUANTITY = re.compile(r"\[([^|\]]+) \| ([^\]]+)\]")
+_QUANTITY = re.compile(r"\[([^|\[\]]+) \| ([^\[\]]+)\]")
 _NUMBER = re.compile(r"[0-9]+")
 _FORMS = {
     "is": "{n}",

@@ -21,6 +21,6 @@ def parse_number(text: str) -> Decimal | None:
     number = _NUMBER.match(answer)
     if number is None:
         return None
-    if not re.fullmatch(r"%?\s*[A-Za-z ]*\.?", answer[number.end() :].strip()):
+    if not re.fullmatch(r"%?\s*+[A-Za-z ]*+\.?", answer[number.end() :].strip()):
         return None
     return Decimal(number[0].replace(",", ""))

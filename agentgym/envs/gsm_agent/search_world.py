@@ -40,8 +40,10 @@ _PER_PREMISE, _ENDS, _LONGEST = 0.57, 1.4, 12
 """Turns of the scripted searcher for each premise, and the rest, as measured; and the most premises
 of a horizon, beyond which problems take long to read.
 """
+MAX_QUERY_CHARS = 2_000
+"""Characters of a query: ten times a sentence; each word is looked up in all documents."""
 _TASK = re.compile(
-    r"Question: (?P<question>.*?)\n(?P<documents>.*)\n?Turn budget: (?P<turns>[0-9]+)", re.DOTALL
+    r"Question: (?P<question>[^\n]*)\n(?P<documents>.*)\n?Turn budget: (?P<turns>[0-9]+)", re.DOTALL
 )
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
 _HEAD = re.compile(r'Page ([0-9]+) of [0-9]+ for (".*")$', re.MULTILINE)
@@ -219,6 +221,11 @@ class SearchWorld(World[SearchConfig]):
         """Carry out a search by a tool of that name."""
         if not query.strip():
             raise ToolError("the query is empty; say what to look for")
+        if len(query) > MAX_QUERY_CHARS:
+            raise ToolError(
+                f"the query is {len(query)} characters long, at most {MAX_QUERY_CHARS} are "
+                "allowed; say what to look for in a sentence"
+            )
         self._results = self.database.index.best(query, PAGE * PAGES)
         self.known.add_page(query, 1)
         return self._page(name)

@@ -46,7 +46,7 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     ">=": python.ge,
 }
 _OPERAND = r"\w+\(\)"
-_CALL = re.compile(r"(\w+)\(\)")
+_CALL = re.compile(r"\b(\w+)\(\)")
 _SIGN = re.compile(r" ([+-]) ")
 
 
@@ -164,7 +164,7 @@ def read_workers(bodies: Sequence[str]) -> tuple[Worker, ...]:
 
 
 _STATEMENT = re.compile(
-    rf"([0-9]+)\.([0-9])\W+({_LOAD}|shared = seen [+-] amount|shared [+-]= amount)"
+    rf"(?<![0-9])([0-9]+)\.([0-9])\W+({_LOAD}|shared = seen [+-] amount|shared [+-]= amount)"
 )
 
 

@@ -24,8 +24,8 @@ _DONE = ToolCall("done", {})
 _MAX_ITEMS = 10_000  # a task of this length is a message of 50,000 characters
 _NUMBERS = re.compile(r"-?[0-9]+")
 _STATE = re.compile(
-    r"Current list \(index: value\): (?P<items>.*)\nTarget list: (?P<target>.*)\n"
-    r"Locked: .*?(?P<locked>[0-9]+)\nTurns left: (?P<left>[0-9]+)"
+    r"(?m)^Current list \(index: value\): (?P<items>.*)\nTarget list: (?P<target>.*)\n"
+    r"Locked: .*?(?<![0-9])(?P<locked>[0-9]+)\nTurns left: (?P<left>[0-9]+)"
 )
 
 

@@ -87,8 +87,8 @@ for target, members in json.load(open("{LIST}")).items():
             archive.write(source, name)
 '"""
 _ASK = re.compile(r"\b(?:please|kindly) (?:send|submit|mail|provide|hand in)\b", re.IGNORECASE)
-_LINE = re.compile(r"^([│├└─ ]*)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILINE)
-_SENDER = re.compile(r"([^\s<>]+@[^\s<>]+)>?$")
+_LINE = re.compile(r"^([│├└─ ]*+)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILINE)
+_SENDER = re.compile(r"(?<![^\s<>])([^\s<>]+@[^\s<>]+)>?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -384,7 +384,7 @@ def _pages(data: bytes) -> list[str]:
 
 def _read_person(text: str) -> tuple[str, str]:
     notes = " ".join(json.loads(text)["entities"][0]["observations"])
-    return re.findall(r"full name is ([^.]+)\.", notes)[0], re.findall(
+    return re.findall(r"full name is ([^.]{1,200})\.", notes)[0], re.findall(
         r"my student ID is (\d+)", notes
     )[0]
 

@@ -93,7 +93,7 @@ SPAM = (
     ("Film night", "Film night on {day} at {hour}:00 in Hall {n}. No exam afterwards, we promise!"),
 )
 _LINE = re.compile(r"^(Course|Date|Time|Duration|Place|Proctor|Books): (.+)$", re.MULTILINE)
-_WELCOME = re.compile(r"gives (\d+) credits.* an? (Open-book|Closed-book) one")
+_WELCOME = re.compile(r"gives (\d+) credits.{0,200} an? (Open-book|Closed-book) one")
 _NONE = re.compile(r"(?:There is no final exam in|You are exempt from the final exam of) (\S+)\.")
 
 

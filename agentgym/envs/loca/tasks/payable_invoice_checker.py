@@ -47,7 +47,7 @@ _ID = re.compile(r"(?:Invoice number:|Invoice no\.|Invoice) ([A-Z]+-\d{4}-\d+)")
 _SUPPLIER = re.compile(r"(?:Supplier|Seller|From|Issued by): (.+)")
 _DATE = re.compile(r"(?:Invoice date|Date of invoice|Issued on): (.+)|Invoice no\. \S+ of (.+)")
 _MAIL = re.compile(
-    r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .*?([\w.]+@mcp\.com)"
+    r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .{0,200}?(?<![\w.])([\w.]{1,64}@mcp\.com)"
 )
 _TOTAL = re.compile(r"(?:Invoice total|Total with tax|Grand total): (?:\$|USD )?([\d,]+\.\d\d)")
 _PAID = re.compile(
@@ -344,7 +344,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 yield f"the mail to {mail.recipients[0]} has the subject {echo(mail.subject)}"
             text = f"{mail.body}\n{mail.html or ''}"
             mentioned = {word.strip("-_") for word in re.findall(r"[\w-]+", text)} & files
-            mentioned |= {word.strip("-_") for word in re.findall(r"([\w-]+)\.pdf", text)}
+            mentioned |= {word.strip("-_") for word in re.findall(r"(?<![\w-])([\w-]+)\.pdf", text)}
             yield from set_failures(
                 f"files in the mail to {mail.recipients[0]}", mentioned, expected
             )

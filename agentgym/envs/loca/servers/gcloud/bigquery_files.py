@@ -98,7 +98,8 @@ def _infer_type(values: Sequence[str]) -> str:
     if values and all(re.fullmatch(r"[+-]?\d{1,18}", value, re.ASCII) for value in values):
         return "BIGINT"
     if values and all(
-        re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value, re.ASCII) for value in values
+        re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", value, re.ASCII)
+        for value in values
     ):
         return "DOUBLE"
     if values and all(value.lower() in ("true", "false") for value in values):

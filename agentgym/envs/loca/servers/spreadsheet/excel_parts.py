@@ -31,7 +31,7 @@ MAX_FORMULA = 8_192
 
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})")
 _NAME = re.compile(r"[A-Za-z_\\][\w.\\]{0,254}")
-_CELL_LIKE = re.compile(r"[A-Za-z]{1,3}[0-9]+|[Rr][0-9]*[Cc]?[0-9]*")
+_CELL_LIKE = re.compile(r"[A-Za-z]{1,3}[0-9]+|[Rr][0-9]*(?:[Cc][0-9]*)?")
 """Names that Excel would read as cells."""
 _RULES = {
     "color_scale": ("ColorScaleRule", ("start_type", "start_color", "end_type", "end_color")),

@@ -108,8 +108,10 @@ class GoogleSQL(Warehouse):
 
     def parse_command(self, text: str) -> exp.Expression | None:
         """See the class above."""
+        if not text.endswith(")"):  # without an end, each ALTER COLUMN would look for one
+            return None
         match = re.fullmatch(
-            r"(ALTER\s+TABLE\s+.+?)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))",
+            r"(ALTER\s++TABLE\s++.+?)(?<!\s)\s+ALTER\s+COLUMN\s+(?:IF\s+EXISTS\s+)?`?(\w+)`?\s+SET\s+OPTIONS\s*(\(.*\))",
             text,
             re.S | re.I,
         )

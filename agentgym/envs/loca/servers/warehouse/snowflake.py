@@ -16,6 +16,8 @@ from agentgym.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.envs.loca.servers.warehouse.snowflake_dialect import SnowSQL
 
+MAX_NAME_CHARS = 1_000
+"""Characters of a table's name with its database and schema, each of at most 255."""
 MAX_ROWS = 1000
 """Records of one result, as the tool says."""
 _ALL = 10_000_000
@@ -218,6 +220,8 @@ class Snowflake(Server):
         raise ToolError(f"not found: {kind} {echo(name)} does not exist or not authorized")
 
     def _table(self, name: str) -> TableName:
+        if len(name) > MAX_NAME_CHARS:
+            raise ToolError(f"not found: there is no table {echo(name)}")
         parts = name.split(".")
         if len(parts) == 3 and (f"{parts[0]}.{parts[1]}", parts[2]) in self.engine.tables:
             return f"{parts[0]}.{parts[1]}", parts[2]

@@ -36,6 +36,8 @@ ADDRESS = dict.fromkeys(
 """A blank address, in the order of the REST API; a billing address has an `email` besides."""
 
 _SLUG_CHARS = 180  # leaves room for a number within the 200 characters of a slug in WordPress
+MAX_WORDS = 50
+"""Words of a search, as in a search of mails: each is compared with every record."""
 _MAX_OFFSET = 2**62  # an SQLite integer has 64 bits; a page beyond all records is empty anyway
 _YEARS = range(1900, 9001)  # far enough from the limits of `datetime` to add a time zone
 
@@ -314,6 +316,15 @@ def words_in(*columns: str) -> str:
 
 
 def words(search: str | None) -> list[str] | None:
-    """Split a search into words for `words_in`."""
+    """Split a search into words for `words_in`.
+
+    Raises:
+        ToolError: There are too many.
+    """
+    if not search:
+        return None
     # SQLite's lower() knows ASCII only: bytes are lowered in the same way.
-    return search.encode().lower().decode().split() if search else None
+    parts = search.encode().lower().decode().split()
+    if len(parts) > MAX_WORDS:
+        raise ToolError(f"limit exceeded: a search has at most {MAX_WORDS} words, not {len(parts)}")
+    return parts
