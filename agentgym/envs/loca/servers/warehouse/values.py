@@ -19,6 +19,19 @@ View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 """Columns and records of a view of the information schema."""
 
 
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """A type of DuckDB: its kind, and the names and types of its parts."""
+
+    id: str
+    children: tuple[tuple[str, ValueType], ...]
+
+    @classmethod
+    def of(cls, shape: tuple[str, Sequence[Any]]) -> ValueType:
+        """Return the type that is written as plain data."""
+        return cls(shape[0], tuple((name, cls.of(part)) for name, part in shape[1]))
+
+
 @dataclass(slots=True)
 class Rows:
     """The result of a query: names and DuckDB types of the columns, and records of plain JSON
@@ -104,7 +117,7 @@ def _text(value: Any) -> str | None:
     return str(value)
 
 
-def converter(kind: Any) -> Callable[[Any], Any]:
+def converter(kind: ValueType) -> Callable[[Any], Any]:
     """Return the function that makes plain JSON of the values of a type: dates in ISO 8601, moments
     in UTC, decimals without loss.
     """
