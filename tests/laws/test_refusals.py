@@ -73,7 +73,9 @@ def draw(schema: Mapping[str, Any], pool: list[Any], rng: random.Random, types: 
     return rng.choice(known if known and rng.random() < 0.6 else fitting or [None])
 
 
-def calls_of(tool: Tool, pool: list[Any], rng: random.Random, count: int) -> Iterator[dict[str, Any]]:
+def calls_of(
+    tool: Tool, pool: list[Any], rng: random.Random, count: int
+) -> Iterator[dict[str, Any]]:
     """Calls of a tool: without arguments, with wrong keys and types, and with likely values."""
     properties = tool.parameters.get("properties", {})
     required, types = tool.parameters.get("required", []), tool.parameters.get("$defs", {})

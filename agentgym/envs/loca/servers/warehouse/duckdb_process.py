@@ -56,17 +56,19 @@ class _Session:
 
     def read(
         self, opening: Sequence[str], sql: str, limit: int, most_characters: int
-    ) -> tuple[list[str], list[str], list[Any], list[Any], int]:
+    ) -> tuple[list[str], list[str], list[Any], list[Any], int, bool]:
         """Run a query.
 
         Args:
             opening: Statements to run before.
             sql: The query.
             limit: The most records to return.
-            most_characters: How many characters are enough: the records after are left out.
+            most_characters: The most characters of the records; the first one that goes beyond and
+                those after it are left out.
 
         Returns:
-            Names, types and shapes of the columns, the records, and how many there are.
+            Names, types and shapes of the columns, the records, how many there are, and whether
+            some were left out for their length.
         """
         for statement in opening:
             self._live.execute(statement)
@@ -83,16 +85,21 @@ class _Session:
             )
             cursor = self._live.execute(f"SELECT {parts} FROM ({sql})")
         records: list[Any] = []
-        complete, characters = False, 0
-        while len(records) <= limit and characters <= most_characters and not complete:
+        characters, too_long = 0, False
+        while len(records) <= limit and not too_long:
             chunk = cursor.fetchmany(min(_CHUNK, limit + 1 - len(records)))
-            complete = len(chunk) == 0
-            records += chunk
-            characters += sum(_length(value) for record in chunk for value in record)
+            if not chunk:
+                break
+            for record in chunk:
+                characters += sum(map(_length, record))
+                if too_long := characters > most_characters:
+                    break
+                records.append(record)
         total = len(records)
-        if not complete:
+        if total > limit or too_long:
             total = self._live.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
-        return names, [str(kind) for kind in types], [_shape(k) for k in types], records, total
+        shapes = [_shape(kind) for kind in types]
+        return names, [str(kind) for kind in types], shapes, records, total, too_long
 
     def write(
         self,

@@ -32,16 +32,15 @@ from agentgym.envs.loca.servers.warehouse.tables import (
     unpack_columns,
 )
 from agentgym.envs.loca.servers.warehouse.values import (
-    MAX_BYTES,
     Rows,
     ValueType,
     converter,
     pack_values,
 )
 
-MAX_CHARACTERS = 1 << 27
-"""Characters of all tables together (bytes of columns of a fixed width), as of all files of a
-workspace: a statement that would store more is refused, so that any host refuses the same.
+MAX_CHARACTERS = 1 << 26
+"""Characters of all tables together (bytes of columns of a fixed width), which fit into the memory
+of a DuckDB several times: a statement that would store more is refused, so that any host refuses the same.
 """
 
 
@@ -186,7 +185,13 @@ class Engine:
         return self.table(name).rows
 
     def read(
-        self, sql: str, tables: Sequence[TableName], now: datetime, limit: int, seed: str = ""
+        self,
+        sql: str,
+        tables: Sequence[TableName],
+        now: datetime,
+        limit: int,
+        seed: str = "",
+        most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
         """Run a query.
 
@@ -196,20 +201,21 @@ class Engine:
             now: The moment that it takes for the present.
             limit: The most records to return.
             seed: A text that random functions depend on; empty where there is none.
+            most_characters: The most characters of the records.
 
         Raises:
             ToolError: It is wrong, or needs too much time or memory.
         """
         self._prepare(tables)
-        names, types, shapes, records, total = self._open().request(
-            "read", _opening(now, seed), sql, limit, MAX_BYTES
+        names, types, shapes, records, total, too_long = self._open().request(
+            "read", _opening(now, seed), sql, limit, most_characters
         )
         converters = [converter(ValueType.of(shape)) for shape in shapes]
         plain = [
             [convert(value) for convert, value in zip(converters, record, strict=True)]
             for record in records[:limit]
         ]
-        return Rows(names, types, plain, total)
+        return Rows(names, types, plain, total, too_long)
 
     def write(
         self,

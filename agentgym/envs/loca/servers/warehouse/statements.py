@@ -12,7 +12,7 @@ from sqlglot import exp
 from agentgym.envs.loca.servers.warehouse.ddl import alter, comment, create, drop
 from agentgym.envs.loca.servers.warehouse.tables import path
 from agentgym.envs.loca.servers.warehouse.translation import READS, Warehouse
-from agentgym.envs.loca.servers.warehouse.values import ConversionResult
+from agentgym.envs.loca.servers.warehouse.values import MAX_BYTES, ConversionResult
 from agentgym.tools import ToolError
 
 
@@ -56,7 +56,7 @@ def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionR
         return ConversionResult(tree.key.upper(), rows)
     sql, needed, seed = warehouse.translate(tree)
     return ConversionResult(
-        "SELECT", warehouse.engine.read(sql, needed, warehouse.now, limit, seed)
+        "SELECT", warehouse.engine.read(sql, needed, warehouse.now, limit, seed, MAX_BYTES)
     )
 
 

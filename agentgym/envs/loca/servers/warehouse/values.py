@@ -39,12 +39,14 @@ class Rows:
 
     Attributes:
         total: The number of records; more than `records` has where it was cut.
+        too_long: Whether records were left out for their length.
     """
 
     names: list[str]
     types: list[str]
     records: list[list[Any]]
     total: int
+    too_long: bool = False
 
     def objects(self) -> list[dict[str, Any]]:
         """Return the records by name of column."""
@@ -82,7 +84,7 @@ def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         return retained, {}
     why = (
         f"a result holds at most {MAX_BYTES} bytes"
-        if len(retained) < len(rows.records)
+        if rows.too_long or len(retained) < len(rows.records)
         else "of the limit on their number"
     )
     message = (
