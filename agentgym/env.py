@@ -282,11 +282,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         ):  # a fault is no failure of the policy
             self._failed_rounds += 1
         if ended := self._ended(world):
-            return self._end(
-                StepInfo(
-                    len(reply.calls), errors, self._failed_rounds, ended, nested=self._take_nested()
-                )
-            )
+            return self._end(ended, len(reply.calls), errors)
         return chat, 0.0, False, False, self._info(world, len(reply.calls), errors)
 
     def _running_world(self, remedy: str) -> World[Any]:
@@ -376,7 +372,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             ResetNeeded: There is no running episode.
         """
         self._running_world("call reset() before truncate()")
-        return self._end(StepInfo(failed_rounds=self._failed_rounds, ended=reason))
+        return self._end(reason)
 
     def _guarded(
         self, tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]
@@ -446,41 +442,37 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             return "failed_rounds"
         return "max_turns" if world.max_turns is not None and world.turn >= world.max_turns else ""
 
-    def _end(self, detail: StepInfo) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+    def _end(
+        self, ended: str, calls: int = 0, errors: int = 0
+    ) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         self._over = True
         score, report = self.guard.score(self.world)
-        detail = replace(
-            detail,
-            score=score,
-            report=report,
-            faults=self.guard.take_faults(),
-            invalid=self.guard.invalid,
-        )
+        detail = replace(self._detail(calls, errors, ended), score=score, report=report)
         info = {
             "turn": self.world.turn,
-            "valid": detail.errors == 0,
+            "valid": errors == 0,
             "success": score is not None and score >= 1.0,
             "detail": detail,
         }
-        terminated = detail.ended in ("world", "failed_rounds")
+        terminated = ended in ("world", "failed_rounds")
         return self.chat, score or 0.0, terminated, not terminated, info
 
-    def _take_nested(self) -> tuple[NestedCall, ...]:
-        nested, self._nested = tuple(self._nested), []
-        return nested
-
     def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
-        detail = _ONE_CALL
-        if errors or calls != 1 or self._nested or self.guard.invalid:
-            detail = StepInfo(
-                calls,
-                errors,
-                self._failed_rounds,
-                nested=self._take_nested(),
-                faults=self.guard.take_faults(),
-                invalid=self.guard.invalid,
-            )
+        plain = calls == 1 and not (errors or self._nested or self.guard.eventful)
+        detail = _ONE_CALL if plain else self._detail(calls, errors)
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
+
+    def _detail(self, calls: int, errors: int, ended: str = "") -> StepInfo:
+        nested, self._nested = tuple(self._nested), []
+        return StepInfo(
+            calls,
+            errors,
+            self._failed_rounds,
+            ended,
+            nested=nested,
+            faults=self.guard.take_faults(),
+            invalid=self.guard.invalid,
+        )
 
     def render(self) -> str | None:
         """Return the chat as text in `ansi` mode, None otherwise."""

@@ -8,8 +8,7 @@ import asyncio
 import json
 import traceback
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +79,11 @@ class Guard:
         """Report whether this step has met a fault so far."""
         return bool(self._faults)
 
+    @property
+    def eventful(self) -> bool:
+        """Report whether there is anything to tell of this step or of the episode."""
+        return bool(self._faults or self.invalid)
+
     def take_faults(self) -> tuple[Fault, ...]:
         """Return the faults of this step, and forget them."""
         faults, self._faults = self._faults, ()
@@ -98,15 +102,13 @@ class Guard:
         self._faults = (*self._faults, _make_fault(tool, error))
         self.invalid = self.invalid or invalid
 
-    @contextmanager
-    def watch(self, tool: str, invalid: str = "") -> Iterator[None]:
-        """Context that records an exception and goes on after it."""
-        try:
-            yield
-        except BaseException as error:
-            if isinstance(error, CONTROL):
-                raise
-            self.record(tool, error, invalid)
+    def watch(
+        self, tool: str, invalid: str = "", passes: tuple[type[Exception], ...] = ()
+    ) -> _Watch:
+        """Return a context that records an exception and goes on after it; those of `passes` leave
+        it.
+        """
+        return _Watch(self, tool, invalid, passes)
 
     def score(self, world: World[Any]) -> tuple[float | None, Mapping[str, Any] | None]:
         """Return the score of a world, and its report if there is one; None if the scorer breaks,
@@ -133,12 +135,19 @@ def carry_out(
     Raises:
         ToolError: The call was refused.
     """
-    answer: str | Content = bound(arguments, to_answer)
+
+    def finish(result: Any) -> tuple[str | Content, str]:
+        """Show the result to the world, as a part of the call that is undone with it."""
+        answer = to_answer(result)
+        text = answer.text if isinstance(answer, Content) else answer
+        if world.observes:
+            world.read_result(ToolCall(name, arguments), text)
+        return answer, text
+
+    answer: str | Content
+    answer, text = bound(arguments, finish)
     if bound.schema.final:
         world.done = True
-    text = answer.text if isinstance(answer, Content) else answer
-    if world.observes:
-        world.read_result(ToolCall(name, arguments), text)
     world.call_log.append(CallRecord(name, arguments, world.turn, _checksum(text)))
     return answer
 
@@ -167,6 +176,22 @@ def rebuild(
     return new
 
 
+class _Watch:
+    def __init__(
+        self, guard: Guard, tool: str, invalid: str, passes: tuple[type[Exception], ...]
+    ) -> None:
+        self._guard, self._tool, self._invalid, self._passes = guard, tool, invalid, passes
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is None or isinstance(error, (*CONTROL, *self._passes)):
+            return False
+        self._guard.record(self._tool, error, self._invalid)
+        return True
+
+
 def to_answer(result: Any) -> str | Content:
     """Return the result of a tool as a policy is shown it: data as JSON."""
     if isinstance(result, (str, Content)):
@@ -179,10 +204,11 @@ def _checksum(text: str) -> int:
 
 
 def _make_fault(tool: str, error: BaseException) -> Fault:
-    """Return the report of an exception."""
-    lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-40)
-    text = "".join(lines)
+    """Return the report of an exception, even of one that cannot say what it is."""
+    report = traceback.TracebackException.from_exception(error, limit=-40)
+    text = "".join(report.format())
     if len(text) > _MAX_TRACEBACK_CHARS:
         half = _MAX_TRACEBACK_CHARS // 2
         text = f"{text[:half]}\n…\n{text[-half:]}"
-    return Fault(tool, type(error).__name__, str(error)[:_MAX_TRACEBACK_CHARS], text)
+    message = next(iter(report.format_exception_only())).partition(": ")[2].strip()
+    return Fault(tool, type(error).__name__, message[:_MAX_TRACEBACK_CHARS], text)

@@ -193,13 +193,6 @@ class BoundTool:
             checked = self._validate(arguments)
         except ValidationError as error:
             raise ToolError(self._checks.explain(error)) from None
-        for argument, value in checked.items():
-            if type(value) is int and not -(2**63) <= value < 2**63:
-                # No API has such integers, and neither SQLite nor indices of Python take them.
-                raise ToolError(
-                    f"{self.schema.name}: argument '{argument}' is beyond the integers of 64 bits, "
-                    f"got {echo(value)}"
-                )
         for word in self._checks.keywords & checked.keys():
             checked[f"{word}_"] = checked.pop(word)
         with self._transaction() or _NO_TRANSACTION:

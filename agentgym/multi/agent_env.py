@@ -133,7 +133,8 @@ class AgentEnv(ToolEnv):
         if self.guard.broken:
             self.team.end("fault")
         elif reason := super()._ended(world):
-            self._protocol.finished(self.agent, self.team, reason)
+            with self.guard.watch("score", "the scorer broke"):  # a duel looks at the score
+                self._protocol.finished(self.agent, self.team, reason)
         return ""
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:

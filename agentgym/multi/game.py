@@ -270,8 +270,9 @@ class Game:
             if id(world) not in scored:  # one that is shared is scored once
                 scored[id(world)] = self.agent_envs[agent].guard.score(world)
             self._reports[agent] = scored[id(world)][1] or {}
+        broken = any(agent_env.guard.broken for agent_env in self.agent_envs.values())
         scores = [score for score, _ in scored.values() if score is not None]
-        return scores if len(scores) == len(scored) else []
+        return scores if len(scores) == len(scored) and not broken else []
 
 
 def _stack(agent_env: AgentEnv, wrappers: Sequence[Mapping[str, Any]]) -> gymnasium.Env[Any, Any]:

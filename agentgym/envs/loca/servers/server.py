@@ -82,12 +82,14 @@ class Server(Toolset):
         try:
             with self.store.change():
                 yield
-        except BaseException:
+        except BaseException as failure:
             try:
                 for undo in points:
                     undo()
             except Exception as error:
                 raise RollbackError(f"{self.name} could not be restored") from error
+            if isinstance(failure, OverflowError):  # a count or an index that no list can have
+                raise ToolError("invalid argument: a number is out of range") from failure
             raise
 
 

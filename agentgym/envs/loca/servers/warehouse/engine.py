@@ -128,8 +128,9 @@ class Engine:
         )
         start += [f"DELETE FROM {path(name)}"] if replace_rows and not is_new else []
         insert = f"INSERT INTO {path(name)} SELECT {unpack_columns(columns)}"
-        new = {"new": [name]} if is_new else {"targets": [name]}
-        self.write([*start, insert], [name], now=now, schema=name[0], values=data, **new)
+        changed, new = ([], [name]) if is_new else ([name], [])
+        statements = [*start, insert]
+        self.write(statements, [name], now, changed, schema=name[0], values=data, new=new)
         if is_new:
             self.set_schema(name, Table(tuple(columns), created=now.isoformat()))
 
