@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, SupportsFloat
@@ -13,13 +12,16 @@ from gymnasium.error import ResetNeeded
 
 from agentgym.arguments import check_bool, check_choice, check_int
 from agentgym.config import make_config
-from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, ToolCall
+from agentgym.guard import CONTROL, FAULT, Guard, carry_out, rebuild, to_answer
+from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.spaces import ActionSpace, ChatSpace
 from agentgym.step_info import NestedCall, StepInfo
 from agentgym.tools import (
     BoundTool,
+    HostLimitError,
+    RollbackError,
     Tool,
     ToolError,
     Toolset,
@@ -56,6 +58,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     once, when the episode ends. It terminates when the world has ended and is truncated when the
     turn budget is used up, in this order, so the last allowed turn may succeed.
 
+    If a tool or the scorer meets an unexpected exception, it is our fault and not the policy's: the
+    call is answered with an error, the world is as it was before it, and `StepInfo.faults` has the
+    exception. An episode that says nothing about the policy has `StepInfo.invalid`.
+
     Args:
         world: The world's class, or where to import it from (`"package.module:Class"`).
         dialect: How calls are written: `auto`, `json` or `python` (see `agentgym.parsing`).
@@ -64,6 +70,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             call; in a world that says so (`World.prose_fails`), a reply that does not try to call a
             tool is passed over. None never ends it so, and `world` leaves it to the world
             (`World.max_failed_rounds`).
+        on_fault: What an unexpected exception of a tool or of the scorer does: `report` it, or
+            `raise` it out of the step.
         render_mode: `ansi` renders the chat as text.
         **config: Fields of the world's `Config`.
 
@@ -83,6 +91,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         dialect: Dialect = "auto",
         parallel_calls: bool = True,
         max_failed_rounds: int | Literal["world"] | None = "world",
+        on_fault: Literal["report", "raise"] = "report",
         render_mode: str | None = None,
         **config: Any,
     ) -> None:
@@ -90,6 +99,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         check_bool("parallel_calls", parallel_calls)
         if max_failed_rounds not in (None, "world"):
             check_int("max_failed_rounds", max_failed_rounds, 1, 1_000_000)
+        check_choice("on_fault", on_fault, ("report", "raise"))
         if render_mode is not None:
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
         self.world_class = load_world(world)
@@ -109,6 +119,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self._code_only: frozenset[str] = frozenset()
         self._nested: list[NestedCall] = []
         self._over = False
+        self.guard = Guard(on_fault)
         self._failed_rounds = 0
         self._schemas: tuple[Tool, ...] = ()
         self._documentation = ""
@@ -178,6 +189,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     def _bind(self, world: World[Any]) -> None:
         self.most_calls = world.max_calls if self.parallel_calls else 1
         self._tools = self._world_tools(world)
+        self._own = frozenset(self._tools)
         for owner in self._mounted:
             self._tools.update(tools_of(owner))
         self._direct = {
@@ -189,7 +201,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             documentation = document_tools(schemas, self.dialect, self.most_calls)
             self._documentation = "\n\n".join((documentation, *self._notes))
 
-    # The four hooks that the `AgentEnv` of a team overrides.
+    # The hooks that the `AgentEnv` of a team overrides.
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the world that are on offer."""
@@ -202,6 +214,17 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         world = self.world_class(self.config, int(self.np_random.integers(2**63)))
         world.generate()
         return world
+
+    def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
+        """Re-create a world as it was after its first calls."""
+        new = self.world_class(self.config, world.instance_seed)
+        new.generate()
+        return rebuild(world, new, self._world_tools(new), calls)
+
+    def _replace_world(self, world: World[Any]) -> None:
+        """Play on in a world that was re-created."""
+        self._world = world
+        self._bind(world)
 
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
         """Return the system message before the tools, and the task."""
@@ -223,6 +246,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         super().reset(seed=seed)
         world = self._begin()
         self._world, self._over, self._failed_rounds, self._nested = world, False, 0, []
+        self.guard.begin()
         for toolset in self._mounted:
             if isinstance(toolset, Toolset):
                 toolset.begin()
@@ -242,42 +266,44 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             ResetNeeded: There is no running episode.
             TypeError: The action is not a `str`.
         """
-        world = self._world
-        if world is None or self._over:
-            raise ResetNeeded("there is no running episode: call reset() before the next step()")
+        world = self._running_world("call reset() before the next step()")
         if not isinstance(action, str):
             raise TypeError(
                 f"an action is the text that the policy wrote (str), got {type(action).__name__}"
             )
         reply, turn = self._read(world, action)
-        answers, errors = self._answer(world, reply, action, turn)
+        answers, errors = self._answer(reply, action, turn)
+        world = self.world  # another one, if it had to be re-created
         self.chat = chat = self.chat.add(reply, *answers)
         if errors < len(answers):
             self._failed_rounds = 0
-        elif world.prose_fails or not answers[0].text.startswith(_PROSE):
+        elif not self.guard.has_faults and (
+            world.prose_fails or not answers[0].text.startswith(_PROSE)
+        ):  # a fault is no failure of the policy
             self._failed_rounds += 1
         if ended := self._ended(world):
-            return self._end(
-                StepInfo(
-                    len(reply.calls), errors, self._failed_rounds, ended, nested=self._take_nested()
-                )
-            )
+            return self._end(ended, len(reply.calls), errors)
         return chat, 0.0, False, False, self._info(world, len(reply.calls), errors)
+
+    def _running_world(self, remedy: str) -> World[Any]:
+        if self._world is None or self._over:
+            raise ResetNeeded(f"there is no running episode: {remedy}")
+        return self._world
 
     def _parse(self, world: World[Any], action: str, turn: int) -> Message:
         """Read a reply into a message, which keeps no call that is not going to be answered."""
         reply = parse(action, self.dialect, self._schemas, turn)
         if len(reply.calls) == 1:
             return reply
-        if not reply.calls and (call := world.final_answer(reply.text)):
-            reply = replace(reply, calls=(replace(call, id=f"call_{turn}_0"),))
+        if not reply.calls:
+            with self.guard.watch("final_answer"):
+                if call := world.final_answer(reply.text):
+                    reply = replace(reply, calls=(replace(call, id=f"call_{turn}_0"),))
         if self.most_calls is not None and len(reply.calls) > self.most_calls:
             return replace(reply, calls=())
         return reply
 
-    def _answer(
-        self, world: World[Any], reply: Message, action: str, turn: int
-    ) -> tuple[list[Message], int]:
+    def _answer(self, reply: Message, action: str, turn: int) -> tuple[list[Message], int]:
         """Run the calls of a reply in order; return the messages that answer it, and the number of
         errors among them.
         """
@@ -295,7 +321,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
                     raise ToolError(
                         f"one reply may hold at most {MAX_CALLS} calls; this one was not run"
                     )
-                result = self._run(world, self._direct, call.name, call.arguments)
+                result = self._guarded(self._direct, call.name, call.arguments)
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
             if isinstance(result, Content):
@@ -320,11 +346,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             ResetNeeded: There is no running episode.
             ToolError: The call was refused; nothing has changed.
         """
-        if self._world is None or self._over:
-            raise ResetNeeded("there is no running episode to call a tool in: call reset() first")
+        self._running_world("call reset() before call()")
         check_jsonable(arguments)
         try:
-            result = self._run(self._world, self._tools, name, arguments)
+            result = self._guarded(self._tools, name, arguments)
         except ToolError as error:
             if nested:
                 self._nested.append(
@@ -346,9 +371,50 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         Raises:
             ResetNeeded: There is no running episode.
         """
-        if self._world is None or self._over:
-            raise ResetNeeded("there is no running episode to truncate: call reset() first")
-        return self._end(StepInfo(failed_rounds=self._failed_rounds, ended=reason))
+        self._running_world("call reset() before truncate()")
+        return self._end(reason)
+
+    def _guarded(
+        self, tools: Mapping[str, BoundTool], name: str, arguments: Mapping[str, Any]
+    ) -> str | Content:
+        """Run a call. One that fails unexpectedly is undone, reported, and refused."""
+        world = self.world
+        calls = len(world.call_log)
+        if self.guard.broken:
+            raise ToolError("the episode has ended; this call was not run")
+        try:
+            return self._run(world, tools, name, arguments)
+        except HostLimitError as error:
+            self.guard.record(name, error, f"{name} met a limit of the host: {error}")
+            raise
+        except ToolError:
+            raise
+        except BaseException as error:
+            if isinstance(error, CONTROL):
+                raise
+            self._undo(world, tools[name], error, calls)
+            self.guard.record(
+                name, error, f"{name} ran out of memory" if isinstance(error, MemoryError) else ""
+            )
+            raise ToolError(FAULT) from None
+
+    def _undo(self, world: World[Any], bound: BoundTool, error: BaseException, calls: int) -> None:
+        """Restore the world and the mounted toolsets after a call that failed; end the episode if
+        that cannot be done.
+        """
+        name = bound.schema.name
+        with self.guard.watch(name, "the state before a call could not be restored"):
+            if isinstance(error, RollbackError):
+                raise error
+            own = name in self._own
+            if not bound.restores and any(
+                bound.owner is each and _episode_state(each) for each in self._mounted
+            ):
+                raise RollbackError(f"{name} has no transactions")
+            if len(world.call_log) != calls or (own and not bound.restores):
+                self._replace_world(self._rebuilt(world, calls))
+            return
+        self.guard.broken = True
 
     def _run(
         self,
@@ -362,47 +428,51 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             raise ToolError(f"there is no tool {echo(name)}; tools: {listed(tools)}")
         if world.done:
             raise ToolError("the episode has ended; this call was not run")
-        result = bound(arguments)
-        if bound.schema.final:
-            world.done = True
-        answer = (
-            result if isinstance(result, (str, Content)) else json.dumps(result, ensure_ascii=False)
-        )
-        if world.observes:
-            world.read_result(
-                ToolCall(name, arguments), answer.text if isinstance(answer, Content) else answer
-            )
+        if name in self._own:
+            return carry_out(world, bound, name, arguments)
+        answer: str | Content = bound(arguments, to_answer)
         return answer
 
     def _ended(self, world: World[Any]) -> str:
+        if self.guard.broken:
+            return "fault"
         if world.done:
             return "world"
         if self.max_failed_rounds is not None and self._failed_rounds >= self.max_failed_rounds:
             return "failed_rounds"
         return "max_turns" if world.max_turns is not None and world.turn >= world.max_turns else ""
 
-    def _end(self, detail: StepInfo) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+    def _end(
+        self, ended: str, calls: int = 0, errors: int = 0
+    ) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         self._over = True
-        score = float(self.world.score())
-        detail = replace(detail, score=score, report=self.world.report() or None)
+        score, report = self.guard.score(self.world)
+        detail = replace(self._detail(calls, errors, ended), score=score, report=report)
         info = {
             "turn": self.world.turn,
-            "valid": detail.errors == 0,
-            "success": score >= 1.0,
+            "valid": errors == 0,
+            "success": score is not None and score >= 1.0,
             "detail": detail,
         }
-        terminated = detail.ended in ("world", "failed_rounds")
-        return self.chat, score, terminated, not terminated, info
-
-    def _take_nested(self) -> tuple[NestedCall, ...]:
-        nested, self._nested = tuple(self._nested), []
-        return nested
+        terminated = ended in ("world", "failed_rounds")
+        return self.chat, score or 0.0, terminated, not terminated, info
 
     def _info(self, world: World[Any], calls: int, errors: int) -> dict[str, Any]:
-        detail = _ONE_CALL
-        if errors or calls != 1 or self._nested:
-            detail = StepInfo(calls, errors, self._failed_rounds, nested=self._take_nested())
+        plain = calls == 1 and not (errors or self._nested or self.guard.eventful)
+        detail = _ONE_CALL if plain else self._detail(calls, errors)
         return {"turn": world.turn, "valid": errors == 0, "success": False, "detail": detail}
+
+    def _detail(self, calls: int, errors: int, ended: str = "") -> StepInfo:
+        nested, self._nested = tuple(self._nested), []
+        return StepInfo(
+            calls,
+            errors,
+            self._failed_rounds,
+            ended,
+            nested=nested,
+            faults=self.guard.take_faults(),
+            invalid=self.guard.invalid,
+        )
 
     def render(self) -> str | None:
         """Return the chat as text in `ansi` mode, None otherwise."""
@@ -429,7 +499,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         return copy.deepcopy(self)
 
     def _state(self) -> dict[str, Any]:
-        names = ("_world", "_over", "_failed_rounds", "chat", "_np_random", "_np_random_seed")
+        names = (
+            *("_world", "_over", "_failed_rounds", "guard"),
+            *("chat", "_np_random", "_np_random_seed"),
+        )
         state = {name: self.__dict__[name] for name in names if name in self.__dict__}
         return {**state, "_mounted": [_episode_state(toolset) for toolset in self._mounted]}
 
@@ -437,7 +510,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         return {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("_tools", "_direct")
+            if name not in ("_tools", "_direct", "_own")
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -20,7 +20,14 @@ TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
 TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 
 _NAMESPACE = "agentgym/"
-_ENV_OPTIONS = ("world", "dialect", "parallel_calls", "max_failed_rounds", "render_mode")
+_ENV_OPTIONS = (
+    "world",
+    "dialect",
+    "parallel_calls",
+    "max_failed_rounds",
+    "on_fault",
+    "render_mode",
+)
 """Keyword arguments of `ToolEnv`; all others are fields of the world's configuration."""
 _TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
 """Keyword arguments that a team has besides."""

@@ -21,6 +21,9 @@ class StepInfo:
         nested: The calls that were made from within a call, by code that the policy wrote; no view
             shows their results.
         report: The world's report, once the episode has ended; None if there is none.
+        faults: The exceptions of our own code that this step met; no view shows them.
+        invalid: Why the episode says nothing about the policy (its scorer broke, or a limit that
+            depends on the host was met); empty while it is valid. Once set it stays.
     """
 
     calls: int = 0
@@ -30,6 +33,8 @@ class StepInfo:
     score: float | None = None
     nested: tuple[NestedCall, ...] = ()
     report: Mapping[str, Any] | None = None
+    faults: tuple[Fault, ...] = ()
+    invalid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +46,20 @@ class NestedCall:
     name: str
     arguments: Mapping[str, Any]
     result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Failure of our own code, or of the host, in a place where only the policy may fail.
+
+    Attributes:
+        tool: The tool that failed, or `score`.
+        exception: The class of the exception.
+        message: Its text.
+        traceback: Where it was raised, for the researcher.
+    """
+
+    tool: str
+    exception: str
+    message: str
+    traceback: str

@@ -13,6 +13,7 @@ import json
 import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
@@ -40,6 +41,7 @@ _make_shape: Any = TypedDict  # type checkers know its literal form only
 _NUL = re.compile(
     r"(?<!\\)(?:\\\\)*\\u0000"
 )  # as JSON writes it, unless the backslash is itself escaped
+_NO_TRANSACTION = nullcontext()
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
@@ -50,6 +52,17 @@ class ToolError(Exception):
 
     Its text goes to the policy as `error: …`; the world must be as it was before.
     """
+
+
+class HostLimitError(ToolError):
+    """A call that was stopped by a limit on memory or time, which another host would not have met.
+
+    It is refused like any other, and the episode no longer counts (`StepInfo.invalid`).
+    """
+
+
+class RollbackError(Exception):
+    """The state before a call that failed could not be restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +140,51 @@ class Toolset:
     def begin(self) -> None:
         """Get ready for an episode; called at each reset of the env."""
 
+    def transaction(self) -> AbstractContextManager[None] | None:
+        """Return a context around a call that restores the state of the episode if an exception
+        leaves it, or None if there is no such context: then a tool must refuse a call before it
+        changes anything.
+
+        Raises:
+            RollbackError: By the context, if the state cannot be restored.
+        """
+        return None
+
 
 class BoundTool:
-    """Tool of one object: its schema, its checks and its method."""
+    """Tool of one object: its schema, its checks and its method.
 
-    __slots__ = ("_checks", "_validate", "method", "schema")
+    Args:
+        schema: What a policy sees of it.
+        checks: The checks of its arguments.
+        method: The method.
+        owner: The toolset or other object whose state it changes.
+    """
 
-    def __init__(self, schema: Tool, checks: _ArgumentCheck, method: Callable[..., Any]) -> None:
+    __slots__ = ("_checks", "_validate", "method", "owner", "schema")
+
+    def __init__(
+        self,
+        schema: Tool,
+        checks: _ArgumentCheck,
+        method: Callable[..., Any],
+        owner: object,
+    ) -> None:
         self.schema = schema
         self._checks = checks
         self._validate = checks.validate
         self.method = method
+        self.owner = owner
 
-    def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        """Check the arguments, run the method.
+    def __call__(
+        self, arguments: Mapping[str, Any], convert: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """Check the arguments, run the method; a call that fails changes nothing where the owner
+        has transactions.
+
+        Args:
+            arguments: The arguments of the call.
+            convert: What is made of the result; if that fails, the call has failed.
 
         Raises:
             ToolError: The arguments do not fit the schema, or the method refused the call.
@@ -151,7 +195,17 @@ class BoundTool:
             raise ToolError(self._checks.explain(error)) from None
         for word in self._checks.keywords & checked.keys():
             checked[f"{word}_"] = checked.pop(word)
-        return self.method(**checked)
+        with self._transaction() or _NO_TRANSACTION:
+            result = self.method(**checked)
+            return result if convert is None else convert(result)
+
+    @property
+    def restores(self) -> bool:
+        """Return whether a call that fails leaves the state as it was before."""
+        return self._transaction() is not None
+
+    def _transaction(self) -> AbstractContextManager[None] | None:
+        return self.owner.transaction() if isinstance(self.owner, Toolset) else None
 
 
 class _ArgumentCheck:
@@ -266,7 +320,7 @@ def tools_of(owner: Any) -> dict[str, BoundTool]:
     if not isinstance(owner, Toolset):
         class_tools = _class_tools(owner.__class__)
         return {
-            schema.name: BoundTool(schema, checks, getattr(owner, name))
+            schema.name: BoundTool(schema, checks, getattr(owner, name), owner)
             for name, schema, checks in class_tools
         }
     owners = (owner, *owner.parts)
@@ -274,7 +328,7 @@ def tools_of(owner: Any) -> dict[str, BoundTool]:
         tuple(part.__class__ for part in owners), owner.tool_order, tuple(owner.renamed.items())
     )
     return {
-        schema.name: BoundTool(schema, checks, getattr(owners[k], name))
+        schema.name: BoundTool(schema, checks, getattr(owners[k], name), owner)
         for k, name, schema, checks in composed
     }
 

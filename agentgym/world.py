@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.guard import CallRecord
 from agentgym.messages import Content, ToolCall
 
 ConfigT = TypeVar("ConfigT")
@@ -69,6 +70,9 @@ class World(Generic[ConfigT]):
         max_turns: The turn budget, or None for no limit. It may shrink while the episode goes on.
         max_calls: The most calls that one reply may hold, or None for no limit; set before
             `generate`.
+        instance_seed: The seed of the instance.
+        call_log: The calls that were carried out; kept by the env, which re-creates the world from
+            them if a tool breaks it.
 
     Raises:
         MissingHook: The class lacks one of the first four hooks, or `Config`.
@@ -85,6 +89,8 @@ class World(Generic[ConfigT]):
     def __init__(self, config: ConfigT, seed: int) -> None:
         check_world(type(self))
         self.config = config
+        self.instance_seed = seed
+        self.call_log: list[CallRecord] = []
         self.rng = np.random.default_rng(seed)
         self.done = False
         self.turn = 0

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 
 from agentgym.env import ToolEnv
+from agentgym.guard import rebuild
 from agentgym.messages import Chat, Content, Message, ToolCall
 from agentgym.multi.team import Team, TeamProtocol
 from agentgym.step_info import StepInfo
@@ -86,20 +87,54 @@ class AgentEnv(ToolEnv):
     def _run(self, world: World[Any], tools: Any, name: str, arguments: Any) -> str | Content:
         if self.team.ended:
             raise ToolError("the episode has ended; this call was not run")
-        if name in self._team_tools and name in tools:
-            result: str = tools[name](
-                arguments
-            )  # it is no call of the world, which may have ended before a host has answered
-            return result
-        go = partial(super()._run, world, tools, name, arguments)
-        return self._protocol.run(self.agent, self.team, ToolCall(name, arguments), go)
+        with self.team.transaction():
+            if name in self._team_tools and name in tools:
+                result: str = tools[name](
+                    arguments
+                )  # it is no call of the world, which may have ended before a host has answered
+                return result
+            go = partial(super()._run, world, tools, name, arguments)
+            return self._protocol.run(self.agent, self.team, ToolCall(name, arguments), go)
+
+    def _bind(self, world: World[Any]) -> None:
+        super()._bind(world)
+        self._own -= self._team_tools
+
+    def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
+        """Re-create the world with the tools of all agents, whose calls are in one log."""
+        new = self.world_class(self.config, world.instance_seed)
+        new.generate()
+        owners = {
+            id(owner): owner
+            for agent in self._protocol.agents
+            for owner in self._protocol.toolsets(agent, new)
+        }
+        tools = {
+            name: bound for owner in owners.values() for name, bound in tools_of(owner).items()
+        }
+        return rebuild(world, new, tools, calls)
+
+    def _replace_world(self, world: World[Any]) -> None:
+        """Let the whole team play on in a world that was re-created."""
+        self.team.replace_world(self.world, world)
+        super()._replace_world(world)
+
+    def _running_world(self, remedy: str) -> World[Any]:
+        """Return the world of the team, which another agent's call may have replaced."""
+        world = self.team.worlds.get(self.agent)
+        if self._world is not None and world is not None and world is not self._world:
+            super()._replace_world(world)
+        return super()._running_world(remedy)
 
     def _ended(self, world: World[Any]) -> str:
         """Report an end of the world to the protocol; the env itself goes on until the game ends
         it.
         """
-        if reason := super()._ended(world):
-            self._protocol.finished(self.agent, self.team, reason)
+        if self.guard.broken:
+            self.team.end("fault")
+        elif reason := super()._ended(world):
+            with self.guard.watch("score", "the scorer broke"):  # a duel looks at the score
+                self._protocol.finished(self.agent, self.team, reason)
         return ""
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:

@@ -29,7 +29,7 @@ from agentgym.world import World, load_world
 PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
     kind.kind: kind for kind in (Split, Management, Hosting, Duel)
 }
-_ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds")
+_ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message")
 _SEED = 2**63  # seeds of worlds are below it
 _TERMINAL = (
@@ -239,13 +239,12 @@ class Game:
 
     def _finish(self) -> None:
         self.over = True
-        worlds = {
-            id(world): world for world in self.team.worlds.values()
-        }  # one that is shared is scored once
-        self.score = score = max(float(world.score()) for world in worlds.values())
-        ended = self.team.ended
+        ended, scores = self.team.ended, self._scores()
+        self.score = score = max(scores, default=0.0)
         self.terminated = ended in _TERMINAL
         self.rewards = self.protocol.shares(self.team, score)
+        guards = [agent_env.guard for agent_env in self.agent_envs.values()]
+        invalid = next((guard.invalid for guard in guards if guard.invalid), "")
         for agent in self.agents:
             agent_env = self.agent_envs[agent]
             if mail := self.team.collect(agent):
@@ -256,10 +255,24 @@ class Game:
             detail = replace(
                 detail,
                 ended=ended,
-                score=score,
-                report={**agent_env.world.report(), "team": self._report()},
+                score=score if scores else None,
+                report={**self._reports[agent], "team": self._report()},
+                faults=(*detail.faults, *agent_env.guard.take_faults()),
+                invalid=invalid,
             )
             self.infos[agent] = {**self.infos[agent], "success": score >= 1.0, "detail": detail}
+
+    def _scores(self) -> list[float]:
+        """Return the score of each world, and keep the reports; none if one cannot be scored."""
+        scored: dict[int, tuple[float | None, Mapping[str, Any] | None]] = {}
+        self._reports: dict[str, Mapping[str, Any]] = {}
+        for agent, world in self.team.worlds.items():
+            if id(world) not in scored:  # one that is shared is scored once
+                scored[id(world)] = self.agent_envs[agent].guard.score(world)
+            self._reports[agent] = scored[id(world)][1] or {}
+        broken = any(agent_env.guard.broken for agent_env in self.agent_envs.values())
+        scores = [score for score, _ in scored.values() if score is not None]
+        return scores if len(scores) == len(scored) and not broken else []
 
 
 def _stack(agent_env: AgentEnv, wrappers: Sequence[Mapping[str, Any]]) -> gymnasium.Env[Any, Any]:

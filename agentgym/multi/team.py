@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from agentgym.arguments import check_int
@@ -86,6 +88,23 @@ class Team:
         """Return the mail of an agent, and empty it."""
         mail, self.mail[agent], self._posted[agent] = self.mail[agent], [], 0
         return "\n\n".join(mail)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Context that restores the team if an exception leaves it."""
+        before = {name: copy.copy(value) for name, value in vars(self).items()}
+        before["mail"] = {agent: list(texts) for agent, texts in self.mail.items()}
+        try:
+            yield
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def replace_world(self, old: World[Any], new: World[Any]) -> None:
+        """Let all agents that played a world play another one."""
+        self.worlds = {
+            agent: new if world is old else world for agent, world in self.worlds.items()
+        }
 
     def check_receiver(self, agent: str, others: Collection[str]) -> str:
         """Return the name of another agent.

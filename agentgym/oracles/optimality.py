@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, SupportsFloat
 
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.env import tool_env
-from agentgym.messages import Chat
+from agentgym.messages import Chat, ToolCall
 from agentgym.stacks import register_option
 from agentgym.stages import Stage
+from agentgym.world import World
 
 
 class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
@@ -42,22 +45,38 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         """Label the step against the optimal set before it."""
-        world = self.world_env.world
-        best, label_calls = world.optimal_calls(), world.label_calls()
+        world, guard = self.world_env.world, self.world_env.guard
+        best: Sequence[ToolCall] | None = None
+        label_calls: Callable[[Sequence[ToolCall]], Sequence[str]] | None = None
+        with guard.watch("labels"):
+            best, label_calls = world.optimal_calls(), world.label_calls()
         start = len(self.world_env.chat.messages)
         chat, reward, terminated, truncated, info = self.env.step(action)
-        if best is None:
-            return chat, reward, terminated, truncated, {**info, "optimal": None, "alive": None}
+        unknown: dict[str, Any] = {"optimal": None, "alive": None}
+        if label_calls is not None:
+            unknown["labels"] = ()
+        labels = unknown
+        # A tool that broke says nothing of the policy, and may have led to another world.
+        if best is not None and not info["detail"].faults:
+            with guard.watch("labels"):
+                labels = self._label(world, best, label_calls, start, all_ran=info["valid"])
+        if faults := guard.take_faults():
+            info = {**info, "detail": replace(info["detail"], faults=faults)}
+        return chat, reward, terminated, truncated, {**info, **labels}
+
+    def _label(
+        self,
+        world: World[Any],
+        best: Sequence[ToolCall],
+        label_calls: Callable[[Sequence[ToolCall]], Sequence[str]] | None,
+        start: int,
+        all_ran: bool,
+    ) -> dict[str, Any]:
+        """Return the labels of the reply at a place of the chat, by what was optimal before it."""
         reply, *answers = self.world_env.chat.messages[start:]
-        all_best = info["valid"] and bool(reply.calls) and all(call in best for call in reply.calls)
+        all_best = all_ran and bool(reply.calls) and all(call in best for call in reply.calls)
         if label_calls is None:
-            return (
-                chat,
-                reward,
-                terminated,
-                truncated,
-                {**info, "optimal": all_best, "alive": bool(best)},
-            )
+            return {"optimal": all_best, "alive": bool(best)}
         outcomes = [
             (call, not answer.text.startswith("error:"))
             for call, answer in zip(reply.calls, answers, strict=False)
@@ -66,13 +85,7 @@ class StepOptimality(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorA
         labels = tuple(next(world_labels) if ran else "invalid" for _, ran in outcomes)
         all_good = "optimal" in labels and set(labels) <= {"optimal", "neutral"}
         optimal = all_good if world.labels_decide else all_best
-        return (
-            chat,
-            reward,
-            terminated,
-            truncated,
-            {**info, "optimal": optimal, "alive": bool(best), "labels": labels},
-        )
+        return {"optimal": optimal, "alive": bool(best), "labels": labels}
 
 
 # Inside the oracles, so that the labels are those of the world's own messages.

@@ -5,6 +5,8 @@ is edited.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Literal
 
 import gymnasium
@@ -124,6 +126,16 @@ class MemoryTools(Toolset):
     def begin(self) -> None:
         """Forget the last episode."""
         self.files = {}
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Return to the files before a call that fails; a folder is changed by whole files."""
+        before = self.files
+        try:
+            yield
+        except BaseException:
+            self.files = before
+            raise
 
     @tool
     def memory(

@@ -8,7 +8,6 @@ its command.
 from __future__ import annotations
 
 import base64
-import json
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,6 +24,7 @@ from starlette.routing import Mount
 from agentgym.arguments import check_choice
 from agentgym.env import tool_env
 from agentgym.envs.loca.servers.office import SERVERS, Office
+from agentgym.guard import FAULT, Guard, to_answer
 from agentgym.messages import Content
 from agentgym.registry import make
 from agentgym.tools import Tool, ToolError, check_jsonable, echo, first_paragraph, tools_of
@@ -63,7 +63,7 @@ class OfficeEpisode:
     """
 
     def __init__(self, office: Office) -> None:
-        self._office = office
+        self._office, self._guard = office, Guard("report")
         servers = office.toolsets()
         self.name = "+".join(server.name for server in servers)
         self.instructions = "\n".join(first_paragraph(type(server).__doc__) for server in servers)
@@ -77,12 +77,12 @@ class OfficeEpisode:
         if name not in self._tools:
             raise ToolError(f"there is no tool {echo(name)}; tools: {', '.join(self._tools)}")
         check_jsonable(arguments)
-        result = self._tools[name](arguments)
-        if isinstance(result, Content):
-            return result
-        return Content(
-            result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-        )
+        # A server undoes a call that fails, so there is nothing to restore here.
+        with self._guard.watch(name, passes=(ToolError,)):
+            answer: str | Content = self._tools[name](arguments, to_answer)
+            return answer if isinstance(answer, Content) else Content(answer)
+        _print_faults(self._guard)
+        raise ToolError(FAULT)
 
     def close(self) -> None:
         """Close the servers."""
@@ -115,17 +115,25 @@ class WorldEpisode:
     def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
         """Run a call."""
         over = self._env.world.done
-        result = self._env.call(name, arguments)
+        try:
+            result = self._env.call(name, arguments)
+        finally:
+            _print_faults(self._env.guard)
         if self._env.world.done and not over:
-            print(
-                f"{self.name}: the episode has ended with score {self._env.world.score():g}",
-                file=sys.stderr,
-            )
+            score, _ = self._env.guard.score(self._env.world)
+            shown = "a scorer that broke" if score is None else f"score {score:g}"
+            print(f"{self.name}: the episode has ended with {shown}", file=sys.stderr)
         return result
 
     def close(self) -> None:
         """Close the env."""
         self._env.close()
+
+
+def _print_faults(guard: Guard) -> None:
+    """Show whoever runs the server what broke, since a client is not told."""
+    for fault in guard.take_faults():
+        print(fault.traceback, file=sys.stderr)
 
 
 def open_episode(target: str, seed: int, **options: Any) -> Episode:

@@ -91,7 +91,11 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
             observations=plain_messages(added(before, self._chat)),
             reward=float(reward),
             done=terminated or truncated,
-            metadata={**self._outcome, "ended": info["detail"].ended},
+            metadata={
+                **self._outcome,
+                "ended": info["detail"].ended,
+                "invalid": info["detail"].invalid,
+            },
         )
 
     def get_metrics(self) -> dict[str, float]:

@@ -91,6 +91,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
         Raises:
             ValueError: The row has no seed, or the first prompt is too long.
+            RuntimeError: The episode is invalid; the trainer leaves its prompt out.
         """
         seed = seed_of(row)
         env = await asyncio.to_thread(make, self.env_id, **self.options)
@@ -99,9 +100,12 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             episode = await asyncio.to_thread(Episode, env, seed)
             extra = await self._play(episode, sampling_params, self._request_id(row), metrics)
             trajectory = episode.trajectory()
-            reward, truncated = trajectory.reward, trajectory.truncated
+            reward, truncated, invalid = trajectory.reward, trajectory.truncated, trajectory.failure
             if not episode.over:
-                _, reward, _, truncated, _ = tool_env(env).truncate("length")
+                _, reward, _, truncated, info = tool_env(env).truncate("length")
+                invalid = info["detail"].invalid
+            if invalid:
+                raise RuntimeError(f"the episode of seed {seed} says nothing: {invalid}")
         finally:
             env.close()
         ends = {

@@ -45,6 +45,7 @@ class Recording:
         self.spec, self.seed, self.chat, self.labels = spec, seed, chat, dict(labels or {})
         self._steps: list[Step] = []
         self._terminated = self._truncated = False
+        self._invalid = ""
 
     @property
     def over(self) -> bool:
@@ -59,14 +60,17 @@ class Recording:
             outcome.terminated,
             outcome.truncated,
         )
+        self._invalid = self._invalid or outcome.info.get("detail", {}).get("invalid", "")
 
     def trajectory(self, failure: str = "") -> Trajectory:
         """Return the episode as far as it has been played.
 
         Args:
             failure: The cause, if the episode could not be played to its end; it is truncated then.
+                An episode that its env calls invalid is a failure too.
         """
-        ends = self._terminated, self._truncated or bool(failure), self.labels, failure
+        truncated = self._truncated or bool(failure)
+        ends = self._terminated, truncated, self.labels, failure or self._invalid
         return Trajectory(self.spec, self.seed, tuple(self._steps), self.chat, *ends)
 
 

@@ -50,9 +50,10 @@ class Trajectory:
         terminated: The episode ended by itself.
         truncated: A limit ended it.
         labels: Labels of the run, such as the policy's name or the arm.
-        failure: The cause, if it was not the policy that ended the episode: a worker that died or
-            hung, an endpoint that did not answer. Such an episode says nothing about the policy: it
-            is neither scored nor trained on.
+        failure: The cause, if the episode says nothing about the policy: a worker that died or
+            hung, an endpoint that did not answer, or an env that calls it invalid
+            (`StepInfo.invalid`: its scorer broke, a limit of the host was met). It is neither
+            scored nor trained on.
     """
 
     spec: str

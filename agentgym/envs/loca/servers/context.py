@@ -5,8 +5,9 @@ its files.
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -62,6 +63,10 @@ class Clock:
         """Return the time, in UTC; it does not go on."""
         return self._now
 
+    def undo_point(self) -> Callable[[], None]:
+        """Return a function that sets the clock back to the time it shows now."""
+        return functools.partial(setattr, self, "_now", self._now)
+
     def tick(self) -> datetime:
         """Return the time of something that happens now, in UTC; no two such moments are the
         same.
@@ -94,6 +99,17 @@ class OfficeContext:
         """
         self._ids += 1
         return hashlib.sha256(f"{kind}:{self._ids}".encode()).hexdigest()[:length]
+
+    def undo_point(self) -> Callable[[], None]:
+        """Return a function that returns clock, identifiers and files to what they are now."""
+        clock, files, ids = self.clock.undo_point(), self.files.undo_point(), self._ids
+
+        def restore() -> None:
+            clock()
+            files()
+            self._ids = ids
+
+        return restore
 
     def begin(self) -> None:
         """Return to the moment of the first call of this method."""

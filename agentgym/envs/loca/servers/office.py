@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
@@ -11,6 +10,8 @@ from typing import Any, TypeVar, cast
 from agentgym.arguments import check_choice
 from agentgym.envs.loca.servers.context import START, OfficeContext
 from agentgym.envs.loca.servers.server import Server
+from agentgym.guard import to_answer
+from agentgym.messages import Content
 from agentgym.tools import BoundTool, tools_of
 
 ServerT = TypeVar("ServerT", bound=Server)
@@ -92,8 +93,8 @@ class Office:
                 for server in self.toolsets()
                 for name, bound in tools_of(server).items()
             }
-        result = self._tools[name](arguments)
-        return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        answer: str | Content = self._tools[name](arguments, to_answer)
+        return answer if isinstance(answer, str) else answer.text
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_tools": {}}

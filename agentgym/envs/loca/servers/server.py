@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
 from agentgym.envs.loca.servers.context import InitialState, OfficeContext
 from agentgym.envs.loca.servers.store import Store
-from agentgym.tools import ToolError, Toolset
+from agentgym.tools import RollbackError, ToolError, Toolset
 
 ItemT = TypeVar("ItemT")
 _PAGE = 100
@@ -18,8 +20,9 @@ class Server(Toolset):
     """A service of the office. It stands for itself: mount it on any env, or serve it over MCP.
 
     A server fills `schema` and offers `@tool` methods. They return text, `Content` or JSON-able
-    data, take the time from `self.context.clock`, and refuse a call with `ToolError` before
-    anything has changed (or inside `self.store.change()`).
+    data, take the time from `self.context.clock`, and refuse a call with `ToolError`. A call that
+    fails changes nothing: each runs in a transaction over context, store, session and whatever else
+    the server lists in `undo_points`.
 
     A large server is composed of `parts`: plain classes that are handed the server, whose context,
     store and session they reach through it, and the parts that they work with.
@@ -55,6 +58,39 @@ class Server(Toolset):
 
     def close(self) -> None:
         """Release resources outside of this process's memory; most servers hold none."""
+
+    def undo_points(self) -> Iterator[Callable[[], None]]:
+        """Yield functions that return a part of the state to what it is now.
+
+        They cost next to nothing to make: a part is copied on writing, or refers to what never
+        changes in place.
+        """
+        yield self.context.undo_point()
+        session, before = self.session, pickle.dumps(self.session)
+
+        def restore_session() -> None:
+            if pickle.dumps(session) != before:
+                session.clear()
+                session.update(pickle.loads(before))
+
+        yield restore_session
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Context that restores the state of the server if an exception leaves it."""
+        points = list(self.undo_points())
+        try:
+            with self.store.change():
+                yield
+        except BaseException as failure:
+            try:
+                for undo in points:
+                    undo()
+            except Exception as error:
+                raise RollbackError(f"{self.name} could not be restored") from error
+            if isinstance(failure, OverflowError):  # a count or an index that no list can have
+                raise ToolError("invalid argument: a number is out of range") from failure
+            raise
 
 
 def page_of(items: Sequence[ItemT], page: int, size: int) -> list[ItemT]:

@@ -169,11 +169,14 @@ class Store:
         try:
             yield
         except BaseException:
-            self._db.execute(f"ROLLBACK TO {name}")
+            # SQLite rolls all back by itself if it runs out of memory.
+            if self._db.in_transaction:
+                self._db.execute(f"ROLLBACK TO {name}")
             raise
         finally:
             self._depth -= 1
-            self._db.execute(f"RELEASE {name}")
+            if self._db.in_transaction:
+                self._db.execute(f"RELEASE {name}")
 
     def __getstate__(self) -> dict[str, Any]:
         return {"schema": self._schema, "image": self._db.serialize()}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from agentgym.envs.loca.servers.files.pdfs import MAX_PAGES, guarded, new_writer, open_pdf, read_pdf
 from agentgym.envs.loca.servers.libraries import install_hint
 from agentgym.envs.loca.servers.server import Server
-from agentgym.tools import ToolError, echo, tool
+from agentgym.tools import HostLimitError, ToolError, echo, tool
 
 MAX_READ_CHARS = 2_000_000
 """Characters of one reading: more than any context window holds."""
@@ -297,12 +297,14 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
                 matches.append((number, match[0][:1_000], before, after))
                 if len(matches) == MAX_MATCHES:
                     return matches
-    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
+    except (regex.error, RecursionError, OverflowError) as error:
         raise ToolError(
             f"invalid argument: {echo(pattern)} is no regular expression: {error}"
         ) from None
     except TimeoutError:
-        raise ToolError(f"limit exceeded: the search for {echo(pattern)} takes too long") from None
+        raise HostLimitError(
+            f"limit exceeded: the search for {echo(pattern)} takes too long"
+        ) from None
     return matches
 
 

@@ -7,6 +7,7 @@ regular files and directories only.
 
 from __future__ import annotations
 
+import functools
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -64,6 +65,11 @@ class Workspace:
         self._files: dict[str, File] = {}
         self._folders: dict[str, datetime] = {ROOT: _EPOCH}
         self._bytes = 0
+
+    def undo_point(self) -> Callable[[], None]:
+        """Return a function that returns the files to what they are now; their bytes are shared."""
+        before = {"_files": self._files.copy(), "_folders": self._folders.copy()}
+        return functools.partial(vars(self).update, before, _bytes=self._bytes)
 
     def resolve(self, path: str) -> str:
         """Return the canonical form of a path, which begins with `/workspace`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from agentgym.envs.loca.servers.context import OfficeContext
@@ -38,6 +39,11 @@ class GoogleCloud(Server):
         self.logging = Logging(self, self.storage)
         # The published server lists its tools in this order.
         self.parts = (self.bigquery, self.storage, self.compute, self.logging)
+
+    def undo_points(self) -> Iterator[Callable[[], None]]:
+        """Yield the undo points of the server and of its engine."""
+        yield from super().undo_points()
+        yield self.engine.undo_point()
 
     def close(self) -> None:
         """Release the engine's memory outside of Python."""

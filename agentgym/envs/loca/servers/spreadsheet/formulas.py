@@ -51,7 +51,7 @@ Node: TypeAlias = tuple[Any, ...]
 """A parsed formula: what it is, then its parts."""
 
 MAX_DEPTH = 40
-"""Levels of a formula: parsing and computing recurse."""
+"""Levels of a formula, whose parsing and computing recurse: brackets, arguments, right sides."""
 MAX_STEPS = 500_000
 """Cells that are looked at for one reading of a sheet, less than a second; formulas beyond are
 `#ERROR!`.
@@ -182,12 +182,17 @@ class _Parser:
 
 
 def references(node: Node) -> Iterator[tuple[str | None, Area]]:
-    """Return the areas that a tree refers to."""
-    if node[0] == "reference":
-        yield node[1], node[2]
-    for part in node[2:] if node[0] != "call" else node[2]:
-        if isinstance(part, tuple):
-            yield from references(part)
+    """Return the areas that a tree refers to, from left to right.
+
+    It does not recurse: `1+1+…` is a tree as deep as it is long.
+    """
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if node[0] == "reference":
+            yield node[1], node[2]
+        parts = node[2] if node[0] == "call" else node[2:]
+        waiting += [part for part in reversed(parts) if isinstance(part, tuple)]
 
 
 class Evaluator:
@@ -297,9 +302,26 @@ class Evaluator:
                 [functools.partial(self._compute, sheet, part) for part in node[2]],
                 self._now,
             )
-        operands = [scalar(self._compute(sheet, part)) for part in node[2:]]
-        faults = [operand for operand in operands if isinstance(operand, CellError)]
-        return faults[0] if faults else _operate(node[1], *operands)
+        return self._operations(sheet, node)
+
+    def _operations(self, sheet: str, node: Node) -> Any:
+        """Compute the operators of a tree along its left side, which is as long as the formula, from
+        the inside out.
+        """
+        operations = []
+        while node[0] in ("binary", "unary"):
+            operations.append((node[1], node[3:]))
+            node = node[2]
+        self._steps += len(operations) - 1
+        value = self._compute(sheet, node)
+        for sign, others in reversed(operations):
+            operands = [
+                scalar(operand)
+                for operand in (value, *(self._compute(sheet, part) for part in others))
+            ]
+            faults = [operand for operand in operands if isinstance(operand, CellError)]
+            value = faults[0] if faults else _operate(sign, *operands)
+        return value
 
     def _area(self, sheet: str, area: Area) -> Grid | CellError:
         if (sheet, area) in self._grids:

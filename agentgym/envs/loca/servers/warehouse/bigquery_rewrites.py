@@ -279,7 +279,7 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.Pivot: _pivot,
     exp.Literal: _literal,
     exp.Format: lambda node: exp.Anonymous(
-        this="printf", expressions=[node.this, *node.expressions]
+        this="printf", expressions=[library("style", node.this), *node.expressions]
     ),
     exp.SafeFunc: lambda node: exp.Anonymous(this="TRY", expressions=[node.this]),
     exp.CurrentTimestamp: _now(NOW),

@@ -96,7 +96,9 @@ def _create_table(
         statements = [f"{head} ({', '.join(map(declare, columns))})"]
     else:
         raise ToolError("invalid argument: CREATE TABLE needs columns or a query")
-    warehouse.engine.write([*start, *statements], tables, [], warehouse.now, seed, name[0])
+    warehouse.engine.write(
+        [*start, *statements], tables, warehouse.now, seed=seed, schema=name[0], new=[name]
+    )
     return Table(warehouse.engine.columns_of(name, columns), comment=text)
 
 
@@ -118,7 +120,7 @@ def _create_view(
     start = [f"DROP TABLE {path(name)}"] if old and not old.view else []
     statements = [*start, f"CREATE OR REPLACE VIEW {path(name)} AS {query}"]
     warehouse.engine.write(
-        statements, [*needed, *([name] if old else [])], [], warehouse.now, schema=name[0]
+        statements, [*needed, *([name] if old else [])], warehouse.now, schema=name[0]
     )
     return Table(warehouse.engine.columns_of(name, columns), view=query, needs=tuple(needed))
 
@@ -145,7 +147,7 @@ def drop(warehouse: Warehouse, tree: exp.Drop) -> ConversionResult:
     """Carry out a DROP of tables, views, schemas or databases.
 
     Raises:
-        ToolError: One is refused; those before it are gone.
+        ToolError: One is refused.
     """
     kind = str(tree.args["kind"]).upper()
     for table in tree.args["tables"]:
@@ -358,7 +360,7 @@ class _Alteration:
                 f"invalid argument: {'.'.join(self._name)} is a view; make it anew with CREATE OR "
                 "REPLACE VIEW"
             )
-        engine.write(self._statements, [self._name], [], self._warehouse.now)
+        engine.write(self._statements, [self._name], self._warehouse.now, new=[self.new_name])
         engine.set_schema(self._name, None)
         engine.set_schema(
             self.new_name, replace(table, columns=engine.columns_of(self.new_name, self._columns))

@@ -62,10 +62,44 @@ def _series(node: Node) -> Node:
     return node
 
 
+def _dates(node: Node) -> Node:
+    if node.args.get("step") is None:
+        node.set("step", exp.Interval(this=exp.Literal.string("1"), unit=exp.Var(this="DAY")))
+    return _series(node)
+
+
+def _checked(check: str, *others: str, argument: str = "this") -> Callable[[Node], Node]:
+    """Return a rewrite that lets a function of `lib` check an argument against others."""
+
+    def rewrite(node: Node) -> Node:
+        parts = [node.args.get(name) or exp.Literal.string("") for name in (argument, *others)]
+        node.set(argument, library(check, *(part.copy() for part in parts)))
+        return node
+
+    return rewrite
+
+
+def _few(size: int) -> Callable[[Node], Node]:
+    """Return a rewrite that bounds a length, in units of a size."""
+
+    def rewrite(node: Node) -> Node:
+        node.set("this", library("few", node.this.copy(), exp.Literal.number(size)))
+        return node
+
+    return rewrite
+
+
 COMMON_REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.Repeat: lambda node: library("many", node.this, node.args["times"]),
     exp.Pad: _pad,
     exp.GenerateSeries: _series,
     exp.GenerateTimestampArray: _series,
+    exp.GenerateDateArray: _dates,
+    exp.Levenshtein: _checked("near", "expression"),
+    exp.JarowinklerSimilarity: _checked("near", "expression"),
+    exp.Replace: _checked("room", "expression", "replacement"),
+    exp.RegexpReplace: _checked("matched", "replacement"),
+    exp.Space: _few(1),
+    exp.Randstr: _few(100),  # DuckDB has to draw one character after the other
     exp.ApproxDistinct: lambda node: exp.Count(this=exp.Distinct(expressions=[node.this])),
 }

@@ -3,20 +3,21 @@ warehouse.
 
 The catalogue (schemas, tables, columns, comments) is kept here, and DuckDB holds rows only, of
 tables that were asked for. So an engine costs nothing until the first statement, and a copy of one
-shares its rows until either writes.
+shares its rows until either writes. DuckDB runs in a process of its own, which ends if a statement
+takes too much time or memory; another one is then brought to the same state by a journal.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from agentgym.envs.loca.servers.libraries import install_hint
+from agentgym.envs.loca.servers.warehouse.database import Database
 from agentgym.envs.loca.servers.warehouse.macros import MACROS
 from agentgym.envs.loca.servers.warehouse.tables import (
     Column,
@@ -30,39 +31,36 @@ from agentgym.envs.loca.servers.warehouse.tables import (
     table_of,
     unpack_columns,
 )
-from agentgym.envs.loca.servers.warehouse.values import Rows, converter, pack_values
-from agentgym.tools import ToolError
-
-if TYPE_CHECKING:
-    import duckdb
-
-SECONDS = 10.0
-"""Time that a statement may run; those of tasks take milliseconds."""
-
-MEMORY = "512MB"
-"""Memory of one DuckDB: many offices share a machine."""
-_OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
-"""Optimizers that choose by statistics, which a copy does not share: with them its rows could come
-in another order.
-"""
-_OPENING = (
-    "SET TimeZone = 'UTC'",
-    f"SET disabled_optimizers = '{_OPTIMIZERS}'",
-    "SET python_enable_replacements = false",
-    "SET enable_external_access = false",
+from agentgym.envs.loca.servers.warehouse.values import (
+    Rows,
+    ValueType,
+    converter,
+    pack_values,
 )
-"""Settings that DuckDB takes after it was opened only: times in UTC, and no way to files or to
-variables of Python.
+
+MAX_CHARACTERS = 1 << 26
+"""Characters of all tables together (bytes of columns of a fixed width), which fit into the memory
+of a DuckDB several times: a statement that would store more is refused, so that any host refuses the same.
 """
-_CONFIG: dict[str, Any] = {
-    "threads": 1,
-    "async_threads": 0,
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "memory_limit": MEMORY,
-    "temp_directory": "",
-}
-"""One thread, so that results have one order; nothing from the network and nothing on the disk."""
+
+
+_Statements: TypeAlias = list[tuple[str, Sequence[Any]]]
+"""Statements in the SQL of DuckDB, with their values."""
+
+
+@dataclass
+class _Journal:
+    """What was done in DuckDB since all tables were last saved: its state can be made again.
+
+    Attributes:
+        tables: The tables as they were saved.
+        loaded: Those of them that were in DuckDB.
+        steps: The requests since then, and the tables that were loaded in between.
+    """
+
+    tables: dict[TableName, Table]
+    loaded: tuple[TableName, ...]
+    steps: list[tuple[str, Any]] = field(default_factory=list)
 
 
 @dataclass
@@ -83,10 +81,13 @@ class Engine:
     tables: dict[TableName, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._live: duckdb.DuckDBPyConnection | None = None
-        self._loaded: set[TableName] = set()  # are in DuckDB
-        self._dirty: set[TableName] = set()  # have other rows there than in `tables`
+        self._live: Database | None = None
+        self._loaded: dict[TableName, None] = {}  # are in DuckDB, in the order of loading
+        self._dirty: dict[TableName, int] = {}  # have other rows there, and so many characters
         self._merged: dict[tuple[TableName, ...], TableName] = {}
+        self._library: dict[TableName, _Statements] = {}  # tables outside of the catalogue
+        self._journal: _Journal | None = None
+        self._version = 0
 
     def load(
         self,
@@ -127,9 +128,9 @@ class Engine:
         )
         start += [f"DELETE FROM {path(name)}"] if replace_rows and not is_new else []
         insert = f"INSERT INTO {path(name)} SELECT {unpack_columns(columns)}"
-        self.write(
-            [*start, insert], [name], [] if is_new else [name], now, schema=name[0], values=data
-        )
+        changed, new = ([], [name]) if is_new else ([name], [])
+        statements = [*start, insert]
+        self.write(statements, [name], now, changed, schema=name[0], values=data, new=new)
         if is_new:
             self.set_schema(name, Table(tuple(columns), created=now.isoformat()))
 
@@ -153,11 +154,13 @@ class Engine:
                         json.loads(columns[label]) if columns.get(label) else [None] * table.rows
                     )
             kinds["_TABLE_SUFFIX"], values["_TABLE_SUFFIX"] = "VARCHAR", []
-            for name, table in zip(names, tables, strict=True):
-                values["_TABLE_SUFFIX"] += [name[1][start:]] * table.rows
+            for source, table in zip(names, tables, strict=True):
+                values["_TABLE_SUFFIX"] += [source[1][start:]] * table.rows
             definitions = [Column(label, kind) for label, kind in kinds.items()]
-            self._merged[key] = ("lib", f"merged {len(self._merged)}")
-            self._put(self._merged[key], definitions, list(map(pack_values, values.values())))
+            self._open()  # of a new one nothing is merged yet
+            name = ("lib", f"merged {len(self._merged)}")
+            self._put(name, definitions, list(map(pack_values, values.values())))
+            self._merged[key] = name
         return self._merged[key]
 
     def set_schema(self, name: TableName, table: Table | None) -> None:
@@ -165,17 +168,17 @@ class Engine:
         self._merged.clear()
         if table is None:
             self.tables.pop(name, None)
-            self._loaded.discard(name)
-            self._dirty.discard(name)
+            self._loaded.pop(name, None)
+            self._dirty.pop(name, None)
         else:
             self.tables[name] = table
-            self._loaded.add(name)
-            self._dirty.add(name)
+            self._loaded[name] = None
+            self._dirty.setdefault(name, 0)
 
     def table(self, name: TableName) -> Table:
         """Return a table with its present rows."""
         if name in self._dirty:
-            self._save(name)
+            self._save_all()
         return self.tables[name]
 
     def count(self, name: TableName) -> int:
@@ -183,7 +186,13 @@ class Engine:
         return self.table(name).rows
 
     def read(
-        self, sql: str, tables: Sequence[TableName], now: datetime, limit: int, seed: str = ""
+        self,
+        sql: str,
+        tables: Sequence[TableName],
+        now: datetime,
+        limit: int,
+        seed: str = "",
+        most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
         """Run a query.
 
@@ -193,70 +202,65 @@ class Engine:
             now: The moment that it takes for the present.
             limit: The most records to return.
             seed: A text that random functions depend on; empty where there is none.
+            most_characters: The most characters of the records.
 
         Raises:
             ToolError: It is wrong, or needs too much time or memory.
         """
-        with self._running(now, tables, seed) as live:
-            cursor = live.execute(sql)
-            names, kinds = (
-                [item[0] for item in cursor.description],
-                [item[1] for item in cursor.description],
-            )
-            _check_names(names)
-            if any("WITH TIME ZONE" in str(kind) for kind in kinds):
-                # DuckDB gives such values by a library that is not needed for the same moment
-                # without a zone.
-                parts = ", ".join(
-                    f"CAST({quote(n)} AS {_without_zone(str(k))}) AS {quote(n)}"
-                    for n, k in zip(names, kinds, strict=True)
-                )
-                cursor = live.execute(f"SELECT {parts} FROM ({sql})")
-            records = cursor.fetchmany(limit + 1)
-            total = len(records)
-            if total > limit:
-                total = live.execute(f"SELECT count(*) FROM ({sql})").fetchall()[0][0]
-        converters = [converter(kind) for kind in kinds]
+        self._prepare(tables)
+        names, types, shapes, records, total, too_long = self._open().request(
+            "read", _opening(now, seed), sql, limit, most_characters
+        )
+        converters = [converter(ValueType.of(shape)) for shape in shapes]
         plain = [
             [convert(value) for convert, value in zip(converters, record, strict=True)]
             for record in records[:limit]
         ]
-        return Rows(names, [str(kind) for kind in kinds], plain, total)
+        return Rows(names, types, plain, total, too_long)
 
     def write(
         self,
         statements: Sequence[str],
         tables: Sequence[TableName],
-        targets: Sequence[TableName],
         now: datetime,
+        targets: Sequence[TableName] = (),
         seed: str = "",
         schema: str = "",
         values: Sequence[Any] = (),
+        new: Sequence[TableName] = (),
     ) -> list[Any]:
-        """Run statements that change the rows of `targets` (or make something in `schema`), all or
-        none; `values` are for the last.
+        """Run statements that change something, all or none.
+
+        Args:
+            statements: The statements, in the SQL of DuckDB.
+            tables: The tables that they read or change.
+            now: The moment that they take for the present.
+            targets: The tables whose rows they change.
+            seed: A text that random functions depend on; empty where there is none.
+            schema: The schema in which they make something.
+            values: Values of the last one.
+            new: The tables that they make.
 
         Returns:
             The records that DuckDB answers the last one with.
 
         Raises:
-            ToolError: One is wrong, or needs too much time or memory.
+            ToolError: One is wrong, or needs too much time or memory, or stores too much.
         """
-        with self._running(now, tables, seed) as live:
-            if schema:
-                live.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}")
-            live.execute("BEGIN")
-            try:
-                for statement in statements[:-1]:
-                    live.execute(statement)
-                answer = live.execute(statements[-1], list(values)).fetchall()
-                live.execute("COMMIT")
-            except BaseException:
-                live.execute("ROLLBACK")
-                raise
-        self._dirty.update(targets)
+        self._prepare(tables)
+        opening = [f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}"] if schema else []
+        grown = [*targets, *new]
+        room = MAX_CHARACTERS - sum(self._size(name) for name in self.tables if name not in grown)
+        # There is always room for less than there was, in an office that a task filled to the rim.
+        room = max(room, sum(self._size(name) for name in grown if name in self.tables))
+        arguments = ([*opening, *_opening(now, seed)], statements, list(values), grown, room)
+        answer, characters = self._change("write", *arguments)
+        self._dirty.update(dict.fromkeys(targets, 0))
+        for name in grown[:1]:
+            self._dirty[name] = characters
         self._merged.clear()
-        return answer
+        rows: list[Any] = answer
+        return rows
 
     def add_virtual_table(
         self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
@@ -273,10 +277,10 @@ class Engine:
         self._put(name, declared, data)
 
     def _put(self, name: TableName, columns: Sequence[Column], data: Sequence[str]) -> None:
-        live = self._open()
-        live.execute(f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})")
-        if data and data[0] != "[]":
-            live.execute(f"INSERT INTO {path(name)} SELECT {unpack_columns(columns)}", list(data))
+        """Load a table that is not in the catalogue."""
+        statements = _loading(name, columns, data)
+        self._open().request("execute", statements)
+        self._library[name] = statements
 
     def columns_of(self, name: TableName, before: Sequence[Column] = ()) -> tuple[Column, ...]:
         """Return the columns of a table as DuckDB has them, with comments and keys of columns that
@@ -288,7 +292,7 @@ class Engine:
         )
         old = {column.name.lower(): column for column in before}
         columns = []
-        for label, kind, nullable, default in self._open().execute(sql, list(name)).fetchall():
+        for label, kind, nullable, default in self._open().request("execute", [(sql, name)]):
             old_column = old.get(label.lower(), Column(label, kind))
             columns.append(
                 replace(
@@ -302,11 +306,28 @@ class Engine:
         return tuple(columns)
 
     def close(self) -> None:
-        """Close DuckDB; the tables stay."""
+        """End DuckDB; the tables stay."""
         self._save_all()
         if self._live is not None:
             self._live.close()
-        self._live, self._loaded, self._merged = None, set(), {}
+        self._live, self._loaded, self._merged = None, {}, {}
+        self._library = {}
+
+    def undo_point(self) -> Callable[[], None]:
+        """Return a function that returns the engine to what it is now."""
+        names = ("schemas", "tables", "_dirty", "_loaded")
+        before = {name: getattr(self, name).copy() for name in names}
+        journal, version = self._journal, self._version
+        steps = 0 if journal is None else len(journal.steps)
+
+        def restore() -> None:
+            vars(self).update(before, _journal=journal)
+            if journal is not None:
+                del journal.steps[steps:]
+            if self._version != version and self._live is not None:
+                self._live.close()  # the next request makes another one
+
+        return restore
 
     def __getstate__(self) -> dict[str, Any]:
         self._save_all()
@@ -324,84 +345,82 @@ class Engine:
         return Engine(self.dialect, dict(self.schemas), dict(self.tables))
 
     def _save_all(self) -> None:
+        """Take the rows of all tables that were changed out of DuckDB."""
         for name in sorted(self._dirty):
-            self._save(name)
-
-    def _save(self, name: TableName) -> None:
-        table = self.tables[name]
-        if not table.view:
-            parts = [
-                f"to_json(list(CAST({quote(column.name)} AS VARCHAR)))::VARCHAR"
-                for column in table.columns
-            ]
-            *data, rows = (
-                self._open()
-                .execute(f"SELECT {', '.join([*parts, 'count(*)'])} FROM {path(name)}")
-                .fetchall()[0]
-            )
-            self.tables[name] = replace(table, data=tuple(text or "[]" for text in data), rows=rows)
-        self._dirty.discard(name)
+            table = self.tables[name]
+            if not table.view:
+                labels = [column.name for column in table.columns]
+                data, rows = self._open().request("dump", *name, labels)
+                self.tables[name] = replace(table, data=tuple(data), rows=rows)
+        self._dirty, self._journal = {}, None
 
     def drop(self, name: TableName) -> None:
         """Drop a table or a view, if there is one."""
         if name in self._loaded:
-            self._open().execute(
-                f"DROP {'VIEW' if self.tables[name].view else 'TABLE'} {path(name)}"
-            )
+            kind = "VIEW" if self.tables[name].view else "TABLE"
+            self._change("execute", [(f"DROP {kind} {path(name)}", ())])
         self.set_schema(name, None)
 
-    def _open(self) -> duckdb.DuckDBPyConnection:
-        if self._live is None:
-            self._live = _connect(self.dialect)
+    def _size(self, name: TableName) -> int:
+        """Return about how many characters a table has."""
+        return self._dirty.get(name) or sum(map(len, self.tables[name].data))
+
+    def _change(self, method: str, *arguments: Any) -> Any:
+        """Make a request that changes what is in DuckDB, and note it in the journal."""
+        live = self._open()
+        result = live.request(method, *arguments)
+        if self._journal is None:
+            self._journal = _Journal(self.tables.copy(), tuple(self._loaded))
+        for name, loading in self._library.items() if method == "write" else ():
+            if any(path(name) in statement for statement in arguments[1]):
+                self._journal.steps.append(("execute", (loading,)))
+        self._journal.steps.append((method, arguments))
+        self._version += 1
+        return result
+
+    def _open(self) -> Database:
+        if self._live is None or not self._live.usable:
+            self._live = Database(MACROS[self.dialect])
+            self._restore()
         return self._live
+
+    def _restore(self) -> None:
+        """Bring a new DuckDB to where the last one was: by the tables and the journal."""
+        self._merged, self._library = {}, {}
+        journal, present = self._journal, self.tables
+        if journal is None:
+            self._loaded = {}
+            return
+        loaded, self._loaded, self.tables = self._loaded, {}, journal.tables
+        try:
+            for name in journal.loaded:
+                self._ensure_loaded(name)
+            for method, arguments in journal.steps:
+                self._open().request(method, *arguments)
+        finally:
+            self._loaded, self.tables = loaded, present
+
+    def _prepare(self, tables: Sequence[TableName]) -> None:
+        for name in tables:
+            self._ensure_loaded(name)
 
     def _ensure_loaded(self, name: TableName) -> None:
         """Load a table with its rows into DuckDB, unless it is there."""
+        live = self._open()
         if name in self._loaded or name not in self.tables:
             return
-        live, table = self._open(), self.tables[name]
-        live.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(name[0])}")
+        table = self.tables[name]
+        statements: _Statements = [(f"CREATE SCHEMA IF NOT EXISTS {quote(name[0])}", ())]
         for needed in table.needs:
             self._ensure_loaded(needed)
         if table.view:
-            live.execute(f"CREATE OR REPLACE VIEW {path(name)} AS {table.view}")
+            statements += [(f"CREATE OR REPLACE VIEW {path(name)} AS {table.view}", ())]
         else:
-            self._put(name, table.columns, table.data)
-        self._loaded.add(name)
-
-    @contextmanager
-    def _running(
-        self, now: datetime, tables: Sequence[TableName], seed: str
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """DuckDB with these tables, for one statement, whose errors become `ToolError`s."""
-        live = self._open()
-        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
-
-        timer = threading.Timer(SECONDS, live.interrupt)
-        try:
-            for name in tables:
-                self._ensure_loaded(name)
-            timer.start()
-            live.execute(
-                f"SET VARIABLE now = TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"
-            )
-            if seed:
-                live.execute(
-                    f"SELECT setseed({(sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007})"
-                )
-            yield live
-        except duckdb.InterruptException:
-            raise ToolError(
-                f"limit exceeded: the statement ran for more than {SECONDS:g} seconds; ask for less"
-            ) from None
-        except (duckdb.OutOfMemoryException, MemoryError):
-            raise ToolError(
-                f"limit exceeded: the statement needs more than {MEMORY} of memory; ask for less"
-            ) from None
-        except (duckdb.Error, ValueError, OverflowError, RuntimeError, TypeError) as error:
-            raise ToolError(f"invalid argument: {_explain(error)}") from None
-        finally:
-            timer.cancel()
+            statements += _loading(name, table.columns, table.data)
+        live.request("execute", statements)
+        if self._journal is not None and self.tables is not self._journal.tables:
+            self._journal.steps.append(("execute", (statements,)))
+        self._loaded[name] = None
 
 
 def sql_hint() -> AbstractContextManager[None]:
@@ -409,37 +428,22 @@ def sql_hint() -> AbstractContextManager[None]:
     return install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot")
 
 
-def _connect(dialect: str) -> duckdb.DuckDBPyConnection:
-    with sql_hint():
-        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
-    live = duckdb.connect(":memory:", config=_CONFIG)
-    for statement in (
-        *_OPENING,
-        "CREATE SCHEMA lib",
-        *(f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect]),
-    ):
-        live.execute(statement)
-    live.execute("SET lock_configuration = true")
-    return live
+def _opening(now: datetime, seed: str) -> list[str]:
+    """Return the statements that set what a statement depends on beside the tables."""
+    moment = now.astimezone(UTC).isoformat(sep=" ")
+    statements = [f"SET VARIABLE now = TIMESTAMPTZ '{moment}'"]
+    if seed:
+        number = (sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007
+        statements.append(f"SELECT setseed({number})")
+    return statements
 
 
-def _check_names(names: Sequence[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ToolError(
-            f"invalid argument: several columns of the result are called {', '.join(twice)}; give "
-            "each an alias"
-        )
-
-
-def _without_zone(kind: str) -> str:
-    return kind.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMP").replace("TIMESTAMPTZ", "TIMESTAMP")
-
-
-def _explain(error: Exception) -> str:
-    """Return the first lines of what DuckDB says, without its kind of error and without its names
-    for things.
-    """
-    text = str(error).split("\n\n")[0].split("\nLINE ")[0].split("\nDid you mean")[0]
-    kind, colon, rest = text.partition(": ")
-    return (rest if colon and kind.endswith("Error") else text).replace("lib.", "").strip()[:600]
+def _loading(name: TableName, columns: Sequence[Column], data: Sequence[str]) -> _Statements:
+    """Return the statements that make a table with its rows, with their values."""
+    statements: _Statements = [
+        (f"CREATE OR REPLACE TABLE {path(name)} ({', '.join(map(declare, columns))})", ())
+    ]
+    if data and data[0] != "[]":
+        insert = f"INSERT INTO {path(name)} SELECT {unpack_columns(columns)}"
+        statements.append((insert, list(data)))
+    return statements

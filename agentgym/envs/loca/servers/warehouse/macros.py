@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _COMMON = (
-    "few(n, size) AS CASE WHEN n * size > 1000000 THEN error('the result is too long') ELSE n END",
+    "few(n, size) AS CASE WHEN n > 1000000 // size THEN error('the result is too long') ELSE n END",
     "many(a, n) AS repeat(a, CAST(lib.few(n, greatest(length(a), 1)) AS BIGINT))",
     "left_pad(a, n, p) AS lpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
     "right_pad(a, n, p) AS rpad(a, CAST(lib.few(n, 1) AS INTEGER), p)",
@@ -18,8 +18,26 @@ _COMMON = (
         "1000000 items') ELSE b END"
     ),
     (
-        "until(a, b, s) AS CASE WHEN epoch(b) - epoch(a) > 1000000 * epoch(s) "
+        "until(a, b, s) AS CASE WHEN abs(epoch(b) - epoch(a)) > 1000000 * abs(epoch(s)) "
         "THEN error('an array has at most 1000000 items') ELSE b END"
+    ),
+    (
+        "near(a, b) AS CASE WHEN length(a) * length(b) > 1000000 THEN error('the texts are too long "
+        "to compare: at most 1000 characters each') ELSE a END"
+    ),
+    (
+        "room(a, old, new) AS CASE WHEN length(new) > length(old) AND length(a) // "
+        "greatest(length(old), 1) * length(new) > 1000000 AND (length(a) - length(replace(a, old, "
+        "''))) // greatest(length(old), 1) * length(new) > 1000000 THEN error('the result is too "
+        "long') ELSE a END"
+    ),
+    (
+        "matched(a, new) AS CASE WHEN (length(a) + 1) * length(new) > 10000000 THEN error('the "
+        "result is too long') ELSE a END"
+    ),
+    (
+        r"style(a) AS CASE WHEN regexp_matches(a, '%[-+ #0-9.'']*([0-9]{4}|\*)') THEN error('a "
+        "width or precision is a number below 1000') ELSE a END"
     ),
     (
         "cut(part, a DATE) AS CAST(date_trunc(part, a) AS DATE), (part, a TIMESTAMP) AS "
@@ -28,7 +46,10 @@ _COMMON = (
         "CAST(a AS TIMESTAMP))"
     ),
 )
-"""Macros of all dialects: texts and arrays of a bounded length, dates that stay dates."""
+"""Macros of all dialects: texts and arrays of a bounded length, arguments for which a function does
+a bounded amount of work (no other limit reaches into one call of a function), dates that stay
+dates.
+"""
 
 _BIGQUERY = (
     "div(a, b) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a / b END",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.envs.loca.servers.context import OfficeContext
@@ -201,6 +201,11 @@ class Snowflake(Server):
     def insights(self) -> list[str]:
         """Return the memo."""
         return [row["insight"] for row in self.store.find("insights")]
+
+    def undo_points(self) -> Iterator[Callable[[], None]]:
+        """Yield the undo points of the server and of its engine."""
+        yield from super().undo_points()
+        yield self.engine.undo_point()
 
     def close(self) -> None:
         """Release the engine's memory outside of Python."""

@@ -12,7 +12,7 @@ from sqlglot import exp
 from agentgym.envs.loca.servers.warehouse.ddl import alter, comment, create, drop
 from agentgym.envs.loca.servers.warehouse.tables import path
 from agentgym.envs.loca.servers.warehouse.translation import READS, Warehouse
-from agentgym.envs.loca.servers.warehouse.values import ConversionResult
+from agentgym.envs.loca.servers.warehouse.values import MAX_BYTES, ConversionResult
 from agentgym.tools import ToolError
 
 
@@ -56,7 +56,7 @@ def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionR
         return ConversionResult(tree.key.upper(), rows)
     sql, needed, seed = warehouse.translate(tree)
     return ConversionResult(
-        "SELECT", warehouse.engine.read(sql, needed, warehouse.now, limit, seed)
+        "SELECT", warehouse.engine.read(sql, needed, warehouse.now, limit, seed, MAX_BYTES)
     )
 
 
@@ -82,7 +82,7 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
     merges = isinstance(tree, exp.Merge)
     # DuckDB answers with one count; of a MERGE it has to be asked what was done with each row.
     statements = [*start, f"{sql} RETURNING merge_action" if merges else sql]
-    answer = warehouse.engine.write(statements, [*needed, target], [target], warehouse.now, seed)
+    answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, [target], seed)
     if not merges:
         counts = {_EFFECTS[tree.key]: int(answer[0][0])}
     else:
@@ -103,7 +103,7 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
     if tree.args.get("exists") and name not in warehouse.engine.tables:
         return ConversionResult("TRUNCATE_TABLE")
     name = warehouse.find_table(tree.expressions[0])
-    answer = warehouse.engine.write([f"DELETE FROM {path(name)}"], [name], [name], warehouse.now)
+    answer = warehouse.engine.write([f"DELETE FROM {path(name)}"], [name], warehouse.now, [name])
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
 

@@ -19,6 +19,19 @@ View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 """Columns and records of a view of the information schema."""
 
 
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """A type of DuckDB: its kind, and the names and types of its parts."""
+
+    id: str
+    children: tuple[tuple[str, ValueType], ...]
+
+    @classmethod
+    def of(cls, shape: tuple[str, Sequence[Any]]) -> ValueType:
+        """Return the type that is written as plain data."""
+        return cls(shape[0], tuple((name, cls.of(part)) for name, part in shape[1]))
+
+
 @dataclass(slots=True)
 class Rows:
     """The result of a query: names and DuckDB types of the columns, and records of plain JSON
@@ -26,12 +39,14 @@ class Rows:
 
     Attributes:
         total: The number of records; more than `records` has where it was cut.
+        too_long: Whether records were left out for their length.
     """
 
     names: list[str]
     types: list[str]
     records: list[list[Any]]
     total: int
+    too_long: bool = False
 
     def objects(self) -> list[dict[str, Any]]:
         """Return the records by name of column."""
@@ -69,7 +84,7 @@ def fit(rows: Rows) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         return retained, {}
     why = (
         f"a result holds at most {MAX_BYTES} bytes"
-        if len(retained) < len(rows.records)
+        if rows.too_long or len(retained) < len(rows.records)
         else "of the limit on their number"
     )
     message = (
@@ -104,7 +119,7 @@ def _text(value: Any) -> str | None:
     return str(value)
 
 
-def converter(kind: Any) -> Callable[[Any], Any]:
+def converter(kind: ValueType) -> Callable[[Any], Any]:
     """Return the function that makes plain JSON of the values of a type: dates in ISO 8601, moments
     in UTC, decimals without loss.
     """

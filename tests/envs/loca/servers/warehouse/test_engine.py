@@ -18,7 +18,7 @@ import pytest
 
 from agentgym.envs.loca.servers.gcloud.google_cloud import GoogleCloud
 from agentgym.envs.loca.servers.store import Store
-from agentgym.envs.loca.servers.warehouse import engine as sql
+from agentgym.envs.loca.servers.warehouse import database
 from agentgym.envs.loca.servers.warehouse.snowflake import Snowflake
 from agentgym.envs.loca.servers.warehouse.types import (
     bigquery_type,
@@ -97,8 +97,8 @@ def test_a_connection_that_is_asked_directly_is_locked_too() -> None:
         "COPY (SELECT 1) TO '/tmp/x'",
         "SELECT * FROM words",
     ):
-        with pytest.raises(Exception, match=r"locked|disabled|does not exist"):
-            live.execute(statement)
+        with pytest.raises(ToolError, match=r"locked|disabled|does not exist"):
+            live.request("execute", [(statement, ())])
 
 
 READS = (
@@ -165,7 +165,7 @@ def test_time_rows_and_bytes_are_limited(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     assert len(json.dumps(shown["rows"])) < 1.2 * 2**20
     assert "a result holds at most 1048576 bytes" in shown["message"]
-    monkeypatch.setattr(sql, "SECONDS", 0.2)
+    monkeypatch.setattr(database, "SECONDS", 0.2)
     many = "UNNEST(GENERATE_ARRAY(1, 100000))"
     with pytest.raises(
         ToolError, match=r"limit exceeded: the statement ran for more than 0.2 seconds"

@@ -1,0 +1,225 @@
+"""A DuckDB in a process of its own, which can be stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from agentgym.envs.loca.servers.libraries import install_hint
+from agentgym.tools import HostLimitError, ToolError
+
+SECONDS = 10.0
+"""Time of the processor that a request may take; those of tasks take milliseconds."""
+
+WALL_SECONDS = 120.0
+"""Time on the clock after which a host counts as stuck: many times as long, since others may use
+the same processors.
+"""
+
+MEMORY = "512MB"
+"""Memory of one DuckDB: many offices share a machine."""
+
+_PROGRAM = Path(__file__).with_name("duckdb_process.py")
+_OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
+"""Optimizers that choose by statistics, which a copy does not share: with them its rows could come
+in another order.
+"""
+_OPENING = (
+    "SET TimeZone = 'UTC'",
+    f"SET disabled_optimizers = '{_OPTIMIZERS}'",
+    "SET python_enable_replacements = false",
+    "SET enable_external_access = false",
+)
+"""Settings that DuckDB takes after it was opened only: times in UTC, and no way to files or to
+variables of Python.
+"""
+_CONFIG: dict[str, Any] = {
+    "threads": 1,
+    "async_threads": 0,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "memory_limit": MEMORY,
+    "temp_directory": "",
+}
+"""One thread, so that results have one order; nothing from the network and nothing on the disk."""
+
+
+class _Host:
+    """The process that starts those of the engines; it ends with this one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", str(_PROGRAM)),
+                    *(str(theirs.fileno()), json.dumps(sys.path)),
+                ],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # an interrupt from the keyboard is for this process alone
+            )
+        weakref.finalize(self, _hang_up, self._control, process)
+
+    @property
+    def usable(self) -> bool:
+        """Report whether it is a child of this process, and not of one that this was forked
+        from.
+        """
+        return self._owner == os.getpid()
+
+    def start(self) -> tuple[Connection, int]:
+        """Start a process; return the connection to it, and its number."""
+        ours, theirs = socket.socketpair()
+        with self._lock, theirs:
+            socket.send_fds(self._control, [b"start"], [theirs.fileno()])
+            pid = self._number()
+        return Connection(ours.detach()), pid
+
+    def end(self, pid: int) -> int:
+        """End a process if it has not ended; return its exit status as `os.wait` has it."""
+        with self._lock:
+            self._control.send(str(pid).encode())
+            return self._number()
+
+    def _number(self) -> int:
+        answer = self._control.recv(64)
+        if not answer:
+            raise ConnectionError("the process that starts those of DuckDB has ended")
+        return int(answer)
+
+
+def _hang_up(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    """Let a host end."""
+    control.close()
+    process.wait()
+
+
+@functools.cache
+def _host_of(process: int) -> _Host:
+    return _Host()
+
+
+class Database:
+    """A DuckDB of one dialect. After a `HostLimitError` it has ended.
+
+    Args:
+        macros: The functions of its schema `lib`.
+    """
+
+    def __init__(self, macros: Sequence[str]) -> None:
+        check_installed()
+        self._owner = os.getpid()
+        self._host = _host_of(self._owner)
+        self._connection, pid = self._host.start()
+        self._end = weakref.finalize(self, _end, self._host, self._connection, pid)
+        statements = [
+            *_OPENING,
+            "CREATE SCHEMA lib",
+            *(f"CREATE MACRO lib.{macro}" for macro in macros),
+            "SET lock_configuration = true",
+        ]
+        self._ask((SECONDS, _CONFIG, statements))
+
+    @property
+    def usable(self) -> bool:
+        """Report whether it runs and belongs to this process, and not to one that this was forked
+        from.
+        """
+        return self._end.alive and self._owner == os.getpid()
+
+    def request(self, method: str, *arguments: Any) -> Any:
+        """Ask for a method of the other process's session; return its result.
+
+        Raises:
+            ToolError: DuckDB refuses it.
+            HostLimitError: It takes too much time or memory.
+        """
+        return self._ask((SECONDS, method, arguments))
+
+    def close(self) -> None:
+        """End the process."""
+        self._end()
+
+    def _ask(self, message: Any) -> Any:
+        try:
+            self._connection.send(message)
+            if not self._connection.poll(WALL_SECONDS):
+                raise EOFError
+            kind, value = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._ended() from error
+        except BaseException:  # an interrupt in between: what comes next would answer this
+            self._end()
+            raise
+        if kind == "memory":
+            self._end()  # parts of it may have given out
+            raise HostLimitError(
+                f"limit exceeded: the statement needs more than {MEMORY} of memory; ask for less"
+            )
+        if kind != "ok":
+            prefix = "limit exceeded" if kind == "limit" else "invalid argument"
+            raise ToolError(f"{prefix}: {_explain(value)}")
+        return value
+
+    def _ended(self) -> HostLimitError:
+        """Return the error of a process that has ended, or has to be."""
+        status = self._end()
+        if status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
+            return HostLimitError(
+                f"limit exceeded: the statement ran for more than {SECONDS:g} seconds; ask for less"
+            )
+        return HostLimitError(
+            f"limit exceeded: the statement needs more than {MEMORY} of memory or too much time; "
+            "ask for less"
+        )
+
+
+def check_installed() -> None:
+    """Say how to get DuckDB and SQLGlot where one of them is missing.
+
+    Raises:
+        ImportError: One is.
+    """
+    with install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot"):
+        if find_spec("duckdb") is None:
+            raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
+
+
+def _end(host: _Host, connection: Connection, pid: int) -> int | None:
+    """End the process of a database; return its exit status, None if it belongs to another."""
+    connection.close()
+    if not host.usable:
+        return None
+    with contextlib.suppress(OSError):
+        return host.end(pid)
+    _host_of.cache_clear()  # the host itself has ended; the next engine starts another
+    return None
+
+
+def _explain(text: str) -> str:
+    """Return the first lines of what DuckDB says, without its kind of error and without its names
+    for things.
+    """
+    text = (
+        text.split("\n\n", maxsplit=1)[0]
+        .split("\nLINE ", maxsplit=1)[0]
+        .split("\nDid you mean", maxsplit=1)[0]
+    )
+    kind, colon, rest = text.partition(": ")
+    return (rest if colon and kind.endswith("Error") else text).replace("lib.", "").strip()[:600]
