@@ -14,9 +14,9 @@ from agentgym.training.rollout.engines import Asyncio, Engine, EnvLike, Lockstep
 from agentgym.training.rollout.episode import Episode, StepOutcome
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import collect, replay, rollout
-from agentgym.training.rollout.storage import RunLock, RunLockedError
+from agentgym.training.rollout.storage import DamagedFileError, RunLock, RunLockedError
 from agentgym.training.rollout.token_usage import EndpointUsage, Usage, usage
-from agentgym.training.rollout.trajectory import DamagedFileError, Step, Trajectory, TrajectoryLog
+from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
 
 if TYPE_CHECKING:

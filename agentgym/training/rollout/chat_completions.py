@@ -75,18 +75,19 @@ def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
 
 def to_usage(answer: Any) -> EndpointUsage:
     """Return the usage of an answer. Counts that cannot be read are 0, and `unmetered` says so."""
-    counts = [
-        _count(_dig(answer, "usage", *path))
-        for path in (
-            ("prompt_tokens",),
-            ("prompt_tokens_details", "cached_tokens"),
-            ("completion_tokens",),
-            ("completion_tokens_details", "reasoning_tokens"),
-        )
-    ]
-    cut = int(_dig(answer, "choices", 0, "finish_reason") == "length")
-    unmetered = int(counts[0] is None or counts[2] is None)
-    return EndpointUsage(1, cut, 0, 0, *(count or 0 for count in counts), unmetered=unmetered)
+    usage = _dig(answer, "usage")
+    prompt, completion = (
+        _count(_dig(usage, f"{side}_tokens")) for side in ("prompt", "completion")
+    )
+    return EndpointUsage(
+        replies=1,
+        cut=int(_dig(answer, "choices", 0, "finish_reason") == "length"),
+        prompt_tokens=prompt or 0,
+        cached_tokens=_count(_dig(usage, "prompt_tokens_details", "cached_tokens")) or 0,
+        completion_tokens=completion or 0,
+        reasoning_tokens=_count(_dig(usage, "completion_tokens_details", "reasoning_tokens")) or 0,
+        unmetered=int(prompt is None or completion is None),
+    )
 
 
 def _dig(answer: Any, *path: str | int) -> Any:
@@ -109,7 +110,8 @@ def _text(name: str, value: Any) -> tuple[str, str]:
     """
     if value is None or isinstance(value, str):
         return value or "", ""
-    said, thoughts = [], []
+    said: list[str] = []
+    thoughts: list[str] = []
     for part in value if isinstance(value, list) else [value]:
         text = part if isinstance(part, str) else _part_text(part)
         if text is None:
@@ -161,7 +163,7 @@ def _call_text(call: Any, dialect: Dialect) -> str:
     return render(calls[0], dialect) if calls else text
 
 
-def _logprobs(choice: Any, said: bool) -> tuple[float, ...]:  # noqa: FBT001 - both are of one answer
+def _logprobs(choice: Any, said: bool) -> tuple[float, ...]:
     """Return the log-probabilities of the tokens of an answer.
 
     Args:

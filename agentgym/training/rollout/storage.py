@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import socket
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +42,10 @@ else:
 
 class RunLockedError(OSError):
     """Another writer has the folder or the file."""
+
+
+class DamagedFileError(ValueError):
+    """A line or a file of a run cannot be read."""
 
 
 class RunLock:
@@ -204,19 +209,56 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode("utf-8"))
 
 
-def move_into(source: Path, folder: Path, last: str) -> None:
-    """Move the files of a folder into another, each in one step.
+def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the settings in a JSON file; None if there is none.
 
     Args:
-        source: Holds files only; it is removed.
-        folder: Where they go.
-        last: The file that is moved last: its presence says that all are there.
+        path: The file.
+        defaults: The settings by default, whose names and types they must have.
+
+    Raises:
+        DamagedFileError: It cannot be read, or something else is in it.
     """
-    for file in sorted(source.iterdir(), key=lambda file: (file.name == last, file.name)):
-        with file.open("rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(file, folder / file.name)  # noqa: PTH105 - atomic on every system
-    source.rmdir()
+    if not path.exists():
+        return None
+    try:
+        settings = json.loads(path.read_bytes())
+        if not isinstance(settings, dict) or settings.keys() != defaults.keys():
+            raise ValueError("it has other names")
+        for name, value in settings.items():
+            expected = defaults[name]
+            if None not in (value, expected) and type(value) is not type(expected):
+                raise ValueError(f"{name} is {value!r}")
+    except (RecursionError, ValueError) as error:
+        raise DamagedFileError(
+            f"{path} holds no settings of a run ({error}); to move it away: agentgym doctor "
+            f"{path.parent} --repair"
+        ) from None
+    return settings
+
+
+@contextmanager
+def filling(folder: Path, last: str) -> Iterator[Path]:
+    """Write files into an empty folder, from which each is moved into another in one step.
+
+    Args:
+        folder: Where they go; it is made if it is missing.
+        last: The file that is moved last: its presence says that all are there.
+
+    Yields:
+        The empty folder.
+    """
+    part = folder / ".new"
+    shutil.rmtree(part, ignore_errors=True)  # of a writer that was killed
+    part.mkdir(parents=True)
+    try:
+        yield part
+        for file in sorted(part.iterdir(), key=lambda file: (file.name == last, file.name)):
+            with file.open("rb+") as written:
+                os.fsync(written.fileno())
+            os.replace(file, folder / file.name)  # noqa: PTH105 - atomic on every system
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     _sync_folder(folder)
 
 
@@ -239,6 +281,26 @@ def append_text(path: Path, text: str, *, sync: bool = False) -> None:
             with suppress(OSError):
                 file.truncate(end)
             raise
+
+
+def cut_torn_line(path: Path) -> None:
+    """Cut off the last line of a file if it was not written whole."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        size = file.seek(0, 2)
+        keep, block = size, 1 << 16
+        while keep and not _ends_line(file, keep):
+            start = max(0, keep - block)
+            file.seek(start)
+            keep = start + file.read(keep - start).rfind(b"\n") + 1
+        if keep != size:
+            file.truncate(keep)
+
+
+def _ends_line(file: IO[bytes], position: int) -> bool:
+    file.seek(position - 1)
+    return file.read(1) == b"\n"
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -17,7 +17,13 @@ from typing import Any, Self
 from agentgym.messages import Chat, Message
 from agentgym.policy import Reply
 from agentgym.tools import Tool
-from agentgym.training.rollout.storage import RunLock, append_text, whole_lines
+from agentgym.training.rollout.storage import (
+    DamagedFileError,
+    RunLock,
+    append_text,
+    cut_torn_line,
+    whole_lines,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +169,6 @@ class Trajectory:
             ) from error
 
 
-class DamagedFileError(ValueError):
-    """A line or a file of a run cannot be read."""
-
-
 class TrajectoryLog:
     """A file of trajectories that survives being killed: whole lines are kept, a torn last line is
     dropped. It has one writer at a time.
@@ -208,7 +210,7 @@ class TrajectoryLog:
             OSError: The file cannot be written.
         """
         with self._lock:
-            self._cut_torn_line()
+            cut_torn_line(self.path)
             append_text(self.path, "")
             yield self
 
@@ -226,20 +228,7 @@ class TrajectoryLog:
         """Cut off a last line that was not written whole."""
         if self.path.exists():
             with self._lock:
-                self._cut_torn_line()
-
-    def _cut_torn_line(self) -> None:
-        if not self.path.exists():
-            return
-        with self.path.open("rb+") as file:
-            size = file.seek(0, 2)
-            keep, block = size, 1 << 16
-            while keep and not _ends_line(file, keep):
-                start = max(0, keep - block)
-                file.seek(start)
-                keep = start + file.read(keep - start).rfind(b"\n") + 1
-            if keep != size:
-                file.truncate(keep)
+                cut_torn_line(self.path)
 
 
 def _continues(step: Step, chat: Chat) -> bool:
@@ -257,11 +246,6 @@ def _continues(step: Step, chat: Chat) -> bool:
 
 def _agent(info: Mapping[str, Any]) -> str:
     return str(info.get("agent", ""))
-
-
-def _ends_line(file: Any, position: int) -> bool:
-    file.seek(position - 1)
-    return bool(file.read(1) == b"\n")
 
 
 def _plain(value: Any) -> Any:

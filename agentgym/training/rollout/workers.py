@@ -180,7 +180,7 @@ class WorkerFailed(RuntimeError):
     """An env or a policy raised an error elsewhere."""
 
 
-def worker_error(cause: str, by_policy: bool) -> Exception:  # noqa: FBT001 - as it was sent
+def worker_error(cause: str, by_policy: bool) -> Exception:
     """Return an error that was raised elsewhere as one that can be raised here."""
     return (PolicyError if by_policy else WorkerFailed)(f"in a worker: {cause}")
 

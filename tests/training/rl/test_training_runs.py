@@ -173,8 +173,8 @@ COLLECT = Collector.collect
 def broken(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
     """From now on, one in so many episodes is a failure, cut short before its first step."""
 
-    def breaking(*args: Any) -> Iterator[Any]:
-        for k, trajectory in enumerate(COLLECT(*args)):
+    def breaking(*args: Any, **options: Any) -> Iterator[Any]:
+        for k, trajectory in enumerate(COLLECT(*args, **options)):
             failed = replace(
                 trajectory, steps=(), terminated=False, truncated=True, failure="the worker died"
             )

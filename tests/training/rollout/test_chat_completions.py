@@ -163,8 +163,7 @@ def test_log_probabilities_are_read(values: tuple[str, ...], expected: tuple[flo
 
 @pytest.mark.parametrize(
     "value",
-    ["null", "NaN", "-Infinity", "Infinity", "-1e999", "0.5", '"NaN"', '"x"', "true", "[]", LONG]
-    + [f"-{LONG}"],
+    ["null", "NaN", "-Infinity", "Infinity", "-1e999", "0.5", '"NaN"', "true", "[]", LONG],
 )
 def test_no_log_probability_is_none(value: str) -> None:
     answer = load_answer(logprobs("-0.5", value))
@@ -177,7 +176,7 @@ def test_no_log_probability_is_none(value: str) -> None:
     "choice", ["", *(f', "logprobs": {v}' for v in ("null", "5", '{"content": null}', "[]"))]
 )
 def test_missing_log_probabilities_are_not_missed_in_silence(choice: str) -> None:
-    with pytest.raises(AnswerError, match="asked for and there are none.*logprobs=False"):
+    with pytest.raises(AnswerError, match=r"asked for and there are none.*logprobs=False"):
         to_reply(load_answer(completion('{"content": "a"}', choice)), "json", logprobs=True)
     calls = completion('{"content": null, "tool_calls": [{"name": "f"}]}')
     assert to_reply(load_answer(calls), "json", logprobs=True).logprobs == ()
