@@ -228,16 +228,19 @@ class Learning:
         return ThinkingPolicy(NoisyPolicy(self.config.world, self.config.noise, self.config.seed))
 
     def _tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
-        if (self.out / TOKENIZER).exists():
-            saved: PreTrainedTokenizerFast = load_tokenizer(self.out)
-            return saved
+        if not (self.out / TOKENIZER).exists():
+            save_tokenizer(self._make_tokenizer(env), self.out)
+        # Read back even if it was just made: one that was read is written with other settings, and
+        # a run that was stopped has to end as one that was not.
+        saved: PreTrainedTokenizerFast = load_tokenizer(self.out)
+        return saved
+
+    def _make_tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
         episodes = collect(self._teacher(), env, range(TRAIN_SEED - _TEXTS, TRAIN_SEED))
-        tokenizer = make_tokenizer(
+        return make_tokenizer(
             [m.raw or m.text for t in episodes for m in t.last.messages if m.role != "system"],
             2_000,
         )
-        save_tokenizer(tokenizer, self.out)
-        return tokenizer
 
     def _cloning(self, steps: int, phase: int) -> CloningConfig:
         config = self.config

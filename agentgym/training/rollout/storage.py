@@ -263,18 +263,23 @@ def filling(folder: Path, last: str) -> Iterator[Path]:
 
 
 def append_text(path: Path, text: str, *, sync: bool = False) -> None:
-    """Write text at the end of a file; if that fails, the file is as it was before.
+    """Write text at the end of a file, as `append_bytes` does."""
+    append_bytes(path, text.encode("utf-8"), sync=sync)
+
+
+def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Write bytes at the end of a file; if that fails, the file is as it was before.
 
     Args:
         path: The file; it is made if it is missing.
-        text: Whole lines.
-        sync: Wait until it is on the disk.
+        data: Whole lines.
+        sync: Wait until they are on the disk.
     """
     with path.open("ab", buffering=0) as file:
-        end, data = file.seek(0, os.SEEK_END), memoryview(text.encode("utf-8"))
+        end, rest = file.seek(0, os.SEEK_END), memoryview(data)
         try:
-            while data:
-                data = data[file.write(data) :]
+            while rest:
+                rest = rest[file.write(rest) :]
             if sync:
                 os.fsync(file.fileno())
         except BaseException:

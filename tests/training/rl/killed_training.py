@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 
-from agentgym.training.rl import LearnConfig, Learning, metrics_log
-from agentgym.training.rollout import storage
-from agentgym.training.rollout.episode import Player
+from agentgym.training.rl import LearnConfig, Learning, cloning, metrics_log
+from agentgym.training.rollout import LocalPolicy, storage
 
 TINY = LearnConfig(
     horizons=(1,),
@@ -55,10 +54,11 @@ class Clock:
         return counted
 
     def install(self) -> None:
-        """Count steps of envs and optimizers, appended lines, and what replaces a file: before it
+        """Count batches of replies, steps of optimizers, appended lines, and what replaces a file: before it
         is written, half-way through a checkpoint, before it is on the disk and before it is moved.
         """
-        Player.step = self.around(Player.step)  # type: ignore[method-assign]
+        for policy in (LocalPolicy, cloning.Tokenized):
+            policy.__call__ = self.around(policy.__call__)  # type: ignore[attr-defined]
         torch.optim.AdamW.step = self.around(torch.optim.AdamW.step)  # type: ignore[method-assign]
         os.replace, os.fsync = self.around(os.replace), self.around(os.fsync)
         torch.save = self.saving(torch.save)

@@ -52,7 +52,7 @@ def whole(host: Host, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, i
     """The folder of a run that was not killed, and the number of its moments."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     status, count = host.run(folder)
-    assert (status, count > 100) == (0, True)
+    assert (status, count > 100) == (0, True), count
     return folder, count
 
 
