@@ -222,7 +222,9 @@ def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | N
     if not path.exists():
         return None
     try:
-        settings = json.loads(path.read_bytes())
+        if not (data := path.read_bytes()).strip():
+            raise ValueError("it is empty")
+        settings = json.loads(data)
         if not isinstance(settings, dict) or settings.keys() != defaults.keys():
             raise ValueError("it has other names")
         for name, value in settings.items():
