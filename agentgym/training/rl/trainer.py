@@ -278,12 +278,21 @@ class Trainer(Generic[ConfigT]):
         self.step, self._next_seed = state["step"], state["next_seed"]
 
     def save(self) -> None:
-        """Write a checkpoint; one that is cut short by a kill does not replace the last."""
+        """Write a checkpoint; one that is cut short by a kill does not replace the last.
+
+        Raises:
+            OSError: It cannot be written; the last one stays.
+        """
         if self.out is None:
             return
         self.out.mkdir(parents=True, exist_ok=True)
-        with replacing(self.out / CHECKPOINT) as file:
-            torch.save(self.state(), file)
+        try:
+            with replacing(self.out / CHECKPOINT) as file:
+                torch.save(self.state(), file)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):  # torch hides what the disk said
+                raise error.__context__ from None
+            raise
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

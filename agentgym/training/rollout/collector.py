@@ -76,9 +76,10 @@ class Collector:
     one that takes longer than the timeout) costs the episode of that slot alone. The episode is
     played again, with its seed and in a new slot of the same number: were another one drawn in its
     place, long episodes, in which more can break, would become rare. If it breaks each time, or the
-    policy has given up on it (`PolicyError`), it is reported as a truncated trajectory that names
-    its `failure`, and is not the agent's: evaluation and training leave it out. The engine
-    `lockstep` has no workers, so with it errors but those of the policy are raised.
+    policy has given up on it (a `PolicyError`, whose `replies` say on which of a batch), it is
+    reported as a truncated trajectory that names its `failure`, and is not the agent's: evaluation
+    and training leave it out. The engine `lockstep` has no workers, so with it all other errors are
+    raised.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.

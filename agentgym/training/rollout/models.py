@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,
@@ -325,11 +326,17 @@ class LocalPolicy:
 def save_policy(policy: LocalPolicy, folder: Path) -> None:
     """Write a model, its tokenizer and the most tokens of its replies in the format of
     transformers, each file in one step.
+
+    Raises:
+        OSError: They cannot be written; the files that are there stay as they are.
     """
     policy.model.generation_config.max_new_tokens = policy.max_new_tokens
     save_tokenizer(policy.renderer.tokenizer, folder)
-    with _no_bars(), filling(folder, last=MODEL) as part:
-        policy.model.save_pretrained(part)
+    try:
+        with _no_bars(), filling(folder, last=MODEL) as part:
+            policy.model.save_pretrained(part)
+    except SafetensorError as error:  # what the disk said, in another class
+        raise OSError(f"the model cannot be written to {folder}: {error}") from error
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
