@@ -39,3 +39,8 @@ class PolicyError(RuntimeError):
 
     That is no fault of the agent, so an episode that it ends has no score.
     """
+
+    replies: Sequence[Reply | PolicyError] = ()
+    """The reply to each chat of a batch, or the error in its place, if only some have none; empty
+    if the error is that of the whole batch.
+    """

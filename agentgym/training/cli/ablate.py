@@ -37,13 +37,14 @@ from agentgym.training.evaluation import (
     Result,
     ablation_tables,
     load_results,
+    name_cell,
     papers,
     prepare_ablation,
     presets,
     run_ablation,
     write_report,
 )
-from agentgym.training.rollout import PolicyConfig
+from agentgym.training.rollout import PolicyConfig, RunLock
 
 _ARMS = ",".join(arm or "none" for arm in ARMS)
 _PRESET = f"What the next four are unless given: {', '.join(presets())}."
@@ -96,12 +97,25 @@ def ablate(
             contexts=split(context),
         )
         prepare_ablation(ablation, out)
+    losses: list[str] = []
     with progress_bar() as progress, resume_hint():
         task = progress.add_task("episodes", total=len(ablation.cells()))
         results = run_ablation(
-            ablation, out, workers, lambda episodes: progress.advance(task, episodes)
+            ablation,
+            out,
+            workers,
+            lambda episodes: progress.advance(task, episodes),
+            lambda cell, cause: losses.append(f"lost: {name_cell(cell)}: {cause}"),
         )
-    _report(results, out)
+        if results:
+            _report(results, out)
+    if losses:
+        typer.echo("\n".join(losses), err=True)
+        typer.echo(
+            f"{len(losses)} cells were lost and are in no figure; the same command plays them again",
+            err=True,
+        )
+        raise typer.Exit(1)
 
 
 def _from_preset(
@@ -147,11 +161,11 @@ def score(
             results = load_results(folder)
         if not results:
             raise ValueError(f"{folder} holds no trajectories; run: agentgym ablate --out {folder}")
-    _report(results, folder)
+        _report(results, folder)
 
 
 def _report(results: list[Result], out: Path) -> None:
-    with console.status("tables and figures"):
+    with console.status("tables and figures"), RunLock(out):
         paths = write_report(results, out)
     for table in ablation_tables(results):
         show_table(table)

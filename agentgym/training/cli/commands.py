@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from agentgym.training.cli.ablate import ablate, score
+from agentgym.training.cli.doctor import doctor
 from agentgym.training.cli.episodes import list_worlds, play, rollout
 from agentgym.training.cli.export import export
 from agentgym.training.cli.papers import add_paper_commands
@@ -22,7 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("list")(list_worlds)
-for _command in (play, rollout, ablate, train, score, export):
+for _command in (play, rollout, ablate, train, score, doctor, export):
     app.command()(_command)
 add_paper_commands(app)
 app.command()(serve)

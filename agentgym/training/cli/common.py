@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agentgym.policy import PolicyError
 from agentgym.stacks import strategies
 from agentgym.training.evaluation import Table
-from agentgym.training.rollout import CollectionError
+from agentgym.training.rollout import CollectionError, DamagedFileError, RunLockedError
 from agentgym.world import MissingHook
 
 console = Console(width=None if sys.stdout.isatty() else 140)
@@ -59,12 +59,15 @@ def exit_on_user_error() -> Iterator[None]:
 
 @contextmanager
 def resume_hint() -> Iterator[None]:
-    """Say that a run which was interrupted, or whose endpoint or workers broke down, can be
+    """Say that a run which was interrupted, or whose endpoint, workers or disk broke down, can be
     resumed.
     """
     try:
         yield
-    except (PolicyError, CollectionError) as error:
+    except (RunLockedError, DamagedFileError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    except (PolicyError, CollectionError, OSError) as error:
         typer.echo(f"error: {error}\nthe same command goes on from here", err=True)
         raise typer.Exit(1) from None
     except MissingHook as error:

@@ -125,7 +125,8 @@ def rollout(
             player, range(seed, seed + episodes), out, {"policy": policy}
         )
         if out is not None:
-            TrajectoryLog(out).prepare()
+            with TrajectoryLog(out).writing():
+                pass  # says now if it cannot be written
     solved = broken = 0
     with resume_hint(), collector, progress_bar() as progress:
         for trajectory in progress.track(trajectories, total=episodes, description="episodes"):
@@ -137,7 +138,10 @@ def rollout(
     typer.echo(
         f"solved {solved} of {episodes - broken}"
         + (f"; {broken} broke and are not counted" if broken else "")
+        + (f"; {collector.retried} were begun again" if collector.retried else "")
     )
+    if broken == episodes:
+        raise typer.Exit(1)
 
 
 def _summary(trajectory: Trajectory) -> str:

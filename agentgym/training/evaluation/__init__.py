@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from agentgym.training.evaluation.ablation import (
     Ablation,
     load_results,
+    name_cell,
     prepare_ablation,
     run_ablation,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "effects",
     "evaluate",
     "load_results",
+    "name_cell",
     "ordered_contexts",
     "papers",
     "percent",

@@ -8,11 +8,11 @@ TaskWeaver (section 4) for LORE.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,18 +21,37 @@ from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
 from agentgym.config import Config
+from agentgym.messages import Chat
 from agentgym.oracles import ARMS
+from agentgym.policy import PolicyError
 from agentgym.registry import resolve, spec
 from agentgym.stacks import WINDOW, check_arm, check_context
+from agentgym.training.evaluation.cell_pool import Lost, play_cells
 from agentgym.training.evaluation.scoring import Result, score
-from agentgym.training.rollout import PolicyConfig, TrajectoryLog, rollout
-from agentgym.training.rollout.workers import follow_the_parent
+from agentgym.training.rollout import (
+    CollectionError,
+    Episode,
+    PolicyConfig,
+    RunLock,
+    Trajectory,
+    TrajectoryLog,
+)
+from agentgym.training.rollout.engines import describe
+from agentgym.training.rollout.episode import Recording
+from agentgym.training.rollout.storage import read_settings, write_text
 from agentgym.world import load_world
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl"
 HORIZON = "horizon"
 """The axis that `World.config_for_horizon` reads; any other is an option of the worlds."""
+
+RETRIES = 2
+"""The most times that a cell whose worker was killed is played again: a third death of one cell is
+no accident.
+"""
+_AXES = ("world", "arm", "context", "horizon")
+"""The labels of a trajectory whose values are listed in the settings, under their plurals."""
 
 Cell = tuple[str, str, str, int, int]
 """World, arm, context strategies, horizon and seed of one episode."""
@@ -130,11 +149,28 @@ class Ablation(Config):
         axes = (self.worlds, self.horizons, range(self.seeds), self.arms, self.contexts)
         return [(w, a, c, h, s) for w, h, s, a, c in product(*axes)]
 
-    def play(self, cell: Cell) -> str:
-        """Play one episode and return the JSON line of its trajectory."""
+    def play(self, cell: Cell) -> Trajectory:
+        """Play one episode; it is a failure if the policy could not reply."""
         world, arm, context, horizon, seed = cell
         env = gymnasium.make(self.spec(world, arm, context, horizon), disable_env_checker=True)
-        labels = {
+        episode, policy = Episode(env, seed, self.labels(cell)), self.policy.make(world)
+        try:
+            while not episode.over:
+                (reply,) = policy([episode.chat])
+                episode.play(reply)
+        except PolicyError as error:
+            return episode.trajectory(describe(error))
+        return episode.trajectory()
+
+    def lost(self, cell: Cell, cause: str) -> Trajectory:
+        """Return the trajectory of a cell that could not be played."""
+        spec_text = str(self.spec(*cell[:4]).to_json())
+        return Recording(spec_text, cell[4], Chat(), self.labels(cell)).trajectory(cause)
+
+    def labels(self, cell: Cell) -> dict[str, Any]:
+        """Return the labels of the trajectory of a cell."""
+        world, arm, context, horizon, _ = cell
+        return {
             "world": world,
             "arm": arm,
             "context": context,
@@ -142,7 +178,6 @@ class Ablation(Config):
             "axis": self.axis,
             "policy": self.policy.name,
         }
-        return rollout(env, self.policy.make(world), seed, labels).to_json()
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as JSON-able data."""
@@ -154,81 +189,175 @@ def run_ablation(
     out: Path,
     workers: int,
     on_progress: Callable[[int], None] = lambda episodes: None,
+    on_loss: Callable[[Cell, str], None] = lambda cell, cause: None,
 ) -> list[Result]:
     """Play the episodes that a folder does not hold yet, and score all of them.
 
-    Trajectories are written as they finish, so a run that was killed goes on where it stopped.
+    Trajectories are written as they finish, so a run that was killed goes on where it stopped. A
+    worker that is killed costs the cell that it was playing: that is played again, at most
+    `RETRIES` times, and then lost. So is a cell for which the policy had no reply. Lost cells are
+    in the log as failures and are played when the run is started again.
 
     Args:
         ablation: The settings.
-        out: The folder for settings and trajectories; created if missing.
-        workers: Number of processes.
+        out: The folder for settings and trajectories; created if missing. Nobody else can write to
+            it meanwhile.
+        workers: Number of processes; 1 for this one.
         on_progress: Called with how many more episodes are there; earlier runs' come first.
+        on_loss: Called with a cell that was lost and the cause.
 
     Raises:
+        CollectionError: Cell after cell was lost.
+        DamagedFileError: A file of the folder cannot be read.
+        RunLockedError: Somebody else writes to the folder.
         ValueError: The folder holds another ablation.
         OSError: The folder cannot be written.
     """
     log = prepare_ablation(ablation, out)
-    done = {_cell(result) for result in load_results(out)}
-    on_progress(len(done))
-    missing = [cell for cell in ablation.cells() if cell not in done]
-    for lines in _play_all(ablation, missing, workers):
-        log.append(*lines)
-        on_progress(len(lines))
-    return load_results(out)
+    with RunLock(out), log.writing():
+        done = {_cell(result) for result in load_results(out)}
+        on_progress(len(done))
+        missing = [cell for cell in ablation.cells() if cell not in done]
+        losses = 0
+        for cell, line, failure in _play_all(ablation, missing, workers):
+            log.append(line)
+            losses = losses + 1 if failure else 0
+            if failure:
+                on_loss(cell, failure)
+            else:
+                on_progress(1)
+            if losses > 2 * workers:  # twice over, since all workers may fail together
+                raise CollectionError(
+                    f"{losses} cells were lost one after the other; the last one: {failure}"
+                )
+        return _read_results(out)[0]
 
 
 def load_results(out: Path) -> list[Result]:
-    """Return the scores of all trajectories in a folder, in the order of their cells."""
-    trajectories = (
-        trajectory for trajectory in TrajectoryLog(out / TRAJECTORIES) if not trajectory.failure
-    )
-    return sorted(map(score, trajectories), key=_cell)
+    """Return the scores of all trajectories in a folder, in the order of their cells.
+
+    Each cell counts once, the first if an older version wrote it twice; what does not belong to the
+    settings of the folder is left out. A warning says so.
+
+    Raises:
+        DamagedFileError: A file of the folder cannot be read.
+    """
+    results, doubles, strays = _read_results(out)
+    for count, what in ((doubles, "doubles"), (strays, f"not cells of {SETTINGS}")):
+        if count:
+            warnings.warn(
+                f"{count} trajectories in {out / TRAJECTORIES} are {what} and do not count; to "
+                f"move them out: agentgym doctor {out} --repair",
+                stacklevel=2,
+            )
+    return results
+
+
+def _read_results(out: Path) -> tuple[list[Result], int, int]:
+    """Return the results of a folder, and the numbers of doubles and of strays among them."""
+    settings = load_settings(out)
+    results: dict[Cell, Result] = {}
+    doubles = strays = 0
+    for trajectory in TrajectoryLog(out / TRAJECTORIES):
+        if trajectory.failure:
+            continue
+        result = score(trajectory)
+        if settings is not None and not belongs(trajectory, settings):
+            strays += 1
+        elif _cell(result) in results:
+            doubles += 1
+        else:
+            results[_cell(result)] = result
+    return sorted(results.values(), key=_cell), doubles, strays
 
 
 def _cell(result: Result) -> Cell:
     return result.world, result.arm, result.context, result.horizon, result.seed
 
 
+def name_cell(cell: Cell) -> str:
+    """Return a cell in words."""
+    world, arm, context, horizon, seed = cell
+    return f"{world}, arm {arm or 'none'}, context {context}, horizon {horizon}, seed {seed}"
+
+
+def cell_of(trajectory: Trajectory) -> Cell:
+    """Return the cell of a trajectory.
+
+    Raises:
+        KeyError: It was not recorded by an ablation.
+    """
+    world, arm, context, horizon = (trajectory.labels[name] for name in _AXES)
+    return world, arm, context, horizon, trajectory.seed
+
+
+def belongs(trajectory: Trajectory, settings: Mapping[str, Any]) -> bool:
+    """Return whether a trajectory is one of a cell of an ablation with these settings."""
+    labels = trajectory.labels
+    return (
+        all(labels.get(name) in settings[f"{name}s"] for name in _AXES)
+        and 0 <= trajectory.seed < settings["seeds"]
+        and labels.get("axis") == settings["axis"]
+        and labels.get("policy") == settings["policy"]["name"]
+    )
+
+
+def load_settings(out: Path) -> dict[str, Any] | None:
+    """Return the settings of an ablation as JSON-able data; None if there are none.
+
+    Raises:
+        DamagedFileError: They cannot be read.
+    """
+    return read_settings(out / SETTINGS, Ablation().settings())
+
+
 def prepare_ablation(ablation: Ablation, out: Path) -> TrajectoryLog:
     """Make the folder of an ablation, or check that it is one.
 
     Raises:
+        DamagedFileError: A file of the folder cannot be read.
+        RunLockedError: Somebody else writes to the folder.
         ValueError: The folder holds another ablation.
         OSError: The folder cannot be written.
     """
-    settings = out / SETTINGS
-    expected = ablation.settings()
-    if settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != expected:
-        raise ValueError(
-            f"{out} holds an ablation with other settings (see {settings.name}); choose another "
-            "folder or delete it"
-        )
-    out.mkdir(parents=True, exist_ok=True)
-    if not settings.exists():
-        settings.write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
-    log = TrajectoryLog(out / TRAJECTORIES)
-    log.repair()
+    log, expected = TrajectoryLog(out / TRAJECTORIES), ablation.settings()
+    with RunLock(out):
+        settings = load_settings(out)
+        if settings is None:
+            strays = (t for t in log if not belongs(t, expected))
+            if (stray := next(strays, None)) is not None:
+                raise ValueError(
+                    f"{log.path} holds an episode of another ablation ({stray.labels}, seed "
+                    f"{stray.seed}); choose another folder or delete it"
+                )
+            write_text(out / SETTINGS, json.dumps(expected, indent=1) + "\n")
+        elif settings != expected:
+            raise ValueError(
+                f"{out} holds an ablation with other settings (see {SETTINGS}); choose another "
+                "folder or delete it"
+            )
     return log
 
 
-def _play_all(ablation: Ablation, cells: Sequence[Cell], workers: int) -> Iterator[list[str]]:
-    """Yield the lines of finished episodes, a batch of cells at a time."""
+def _play_all(ablation: Ablation, cells: Sequence[Cell], workers: int) -> Iterator[_Played]:
+    """Yield the lines of cells as they end, and the cause of each that failed."""
+    play = partial(_play, ablation)
+    if workers == 1:
+        yield from map(play, cells)
+        return
     size = len(ablation.arms) * len(ablation.contexts)
     batches = [cells[k : k + size] for k in range(0, len(cells), size)]
-    if workers == 1:
-        yield from (_play(ablation, batch) for batch in batches)
-        return
-    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=follow_the_parent) as pool:
-        futures: list[Future[list[str]]] = [
-            pool.submit(_play, ablation, batch) for batch in batches
-        ]
-        try:
-            yield from (future.result() for future in as_completed(futures))
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    for ended in play_cells(play, batches, workers, RETRIES):
+        if isinstance(ended, Lost):
+            yield ended.cell, ablation.lost(ended.cell, ended.cause).to_json(), ended.cause
+        else:
+            yield ended
 
 
-def _play(ablation: Ablation, cells: Sequence[Cell]) -> list[str]:
-    return [ablation.play(cell) for cell in cells]
+def _play(ablation: Ablation, cell: Cell) -> _Played:
+    trajectory = ablation.play(cell)
+    return cell, trajectory.to_json(), trajectory.failure
+
+
+_Played = tuple[Cell, str, str]
+"""A cell, the line of its trajectory, and the cause if it failed."""

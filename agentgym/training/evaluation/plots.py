@@ -21,6 +21,7 @@ from matplotlib.ticker import NullLocator
 from agentgym.oracles import ARMS
 from agentgym.training.evaluation.intervals import Interval, effects, summarize
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
+from agentgym.training.rollout.storage import replacing
 
 # The palette of Okabe and Ito, which readers with any colour vision can tell apart.
 _COLOURS = dict(
@@ -249,4 +250,5 @@ def _worlds(results: Sequence[Result]) -> list[str]:
 def save(figure: Figure, path: Path) -> None:
     """Write a PNG without the version stamp that would make equal figures differ."""
     FigureCanvasAgg(figure)
-    figure.savefig(path, dpi=_DPI, metadata={"Software": None})
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=_DPI, metadata={"Software": None})

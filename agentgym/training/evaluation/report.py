@@ -13,6 +13,7 @@ from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
 from agentgym.training.evaluation.tables import Table, percent, to_markdown
 from agentgym.training.extras import needs_extra
+from agentgym.training.rollout.storage import write_text
 
 METRICS = ("success", "step_accuracy", "alive_step_accuracy")
 _NAMES = {
@@ -59,10 +60,8 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
     with needs_extra("a report with figures", "cli"):
         from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
     lines = "".join(json.dumps(asdict(row)) + "\n" for row in results)
-    (out / "results.jsonl").write_text(lines, encoding="utf-8")
-    (out / "summary.md").write_text(
-        "\n\n".join(map(to_markdown, ablation_tables(results))) + "\n", encoding="utf-8"
-    )
+    write_text(out / "results.jsonl", lines)
+    write_text(out / "summary.md", "\n\n".join(map(to_markdown, ablation_tables(results))) + "\n")
     files = ["results.jsonl", "summary.md"]
     figures = {
         "horizons.png": plots.horizons_figure(results),

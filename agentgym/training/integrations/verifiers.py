@@ -33,7 +33,7 @@ from agentgym.env import tool_env
 from agentgym.messages import Chat, Message
 from agentgym.training.integrations.datasets import group_of
 from agentgym.training.rollout import Episode
-from agentgym.training.rollout.openai_policy import to_reply
+from agentgym.training.rollout.chat_completions import to_reply
 from agentgym.training.rollout.plain_chat import as_text, join_messages
 
 PLUGIN = "agentgym_verifiers"

@@ -19,7 +19,7 @@ from agentgym.envs.agentlongbench.config import FULL
 from agentgym.envs.agentlongbench.rows import LENGTHS, TARGETS, count, make_rows, prompt
 from agentgym.envs.agentlongbench.scoring import TASKS, form, last_tag, read, score
 from agentgym.messages import Chat
-from agentgym.policy import Policy
+from agentgym.policy import Policy, PolicyError
 from agentgym.tokens import TokenCounter, counter
 from agentgym.training.evaluation import (
     Command,
@@ -30,7 +30,14 @@ from agentgym.training.evaluation import (
     to_markdown,
     wilson,
 )
-from agentgym.training.rollout import PolicyConfig, Trajectory, TrajectoryLog
+from agentgym.training.rollout import (
+    DamagedFileError,
+    PolicyConfig,
+    RunLock,
+    Trajectory,
+    TrajectoryLog,
+)
+from agentgym.training.rollout.storage import append_text, cut_torn_line, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -155,9 +162,7 @@ def _write_answers(path: Path, lines: Sequence[str], tasks: set[str]) -> None:
     """Write what scoring reads of a cell; lines of tasks that were written before stay."""
     before = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     others = [line for line in before if json.loads(line)["task"] not in tasks]
-    part = path.with_suffix(".part")
-    part.write_text("".join([*others, *lines]), encoding="utf-8")
-    part.replace(path)
+    write_text(path, "".join([*others, *lines]))
 
 
 def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, TextIO]) -> list[str]:
@@ -174,29 +179,53 @@ def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, TextIO]) -
     return lines
 
 
-def answer(data: Path, out: Path, policy: Policy) -> Iterator[int]:
+MAX_SILENT = 3
+"""Rows in succession that the policy may leave without an answer: more are not the fault of a row.
+"""
+
+
+def answer(data: Path, out: Path, policy: Policy) -> Iterator[str]:
     """Let a policy answer all rows, into files of the same names; rows that were answered already
-    are left out.
+    are left out. A row for which the policy has no reply stays without an answer.
 
     Yields:
-        1 after each row.
+        After each row the empty text, or the cause if it has no answer.
+
+    Raises:
+        PolicyError: The policy had no reply to one row after the other.
+        RunLockedError: Somebody else writes to the folder.
+        OSError: The folder cannot be written.
     """
-    for path in sorted(data.glob("*/*/*/*.jsonl")):
-        target = out / path.relative_to(data)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        answered = set(_replies(target))
-        with path.open(encoding="utf-8") as rows, target.open("a", encoding="utf-8") as file:
-            for row in map(json.loads, rows):
-                if str(row["id"]) not in answered:
+    silent = 0
+    with RunLock(out):
+        for path in sorted(data.glob("*/*/*/*.jsonl")):
+            for error in _answer_file(path, out / path.relative_to(data), policy):
+                silent = silent + 1 if error else 0
+                if error and silent > MAX_SILENT:
+                    raise error
+                yield str(error or "")
+
+
+def _answer_file(path: Path, target: Path, policy: Policy) -> Iterator[PolicyError | None]:
+    """Answer the rows of a file that have no answer yet; yield the error of each that gets none."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    cut_torn_line(target)
+    answered = set(_replies(target))
+    with path.open(encoding="utf-8") as rows:
+        for row in map(json.loads, rows):
+            if str(row["id"]) not in answered:
+                try:
                     (reply,) = policy([Chat.from_openai(prompt(row))])
-                    line = {
-                        "id": row["id"],
-                        "question_type": row["question_type"],
-                        "raw_response": reply.text,
-                    }
-                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
-                    file.flush()
-                yield 1
+                except PolicyError as failure:
+                    yield failure
+                    continue
+                line = {
+                    "id": row["id"],
+                    "question_type": row["question_type"],
+                    "raw_response": reply.text,
+                }
+                append_text(target, json.dumps(line, ensure_ascii=False) + "\n")
+            yield None
 
 
 def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
@@ -266,11 +295,18 @@ def _replies(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     replies = {}
-    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
-        raw = row.get("raw_response")
-        replies[str(row["id"])] = (
-            raw if isinstance(raw, str) else f"<answer>{row.get('pred_answer', '')}</answer>"
-        )
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            row = json.loads(line)
+            raw = row.get("raw_response")
+            replies[str(row["id"])] = (
+                raw if isinstance(raw, str) else f"<answer>{row.get('pred_answer', '')}</answer>"
+            )
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise DamagedFileError(
+                f"{path}, line {number}: no answer to a row ({error!r}); to repair it: agentgym "
+                f"doctor {path} --repair"
+            ) from None
     return replies
 
 
@@ -370,10 +406,8 @@ def write_report(results: Sequence[LongBenchResult], out: Path) -> list[Table]:
 
     out.mkdir(parents=True, exist_ok=True)
     tables = [score_table(results), context_table(results)]
-    (out / RESULTS).write_text(
-        "".join(json.dumps(asdict(each)) + "\n" for each in results), encoding="utf-8"
-    )
-    (out / SUMMARY).write_text("\n\n".join(map(to_markdown, tables)) + "\n", encoding="utf-8")
+    write_text(out / RESULTS, "".join(json.dumps(asdict(each)) + "\n" for each in results))
+    write_text(out / SUMMARY, "\n\n".join(map(to_markdown, tables)) + "\n")
     plots.save(heatmap_figure(cells(results)), out / FIGURE)
     return tables
 
@@ -443,13 +477,11 @@ def _write(
 ) -> Iterator[str]:
     """Write the rows of the benchmark as JSONL. Cells that are there already are kept."""
     total = 0
-    for setting, length, rows in write(
-        Plan(_split(settings), _split(lengths), _split(tasks), samples, seed),
-        folder,
-        counter(tokens),
-    ):
-        total += rows
-        yield f"{setting} {length}: {total:,} rows"
+    plan = Plan(_split(settings), _split(lengths), _split(tasks), samples, seed)
+    with RunLock(folder):
+        for setting, length, rows in write(plan, folder, counter(tokens)):
+            total += rows
+            yield f"{setting} {length}: {total:,} rows"
     yield f"wrote {total} rows to {folder}"
 
 
@@ -460,8 +492,14 @@ def _answer(
     out: Annotated[Path, "Folder for the answers."] = Path("runs/longbench"),
 ) -> Iterator[str]:
     """Let a policy answer the rows. The same command goes on where it was stopped."""
-    total = sum(answer(folder, out, PolicyConfig(policy).make("LongContextQA")))
-    yield f"answered {total} rows in {out}; score them: agentgym longbench score {folder} {out}"
+    causes = list(answer(folder, out, PolicyConfig(policy).make("LongContextQA")))
+    lost = [cause for cause in causes if cause]
+    yield (
+        f"answered {len(causes) - len(lost)} rows in {out}; score them: agentgym longbench score "
+        f"{folder} {out}"
+    )
+    if lost:
+        yield f"{len(lost)} have no answer; the same command asks again; the last one: {lost[-1]}"
 
 
 def _score(
@@ -484,7 +522,8 @@ def _report(
 
 
 def _show(results: Sequence[LongBenchResult], out: Path) -> Iterator[str | Table]:
-    yield from write_report(results, out)
+    with RunLock(out):
+        yield from write_report(results, out)
     yield f"wrote {out / RESULTS}, {out / SUMMARY}, {out / FIGURE}"
 
 

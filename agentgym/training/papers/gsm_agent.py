@@ -23,7 +23,8 @@ from agentgym.policy import Policy
 from agentgym.tokens import cl100k
 from agentgym.training.evaluation import Command, Paper, Table, register_paper, to_markdown
 from agentgym.training.papers.reasoning_graph import figures, graph_summary, paths_of, search_report
-from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, rollout
+from agentgym.training.rollout import RunLock, Step, Trajectory, TrajectoryLog, rollout
+from agentgym.training.rollout.storage import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -239,10 +240,10 @@ def _gsm(
 ) -> Iterator[str]:
     """Write the tables of GSM-Agent, and accuracy against the revisit ratio."""
     rows_by_setting = {name: _read(name, file) for name, file in map(_setting, settings)}
-    for path in write_report(
-        rows_by_setting, out, nodes, embed, cl100k().length if count else None
-    ):
-        yield f"wrote {path}"
+    counter = cl100k().length if count else None
+    with RunLock(out):
+        for path in write_report(rows_by_setting, out, nodes, embed, counter):
+            yield f"wrote {path}"
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -288,10 +289,7 @@ def write_report(
     paths = {name: paths_of(episodes, embed, nodes) for name, episodes in settings.items()}
     out.mkdir(parents=True, exist_ok=True)
     table, figure = out / "summary.md", out / "revisits.png"
-    table.write_text(
-        f"{to_markdown(summary(outcomes))}\n\n{to_markdown(graph_summary(paths))}\n",
-        encoding="utf-8",
-    )
+    write_text(table, f"{to_markdown(summary(outcomes))}\n\n{to_markdown(graph_summary(paths))}\n")
     points = {name: (figures(paths[name]).Rvst, metrics(outcomes[name]).Acc) for name in settings}
     plots.save(revisits_figure(points), figure)
     return [table, figure]

@@ -5,6 +5,7 @@ episodes failed.
 from __future__ import annotations
 
 import csv
+import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from agentgym.training.evaluation import (
     wilson,
 )
 from agentgym.training.rollout import Trajectory
+from agentgym.training.rollout.storage import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -238,18 +240,19 @@ def write_curves(results: Sequence[Result], path: Path) -> None:
     """Write the accuracies as CSV: for each number of operations, and for 5 levels of height each,
     with 95 % intervals.
     """
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        groups = [rows for arms in lines(results).values() for rows in arms.values()]
-        for rows, (by, width) in product(groups, (("operations", 1), ("height", None))):
-            for each in accuracy(rows, by, width):
-                share = each.accuracy
-                sizes = (each.low, each.high, each.episodes, round(share.value * each.episodes))
-                shares = (f"{part:.4f}" for part in (share.value, share.low, share.high))
-                writer.writerow(
-                    [rows[0].world, rows[0].arm or "none", rows[0].context, by, *sizes, *shares]
-                )
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    groups = [rows for arms in lines(results).values() for rows in arms.values()]
+    for rows, (by, width) in product(groups, (("operations", 1), ("height", None))):
+        for each in accuracy(rows, by, width):
+            share = each.accuracy
+            sizes = (each.low, each.high, each.episodes, round(share.value * each.episodes))
+            shares = (f"{part:.4f}" for part in (share.value, share.low, share.high))
+            writer.writerow(
+                [rows[0].world, rows[0].arm or "none", rows[0].context, by, *sizes, *shares]
+            )
+    write_text(path, text.getvalue())
 
 
 def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> Table:

@@ -28,9 +28,17 @@ from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.grpo import GRPO, GRPOConfig
 from agentgym.training.rl.learning_curve import Curve, Point
 from agentgym.training.rl.trainer import MOST, TRAIN_SEED, Trainer
-from agentgym.training.rollout import LocalPolicy, collect, make_model, make_tokenizer, save_policy
+from agentgym.training.rollout import (
+    LocalPolicy,
+    RunLock,
+    collect,
+    make_model,
+    make_tokenizer,
+    save_policy,
+)
 from agentgym.training.rollout.mixture import mixture
-from agentgym.training.rollout.models import load_tokenizer, mimic
+from agentgym.training.rollout.models import TOKENIZER, load_tokenizer, mimic, save_tokenizer
+from agentgym.training.rollout.storage import read_settings, write_text
 from agentgym.world import load_world
 
 SETTINGS = "train.json"
@@ -143,31 +151,43 @@ class Learning:
 
     Raises:
         ValueError: The folder holds another run.
+        DamagedFileError: Its settings or its curve cannot be read.
+        RunLockedError: Somebody else writes to the folder.
         OSError: The folder cannot be written.
     """
 
     def __init__(self, config: LearnConfig, out: Path) -> None:
         self.config, self.out = config, out
-        self.curve = Curve(out / CURVE)
         expected = json.loads(json.dumps(asdict(config)))
-        settings = out / SETTINGS
-        if settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != expected:
-            raise ValueError(
-                f"{out} holds a run with other settings (see {SETTINGS}); choose another folder or "
-                "delete it"
-            )
-        out.mkdir(parents=True, exist_ok=True)
-        settings.write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
+        with RunLock(out):
+            settings = load_settings(out)
+            if settings is None:
+                write_text(out / SETTINGS, json.dumps(expected, indent=1) + "\n")
+            elif settings != expected:
+                raise ValueError(
+                    f"{out} holds a run with other settings (see {SETTINGS}); choose another "
+                    "folder or delete it"
+                )
+            self.curve = Curve(out / CURVE)
 
     def run(self, on_progress: OnProgress = lambda phase, step, steps: None) -> list[Point]:
-        """Learn to the end, and save the model.
+        """Learn to the end, and save the model. Nobody else can write to the folder meanwhile.
 
         Args:
             on_progress: Called with the phase, its step and how many it has.
 
         Returns:
             The learning curve.
+
+        Raises:
+            RunLockedError: Somebody else writes to the folder.
+            DamagedFileError: A checkpoint or a log cannot be read.
+            OSError: The folder cannot be written.
         """
+        with RunLock(self.out):
+            return self._run(on_progress)
+
+    def _run(self, on_progress: OnProgress) -> list[Point]:
         config = self.config
         cells = config.cells()
         env, alone = mixture(config.specs(cells)), mixture(config.specs(cells[:1]))
@@ -208,16 +228,19 @@ class Learning:
         return ThinkingPolicy(NoisyPolicy(self.config.world, self.config.noise, self.config.seed))
 
     def _tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
-        if (self.out / "tokenizer_config.json").exists():
-            saved: PreTrainedTokenizerFast = load_tokenizer(self.out)
-            return saved
+        if not (self.out / TOKENIZER).exists():
+            save_tokenizer(self._make_tokenizer(env), self.out)
+        # Read back even if it was just made: one that was read is written with other settings, and
+        # a run that was stopped has to end as one that was not.
+        saved: PreTrainedTokenizerFast = load_tokenizer(self.out)
+        return saved
+
+    def _make_tokenizer(self, env: EnvSpec) -> PreTrainedTokenizerFast:
         episodes = collect(self._teacher(), env, range(TRAIN_SEED - _TEXTS, TRAIN_SEED))
-        tokenizer = make_tokenizer(
+        return make_tokenizer(
             [m.raw or m.text for t in episodes for m in t.last.messages if m.role != "system"],
             2_000,
         )
-        tokenizer.save_pretrained(self.out)
-        return tokenizer
 
     def _cloning(self, steps: int, phase: int) -> CloningConfig:
         config = self.config
@@ -293,6 +316,15 @@ class Learning:
     def _evaluate(self, policy: Policy) -> float:
         env = mixture(self.config.specs(self.config.cells()[:1]))
         return evaluate(policy, env, self.config.episodes, self.config.episodes)
+
+
+def load_settings(out: Path) -> dict[str, Any] | None:
+    """Return the settings of a run as JSON-able data; None if there are none.
+
+    Raises:
+        DamagedFileError: They cannot be read.
+    """
+    return read_settings(out / SETTINGS, json.loads(json.dumps(asdict(LearnConfig()))))
 
 
 def _part(steps: int, parts: int) -> int:

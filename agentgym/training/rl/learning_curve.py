@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from agentgym.training.rollout.storage import (
+    DamagedFileError,
+    append_text,
+    whole_lines,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,18 +64,30 @@ class Curve:
 
     Attributes:
         points: In the order in which they were added.
+
+    Raises:
+        DamagedFileError: A line before the last cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        self.points = [Point(**json.loads(line)) for line in lines if line.endswith("\n")]
+        self.points = [self._read(number, line) for number, line in whole_lines(path)]
+
+    def _read(self, number: int, line: bytes) -> Point:
+        try:
+            point = Point(**json.loads(line))
+            PHASES.index(point.phase)
+        except (RecursionError, TypeError, ValueError) as error:
+            raise DamagedFileError(
+                f"{self.path}, line {number}: no point of a curve ({error!r}); to repair it: "
+                f"agentgym doctor {self.path} --repair"
+            ) from None
+        return point
 
     def add(self, point: Point) -> None:
         """Write a point."""
         self.points.append(point)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(point)) + "\n")
+        append_text(self.path, json.dumps(asdict(point)) + "\n", sync=True)
 
     def truncate_after(self, phase: str, step: int) -> None:
         """Drop what lies beyond a step of a phase, and an unfinished line: a run that goes on from
@@ -77,11 +95,7 @@ class Curve:
         """
         place = PHASES.index(phase)
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= (place, step)]
-        part = self.path.with_name(f"{self.path.name}.new")
-        part.write_text(
-            "".join(json.dumps(asdict(point)) + "\n" for point in self.points), encoding="utf-8"
-        )
-        os.replace(part, self.path)  # noqa: PTH105 - atomic on every system
+        write_text(self.path, "".join(json.dumps(asdict(point)) + "\n" for point in self.points))
 
     def last(self, phase: str) -> Point | None:
         """Return the newest point of a phase."""

@@ -5,13 +5,19 @@ TensorBoard.
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+
+from agentgym.training.rollout.storage import (
+    DamagedFileError,
+    append_text,
+    whole_lines,
+    write_text,
+)
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
@@ -92,25 +98,52 @@ class MetricsLog:
         if self._writer is not None:
             self._writer.close()
 
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write the figures of a step."""
+    def write(
+        self, step: int, metrics: Mapping[str, float], lost: Sequence[tuple[int, str]] = ()
+    ) -> None:
+        """Write the figures of a step.
+
+        Args:
+            step: The step.
+            metrics: Its figures.
+            lost: Seeds of the episodes that could not be played, with the causes; TensorBoard shows
+                their number alone.
+        """
         if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"step": step, **metrics}) + "\n")
+            named = [{"seed": seed, "failure": failure} for seed, failure in lost]
+            line = {"step": step, **metrics, **({"lost": named} if named else {})}
+            append_text(self.path, json.dumps(line) + "\n")
         if self._writer is not None:
             for name, value in metrics.items():
                 self._writer.add_scalar(name, value, step)
+
+    def sync(self) -> None:
+        """Wait until all that was written is on the disk."""
+        if self.path is not None:
+            append_text(self.path, "", sync=True)
 
 
 def _truncate_after(path: Path, step: int) -> None:
     """Keep the whole lines of the steps up to this one."""
     if not path.exists():
         return
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
-    part = path.with_name(f"{path.name}.new")
-    part.write_text("".join(whole), encoding="utf-8")
-    os.replace(part, path)  # noqa: PTH105 - atomic on every system
+    write_text(path, "".join(line for at, line in steps_of(path) if at <= step))
+
+
+def steps_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the steps of a file of metrics with their lines.
+
+    Raises:
+        DamagedFileError: A line before the last cannot be read.
+    """
+    for number, line in whole_lines(path):
+        try:
+            yield int(json.loads(line)["step"]), line.decode("utf-8")
+        except (LookupError, RecursionError, TypeError, ValueError) as error:
+            raise DamagedFileError(
+                f"{path}, line {number}: no figures of a step ({error!r}); to repair it: agentgym "
+                f"doctor {path} --repair"
+            ) from None
 
 
 def _summary_writer(folder: Path, purge_step: int) -> Any:

@@ -4,11 +4,11 @@ exactly where they stopped, evaluation.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from statistics import fmean
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -20,7 +20,15 @@ from agentgym.config import Choice, Config, Seed
 from agentgym.policy import Policy
 from agentgym.training.evaluation.scoring import success_rate, without_failures
 from agentgym.training.rl.metrics_log import MetricsLog, Recorder
-from agentgym.training.rollout import ENGINES, Collector, EnvLike, Trajectory
+from agentgym.training.rollout import (
+    ENGINES,
+    Collector,
+    DamagedFileError,
+    EnvLike,
+    RunLock,
+    Trajectory,
+)
+from agentgym.training.rollout.storage import replacing
 
 CHECKPOINT = "checkpoint.pt"
 MOST = 10**9
@@ -89,6 +97,7 @@ class Trainer(Generic[ConfigT]):
     Attributes:
         modules: The model, called `model`, and the extras.
         records: Gathers the figures of the current step.
+        lost: Seeds and causes of the failures of the current step.
         step: Steps done.
 
     Raises:
@@ -123,11 +132,10 @@ class Trainer(Generic[ConfigT]):
         self.records = Recorder()
         self._collector: Collector | None = None
         self.step = 0
+        self.lost: list[tuple[int, str]] = []
         self._next_seed = TRAIN_SEED + config.seed * 10**9
         if out is not None and (out / CHECKPOINT).exists():
-            # Read on the CPU: from there each tensor is copied to where it belongs, whatever device
-            # it was saved on.
-            self.load(torch.load(out / CHECKPOINT, map_location="cpu", weights_only=True))
+            self.load(load_checkpoint(out / CHECKPOINT))
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Collect, then yield the losses of each update: one for each micro-batch, which add up to
@@ -158,7 +166,8 @@ class Trainer(Generic[ConfigT]):
         return self.config.seed * 10**9 + self.step
 
     def play(self, policy: Policy, seeds: Iterable[int]) -> list[Trajectory]:
-        """Play episodes and record how they went; failures are dropped.
+        """Play episodes and record how they went; failures are dropped, counted and named in the
+        log of metrics with their seeds.
 
         Raises:
             RuntimeError: All have failed.
@@ -172,7 +181,9 @@ class Trainer(Generic[ConfigT]):
                 replicate=False,
                 timeout=config.timeout,
             )
+        begun_again = self._collector.retried
         episodes = list(self._collector.collect(policy, seeds))
+        self.lost += [(t.seed, t.failure) for t in episodes if t.failure]
         complete = without_failures(episodes)
         self.records.mean(
             reward=fmean(t.reward for t in complete),
@@ -181,30 +192,37 @@ class Trainer(Generic[ConfigT]):
             truncated=fmean(t.truncated for t in complete),
             tokens=sum(len(step.reply.ids) for t in complete for step in t.steps),
             failures=len(episodes) - len(complete),
+            retried=self._collector.retried - begun_again,
         )
         return complete
 
     def train(
         self, on_progress: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
     ) -> None:
-        """Train to the end.
+        """Train to the end. Nobody else can write to the folder meanwhile.
 
         Args:
             on_progress: Called with the step and its metrics.
+
+        Raises:
+            RunLockedError: Somebody else writes to the folder.
+            OSError: The folder cannot be written.
         """
         with (
+            RunLock(self.out) if self.out is not None else nullcontext(),
             MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard) as log,
             closing(self),
         ):
             while self.step < self.config.steps:
-                self.records = Recorder()
+                self.records, self.lost = Recorder(), []
                 for losses in self.updates():
                     self._update(losses)
                 self.step += 1
                 metrics = self.records.figures()
-                log.write(self.step, metrics)
+                log.write(self.step, metrics, self.lost)
                 on_progress(self.step, metrics)
                 if self.step % self.config.save_every == 0 or self.step == self.config.steps:
+                    log.sync()  # a checkpoint must not outlive the figures of the steps before it
                     self.save()
 
     def close(self) -> None:
@@ -260,10 +278,46 @@ class Trainer(Generic[ConfigT]):
         self.step, self._next_seed = state["step"], state["next_seed"]
 
     def save(self) -> None:
-        """Write a checkpoint; one that is cut short by a kill does not replace the last."""
+        """Write a checkpoint; one that is cut short by a kill does not replace the last.
+
+        Raises:
+            OSError: It cannot be written; the last one stays.
+        """
         if self.out is None:
             return
         self.out.mkdir(parents=True, exist_ok=True)
-        part = self.out / f"{CHECKPOINT}.new"
-        torch.save(self.state(), part)
-        os.replace(part, self.out / CHECKPOINT)  # noqa: PTH105 - atomic on every system
+        try:
+            with replacing(self.out / CHECKPOINT) as file:
+                torch.save(self.state(), file)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):  # torch hides what the disk said
+                raise error.__context__ from None
+            raise
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Return the state in a checkpoint, on the CPU: from there each tensor is copied to where it
+    belongs, whatever device it was saved on.
+
+    Raises:
+        DamagedFileError: It cannot be read, or parts are missing.
+    """
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
+            raise ValueError(f"it has no {', '.join(sorted(missing))}")
+    # A torn archive is a RuntimeError of torch, anything else may be any of the others.
+    except (
+        AttributeError,
+        EOFError,
+        LookupError,
+        RuntimeError,
+        ValueError,
+        UnpicklingError,
+    ) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DamagedFileError(
+            f"{path} is no whole checkpoint ({reason}); to move it away, so that its phase begins "
+            f"again: agentgym doctor {path.parent} --repair"
+        ) from None
+    return state

@@ -14,6 +14,7 @@ from agentgym.training.rollout.engines import Asyncio, Engine, EnvLike, Lockstep
 from agentgym.training.rollout.episode import Episode, StepOutcome
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import collect, replay, rollout
+from agentgym.training.rollout.storage import DamagedFileError, RunLock, RunLockedError
 from agentgym.training.rollout.token_usage import EndpointUsage, Usage, usage
 from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
 from agentgym.training.rollout.workers import Processes
@@ -41,6 +42,7 @@ __all__ = [
     "CollectionError",
     "Collector",
     "ContextLengthError",
+    "DamagedFileError",
     "EndpointConfig",
     "EndpointError",
     "EndpointPolicy",
@@ -54,6 +56,8 @@ __all__ = [
     "Processes",
     "Ray",
     "Renderer",
+    "RunLock",
+    "RunLockedError",
     "Step",
     "StepOutcome",
     "Threads",

@@ -8,8 +8,8 @@ import json
 import queue
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from gymnasium.envs.registration import EnvSpec
 import agentgym.registry as registry
 from agentgym.arguments import check_choice, check_float, check_int
 from agentgym.messages import Chat
-from agentgym.policy import Policy, Reply
+from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.engines import (
     GRACE,
@@ -35,6 +35,7 @@ from agentgym.training.rollout.engines import (
     MakeEnv,
     Slot,
     Threads,
+    describe,
 )
 from agentgym.training.rollout.episode import Recording, spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
@@ -57,11 +58,14 @@ class CollectionError(RuntimeError):
 
 @dataclass(slots=True)
 class _Run:
-    """Episode that begins or is under way in a slot, and the time at which the slot is given up."""
+    """Episode that begins or is under way in a slot, its place among the seeds, and the time at
+    which the slot is given up.
+    """
 
-    number: int
+    place: int
     seed: int
     deadline: float
+    attempt: int = 1
     recording: Recording | None = None
 
 
@@ -69,9 +73,13 @@ class Collector:
     """Plays episodes of one env, many at once, in slots that stay open between calls.
 
     A failure in a slot (an error in the env or in a policy that plays there, a worker that dies,
-    one that takes longer than the timeout) costs the episode of that slot alone. It is reported as
-    a truncated trajectory that names its `failure`, and is not the agent's: evaluation and training
-    leave it out. The engine `lockstep` has no workers, so with it errors are raised.
+    one that takes longer than the timeout) costs the episode of that slot alone. The episode is
+    played again, with its seed and in a new slot of the same number: were another one drawn in its
+    place, long episodes, in which more can break, would become rare. If it breaks each time, or the
+    policy has given up on it (a `PolicyError`, whose `replies` say on which of a batch), it is
+    reported as a truncated trajectory that names its `failure`, and is not the agent's: evaluation
+    and training leave it out. The engine `lockstep` has no workers, so with it all other errors are
+    raised.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
@@ -82,6 +90,10 @@ class Collector:
             replicate unless told otherwise.
         timeout: Seconds that a reset or a step may take, with its reply if the policy is at hand;
             None for no limit. A worker has a minute more to start.
+        retries: The most times that an episode which broke is played again.
+
+    Attributes:
+        retried: The episodes so far that were begun again.
 
     Raises:
         ValueError: The env has no spec, or an argument is not right, or the engine is not
@@ -100,9 +112,12 @@ class Collector:
         engine: str | Engine = "lockstep",
         replicate: bool | None = None,
         timeout: float | None = None,
+        retries: int = 2,
     ) -> None:
         check_int("num_envs", num_envs, 1, 100_000)
-        self.num_envs, self.timeout = num_envs, timeout
+        check_int("retries", retries, 0, 1_000)
+        self.num_envs, self.timeout, self.retries = num_envs, timeout, retries
+        self.retried = 0
         self._make_env, self.spec = _factory(env)
         self._engine = _engine(engine)
         if timeout is not None:
@@ -116,7 +131,7 @@ class Collector:
         self._answers: Answers = queue.Queue()
         self._idle: list[Slot] = []
         self._runs: dict[Slot, _Run] = {}
-        self._broken = self._pending = self._begun = 0
+        self._broken = self._pending = 0
         self._linger = 0.0
 
     def __enter__(self) -> Self:
@@ -143,6 +158,8 @@ class Collector:
         seeds: Iterable[int],
         log: TrajectoryLog | Path | None = None,
         labels: Mapping[str, Any] | None = None,
+        *,
+        ordered: bool = False,
     ) -> Iterator[Trajectory]:
         """Play episodes.
 
@@ -151,92 +168,106 @@ class Collector:
             seeds: Each is played once. They are read as slots come free, so they may be endless.
             log: A file to which each trajectory is written before it is yielded. An episode of this
                 env with these labels that it holds already is yielded as it is and not played
-                again, unless it is a failure.
+                again, unless it is a failure. Nobody else can write to it meanwhile.
             labels: The labels of the trajectories.
+            ordered: Yield the trajectories in the order of the seeds, each when all before it have
+                ended. Without, they come as they end, short ones first, so that the first n of more
+                than n are no fair sample; with it they are.
 
         Yields:
-            Trajectories, as they end.
+            Trajectories.
 
         Raises:
             CollectionError: More than twice as many episodes as there are slots broke, and none
                 between them did not.
+            RunLockedError: Somebody else writes to the log.
             OSError: The log cannot be written.
             ValueError: The engine cannot play this policy.
         """
         labels = json.loads(json.dumps(dict(labels or {})))  # as they come back from a log
         file = TrajectoryLog(log) if isinstance(log, Path) else log
         shared = self._engine.share(policy) if self._replicate else None
-        return self._logged(policy, shared, seeds, file, labels)
+        played = self._logged(policy, shared, enumerate(seeds), file, labels)
+        return _in_order(played) if ordered else _as_they_end(played)
 
     def _logged(
         self,
         policy: Policy,
         shared: Any,
-        seeds: Iterable[int],
+        seeds: Iterable[tuple[int, int]],
         file: TrajectoryLog | None,
         labels: Mapping[str, Any],
-    ) -> Iterator[Trajectory]:
-        recorded = self._recorded(file, labels) if file else {}
-        replayed: deque[Trajectory] = deque()
-        for trajectory in self._play(policy, shared, _missing(seeds, recorded, replayed), labels):
-            if file is not None:
-                file.append(trajectory.to_json())
-            yield trajectory
-            while replayed:
-                yield replayed.popleft()
-        yield from replayed
+    ) -> Generator[tuple[int, Trajectory], None, None]:
+        replayed: deque[tuple[int, Trajectory]] = deque()
+        with file.writing() if file else nullcontext():
+            recorded = self._recorded(file, labels) if file else {}
+            missing = _missing(seeds, recorded, replayed)
+            for place, trajectory in self._play(policy, shared, missing, labels):
+                if file is not None:
+                    file.append(trajectory.to_json())
+                yield place, trajectory
+                while replayed:
+                    yield replayed.popleft()
+            yield from replayed
 
     def _recorded(
         self, file: TrajectoryLog, labels: Mapping[str, Any]
-    ) -> dict[int, list[Trajectory]]:
+    ) -> dict[int, deque[Trajectory]]:
         """Return the episodes of this env in a log, by seed."""
-        file.prepare()
         spec = json.loads(self.spec)
-        recorded: dict[int, list[Trajectory]] = {}
+        recorded: dict[int, deque[Trajectory]] = {}
         for trajectory in file:
             if (
                 trajectory.labels == labels
                 and json.loads(trajectory.spec) == spec
                 and not trajectory.failure
             ):
-                recorded.setdefault(trajectory.seed, []).append(trajectory)
+                recorded.setdefault(trajectory.seed, deque()).append(trajectory)
         return recorded
 
     def _play(
-        self, policy: Policy, shared: Any, seeds: Iterator[int], labels: Mapping[str, Any]
-    ) -> Iterator[Trajectory]:
+        self,
+        policy: Policy,
+        shared: Any,
+        seeds: Iterator[tuple[int, int]],
+        labels: Mapping[str, Any],
+    ) -> Iterator[tuple[int, Trajectory]]:
         for slot in self._idle if self._replicate else ():
             slot.use(shared)
         try:
             while self._begin_all(seeds, shared):
                 waiting: list[Slot] = []
                 for slot, answer in self._new_answers():
-                    run = self._runs[slot]
-                    if (ended := self._record(slot, run, answer, labels)) is not None:
-                        yield ended
+                    place = self._runs[slot].place
+                    if (ended := self._record(slot, answer, labels, shared)) is not None:
+                        yield place, ended
                         self._begin_all(seeds, shared)
-                    else:
+                    elif slot in self._runs:  # else its episode is played again in another one
                         waiting.append(slot)
                 # In the order of the seeds, so that a policy that draws does not depend on which
                 # slots are open.
-                self._reply(policy, sorted(waiting, key=lambda slot: self._runs[slot].number))
+                waiting.sort(key=lambda slot: self._runs[slot].place)
+                yield from self._reply(policy, waiting)
         finally:
             self._give_up_all()
 
-    def _begin_all(self, seeds: Iterator[int], shared: Any) -> bool:
+    def _begin_all(self, seeds: Iterator[tuple[int, int]], shared: Any) -> bool:
         """Begin episodes as long as there are seeds and room; return whether any is under way."""
-        while len(self._runs) < self.num_envs and (seed := next(seeds, None)) is not None:
+        while len(self._runs) < self.num_envs and (following := next(seeds, None)) is not None:
             opens = not self._idle
-            slot = self._open(shared) if opens else self._idle.pop()
-            self._begun += 1
-            self._runs[slot] = _Run(self._begun, seed, self._deadline() + OPENING * opens)
-            self._pending += 1
-            slot.reset(seed)
+            if opens:
+                free = min(set(range(self.num_envs)) - {slot.number for slot in self._runs})
+            slot = self._open(free, shared) if opens else self._idle.pop()
+            self._begin(slot, _Run(*following, self._deadline() + OPENING * opens))
         return bool(self._runs)
 
-    def _open(self, shared: Any) -> Slot:
-        free = min(set(range(self.num_envs)) - {slot.number for slot in self._runs})
-        slot = self._engine.slot(self._make_env, free, self._answers)
+    def _begin(self, slot: Slot, run: _Run) -> None:
+        self._runs[slot] = run
+        self._pending += 1
+        slot.reset(run.seed)
+
+    def _open(self, number: int, shared: Any) -> Slot:
+        slot = self._engine.slot(self._make_env, number, self._answers)
         if self._replicate:
             slot.use(shared)
         return slot
@@ -261,9 +292,10 @@ class Collector:
             yield slot, Failure(f"it hung: no answer in {self.timeout:g} seconds")
 
     def _record(
-        self, slot: Slot, run: _Run, answer: Answer, labels: Mapping[str, Any]
+        self, slot: Slot, answer: Answer, labels: Mapping[str, Any], shared: Any
     ) -> Trajectory | None:
         """Record an answer; return the trajectory if it is the last of its episode."""
+        run = self._runs[slot]
         run.deadline = float("inf")
         self._pending -= 1
         if isinstance(answer, Chat):
@@ -272,39 +304,61 @@ class Collector:
         recording = run.recording or Recording(self.spec, run.seed, Chat(), labels)
         if isinstance(answer, Failure):
             self._give_up(slot)
-            self._count_broken(answer.cause)
-            return recording.trajectory(answer.cause)
+            if run.attempt <= self.retries and not answer.by_policy:
+                self.retried += 1
+                again = _Run(run.place, run.seed, self._deadline() + OPENING, run.attempt + 1)
+                self._begin(self._open(slot.number, shared), again)
+                return None
+            return self._broken_off(recording, answer.cause, run.attempt)
         recording.add(*answer)
         if not recording.over:
             return None
         self._broken = 0
-        del self._runs[slot]
-        self._idle.append(slot)
+        self._end(slot)
         return recording.trajectory()
 
-    def _reply(self, policy: Policy, slots: list[Slot]) -> None:
-        replies: Sequence[Reply | None] = [None] * len(slots)
+    def _reply(self, policy: Policy, slots: list[Slot]) -> Iterator[tuple[int, Trajectory]]:
+        """Play a reply in each slot; yield the episodes that have none."""
+        replies: Sequence[Reply | PolicyError | None] = [None] * len(slots)
         if slots and not self._replicate:
             began = time.monotonic()
-            replies = policy(
-                [recording.chat for slot in slots if (recording := self._runs[slot].recording)]
+            replies = _ask(
+                policy,
+                [recording.chat for slot in slots if (recording := self._runs[slot].recording)],
             )
             self._linger = LINGER * (time.monotonic() - began)
-        self._pending += len(slots)
+        silent: list[tuple[Slot, PolicyError]] = []
         for slot, reply in zip(slots, replies, strict=True):
+            if isinstance(reply, PolicyError):
+                silent.append((slot, reply))
+                continue
+            self._pending += 1
             self._runs[slot].deadline = self._deadline()
             slot.step(reply)
+        for slot, error in silent:
+            run = self._runs[slot]
+            self._end(slot)
+            if run.recording is not None:
+                yield (
+                    run.place,
+                    self._broken_off(run.recording, describe(error), run.attempt),
+                )
 
-    def _deadline(self) -> float:
-        return time.monotonic() + self.timeout if self.timeout else float("inf")
-
-    def _count_broken(self, cause: str) -> None:
+    def _broken_off(self, recording: Recording, cause: str, attempts: int) -> Trajectory:
         self._broken += 1
         # Twice over, since all slots may fail together for a cause that passes.
         if self._broken > 2 * self.num_envs:
             raise CollectionError(
                 f"{self._broken} episodes broke one after the other; the last one: {cause}"
             )
+        return recording.trajectory(cause + (f" (attempt {attempts})" if attempts > 1 else ""))
+
+    def _end(self, slot: Slot) -> None:
+        del self._runs[slot]
+        self._idle.append(slot)
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self.timeout if self.timeout else float("inf")
 
     def _give_up(self, slot: Slot) -> None:
         del self._runs[slot]
@@ -345,14 +399,43 @@ def _engine(engine: str | Engine) -> Engine:
     return engines[engine]()
 
 
+def _ask(policy: Policy, chats: Sequence[Chat]) -> Sequence[Reply | PolicyError]:
+    """Return the reply to each chat; in its place the error, if the policy says of which it is."""
+    try:
+        return policy(chats)
+    except PolicyError as error:
+        if len(error.replies) != len(chats):
+            raise
+        return error.replies
+
+
 def _missing(
-    seeds: Iterable[int], recorded: Mapping[int, list[Trajectory]], replayed: deque[Trajectory]
-) -> Iterator[int]:
-    """Yield the seeds but for those that are recorded, each as often as it is; put the recorded
-    episodes into `replayed`.
+    seeds: Iterable[tuple[int, int]],
+    recorded: Mapping[int, deque[Trajectory]],
+    replayed: deque[tuple[int, Trajectory]],
+) -> Iterator[tuple[int, int]]:
+    """Yield the seeds with their places but for those that are recorded, each as often as it is;
+    put the recorded episodes into `replayed`.
     """
-    for seed in seeds:
+    for place, seed in seeds:
         if recorded.get(seed):
-            replayed.append(recorded[seed].pop())
+            replayed.append((place, recorded[seed].popleft()))
         else:
-            yield seed
+            yield place, seed
+
+
+def _as_they_end(played: Generator[tuple[int, Trajectory], None, None]) -> Iterator[Trajectory]:
+    with closing(played):
+        yield from (trajectory for _, trajectory in played)
+
+
+def _in_order(played: Generator[tuple[int, Trajectory], None, None]) -> Iterator[Trajectory]:
+    """Yield trajectories in the order of their places, each when all before it are there."""
+    ended: dict[int, Trajectory] = {}
+    following = 0
+    with closing(played):
+        for place, trajectory in played:
+            ended[place] = trajectory
+            while following in ended:
+                yield ended.pop(following)
+                following += 1

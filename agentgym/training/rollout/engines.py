@@ -20,7 +20,7 @@ from gymnasium.envs.registration import EnvSpec
 from typing_extensions import override
 
 from agentgym.messages import Chat
-from agentgym.policy import Policy, Reply
+from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.training.rollout.episode import Player, StepOutcome
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
@@ -34,9 +34,16 @@ way.
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure of a slot, which is of no use after that."""
+    """Failure of a slot, which is of no use after that.
+
+    Attributes:
+        cause: The error in one line.
+        by_policy: The policy could not reply. It has tried what may help, so that playing the
+            episode again would not.
+    """
 
     cause: str
+    by_policy: bool = False
 
 
 Answer = Chat | tuple[Reply, StepOutcome] | Failure
@@ -105,7 +112,7 @@ class Engine:
     """Way to play episodes. A subclass fills `slot`.
 
     Attributes:
-        isolates: A failure in a slot costs that slot's episode alone; if not, it is raised.
+        isolates: An error in a slot costs that slot's episode alone; if not, it is raised.
         replicates: Each slot has the policy at hand, unless the collector says otherwise.
     """
 
@@ -217,7 +224,7 @@ class ThreadSlot(Slot):
                     if method != "use":
                         self._answers.put((self, answer))
         except Exception as error:  # noqa: BLE001 - whatever breaks in a slot costs its episode alone, and is reported with it
-            self._answers.put((self, Failure(describe(error))))
+            self._answers.put((self, Failure(describe(error), isinstance(error, PolicyError))))
 
 
 class Lockstep(Engine):

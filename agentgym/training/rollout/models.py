@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,
@@ -31,6 +32,7 @@ from transformers.utils import logging
 from agentgym.arguments import check_float, check_int
 from agentgym.messages import Chat
 from agentgym.policy import PolicyError, Reply
+from agentgym.training.rollout.storage import filling
 
 END = "<|end|>"
 PAD = "<|pad|>"
@@ -40,6 +42,8 @@ _ROLES = {
     "assistant": "<|assistant|>",
     "tool": "<|tool|>",
 }
+TOKENIZER, MODEL = "tokenizer_config.json", "config.json"
+"""The files that are written last, so that their presence says that the others are there."""
 _REMEMBERED = 4_096
 """Prompts whose ids are kept: those of all episodes that are played at once have to fit."""
 
@@ -321,12 +325,24 @@ class LocalPolicy:
 
 def save_policy(policy: LocalPolicy, folder: Path) -> None:
     """Write a model, its tokenizer and the most tokens of its replies in the format of
-    transformers.
+    transformers, each file in one step.
+
+    Raises:
+        OSError: They cannot be written; the files that are there stay as they are.
     """
     policy.model.generation_config.max_new_tokens = policy.max_new_tokens
-    with _no_bars():
-        policy.model.save_pretrained(folder)
-    policy.renderer.tokenizer.save_pretrained(folder)
+    save_tokenizer(policy.renderer.tokenizer, folder)
+    try:
+        with _no_bars(), filling(folder, last=MODEL) as part:
+            policy.model.save_pretrained(part)
+    except SafetensorError as error:  # what the disk said, in another class
+        raise OSError(f"the model cannot be written to {folder}: {error}") from error
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write a tokenizer, each file in one step, and last the one that says that all are there."""
+    with filling(folder, last=TOKENIZER) as part:
+        tokenizer.save_pretrained(part)
 
 
 def load_policy(folder: Path, temperature: float = 0.0, seed: int = 0) -> LocalPolicy:

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
+import copy
 import itertools
 import json
+import math
 import os
 import random
 import re
@@ -19,15 +20,21 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import openai
 from pydantic import Field
 
 from agentgym.config import Config
 from agentgym.messages import Chat
-from agentgym.parsing import Dialect, parse, render
+from agentgym.parsing import Dialect
 from agentgym.policy import PolicyError, Reply
+from agentgym.training.rollout.chat_completions import (
+    AnswerError,
+    load_answer,
+    to_reply,
+    to_usage,
+)
 from agentgym.training.rollout.plain_chat import as_text
 from agentgym.training.rollout.token_usage import EndpointUsage
 
@@ -75,7 +82,8 @@ class EndpointConfig(Config):
             assistant messages.
         dialect: The form in which native calls are written for the env; the env's own, if that is
             not `auto`.
-        logprobs: Ask for log-probabilities.
+        logprobs: Ask for log-probabilities; an answer with text and without them, or with one that
+            is none, counts as a failure.
         extra_body: Further fields of the request.
 
     Raises:
@@ -136,7 +144,7 @@ class EndpointPolicy:
         """Reply to each chat, all at once up to `concurrency`.
 
         Raises:
-            EndpointError: A chat got no reply; the requests for the others are given up.
+            EndpointError: A chat got no reply; its `replies` are those of the others.
         """
         lane = self._open()
         future: Future[list[Reply]] = lane.submit(self._replies(lane, chats))
@@ -188,11 +196,19 @@ class EndpointPolicy:
     async def _replies(self, lane: _Lane, chats: Sequence[Chat]) -> list[Reply]:
         tasks = [asyncio.create_task(self._reply(lane, chat)) for chat in chats]
         try:
-            return await asyncio.gather(*tasks)
+            await asyncio.wait(tasks) if tasks else None
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        for error in sorted(errors, key=lambda error: isinstance(error, EndpointError)):
+            if not isinstance(error, EndpointError):  # the call was cancelled, or is at fault
+                raise error
+            whole = copy.copy(error)
+            whole.replies = cast("list[Reply | PolicyError]", outcomes)
+            raise whole from error
+        return cast("list[Reply]", outcomes)
 
     async def _reply(self, lane: _Lane, chat: Chat) -> Reply:
         request = _request(self.config, chat)
@@ -200,7 +216,7 @@ class EndpointPolicy:
             async with lane.slots:
                 began = time.monotonic()
                 try:
-                    answer = await self._ask(lane, request)
+                    reply, used = await self._ask(lane, request)
                     break
                 except _FAILURES as error:
                     failure = error
@@ -209,24 +225,19 @@ class EndpointPolicy:
                 self.usage += EndpointUsage(requests=sent, retries=sent - 1)
                 raise _explain(failure, sent, self.config) from failure
             await asyncio.sleep(wait)
-        last = replace(
-            _usage(answer), requests=sent, retries=sent - 1, seconds=time.monotonic() - began
-        )
+        last = replace(used, requests=sent, retries=sent - 1, seconds=time.monotonic() - began)
         self.last, self.usage = last, self.usage + last
-        return to_reply(answer, self.config.dialect)
+        return reply
 
-    async def _ask(self, lane: _Lane, request: dict[str, Any]) -> Any:
+    async def _ask(self, lane: _Lane, request: dict[str, Any]) -> tuple[Reply, EndpointUsage]:
         async with asyncio.timeout(self.config.timeout):
             response = await lane.client.chat.completions.with_raw_response.create(**request)
-        answer = json.loads(response.http_response.text)
-        if not isinstance(_dig(answer, "choices", 0, "message"), dict):
-            raise EndpointError(
-                response.http_response.text[:500]
-            )  # so gateways report that the server behind them failed
-        return answer
+        answer = load_answer(response.http_response.text)
+        reply = to_reply(answer, self.config.dialect, logprobs=self.config.logprobs)
+        return reply, to_usage(answer)
 
 
-_FAILURES = (TimeoutError, openai.APIError, json.JSONDecodeError, EndpointError)
+_FAILURES = (TimeoutError, openai.APIError, AnswerError)
 _orphans: list[_Lane] = []
 
 
@@ -238,7 +249,13 @@ class _Lane:
     def __init__(self, config: EndpointConfig) -> None:
         key = os.environ.get(config.api_key_env) or "none"
         self.client = openai.AsyncOpenAI(
-            api_key=key, base_url=config.base_url, max_retries=0, timeout=None
+            api_key=key,
+            base_url=config.base_url,
+            max_retries=0,
+            timeout=None,
+            http_client=openai.DefaultAsyncHttpxClient(
+                timeout=None, event_hooks={"response": [_read_as_utf8]}
+            ),
         )
         self.slots = asyncio.Semaphore(config.concurrency)
         self.closed, self._lock, self._pid = False, threading.Lock(), os.getpid()
@@ -278,8 +295,13 @@ class _Lane:
             self._thread.join(5.0)
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
+        # No `asyncio.Runner`: it ends by starting a thread, which Python 3.12 forbids when the
+        # interpreter shuts down and this lane is closed.
+        try:
+            self._loop.run_until_complete(self._serve())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
 
     async def _serve(self) -> None:
         await self._stop.wait()
@@ -287,6 +309,13 @@ class _Lane:
             *(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True
         )
         await self.client.close()
+
+
+async def _read_as_utf8(response: Any) -> None:
+    """Read the text of an answer as JSON is encoded, whatever encoding its headers name: among
+    those that Python knows are some that raise.
+    """
+    response.encoding = "utf-8-sig"
 
 
 def from_environment(env_id: str) -> EndpointPolicy:
@@ -320,63 +349,12 @@ def _request(config: EndpointConfig, chat: Chat) -> dict[str, Any]:
     }
     options["tools"] = [tool.to_openai() for tool in chat.tools] or None if native else None
     options["logprobs"] = config.logprobs or None
+    try:
+        json.dumps(messages, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which no request can carry
+        messages = json.loads(json.dumps(messages, ensure_ascii=False).encode(errors="replace"))
     request = {"model": config.model, "messages": messages, "extra_body": dict(config.extra_body)}
     return request | {name: value for name, value in options.items() if value is not None}
-
-
-def _dig(answer: Any, *path: str | int) -> Any:
-    """Return the value of an answer at a path; None where the server left it out."""
-    with suppress(IndexError, KeyError, TypeError):
-        return functools.reduce(lambda value, step: value[step], path, answer)
-    return None
-
-
-def to_reply(answer: Any, dialect: Dialect) -> Reply:
-    """Return the answer of a server as a reply.
-
-    Args:
-        answer: A chat completion, as plain data.
-        dialect: The form in which native calls are written.
-    """
-    message = answer["choices"][0]["message"]
-    names = ("reasoning_content", "reasoning", "content", "refusal")
-    thinking, reasoning, content, refusal = (
-        said if isinstance(said := message.get(name), str) else "" for name in names
-    )
-    thought = thinking or reasoning
-    parts = [f"<think>\n{thought}\n</think>" if thought else "", content or refusal]
-    parts += [
-        _call_text(_dig(call, "function"), dialect) for call in message.get("tool_calls") or ()
-    ]
-    logprobs = [
-        _dig(token, "logprob") for token in _dig(answer, "choices", 0, "logprobs", "content") or ()
-    ]
-    return Reply("\n".join(filter(None, parts)), logprobs=tuple(map(float, logprobs)))
-
-
-def _call_text(function: Any, dialect: Dialect) -> str:
-    """Return a native call as the env reads it.
-
-    One that it would refuse is left as it came, for the env to say why.
-    """
-    name, values = _dig(function, "name"), _dig(function, "arguments")
-    arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
-    body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'.replace(
-        "</", "<\\/"
-    )
-    text = f"<tool_call>\n{body}\n</tool_call>"
-    calls = parse(text, "json").calls
-    return render(calls[0], dialect) if calls else text
-
-
-def _usage(answer: Any) -> EndpointUsage:
-    cut = int(_dig(answer, "choices", 0, "finish_reason") == "length")
-    prompt, completion = (
-        _dig(answer, "usage", f"{side}_tokens") or 0 for side in ("prompt", "completion")
-    )
-    cached = _dig(answer, "usage", "prompt_tokens_details", "cached_tokens") or 0
-    reasoning = _dig(answer, "usage", "completion_tokens_details", "reasoning_tokens") or 0
-    return EndpointUsage(1, cut, 0, 0, prompt, cached, completion, reasoning)
 
 
 def _wait(failure: Exception, sent: int, config: EndpointConfig) -> float | None:
@@ -398,11 +376,13 @@ def retry_after(header: str, now: float) -> float:
     """Return the wait in seconds that a server asks for, as seconds or as a date, at a time in
     seconds since 1970; 0 if neither.
     """
-    with suppress(ValueError):
-        return float(header)
-    with suppress(ValueError):
-        return parsedate_to_datetime(header).timestamp() - now
-    return 0.0
+    wait = 0.0
+    try:
+        wait = float(header)
+    except ValueError:
+        with suppress(ArithmeticError, LookupError, OSError, TypeError, ValueError):
+            wait = parsedate_to_datetime(header).timestamp() - now
+    return 0.0 if math.isnan(wait) else max(wait, 0.0)
 
 
 def _explain(failure: Exception, sent: int, config: EndpointConfig) -> EndpointError:
@@ -436,7 +416,11 @@ def _refused(failure: openai.APIStatusError, message: str, config: EndpointConfi
     }
     remedy = remedies.get(
         status,
-        "see the log of the server, or raise retries" if status >= 500 else "correct the options",
+        "see the log of the server, or raise retries"
+        if status >= 500
+        else "correct the options"
+        if status >= 400
+        else "check base_url",
     )
     if status == 400 and re.search(
         r"(?i)context[ _-]?(length|size|window)", f"{failure.code} {failure.message}"

@@ -9,9 +9,9 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import ray
 
-from agentgym.policy import Policy
+from agentgym.policy import Policy, PolicyError
 from agentgym.training.rollout.engines import Answers, Engine, MakeEnv, Slot, ThreadSlot, describe
-from agentgym.training.rollout.workers import PlayerClient, PlayerServer, WorkerDied, WorkerFailed
+from agentgym.training.rollout.workers import PlayerClient, PlayerServer, WorkerDied, worker_error
 
 
 class Ray(Engine):
@@ -58,7 +58,8 @@ class _RayPlayer(PlayerClient):
         try:
             return ray.get(getattr(self._actor, method).remote(argument))
         except ray.exceptions.RayTaskError as error:
-            raise WorkerFailed(describe(error.cause)) from error
+            cause = error.cause
+            raise worker_error(describe(cause), isinstance(cause, PolicyError)) from error
         except ray.exceptions.RayError as error:
             raise WorkerDied(str(error).splitlines()[0]) from error
 

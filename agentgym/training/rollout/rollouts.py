@@ -45,6 +45,7 @@ def collect(
     *,
     log: TrajectoryLog | Path | None = None,
     labels: Mapping[str, Any] | None = None,
+    ordered: bool = False,
     **options: Any,
 ) -> Iterator[Trajectory]:
     """Play episodes, many at once; a finished one makes room for the next at once.
@@ -57,7 +58,9 @@ def collect(
         log: A file for the trajectories, from which an interrupted run goes on; as in
             `Collector.collect`.
         labels: The labels of the trajectories.
-        **options: `engine`, `replicate` and `timeout`, as in `Collector`.
+        ordered: Yield them in the order of the seeds instead of as they end, so that the first n of
+            an endless stream are a fair sample; as in `Collector.collect`.
+        **options: `engine`, `replicate`, `timeout` and `retries`, as in `Collector`.
 
     Yields:
         Trajectories, as they end; failures of workers too, which say so.
@@ -67,7 +70,7 @@ def collect(
         ...     print(trajectory.seed, trajectory.reward, trajectory.failure)
     """
     with Collector(env, num_envs, **options) as collector:
-        yield from collector.collect(policy, seeds, log, labels)
+        yield from collector.collect(policy, seeds, log, labels, ordered=ordered)
 
 
 def replay(trajectory: Trajectory) -> Trajectory:

@@ -77,7 +77,8 @@ class EndpointUsage:
 
     Tokens are as the server counts them: cached ones are part of the prompt's, reasoning ones of
     the completion's. Of the requests, `retries` were sent again; `cut` replies ended at the limit
-    of tokens; `seconds` leave out failed requests and waits for a slot.
+    of tokens; `seconds` leave out failed requests and waits for a slot. `unmetered` replies came
+    without readable counts, and are not in them.
     """
 
     replies: int = 0
@@ -89,6 +90,7 @@ class EndpointUsage:
     completion_tokens: int = 0
     reasoning_tokens: int = 0
     seconds: float = 0.0
+    unmetered: int = 0
 
     def __add__(self, other: EndpointUsage) -> EndpointUsage:
         return EndpointUsage(

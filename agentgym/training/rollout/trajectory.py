@@ -6,7 +6,9 @@ Evaluation, figures and training read nothing else.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +17,13 @@ from typing import Any, Self
 from agentgym.messages import Chat, Message
 from agentgym.policy import Reply
 from agentgym.tools import Tool
+from agentgym.training.rollout.storage import (
+    DamagedFileError,
+    RunLock,
+    append_text,
+    cut_torn_line,
+    whole_lines,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +162,9 @@ class Trajectory:
                 steps.append(Step(chat, _reply(item["reply"]), item["reward"], item["info"]))
             last = _continued(chat, data["last"])
             ends = data["terminated"], data["truncated"], data["labels"], data.get("failure", "")
+            _check_types(data, steps)
             return cls(json.dumps(data["spec"]), data["seed"], tuple(steps), last, *ends)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(
                 f"this is not the JSON line of a trajectory ({error!r}): {line[:80]!r}"
             ) from error
@@ -162,7 +172,7 @@ class Trajectory:
 
 class TrajectoryLog:
     """A file of trajectories that survives being killed: whole lines are kept, a torn last line is
-    dropped.
+    dropped. It has one writer at a time.
 
     Args:
         path: The file; it is made on the first append.
@@ -170,43 +180,56 @@ class TrajectoryLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock, self._turn = RunLock(path, folder=False), threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TrajectoryLog, (self.path,)
 
     def __iter__(self) -> Iterator[Trajectory]:
-        if self.path.exists():
-            with self.path.open(encoding="utf-8") as file:
-                yield from (Trajectory.from_json(line) for line in file if line.endswith("\n"))
-
-    def append(self, *lines: str) -> None:
-        """Write the lines of trajectories (`Trajectory.to_json`) at the end of the file, and flush
-        them.
-        """
-        with self.path.open("ab") as file:
-            file.write("".join(line + "\n" for line in lines).encode("utf-8"))
-
-    def prepare(self) -> None:
-        """Make the file and its folder if they are missing, and cut off a last line that was not
-        written whole.
+        """Yield the trajectories.
 
         Raises:
+            DamagedFileError: A line before the last is none.
+        """
+        for number, line in whole_lines(self.path):
+            try:
+                trajectory = Trajectory.from_json(line.decode("utf-8"))
+            except ValueError as error:
+                raise DamagedFileError(
+                    f"{self.path}, line {number}: {error}; to repair it: agentgym doctor "
+                    f"{self.path} --repair"
+                ) from None
+            yield trajectory
+
+    @contextmanager
+    def writing(self) -> Iterator[Self]:
+        """Keep other writers out; the file and its folder are made if they are missing, and a last
+        line that was not written whole is cut off.
+
+        Raises:
+            RunLockedError: Somebody else writes to it.
             OSError: The file cannot be written.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.repair()
-        self.append()
+        with self._lock:
+            cut_torn_line(self.path)
+            append_text(self.path, "")
+            yield self
+
+    def append(self, *lines: str) -> None:
+        """Write the lines of trajectories (`Trajectory.to_json`) at the end of the file.
+
+        Raises:
+            RunLockedError: Somebody else writes to it.
+            OSError: They cannot be written; the file is as it was before.
+        """
+        with self._lock, self._turn:
+            append_text(self.path, "".join(line + "\n" for line in lines))
 
     def repair(self) -> None:
         """Cut off a last line that was not written whole."""
-        if not self.path.exists():
-            return
-        with self.path.open("rb+") as file:
-            size = file.seek(0, 2)
-            keep, block = size, 1 << 16
-            while keep and not _ends_line(file, keep):
-                start = max(0, keep - block)
-                file.seek(start)
-                keep = start + file.read(keep - start).rfind(b"\n") + 1
-            if keep != size:
-                file.truncate(keep)
+        if self.path.exists():
+            with self._lock:
+                cut_torn_line(self.path)
 
 
 def _continues(step: Step, chat: Chat) -> bool:
@@ -226,15 +249,23 @@ def _agent(info: Mapping[str, Any]) -> str:
     return str(info.get("agent", ""))
 
 
-def _ends_line(file: Any, position: int) -> bool:
-    file.seek(position - 1)
-    return bool(file.read(1) == b"\n")
-
-
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {name: item for name, item in asdict(value).items() if item not in ((), "")}
     raise TypeError(f"{type(value).__name__} is not JSON-able")
+
+
+_TYPES = {"spec": dict, "seed": int, "labels": dict, "terminated": bool, "truncated": bool}
+
+
+def _check_types(data: Mapping[str, Any], steps: Sequence[Step]) -> None:
+    """Raise `TypeError` if a part that readers compute with is of another type."""
+    for name, kind in _TYPES.items():
+        if not isinstance(data[name], kind):
+            raise TypeError(f"{name} is {data[name]!r}")
+    for step in steps:
+        if not isinstance(step.reward, (int, float)) or not isinstance(step.info, dict):
+            raise TypeError("a step has no reward or no info")
 
 
 def _reply(data: Mapping[str, Any]) -> Reply:

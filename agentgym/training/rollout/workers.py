@@ -16,7 +16,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from agentgym.messages import Chat, Message
-from agentgym.policy import Policy, Reply
+from agentgym.policy import Policy, PolicyError, Reply
 from agentgym.tools import Tool
 from agentgym.training.rollout.engines import (
     GRACE,
@@ -161,12 +161,10 @@ class _ProcessPlayer(PlayerClient):
             succeeded, answer = self._connection.recv()
         except (EOFError, OSError) as error:
             self._process.join(GRACE)
-            raise WorkerDied(
-                f"the worker process ended with exit code {self._process.exitcode}"
-            ) from error
+            raise WorkerDied(describe_exit(self._process.exitcode)) from error
         if succeeded:
             return answer
-        raise WorkerFailed(answer)
+        raise worker_error(*answer)
 
     def close(self) -> None:
         self._connection.close()  # the process reads the end of its input, closes its env and ends
@@ -181,8 +179,18 @@ class WorkerDied(RuntimeError):
 class WorkerFailed(RuntimeError):
     """An env or a policy raised an error elsewhere."""
 
-    def __str__(self) -> str:
-        return f"in a worker: {self.args[0]}"
+
+def worker_error(cause: str, by_policy: bool) -> Exception:
+    """Return an error that was raised elsewhere as one that can be raised here."""
+    return (PolicyError if by_policy else WorkerFailed)(f"in a worker: {cause}")
+
+
+def describe_exit(code: int | None) -> str:
+    """Return the end of a worker process as a sentence; a negative code is that of a signal."""
+    text = f"the worker process ended with exit code {code}"
+    if code == -signal.SIGKILL:  # the only signal by which the kernel ends a process for memory
+        text += ": it was killed, perhaps for want of memory"
+    return text
 
 
 def _serve(connection: Connection, make_env: bytes, number: int) -> None:
@@ -195,7 +203,7 @@ def _serve(connection: Connection, make_env: bytes, number: int) -> None:
                 server = server or PlayerServer(make_env, number)
                 answer = True, getattr(server, method)(argument)
             except Exception as error:  # noqa: BLE001 - it is the other end that has to know
-                answer = False, describe(error)
+                answer = False, (describe(error), isinstance(error, PolicyError))
             connection.send(answer)
     except EOFError:
         if server is not None:

@@ -180,8 +180,8 @@ def test_a_policy_answers_and_goes_on_where_it_was(data: Path, tmp_path: Path) -
         asked.extend(chats)
         return [Reply("I say <answer>7</answer>") for _ in chats]
 
-    assert sum(longbench.answer(data, tmp_path, policy)) == len(asked) == 32
-    assert sum(longbench.answer(data, tmp_path, policy)) == 32
+    assert list(longbench.answer(data, tmp_path, policy)) == [""] * len(asked) == [""] * 32
+    assert list(longbench.answer(data, tmp_path, policy)) == [""] * 32
     assert len(asked) == 32
     assert asked[0].messages[-1].role == "user"
     assert re.search(r"Remaining rounds: [0-9]+\n\n.*<answer>", asked[0].messages[-1].text)

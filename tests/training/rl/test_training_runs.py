@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from agentgym.training.cli import app
 from agentgym.training.evaluation import evaluate
 from agentgym.training.rl import (
     GRPO,
@@ -29,7 +31,7 @@ from agentgym.training.rl import (
     Trainer,
 )
 from agentgym.training.rl.metrics_log import Recorder
-from agentgym.training.rollout import Collector
+from agentgym.training.rollout import Collector, DamagedFileError, RunLockedError
 from tests.training.rl.echo_trainers import (
     Echo,
     make_words_tokenizer,
@@ -38,6 +40,7 @@ from tests.training.rl.echo_trainers import (
     wavering_model,
 )
 from tests.training.rl.echo_world import make_env
+from tests.training.rollout.disk import full_disk
 
 KINDS = ["cloning", "grpo", "ppo"]
 
@@ -173,8 +176,8 @@ COLLECT = Collector.collect
 def broken(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
     """From now on, one in so many episodes is a failure, cut short before its first step."""
 
-    def breaking(*args: Any) -> Iterator[Any]:
-        for k, trajectory in enumerate(COLLECT(*args)):
+    def breaking(*args: Any, **options: Any) -> Iterator[Any]:
+        for k, trajectory in enumerate(COLLECT(*args, **options)):
             failed = replace(
                 trajectory, steps=(), terminated=False, truncated=True, failure="the worker died"
             )
@@ -256,3 +259,94 @@ def test_figures_do_not_depend_on_how_a_batch_is_divided() -> None:
         records.mean(alone=0.1)
         found.append(records.figures())
     assert found == [{"both": 3.0, "top": 6.0, "alone": 0.1}] * 3
+
+
+def test_the_log_names_the_instances_that_were_lost(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch, 4)
+    start("cloning", tmp_path, steps=2, save_every=1).train()
+    for step, line in enumerate(logged(tmp_path)):
+        first = TRAIN_SEED + 4 * step
+        lost: Any = line["lost"]
+        assert lost == [{"seed": first, "failure": "the worker died"}]
+        assert (line["failures"], line["retried"]) == (1, 0)
+
+
+def test_a_folder_has_one_trainer(start: Start, tmp_path: Path) -> None:
+    def begin_another(step: int, metrics: Mapping[str, float]) -> None:
+        before = logged(tmp_path)
+        with pytest.raises(RunLockedError, match=f"{tmp_path.name} is being written by process"):
+            start("cloning", tmp_path).train()
+        assert logged(tmp_path) == before
+
+    start("cloning", tmp_path, steps=1).train(begin_another)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_training_on_a_full_disk_goes_on_when_there_is_room(
+    start: Start, kind: str, tmp_path: Path
+) -> None:
+    start(kind, tmp_path / "whole").train()
+    size = (tmp_path / "whole" / "checkpoint.pt").stat().st_size
+    with pytest.raises(KeyboardInterrupt):
+        start(kind, tmp_path / "cut").train(stop_at(4))
+    with full_disk(size // 2), pytest.raises(OSError, match="too large"):
+        start(kind, tmp_path / "cut").train()
+    assert not list((tmp_path / "cut").glob("*.new"))
+    resumed = start(kind, tmp_path / "cut")
+    assert resumed.step == 3, "the checkpoint before is whole"
+    resumed.train()
+    assert logged(tmp_path / "cut") == logged(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK", None])
+def test_a_checkpoint_that_is_not_whole_is_named_and_moved_aside(
+    start: Start, tmp_path: Path, damage: bytes | None
+) -> None:
+    start("cloning", tmp_path, steps=2).train()
+    path = tmp_path / "checkpoint.pt"
+    if damage is None:
+        torch.save({"model": {}}, path)
+    else:
+        path.write_bytes(damage)
+    with pytest.raises(DamagedFileError, match=r"checkpoint.pt is no whole checkpoint \(.*doctor"):
+        start("cloning", tmp_path, steps=2)
+    shown = CliRunner().invoke(app, ["doctor", str(tmp_path)])
+    assert (shown.exit_code, "training begins again with this phase" in shown.output) == (1, True)
+    assert CliRunner().invoke(app, ["doctor", str(tmp_path), "--repair"]).exit_code == 0
+    assert (tmp_path / "checkpoint.pt.damaged").exists()
+    assert start("cloning", tmp_path, steps=2).step == 0
+
+
+def test_a_damaged_line_of_metrics_is_named_and_moved_aside(start: Start, tmp_path: Path) -> None:
+    start("cloning", tmp_path, steps=3, save_every=1).train()
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'{"step": 2', b'{"step" 2'))
+    with pytest.raises(DamagedFileError, match=r"metrics.jsonl, line 2: no figures of a step"):
+        start("cloning", tmp_path, steps=4).train()
+    assert CliRunner().invoke(app, ["doctor", str(tmp_path), "--repair"]).exit_code == 0
+    start("cloning", tmp_path, steps=4).train()
+    assert [line["step"] for line in logged(tmp_path)] == [1, 3, 4]
+
+
+def test_a_phase_whose_checkpoint_is_missing_is_trained_again(tmp_path: Path) -> None:
+    for phase in ("cloning", "rl"):
+        (tmp_path / phase).mkdir()
+    (tmp_path / "train.json").write_text("{}")
+    state = {"model": {}, "optimizer": {}, "step": 1, "next_seed": 1}
+    torch.save(state, tmp_path / "rl" / "checkpoint.pt")
+    (tmp_path / "curve.jsonl").write_text('{"phase": "sleep", "step": 1}\n')
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    (tmp_path / "config.json").write_text("{}")
+    shown = CliRunner().invoke(app, ["doctor", str(tmp_path)]).output
+    for text in (
+        "train.json: it has other names",
+        "which is missing; training begins again with cloning",
+        "curve.jsonl, line 1: it cannot be read",
+        "it has no tokenizer.json beside it",
+        "there are no weights beside it",
+    ):
+        assert text in shown
+    assert CliRunner().invoke(app, ["doctor", str(tmp_path), "--repair"]).exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "rl").iterdir()) == ["checkpoint.pt.damaged"]

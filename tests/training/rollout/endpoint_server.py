@@ -27,7 +27,7 @@ from agentgym.training.rollout import EndpointConfig, EndpointPolicy
 @dataclass
 class Answer:
     """What the server does about a request; `hang` leaves it without an answer for as long as
-    the server lives.
+    the server lives, and `drips` sends a byte of it now and then as long.
     """
 
     message: Mapping[str, Any] = field(default_factory=dict)
@@ -36,13 +36,17 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     usage: Mapping[str, Any] | None = None
     choice: Mapping[str, Any] = field(default_factory=dict)
-    body: str | None = None
+    body: str | bytes | None = None
+    drips: bool = False
     delay: float = 0.0
     hang: bool = False
 
-    def text(self, model: str) -> str:
-        if self.body is not None:
+    def data(self, model: str) -> bytes:
+        if isinstance(self.body, bytes):
             return self.body
+        return (self.text(model) if self.body is None else self.body).encode()
+
+    def text(self, model: str) -> str:
         if self.error is not None:
             return json.dumps({"error": self.error})
         choice = {
@@ -120,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer(answer, request["model"])
 
     def answer(self, answer: Answer, model: str) -> None:
-        body = answer.text(model).encode()
+        body = answer.data(model)
         try:
             self.send_response(answer.status)
             for name, value in {
@@ -130,6 +134,8 @@ class _Handler(BaseHTTPRequestHandler):
             }.items():
                 self.send_header(name, value)
             self.end_headers()
+            while answer.drips and not self.server.ending.wait(0.05):
+                self.wfile.write(b" ")
             self.wfile.write(body)
         except ConnectionError:  # the client has given up
             self.close_connection = True

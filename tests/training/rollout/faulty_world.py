@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import re
 import threading
 import time
@@ -25,6 +26,7 @@ BARRIERS: dict[str, threading.Barrier] = {}
 class Config:
     turns: int = 3
     broken: bool = False
+    uneven: bool = False
 
 
 class FaultyWorld(World[Config]):
@@ -51,7 +53,8 @@ class FaultyWorld(World[Config]):
             how: In which way.
         """
         FAULTS.get(how, lambda: None)()
-        self.done = self.turn >= self.config.turns
+        turns = 1 + 4 * self.number if self.config.uneven else self.config.turns
+        self.done = self.turn >= turns
         return f"worked in process {os.getpid()}" if how == "who" else "worked"
 
     def score(self) -> float:
@@ -66,6 +69,7 @@ FAULTS = {
     "raise": _raise,
     "hang": lambda: time.sleep(600),
     "die": lambda: os._exit(7),
+    "die at times": lambda: os._exit(7) if random.SystemRandom().random() < 0.06 else None,
     "meet": lambda: BARRIERS["all"].wait(30) and None,
 }
 
@@ -99,6 +103,16 @@ class Worker:
         turn = sum(message.role == "assistant" for message in chat.messages)
         now = turn == 1 and int(found[1]) == self.number
         return Reply(render(ToolCall("work", {"how": self.how if now else "well"})))
+
+
+@dataclass(frozen=True)
+class Mortal:
+    """Works in a way in which any step may be the last of its process."""
+
+    how: str = "die at times"
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        return [Reply(render(ToolCall("work", {"how": self.how}))) for _ in chats]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ on where they were killed.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import multiprocessing
 import os
@@ -16,6 +17,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,12 +29,14 @@ import pytest
 import agentgym
 from agentgym import Chat, Reply
 from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.policy import PolicyError
 from agentgym.training.rollout import (
     ENGINES,
     Asyncio,
     CollectionError,
     Collector,
     Processes,
+    RunLockedError,
     Trajectory,
     TrajectoryLog,
     collect,
@@ -40,7 +45,8 @@ from agentgym.training.rollout import (
 from agentgym.training.rollout.episode import Player
 from agentgym.training.rollout.workers import PlayerServer
 from tests.training.rollout import faulty_world
-from tests.training.rollout.faulty_world import Awaiting, Drawing, Worker, make_env
+from tests.training.rollout.disk import full_disk
+from tests.training.rollout.faulty_world import Awaiting, Drawing, Mortal, Worker, make_env
 
 APART = ("threads", "asyncio", "processes")
 
@@ -99,11 +105,11 @@ def test_what_breaks_costs_its_episode_alone(engine: str, how: str, replicate: b
     struck = [seed for seed, number in drawn.items() if number == 0][:1]
     seeds = sorted([*struck, *[seed for seed, number in drawn.items() if number][:6]])
     # A worker that is only slow, on a busy machine, must not be taken for one that hangs.
-    timeout = 8.0 if how == "hang" else None
+    options: dict[str, Any] = {"timeout": 8.0, "retries": 0} if how == "hang" else {"retries": 1}
     played = {
         t.seed: t
         for t in collect(
-            Worker(how), make_env, seeds, 2, engine=engine, replicate=replicate, timeout=timeout
+            Worker(how), make_env, seeds, 2, engine=engine, replicate=replicate, **options
         )
     }
     fine = {t.seed: t for t in collect(Worker(), make_env, seeds, 2)}
@@ -374,3 +380,114 @@ def test_labels_and_failures_survive_json() -> None:
     trajectory = next(iter(collect(Worker(), make_env, [0], labels={"a": (1, 2)})))
     assert trajectory.labels == {"a": [1, 2]}
     assert "failure" not in json.loads(trajectory.to_json())
+
+
+def lengths(trajectories: Any) -> dict[int, int]:
+    return {t.seed: len(t.steps) for t in trajectories}
+
+
+def test_workers_that_die_the_more_the_longer_they_play_do_not_make_episodes_short() -> None:
+    uneven = partial(make_env, uneven=True)
+    planned = lengths(collect(Mortal("well"), uneven, range(24)))
+    assert set(planned.values()) == {1, 5, 9, 13}
+    with Collector(uneven, 2, engine="processes", retries=40) as collector:
+        played = list(collector.collect(Mortal(), range(24)))
+    assert lengths(played) == planned
+    assert len(played) == 24
+    assert not any(t.failure for t in played)
+    assert collector.retried > 0
+
+
+def test_what_is_lost_is_reported_by_its_instance() -> None:
+    uneven = partial(make_env, uneven=True)
+    played = list(collect(Mortal("die"), uneven, [3, 1, 1], 2, engine="processes", retries=1))
+    assert sorted(t.seed for t in played) == [1, 1, 3]
+    assert all("ended with exit code 7 (attempt 2)" in t.failure for t in played)
+
+
+def test_an_episode_is_begun_again_in_the_slot_in_which_it_broke() -> None:
+    drawn = numbers(range(40))
+    seeds = [drawn.index(number) for number in range(4)]  # one for each text that a chat can have
+    slots: dict[str, list[str]] = {}
+
+    def failing_first(chats: Sequence[Chat]) -> list[Reply]:
+        if len(chats[0].messages) == 2:
+            text = chats[0].messages[1].text
+            slots.setdefault(text, []).append(threading.current_thread().name)
+            if len(slots[text]) == 1:
+                raise OSError("no memory")
+        return Worker()(chats)
+
+    with Collector(make_env, 3, engine="threads", replicate=True) as collector:
+        played = list(collector.collect(failing_first, seeds, ordered=True))
+    assert [t.seed for t in played] == seeds
+    assert not any(t.failure for t in played)
+    assert collector.retried == 4
+    assert [len(names) for names in slots.values()] == [2] * 4
+    assert all(first == second for first, second in slots.values())
+    assert len({name for names in slots.values() for name in names}) > 1
+
+
+def test_the_first_of_many_are_a_fair_sample_if_they_are_in_order() -> None:
+    def first(count: int, **options: Any) -> list[Trajectory]:
+        endless = collect(
+            Mortal("well"), partial(make_env, uneven=True), itertools.count(), 8, **options
+        )
+        return list(itertools.islice(endless, count))
+
+    fair, hasty = first(12, ordered=True), first(12)
+    assert [t.seed for t in fair] == list(range(12))
+    assert sum(lengths(hasty).values()) < sum(lengths(fair).values()), "short ones come first"
+
+
+def test_a_recorded_run_in_order_is_in_order_too(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    list(collect(Worker(), make_env, [4, 2], log=log))
+    played = list(collect(Worker(), make_env, [1, 2, 3, 4, 2], 2, log=log, ordered=True))
+    assert [t.seed for t in played] == [1, 2, 3, 4, 2]
+    assert len(list(TrajectoryLog(log))) == 5
+
+
+def test_a_log_has_one_writer(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    first = collect(Worker(), make_env, range(4), 2, log=log)
+    next(first)
+    with pytest.raises(RunLockedError, match=r"log.jsonl is being written by process"):
+        list(collect(Worker(), make_env, range(4), 2, log=log))
+    first.close()
+    assert len(list(collect(Worker(), make_env, range(4), 2, log=log))) == 4
+    assert len(list(TrajectoryLog(log))) == 4
+
+
+@pytest.mark.parametrize("engine", ["lockstep", "processes"])
+def test_a_run_on_a_full_disk_goes_on_when_there_is_room(engine: str, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    with full_disk(15_000), pytest.raises(OSError, match="too large"):
+        list(collect(Worker(), make_env, range(12), 2, log=log, engine=engine))
+    written = list(TrajectoryLog(log))
+    assert 0 < len(written) < 12
+    played = list(collect(Worker(), make_env, range(12), 2, log=log, engine=engine))
+    assert sorted(t.seed for t in played) == sorted(t.seed for t in TrajectoryLog(log))
+    assert sorted(t.seed for t in played) == list(range(12))
+
+
+def test_a_batch_without_a_reply_for_one_chat_costs_that_episode() -> None:
+    @dataclass
+    class Partly:
+        def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+            replies: list[Reply | PolicyError] = [
+                PolicyError("no reply") if "Number 0" in chat.to_text() else Worker()([chat])[0]
+                for chat in chats
+            ]
+            if any(isinstance(reply, PolicyError) for reply in replies):
+                error = PolicyError("some have none")
+                error.replies = replies
+                raise error
+            return [reply for reply in replies if isinstance(reply, Reply)]
+
+    struck = [seed for seed, number in enumerate(numbers(range(8))) if number == 0]
+    assert 0 < len(struck) < 8
+    played = {t.seed: t for t in collect(Partly(), make_env, range(8), 8)}
+    assert sorted(played) == list(range(8))
+    for seed, trajectory in played.items():
+        assert trajectory.failure == ("PolicyError: no reply" if seed in struck else "")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -55,8 +56,8 @@ def test_an_actor_that_breaks_costs_its_episode_alone(how: str, cause: str) -> N
     fine = {t.seed: t for t in collect(Worker(), make_env, range(5), 2)}
     struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
     assert 0 < len(struck) < 3
-    timeout = 15.0 if how == "hang" else None
-    for played in collect(Worker(how), make_env, range(5), 2, engine="ray", timeout=timeout):
+    options: dict[str, Any] = {"timeout": 15.0, "retries": 0} if how == "hang" else {"retries": 1}
+    for played in collect(Worker(how), make_env, range(5), 2, engine="ray", **options):
         if played.seed in struck:
             assert re.search(cause, played.failure)
             assert played.truncated

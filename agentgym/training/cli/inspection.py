@@ -1,0 +1,280 @@
+"""Faults in the files of a run, and their repair: what is damaged is moved aside, and what it was
+the record of is played again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import count, pairwise, product
+from pathlib import Path
+from typing import Any
+
+from agentgym.training.evaluation.ablation import (
+    SETTINGS,
+    TRAJECTORIES,
+    Cell,
+    belongs,
+    cell_of,
+    load_settings,
+    name_cell,
+)
+from agentgym.training.extras import needs_extra
+from agentgym.training.rollout import DamagedFileError, RunLock, Trajectory
+from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
+
+SIDE = ".damaged"
+"""The end of the name of the file to which a repair moves what is damaged."""
+TRAIN, CURVE, METRICS, CHECKPOINT = "train.json", "curve.jsonl", "metrics.jsonl", "checkpoint.pt"
+"""The files of a training; their modules are imported when there is one, as they are slow."""
+PHASES = ("cloning", "hints", "rl")
+"""The folders of a training in the order of its phases."""
+SUBJECTS = ("chance", "teacher", *PHASES)
+"""The subjects of the points of a curve."""
+_WEIGHTS = ("*.safetensors", "*.bin")
+"""The files of transformers that hold weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is wrong with a file.
+
+    Attributes:
+        path: The file.
+        problem: The fault.
+        cost: The cost of moving the damaged part aside.
+        line: The number of the damaged line, from 1; None for the whole file.
+        repairable: False if moving it aside would not help.
+    """
+
+    path: Path
+    problem: str
+    cost: str
+    line: int | None = None
+    repairable: bool = True
+
+    def __str__(self) -> str:
+        where = f"{self.path}, line {self.line}" if self.line else str(self.path)
+        return f"{where}: {self.problem}; {self.cost}"
+
+
+def inspect_run(run: Path) -> list[Fault]:
+    """Return what is wrong with the files of a run; nothing is written.
+
+    Args:
+        run: A folder that a command writes to, or a log of trajectories.
+
+    Raises:
+        ValueError: There is nothing.
+        RunLockedError: Somebody writes to it.
+    """
+    if not run.exists():
+        raise ValueError(f"there is no run at {run}; name a folder or a log")
+    files = [run] if run.is_file() else sorted(path for path in run.rglob("*") if path.is_file())
+    files = [path for path in files if SIDE not in path.name and not path.name.endswith(LOCK)]
+    for target in {run, *(path.parent for path in files)}:
+        RunLock(target, folder=target.is_dir()).check()
+    for path in files:
+        RunLock(path, folder=False).check()
+    return [fault for path in files for fault in _faults(path)]
+
+
+def repair_run(run: Path) -> list[Fault]:
+    """Move what is damaged into files beside the damaged ones.
+
+    Returns:
+        The faults that are left.
+
+    Raises:
+        RunLockedError: Somebody writes to it.
+        OSError: A file cannot be written.
+    """
+    # What one repair takes away may be missed by the files that stay.
+    while faults := [fault for fault in inspect_run(run) if fault.repairable]:
+        paths = list(dict.fromkeys(fault.path for fault in faults))
+        with ExitStack() as stack:
+            for folder in sorted({path.parent for path in paths}):
+                stack.enter_context(RunLock(folder))
+            for path in paths:
+                stack.enter_context(RunLock(path, folder=False))
+                lines = {fault.line for fault in faults if fault.path == path}
+                _move_file(path) if None in lines else _move_lines(path, lines)
+    return inspect_run(run)
+
+
+def missing_cells(run: Path) -> list[Cell]:
+    """Return the cells of an ablation that are still to be played; none if the folder is none."""
+    settings = load_settings(run) if run.is_dir() else None
+    if settings is None:
+        return []
+    played = {
+        cell_of(trajectory)
+        for _, trajectory in _trajectories(run / TRAJECTORIES)
+        if trajectory and not trajectory.failure and belongs(trajectory, settings)
+    }
+    axes = ("worlds", "arms", "contexts", "horizons")
+    cells = product(*(settings[axis] for axis in axes), range(settings["seeds"]))
+    return [cell for cell in cells if cell not in played]
+
+
+def _faults(path: Path) -> Iterator[Fault]:
+    whole_files: dict[str, Callable[[Path], Iterator[Fault]]] = {
+        SETTINGS: _ablation_faults,
+        TRAIN: _training_faults,
+        CHECKPOINT: _checkpoint_faults,
+        "config.json": _model_faults,
+    }
+    if path.name in whole_files:
+        yield from whole_files[path.name](path)
+    elif path.suffix == ".jsonl":
+        yield from _torn_line(path)
+        yield from _line_faults(path)
+
+
+def _ablation_faults(path: Path) -> Iterator[Fault]:
+    try:
+        load_settings(path.parent)
+    except DamagedFileError as error:
+        yield Fault(path, _cause(error), "agentgym ablate with the same options writes it again")
+
+
+def _training_faults(path: Path) -> Iterator[Fault]:
+    with needs_extra("the inspection of a training", "train"):
+        from agentgym.training.rl.from_scratch import load_settings as load_training  # noqa: PLC0415 - slow to import, and an extra
+    try:
+        load_training(path.parent)
+    except DamagedFileError as error:
+        yield Fault(path, _cause(error), "agentgym train with the same options writes it again")
+    folders = [folder for name in PHASES if (folder := path.parent / name).is_dir()]
+    for before, after in pairwise(folders):
+        if (after / CHECKPOINT).exists() and not (before / CHECKPOINT).exists():
+            yield Fault(
+                after / CHECKPOINT,
+                f"it goes on from {before / CHECKPOINT}, which is missing",
+                f"training begins again with {before.name}",
+            )
+    tokenizer = path.parent / "tokenizer_config.json"
+    if tokenizer.exists() and not (path.parent / "tokenizer.json").exists():
+        yield Fault(
+            tokenizer, "it has no tokenizer.json beside it", "agentgym train writes both again"
+        )
+
+
+def _checkpoint_faults(path: Path) -> Iterator[Fault]:
+    with needs_extra("the inspection of a checkpoint", "train"):
+        from agentgym.training.rl.trainer import load_checkpoint  # noqa: PLC0415 - slow to import, and an extra
+    try:
+        load_checkpoint(path)
+    except DamagedFileError as error:
+        yield Fault(path, _cause(error), "training begins again with this phase")
+
+
+def _model_faults(path: Path) -> Iterator[Fault]:
+    if not any(next(path.parent.glob(pattern), None) for pattern in _WEIGHTS):
+        yield Fault(path, "there are no weights beside it", "the training writes both at its end")
+
+
+def _torn_line(path: Path) -> Iterator[Fault]:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        if not size:
+            return
+        file.seek(size - 1)
+        if file.read() == b"\n":
+            return
+    number = sum(1 for _ in whole_lines(path)) + 1
+    yield Fault(path, "the last line was not written whole", "it is made again", number)
+
+
+def _line_faults(path: Path) -> Iterator[Fault]:
+    if path.name == TRAJECTORIES or _is_log(path):
+        yield from _log_faults(path)
+        return
+    cost = {
+        CURVE: "its point is lost, unless training begins again",
+        METRICS: "the figures of its step are lost, unless training begins again",
+    }.get(path.name, "the command that wrote it makes it again")
+    for number, line in whole_lines(path):
+        try:
+            _check_line(path.name, json.loads(line))
+        except (LookupError, RecursionError, TypeError, ValueError) as error:
+            yield Fault(path, f"it cannot be read ({error!r:.100})", cost, number)
+
+
+def _check_line(name: str, row: Any) -> None:
+    """Raise an error if a line of a file of this name lacks what its readers need."""
+    if not isinstance(row, Mapping):
+        raise TypeError("no JSON object")
+    if name == METRICS:
+        int(row["step"])
+    if name == CURVE:
+        SUBJECTS.index(row["phase"])
+        int(row["step"])
+    if "raw_response" in row:
+        str(row["id"])
+
+
+def _is_log(path: Path) -> bool:
+    """Return whether a file has the line of a trajectory."""
+    for _, line in whole_lines(path):
+        try:
+            row = json.loads(line)
+        except (RecursionError, ValueError):
+            continue
+        if isinstance(row, dict):
+            return {"spec", "seed", "steps"} <= row.keys()
+    return False
+
+
+def _trajectories(path: Path) -> Iterator[tuple[int, Trajectory | None]]:
+    """Yield the trajectories of a log with the numbers of their lines; None for a damaged one."""
+    for number, line in whole_lines(path):
+        try:
+            yield number, Trajectory.from_json(line.decode("utf-8"))
+        except ValueError:
+            yield number, None
+
+
+def _log_faults(path: Path) -> Iterator[Fault]:
+    settings = None
+    with suppress(DamagedFileError):  # which is a fault of its own
+        settings = load_settings(path.parent) if path.name == TRAJECTORIES else None
+    firsts: dict[Cell, int] = {}
+    for number, trajectory in _trajectories(path):
+        if trajectory is None:
+            yield Fault(path, "it is no trajectory", "its episode is played again", number)
+        elif settings is not None and not belongs(trajectory, settings):
+            problem = f"it is no cell of {SETTINGS} ({dict(trajectory.labels)})"
+            yield Fault(path, problem, "it did not count", number)
+        elif settings is not None and not trajectory.failure:
+            cell = cell_of(trajectory)
+            if (first := firsts.setdefault(cell, number)) != number:
+                problem = f"it is a double of line {first} ({name_cell(cell)})"
+                yield Fault(path, problem, "it did not count", number)
+
+
+def _cause(error: DamagedFileError) -> str:
+    """Return the fault that an error names, without the file and the remedy."""
+    return str(error).partition("(")[2].rpartition(")")[0] or str(error)
+
+
+def _move_lines(path: Path, numbers: set[int | None]) -> None:
+    """Move lines of a file to the end of the file beside it."""
+    with path.open("rb") as file, replacing(path) as rest:
+        for number, line in enumerate(file, 1):
+            if number in numbers:
+                append_bytes(_side(path), line.rstrip(b"\n") + b"\n", sync=True)
+            else:
+                rest.write(line)
+
+
+def _side(path: Path) -> Path:
+    return path.with_name(path.name + SIDE)
+
+
+def _move_file(path: Path) -> None:
+    places = (_side(path) if k == 1 else path.with_name(f"{path.name}{SIDE}-{k}") for k in count(1))
+    path.rename(next(place for place in places if not place.exists()))

@@ -1,0 +1,149 @@
+"""Worker processes that play cells. One that is killed costs the cell that it was playing, and that
+one is played again.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from typing import Any, Generic, TypeVar
+
+from agentgym.training.rollout.engines import GRACE, describe
+from agentgym.training.rollout.workers import describe_exit, follow_the_parent
+
+CellT = TypeVar("CellT", bound=Hashable)
+AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(Generic[CellT]):
+    """A cell whose worker was killed each time.
+
+    Attributes:
+        cell: The cell.
+        cause: The end of the last worker.
+    """
+
+    cell: CellT
+    cause: str
+
+
+class _Killed(Exception):
+    """The process of a worker has ended."""
+
+
+@dataclass(eq=False)
+class _Worker(Generic[CellT]):
+    """A process, with the cells that it has been sent and has not answered, in their order."""
+
+    process: Any
+    connection: Connection
+    cells: deque[CellT] = field(default_factory=deque)
+
+    def send(self, cells: Sequence[CellT]) -> None:
+        self.cells.extend(cells)
+        with suppress(OSError):  # a worker that has died is seen when its answer is read
+            self.connection.send(cells)
+
+    def read(self) -> Any:
+        """Return the answer to the first cell, or raise what it raised."""
+        try:
+            succeeded, answer = self.connection.recv()
+        except (EOFError, OSError, pickle.UnpicklingError):
+            self.process.join(GRACE)
+            self.close()
+            raise _Killed(describe_exit(self.process.exitcode)) from None
+        if not succeeded:
+            raise answer
+        self.cells.popleft()
+        return answer
+
+    def close(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.join(GRACE)
+
+
+def play_cells(
+    play: Callable[[CellT], AnswerT],
+    batches: Sequence[Sequence[CellT]],
+    workers: int,
+    retries: int,
+) -> Iterator[AnswerT | Lost[CellT]]:
+    """Play cells in processes.
+
+    Args:
+        play: Plays a cell; pickled.
+        batches: The cells. Those of a batch go to one worker, if it lives.
+        workers: The most processes.
+        retries: The most times that a cell whose worker was killed is played again.
+
+    Yields:
+        What `play` returns for each cell, as they end, or `Lost`.
+
+    Raises:
+        Exception: As `play` raised it.
+    """
+    waiting = deque(batches)
+    attempts: Counter[CellT] = Counter()
+    pool = [_start(play) for _ in range(min(workers, len(batches)))]
+    try:
+        while True:
+            for worker in pool:
+                # The next batch is there before the last cell has ended, so that nobody idles.
+                if waiting and len(worker.cells) <= 1:
+                    worker.send(waiting.popleft())
+            busy = {worker.connection: worker for worker in pool if worker.cells}
+            if not busy:
+                return
+            for connection in wait(list(busy)):
+                worker = busy[connection]  # type: ignore[index]
+                try:
+                    yield worker.read()
+                except _Killed as killed:
+                    pool[pool.index(worker)] = _start(play)
+                    cell, *rest = worker.cells
+                    attempts[cell] += 1
+                    waiting.extendleft([rest] if rest else [])
+                    if attempts[cell] > retries:
+                        yield Lost(cell, f"{killed} (attempt {attempts[cell]})")
+                    else:
+                        waiting.append([cell])  # last, when a host that was short has recovered
+    finally:
+        for worker in pool:
+            worker.close()
+
+
+def _start(play: Callable[[CellT], Any]) -> _Worker[CellT]:
+    context = get_context("spawn")  # a fork would take along threads and locks of the libraries
+    near, far = context.Pipe()
+    process = context.Process(target=_serve, args=(far, play), name="agentgym-cells", daemon=True)
+    process.start()
+    far.close()
+    return _Worker(process, near)
+
+
+def _serve(connection: Connection, play: Callable[[Any], Any]) -> None:
+    follow_the_parent()
+    with suppress(EOFError):
+        while True:
+            for cell in connection.recv():
+                try:
+                    answer = True, play(cell)
+                except Exception as error:  # noqa: BLE001 - it is the other end that has to know
+                    answer = False, _portable(error)
+                connection.send(answer)
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error that can be sent: itself, if its class can be rebuilt from its arguments."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - a class of a user's may raise anything
+        return RuntimeError(describe(error))
+    return error

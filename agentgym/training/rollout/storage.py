@@ -1,0 +1,326 @@
+"""Files of a run: one writer at a time, and each file whole or as it was before."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import socket
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Self
+
+LOCK = ".lock"
+"""The name of the lock in a folder, and the end of that of the lock of a file."""
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What file systems answer that keep no locks, such as Lustre without the mount option `flock`."""
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _BEYOND = 1 << 30
+    """The byte that stands for the lock: Windows lets nobody else read the bytes of a lock, and the
+    holder has to be readable.
+    """
+
+    def _try_lock(descriptor: int) -> None:
+        os.lseek(descriptor, _BEYOND, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class RunLockedError(OSError):
+    """Another writer has the folder or the file."""
+
+
+class DamagedFileError(ValueError):
+    """A line or a file of a run cannot be read."""
+
+
+class RunLock:
+    """Lock of a folder or a file while somebody writes there; a context manager.
+
+    The lock belongs to an open file, so the system releases it with the process, however that ends;
+    nothing stale is left after a kill or a reboot. Whoever comes second is told at once who holds
+    it. A forked process has no part in the lock. The same object may be entered again while it is
+    held, from any thread; two objects exclude each other, in one process too.
+
+    Args:
+        target: The folder, which is made if it is missing, or a file, which need not exist.
+        folder: True if it is a folder.
+
+    Raises:
+        RunLockedError: Another writer holds it; on entering.
+        OSError: The lock cannot be made, or its file system keeps no locks; on entering.
+    """
+
+    def __init__(self, target: Path, *, folder: bool = True) -> None:
+        self.target = target
+        self.path = target / LOCK if folder else target.with_name(target.name + LOCK)
+        self._depth, self._descriptor, self._mutex = 0, -1, threading.Lock()
+
+    def __enter__(self) -> Self:
+        with self._mutex:
+            if not self._depth:
+                self._acquire()
+            self._depth += 1
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._mutex:
+            self._depth -= 1
+            if self._depth or self._descriptor < 0:
+                return
+            with suppress(OSError):  # Windows removes no file that is open
+                self.path.unlink()
+            self._close()
+
+    def check(self) -> None:
+        """Raise `RunLockedError` if another writer holds the lock, and write nothing."""
+        with suppress(FileNotFoundError, PermissionError):
+            descriptor = os.open(self.path, os.O_RDWR)
+            try:
+                self._lock(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _acquire(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                self._lock(descriptor)
+                # The last holder may have removed the file after it was opened here.
+                current = self._is_current(descriptor)
+                if current:
+                    os.ftruncate(descriptor, 0)
+                    os.write(descriptor, _holder().encode())
+            except BaseException:
+                os.close(descriptor)
+                raise
+            if current:
+                break
+            os.close(descriptor)
+        self._descriptor = descriptor
+        _HELD.add(self)
+
+    def _lock(self, descriptor: int) -> None:
+        try:
+            _try_lock(descriptor)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                raise OSError(
+                    f"the file system of {self.target} keeps no locks ({error.strerror}), so two "
+                    "processes could spoil a run there; choose a folder on another one"
+                ) from None
+            raise RunLockedError(
+                f"{self.target} is being written by {_describe(descriptor)}; wait until that has "
+                "ended, stop it, or choose another place"
+            ) from None
+
+    def _is_current(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self.path.stat())
+        except FileNotFoundError:
+            return False
+
+    def _close(self) -> None:
+        _HELD.discard(self)
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _forget(self) -> None:
+        """Leave the lock to the parent of this process, which was forked from it.
+
+        Closing the copy of a descriptor unlocks nothing; keeping it would hold the lock after the
+        parent has died.
+        """
+        self._mutex = threading.Lock()
+        self._close()
+
+
+_HELD: weakref.WeakSet[RunLock] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in list(_HELD):
+        lock._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+def _holder() -> str:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+
+
+def _describe(descriptor: int) -> str:
+    """Return the holder that the file of a lock names."""
+    try:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        holder: dict[str, Any] = json.loads(os.read(descriptor, 4096))
+        who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process, which has just begun"
+    mine = holder["pid"] == os.getpid() and holder["host"] == socket.gethostname()
+    return f"{who}, which is this very process" if mine else who
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file beside its place and move it there when it is whole and on the disk.
+
+    Yields:
+        The file to write to.
+
+    Raises:
+        OSError: It cannot be written; the file at the path is as it was.
+    """
+    part = path.with_name(f"{path.name}.new")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)  # noqa: PTH105 - atomic on every system
+    except BaseException:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file so that it is there whole or as it was before."""
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+def read_settings(path: Path, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the settings in a JSON file; None if there is none.
+
+    Args:
+        path: The file.
+        defaults: The settings by default, whose names and types they must have.
+
+    Raises:
+        DamagedFileError: It cannot be read, or something else is in it.
+    """
+    if not path.exists():
+        return None
+    try:
+        if not (data := path.read_bytes()).strip():
+            raise ValueError("it is empty")
+        settings = json.loads(data)
+        if not isinstance(settings, dict) or settings.keys() != defaults.keys():
+            raise ValueError("it has other names")
+        for name, value in settings.items():
+            expected = defaults[name]
+            if None not in (value, expected) and type(value) is not type(expected):
+                raise ValueError(f"{name} is {value!r}")
+    except (RecursionError, ValueError) as error:
+        raise DamagedFileError(
+            f"{path} holds no settings of a run ({error}); to move it away: agentgym doctor "
+            f"{path.parent} --repair"
+        ) from None
+    return settings
+
+
+@contextmanager
+def filling(folder: Path, last: str) -> Iterator[Path]:
+    """Write files into an empty folder, from which each is moved into another in one step.
+
+    Args:
+        folder: Where they go; it is made if it is missing.
+        last: The file that is moved last: its presence says that all are there.
+
+    Yields:
+        The empty folder.
+    """
+    part = folder / ".new"
+    shutil.rmtree(part, ignore_errors=True)  # of a writer that was killed
+    part.mkdir(parents=True)
+    try:
+        yield part
+        for file in sorted(part.iterdir(), key=lambda file: (file.name == last, file.name)):
+            with file.open("rb+") as written:
+                os.fsync(written.fileno())
+            os.replace(file, folder / file.name)  # noqa: PTH105 - atomic on every system
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    _sync_folder(folder)
+
+
+def append_text(path: Path, text: str, *, sync: bool = False) -> None:
+    """Write text at the end of a file, as `append_bytes` does."""
+    append_bytes(path, text.encode("utf-8"), sync=sync)
+
+
+def append_bytes(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Write bytes at the end of a file; if that fails, the file is as it was before.
+
+    Args:
+        path: The file; it is made if it is missing.
+        data: Whole lines.
+        sync: Wait until they are on the disk.
+    """
+    with path.open("ab", buffering=0) as file:
+        end, rest = file.seek(0, os.SEEK_END), memoryview(data)
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+            if sync:
+                os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                file.truncate(end)
+            raise
+
+
+def cut_torn_line(path: Path) -> None:
+    """Cut off the last line of a file if it was not written whole."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        size = file.seek(0, 2)
+        keep, block = size, 1 << 16
+        while keep and not _ends_line(file, keep):
+            start = max(0, keep - block)
+            file.seek(start)
+            keep = start + file.read(keep - start).rfind(b"\n") + 1
+        if keep != size:
+            file.truncate(keep)
+
+
+def _ends_line(file: IO[bytes], position: int) -> bool:
+    file.seek(position - 1)
+    return file.read(1) == b"\n"
+
+
+def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file with their numbers from 1; a last one without an end is left out."""
+    if path.exists():
+        with path.open("rb") as file:
+            yield from ((k, line) for k, line in enumerate(file, 1) if line.endswith(b"\n"))
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # Windows opens no folders, and some file systems sync none
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

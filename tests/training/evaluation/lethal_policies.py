@@ -1,0 +1,56 @@
+"""Policies that kill their process, for the tests of ablations."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentgym import Chat, Reply
+from agentgym.oracles import OraclePolicy
+from agentgym.policy import Policy, PolicyError
+
+GRAVES = "AGENTGYM_TEST_GRAVES"
+"""The variable with the folder in which each death is noted."""
+FATAL = "Target list: [11, 12, 13]"
+"""Tasks with this text are fatal to the policy; of its instances one or more have it."""
+
+
+class _Lethal:
+    def __init__(self, env_id: str, deaths: int) -> None:
+        self.policy, self.deaths = OraclePolicy(env_id), deaths
+
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        graves = Path(os.environ[GRAVES])
+        for chat in chats:
+            name = str(abs(hash_text(chat.messages[1].text)))
+            died = len(list(graves.glob(f"{name}-*")))
+            if hash_text(chat.messages[1].text) % 3 == 0 and died < self.deaths:
+                (graves / f"{name}-{died}").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return self.policy(chats)
+
+
+def hash_text(text: str) -> int:
+    """A number that is the same in each process."""
+    return sum(text.split("\n\n<", maxsplit=1)[0].encode())
+
+
+def die_once(env_id: str) -> Policy:
+    return _Lethal(env_id, 1)
+
+
+def die_always(env_id: str) -> Policy:
+    return _Lethal(env_id, 1_000)
+
+
+class _Silent(_Lethal):
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        if hash_text(chats[0].messages[1].text) % 3 == 0:
+            raise PolicyError("the server said 5")
+        return self.policy(chats)
+
+
+def be_silent(env_id: str) -> Policy:
+    return _Silent(env_id, 0)

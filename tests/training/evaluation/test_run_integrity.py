@@ -1,0 +1,282 @@
+"""Runs of an ablation that nothing spoils: killed workers, second writers, doubled and damaged
+lines, settings that are not whole; and `agentgym doctor`, which repairs them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agentgym.training.cli import app
+from agentgym.training.evaluation import (
+    Ablation,
+    Result,
+    load_results,
+    prepare_ablation,
+    run_ablation,
+)
+from agentgym.training.evaluation.ablation import SETTINGS, TRAJECTORIES
+from agentgym.training.evaluation.cell_pool import Lost, play_cells
+from agentgym.training.rollout import (
+    CollectionError,
+    DamagedFileError,
+    PolicyConfig,
+    RunLock,
+    RunLockedError,
+    TrajectoryLog,
+)
+from tests.helpers import PATIENCE
+from tests.training.evaluation import lethal_policies
+from tests.training.rollout.disk import full_disk
+
+MODULE = "tests.training.evaluation.lethal_policies"
+
+
+def small(**changes: Any) -> Ablation:
+    options = {"worlds": ("ListWorld",), "arms": ("", "S"), "horizons": (3,), "seeds": 4}
+    return Ablation(**{**options, "policy": PolicyConfig("oracle"), **changes})
+
+
+@pytest.fixture
+def graves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "graves"
+    folder.mkdir()
+    monkeypatch.setenv(lethal_policies.GRAVES, str(folder))
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a run of eight cells."""
+    run_ablation(small(), tmp_path / "run", 1)
+    yield tmp_path / "run"
+    assert not list((tmp_path / "run").glob("*.lock"))
+
+
+def lines_of(run: Path) -> list[bytes]:
+    return (run / TRAJECTORIES).read_bytes().splitlines(keepends=True)
+
+
+def doctor(run: Path, *options: str) -> tuple[int, str]:
+    shown = CliRunner().invoke(app, ["doctor", str(run), *options])
+    return shown.exit_code, shown.output
+
+
+def die(number: int) -> int:
+    """Twice a number; 3 is fatal, and 4 is an error of the user."""
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 4:
+        raise KeyError("four")
+    return 2 * number
+
+
+def test_a_worker_that_is_killed_costs_its_cell_alone() -> None:
+    ended = list(play_cells(die, [[1, 2, 3], [5, 6], [7]], 2, retries=1))
+    assert [item.cell for item in ended if isinstance(item, Lost)] == [3]
+    assert sorted(item for item in ended if isinstance(item, int)) == [2, 4, 10, 12, 14]
+    (lost,) = (item for item in ended if isinstance(item, Lost))
+    assert "exit code -9: it was killed, perhaps for want of memory (attempt 2)" in lost.cause
+    with pytest.raises(KeyError, match="four"):
+        list(play_cells(die, [[4]], 1, retries=1))
+
+
+def without_policy(results: list[Result]) -> list[Any]:
+    return [(row.arm, row.seed, row.success, row.steps) for row in results]
+
+
+def test_a_cell_whose_worker_is_killed_once_is_played_again(tmp_path: Path, graves: Path) -> None:
+    ablation = small(policy=PolicyConfig(f"{MODULE}:die_once"))
+    losses: list[Any] = []
+    results = run_ablation(ablation, tmp_path / "a", 2, on_loss=lambda *loss: losses.append(loss))
+    assert len(list(graves.iterdir())) > 0
+    assert losses == []
+    assert without_policy(results) == without_policy(run_ablation(small(), tmp_path / "b", 1))
+    assert len(lines_of(tmp_path / "a")) == 8
+
+
+def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(
+    tmp_path: Path, graves: Path
+) -> None:
+    """With a policy without a reply, which is not asked again; the way of a killed worker that is
+    lost for good is the same but for that.
+    """
+    ablation = small(policy=PolicyConfig(f"{MODULE}:be_silent"), seeds=6)
+    losses: dict[Any, str] = {}
+    results = run_ablation(ablation, tmp_path / "a", 4, on_loss=losses.__setitem__)
+    assert 0 < len(losses) < 12
+    played = {(row.world, row.arm, row.context, row.horizon, row.seed) for row in results}
+    assert played | losses.keys() == set(ablation.cells())
+    assert not played & losses.keys()
+    assert set(losses.values()) == {"PolicyError: the server said 5"}
+    failures = [t for t in TrajectoryLog(tmp_path / "a" / TRAJECTORIES) if t.failure]
+    assert len(failures) == len(losses)
+    again: dict[Any, str] = {}
+    run_ablation(ablation, tmp_path / "a", 4, on_loss=again.__setitem__)
+    assert again == losses
+    assert len(load_results(tmp_path / "a")) == len(played), "failures do not count"
+
+
+def test_when_every_cell_is_lost_the_run_stops(
+    tmp_path: Path, graves: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lethal_policies, "hash_text", lambda text: 0)
+    with pytest.raises(CollectionError, match="3 cells were lost one after the other; the last"):
+        run_ablation(small(policy=PolicyConfig(f"{MODULE}:be_silent")), tmp_path / "a", 1)
+
+
+def test_two_processes_with_one_folder_double_nothing(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "agentgym", "ablate", "--world", "TreeWorld", "--arms", "none,S"]
+    line += ["--horizons", "30", "--seeds", "10", "--workers", "1", "--out", str(tmp_path / "run")]
+    both = [
+        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [process.communicate(timeout=PATIENCE)[1] for process in both]
+    codes = sorted(process.returncode for process in both)
+    assert codes in ([0, 2], [0, 0]), said  # the second may begin when the first has ended
+    if codes == [0, 2]:
+        assert any("is being written by process" in text for text in said)
+    cells = Counter(
+        (t.labels["arm"], t.seed) for t in TrajectoryLog(tmp_path / "run" / TRAJECTORIES)
+    )
+    assert set(cells.values()) == {1}
+    assert len(cells) == 20
+
+
+ABLATE = "ablate --policy oracle --world ListWorld --arms none,S --horizons 3 --seeds 4 --out"
+
+
+@pytest.mark.parametrize("command", [ABLATE.split(), ["score"], ["doctor"]])
+def test_a_second_writer_is_told_in_one_line(run: Path, command: list[str]) -> None:
+    before = lines_of(run)
+    with RunLock(run):
+        shown = CliRunner().invoke(app, [*command, str(run)])
+        with pytest.raises(RunLockedError):
+            run_ablation(small(), run, 1)
+    assert shown.exit_code == 2
+    assert len(shown.stderr.strip().splitlines()) == 1
+    assert f"{run} is being written by process {os.getpid()} on " in shown.stderr
+    assert lines_of(run) == before
+
+
+def test_doubles_and_strays_do_not_count_and_are_said_once(run: Path, tmp_path: Path) -> None:
+    expected = load_results(run)
+    other = small(arms=("S", "P"), seeds=5)
+    run_ablation(other, tmp_path / "other", 1)
+    first, *_ = lines_of(run)
+    with (run / TRAJECTORIES).open("ab") as file:
+        file.write(first.replace(b'"reward": 1.0', b'"reward": 0.0') + first)
+        file.writelines(lines_of(tmp_path / "other"))
+    with pytest.warns(UserWarning, match="do not count") as said:
+        assert load_results(run) == expected
+    texts = [str(warning.message) for warning in said]
+    assert len(texts) == 2
+    assert texts[0].startswith("6 trajectories in ")
+    assert "doubles" in texts[0]
+    assert texts[1].startswith("6 trajectories in ")
+    assert all(f"agentgym doctor {run} --repair" in text for text in texts)
+    with pytest.warns(UserWarning, match="do not count") as said:
+        assert run_ablation(small(), run, 1) == expected
+    assert len(said) == 2
+    code, shown = doctor(run, "--repair")
+    assert (code, shown.count("it is a double of line"), shown.count("it is no cell of")) == (
+        0,
+        6,
+        6,
+    )
+    assert load_results(run) == expected
+    assert len((run / f"{TRAJECTORIES}.damaged").read_bytes().splitlines()) == 12
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"bad', b"\xff\xfe", b"\x00" * 9, b"[" * 100_000, b'{"seed": 1}']
+)
+def test_a_damaged_line_is_moved_aside_and_its_cell_is_played_again(run: Path, line: bytes) -> None:
+    whole, expected = lines_of(run), load_results(run)
+    (run / TRAJECTORIES).write_bytes(b"".join([*whole[:3], line + b"\n", *whole[4:], b'{"torn']))
+    with pytest.raises(DamagedFileError, match=f"{TRAJECTORIES}, line 4: "):
+        run_ablation(small(), run, 1)
+    code, shown = doctor(run)
+    assert code == 1
+    assert f"{TRAJECTORIES}, line 4: it is no trajectory; its episode is played again" in shown
+    assert "to repair this: agentgym doctor" in shown
+    code, shown = doctor(run, "--repair")
+    assert code == 0
+    assert shown.count("to be played: ListWorld, arm ") == 1
+    assert (run / f"{TRAJECTORIES}.damaged").read_bytes().startswith(line + b"\n")
+    assert doctor(run)[0] == 0
+    assert run_ablation(small(), run, 1) == expected
+    assert sorted(lines_of(run)) == sorted(whole)
+    assert "to be played" not in doctor(run)[1]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"5", b"{}", b"\xff", b"[" * 100_000, b'{"worlds": ["ListWorld"]}']
+)
+def test_settings_that_are_not_whole_are_named_and_moved_aside(run: Path, data: bytes) -> None:
+    expected = load_results(run)
+    (run / SETTINGS).write_bytes(data)
+    for action in (load_results, lambda run: run_ablation(small(), run, 1)):
+        with pytest.raises(
+            DamagedFileError, match=f"{SETTINGS} holds no settings of a run .*doctor"
+        ):
+            action(run)
+    code, shown = doctor(run)
+    assert (code, f"{SETTINGS}: " in shown) == (1, True)
+    assert doctor(run, "--repair")[0] == 0
+    assert (run / f"{SETTINGS}.damaged").read_bytes() == data
+    with pytest.raises(ValueError, match="holds an episode of another ablation"):
+        prepare_ablation(small(arms=("P",)), run)
+    assert run_ablation(small(), run, 1) == expected
+    assert len(lines_of(run)) == 8
+
+
+def test_what_a_repair_moves_it_never_overwrites(run: Path) -> None:
+    for number in range(3):
+        (run / SETTINGS).write_text(f"{number}")
+        with (run / TRAJECTORIES).open("a") as file:
+            file.write(f"bad {number}\n")
+        assert doctor(run, "--repair")[0] == 0
+    moved = {path.name: path.read_text() for path in run.glob("*.damaged*")}
+    assert moved == {
+        f"{SETTINGS}.damaged": "0",
+        f"{SETTINGS}.damaged-2": "1",
+        f"{SETTINGS}.damaged-3": "2",
+        f"{TRAJECTORIES}.damaged": "bad 0\nbad 1\nbad 2\n",
+    }
+
+
+def test_a_log_by_itself_and_answers_can_be_repaired(run: Path, tmp_path: Path) -> None:
+    log = tmp_path / "t.jsonl"
+    log.write_bytes(lines_of(run)[0] + b"bad\n" + lines_of(run)[0] + b'{"torn')
+    code, shown = doctor(log)
+    assert (code, shown.count(f"{log}, line ")) == (1, 2)
+    assert doctor(log, "--repair")[0] == 0
+    assert len(list(TrajectoryLog(log))) == 2, "an instance may be played twice"
+    answers = tmp_path / "answers" / "a.jsonl"
+    answers.parent.mkdir()
+    answers.write_text('{"id": 1, "raw_response": "x"}\n{"raw_response": "y"}\n5\n')
+    assert doctor(answers.parent, "--repair")[0] == 0
+    assert json.loads(answers.read_text())["id"] == 1
+    assert doctor(tmp_path / "nothing")[0] == 2
+
+
+def test_an_ablation_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    with full_disk(20_000), pytest.raises(OSError, match="too large"):
+        run_ablation(small(), tmp_path / "run", 1)
+    written = len(lines_of(tmp_path / "run"))
+    assert 0 < written < 8
+    told: list[int] = []
+    assert len(run_ablation(small(), tmp_path / "run", 1, told.append)) == 8
+    assert told[0] == written
