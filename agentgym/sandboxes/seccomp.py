@@ -12,8 +12,7 @@ import sys
 # What a kind of machine calls itself, the number of `clone`, those of `clone3` and `getrandom`, those
 # of fork and vfork, and those of the calls that are always refused: socket, ptrace, shmget, semget, msgget, unshare,
 # setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl, io_uring_setup,
-# memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd, sysinfo (memory and load of
-# the host).
+# memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _X86 = (
     41,
@@ -36,7 +35,6 @@ _X86 = (
     311,
     312,
     438,
-    99,
 )
 _ARM = (
     198,
@@ -59,7 +57,6 @@ _ARM = (
     271,
     272,
     438,
-    179,
 )
 _MACHINES: dict[str, _Machine] = {
     "x86_64": (0xC000003E, 56, (435, 318), (57, 58), _X86),

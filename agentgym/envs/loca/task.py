@@ -125,6 +125,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         kind: Any = type(self)
         drawn: _Drawn = _draw(kind, self.config, int(self.rng.integers(2**63)))
         self.office, self.truth, self.tokens, self._protected_hashes = pickle.loads(drawn.state)
+        self.office.context.seed = int(self.rng.integers(2**63))
         self.max_turns = self.config.budget(drawn.steps)
 
     def rules(self) -> str:

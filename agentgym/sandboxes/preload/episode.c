@@ -6,7 +6,9 @@
  * certain version, so that one build serves all hosts. `make preload` builds it.
  *
  * Clock: the wall clock stands at the moment of the call. It goes on by STEP with each reading, so
- * that no two readings are equal and a loop that waits for it ends, and by what is slept.
+ * that no two readings are equal and a loop that waits for it ends, and by what is slept. The
+ * monotonic clock goes with it but in Python, whose waits compare it with the kernel's; other
+ * programs take it for a random number (mktemp) or to show how fast they were (dd).
  * File times: what the kernel stamped during the run is shown as the moment of the call.
  * Randomness: a stream for each process, by the seed, its id and its arguments.
  */
@@ -22,6 +24,7 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/sysmacros.h>
 #include <sys/time.h>
 #include <sys/utsname.h>
@@ -45,12 +48,16 @@
 #define EXPORT __attribute__((visibility("default")))
 #define ALIAS(name) __attribute__((visibility("default"), alias(#name)))
 #define SECOND 1000000000LL
-#define STEP 1000LL              /* nanoseconds; the least that a clock in microseconds shows */
+#define STEP 100000LL             /* nanoseconds: a loop that waits for a second reads the clock 10,000 times */
 #define WINDOW (86400LL * SECOND) /* no run lasts a day: later times were set by a program */
+#define BOOTED (1000 * SECOND)    /* the age of the machine at the moment of the call */
 #define TMPFS 0x01021994
+#define FILES 1000000
+#define PAGES (1L << 18) /* of memory: 1 GiB */
 
 extern int *__errno_location(void);
 extern void *dlsym(void *, const char *) __attribute__((weak)); /* old programs may be without it */
+extern int Py_BytesMain(int, char **) __attribute__((weak));    /* only Python has it */
 
 struct episode {
     int64_t start;   /* the moment of the call, in nanoseconds since 1970 */
@@ -132,12 +139,26 @@ static int64_t read_clock(void) {
     return episode->start ? pass(STEP) : real_time();
 }
 
+static void set(struct timespec *time, int64_t nanoseconds) {
+    time->tv_sec = nanoseconds / SECOND;
+    time->tv_nsec = nanoseconds % SECOND;
+}
+
+static int is_wall_clock(clockid_t clock) {
+    return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_REALTIME_ALARM || clock == CLOCK_TAI;
+}
+
+static int is_monotonic(clockid_t clock) {
+    return clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_RAW || clock == CLOCK_MONOTONIC_COARSE || clock == CLOCK_BOOTTIME;
+}
+
 EXPORT int clock_gettime(clockid_t clock, struct timespec *time) {
-    if (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE && clock != CLOCK_REALTIME_ALARM && clock != CLOCK_TAI)
+    if (is_wall_clock(clock))
+        set(time, read_clock());
+    else if (is_monotonic(clock) && !Py_BytesMain && episode->start)
+        set(time, BOOTED + read_clock() - episode->start / SECOND * SECOND);
+    else
         return (int)checked(raw(SYS_clock_gettime, clock, (long)time, 0, 0, 0, 0));
-    int64_t now = read_clock();
-    time->tv_sec = now / SECOND;
-    time->tv_nsec = now % SECOND;
     return 0;
 }
 
@@ -174,18 +195,12 @@ static void slept(int64_t duration) {
 EXPORT int clock_nanosleep(clockid_t clock, int flags, const struct timespec *request, struct timespec *left) {
     struct timespec length = *request, rest = {0, 0}, now;
     if (flags & TIMER_ABSTIME) {
-        if (clock == CLOCK_REALTIME && episode->start) {
-            int64_t virtual = pass(0);
-            now.tv_sec = virtual / SECOND;
-            now.tv_nsec = virtual % SECOND;
-        } else if (raw(SYS_clock_gettime, clock, (long)&now, 0, 0, 0, 0) < 0) {
+        if (clock_gettime(clock, &now) != 0)
             return EINVAL;
-        }
         int64_t duration = nanoseconds(request) - nanoseconds(&now);
         if (duration <= 0)
             return 0;
-        length.tv_sec = duration / SECOND;
-        length.tv_nsec = duration % SECOND;
+        set(&length, duration);
     }
     clockid_t kind = clock == CLOCK_REALTIME ? CLOCK_MONOTONIC : clock;
     long result = raw(SYS_clock_nanosleep, kind, 0, (long)&length, (long)&rest, 0, 0);
@@ -214,11 +229,8 @@ EXPORT unsigned sleep(unsigned duration) {
  * before, small numbers are those of the monotonic clock. */
 static struct timespec real_moment(const struct timespec *moment) {
     struct timespec result = *moment;
-    if (episode->start && moment->tv_sec > 500000000) {
-        int64_t real = real_time() + nanoseconds(moment) - pass(0);
-        result.tv_sec = real / SECOND;
-        result.tv_nsec = real % SECOND;
-    }
+    if (episode->start && moment->tv_sec > 500000000)
+        set(&result, real_time() + nanoseconds(moment) - pass(0));
     return result;
 }
 
@@ -454,6 +466,9 @@ static int show_room(long result, struct statfs *room) {
         if (room->f_type != TMPFS && episode->start) {
             room->f_blocks = room->f_bfree = room->f_bavail = 0;
             room->f_files = room->f_ffree = 0;
+        } else if (episode->start) { /* by default as many files as the host has memory for */
+            room->f_ffree = FILES - (room->f_files - room->f_ffree);
+            room->f_files = FILES;
         }
     }
     return (int)checked(result);
@@ -498,7 +513,7 @@ int fstatfs64(int, struct statfs *) ALIAS(fstatfs);
 int statvfs64(const char *restrict, struct statvfs *restrict) ALIAS(statvfs);
 int fstatvfs64(int, struct statvfs *) ALIAS(fstatvfs);
 
-/* The machine: one processor, and no kernel in particular. */
+/* The machine: one processor, 1 GiB of memory, and no kernel in particular. */
 
 static void write_text(char *field, const char *text) {
     do
@@ -540,8 +555,33 @@ EXPORT int get_nprocs_conf(void) {
 EXPORT long sysconf(int name) {
     if (name == _SC_NPROCESSORS_ONLN || name == _SC_NPROCESSORS_CONF)
         return 1;
+    if (name == _SC_PHYS_PAGES || name == _SC_AVPHYS_PAGES)
+        return PAGES;
     long (*ask)(int) = next("sysconf");
     return ask ? ask(name) : checked(-EINVAL);
+}
+
+EXPORT int sysinfo(struct sysinfo *info) {
+    for (size_t k = 0; k < 112 /* the kernel's; headers differ */; k++)
+        ((unsigned char *)info)[k] = 0;
+    info->totalram = info->freeram = PAGES;
+    info->mem_unit = 4096;
+    info->procs = 1;
+    return 0;
+}
+
+EXPORT int getloadavg(double *loads, int count) {
+    for (int k = 0; k < count; k++)
+        loads[k] = 0;
+    return count < 3 ? count : 3;
+}
+
+EXPORT long get_phys_pages(void) {
+    return PAGES;
+}
+
+EXPORT long get_avphys_pages(void) {
+    return PAGES;
 }
 
 /* The same for programs that make these system calls by number. */
@@ -557,6 +597,8 @@ EXPORT long syscall(long number, ...) {
         return getrandom((void *)a[0], (size_t)a[1], (unsigned)a[2]);
     case SYS_clock_gettime:
         return clock_gettime((clockid_t)a[0], (struct timespec *)a[1]);
+    case SYS_sysinfo:
+        return sysinfo((struct sysinfo *)a[0]);
     case SYS_gettimeofday:
         return gettimeofday((struct timeval *)a[0], 0);
 #ifdef SYS_time
