@@ -79,9 +79,11 @@ class Sandbox(Protocol):
 
     Attributes:
         rules: The peculiarities of this interpreter, in words for the policy.
+        requirement: What it needs of the host (`agentgym.requirements`).
     """
 
     rules: ClassVar[str]
+    requirement: ClassVar[str]
 
     def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> RunResult:
         """Run code to its end or to a limit; what it does raises nothing here, what a function

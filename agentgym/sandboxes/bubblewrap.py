@@ -64,6 +64,8 @@ class BubblewrapSandbox:
         SandboxUnavailable: `bwrap` is missing or cannot run on this host.
     """
 
+    requirement: ClassVar[str] = "bubblewrap"
+
     rules: ClassVar[str] = (
         "The interpreter is CPython with its standard library. There is no network, no other "
         "process can be started, and of the "
@@ -72,7 +74,7 @@ class BubblewrapSandbox:
     )
 
     def __init__(self) -> None:
-        _probe()
+        check()
 
     def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> RunResult:
         """Run code in a process of its own."""
@@ -263,7 +265,12 @@ def _command() -> tuple[str, ...]:
 
 
 @functools.cache
-def _probe() -> None:
+def check() -> None:
+    """Check that the sandbox runs on this host; done once a process.
+
+    Raises:
+        SandboxUnavailable: It does not.
+    """
     try:
         result = _play(CallBroker("print(6 * 7)", {}, DEFAULT_LIMITS), [])
     except Stopped as error:

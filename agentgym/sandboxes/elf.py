@@ -54,7 +54,7 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
     """
     folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)
     result: dict[str, Path] = {}
-    waiting = [(path, ()) for path in map(Path, files)]
+    waiting: list[tuple[Path, tuple[str, ...]]] = [(path, ()) for path in files]
     seen: set[Path] = set()
     while waiting:
         path, inherited = waiting.pop()

@@ -91,7 +91,7 @@ def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -
     Raises:
         SandboxUnavailable: No `bwrap` works here, or there is no filter for this machine.
     """
-    return (_bwrap(), *_arguments(tuple(programs), tuple(packages)))
+    return (find_bwrap(), *_arguments(tuple(programs), tuple(packages)))
 
 
 def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
 
 
 @functools.cache
-def _bwrap() -> str:
+def find_bwrap() -> str:
     """Return the first `bwrap` that works.
 
     Raises:
@@ -261,7 +261,7 @@ class ConfinedProcess:
                     *(*command, "--file", episode, STATE_FILE, "--seccomp", rules),
                     *("--", *_INTERPRETER, program, *arguments),
                 ],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=PIPE,
                 stderr=PIPE if split else STDOUT,
                 pass_fds=[each.fileno() for each in inputs],

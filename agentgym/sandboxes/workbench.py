@@ -31,6 +31,7 @@ from agentgym.sandboxes.namespaces import (
     ConfinedProcess,
     base_command,
     children,
+    find_bwrap,
     memory_folder,
     resource_limits,
 )
@@ -347,6 +348,7 @@ def _command() -> tuple[str, ...]:
     Raises:
         SandboxUnavailable: No `bwrap` works here, or a program or a package is missing.
     """
+    find_bwrap()  # first, as it is what most hosts lack, and the rest takes longer to look for
     tools = {
         name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()
     }

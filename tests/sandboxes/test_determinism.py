@@ -169,11 +169,12 @@ SHELL = "\n".join(
             for k, command in enumerate((SEEDED | FIXED).values())
         ),
         "python3 - > /workspace/shown <<'END'",
-        f"import json\nprint(json.dumps([(name, open(f'/tmp/shown/{{k}}').read()) for k, name in enumerate({list(SEEDED | FIXED)})]))",
+        f"import json\nnames = {list(SEEDED | FIXED)}",
+        "print(json.dumps([(name, open(f'/tmp/shown/{k}').read()) for k, name in enumerate(names)]))",
         "END",
     ]
 )
-RUNS = f"""
+RUNS = """
 import json, sys
 from datetime import datetime, UTC
 from agentgym.sandboxes import BubblewrapSandbox, Limits
@@ -184,13 +185,13 @@ job = json.load(sys.stdin)
 seed = RunSeed(datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC), job["seed"])
 limits = Limits(seconds=120, memory_mb=1_024, output_chars=200_000)
 lines = []
-result = run([BASH, "-c", job["shell"]], {{"old": File(b"x", 1.7e9)}}, "/workspace", limits, seed)
+result = run([BASH, "-c", job["shell"]], {"old": File(b"x", 1.7e9)}, "/workspace", limits, seed)
 lines += [json.dumps(["shell: " + name, text]) for name, text in json.loads(result.files["shown"])]
 for program in job["programs"]:
-    result = run([PYTHON, "-c", program], {{}}, "/workspace", limits, seed)
+    result = run([PYTHON, "-c", program], {}, "/workspace", limits, seed)
     assert result.code == 0, result
     lines += result.stdout.splitlines()
-result = BubblewrapSandbox().run(job["code"], {{}}, limits)
+result = BubblewrapSandbox().run(job["code"], {}, limits)
 assert not result.error, result.error
 lines += [line.replace('["', '["code: ', 1) for line in result.stdout.splitlines()]
 print("\\n".join(lines))

@@ -23,7 +23,7 @@ from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
 from agentgym.envs.loca.protected_state import fingerprint_protected, unexpected_changes
 from agentgym.envs.loca.servers.context import START
-from agentgym.envs.loca.servers.office import Office
+from agentgym.envs.loca.servers.office import Office, requirements
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tokens import counter
@@ -163,6 +163,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             "fault_count": len(failures),
             "description_tokens": self.tokens,
         }
+
+    @classmethod
+    def requirements(cls, config: OfficeT) -> Mapping[str, str]:
+        """Return the extra of the offices, and what the servers need."""
+        return {"office": "", **requirements(cls.servers)}
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from agentgym.arguments import check_choice
 from agentgym.envs.loca.servers.context import START, OfficeContext
 from agentgym.envs.loca.servers.server import Server
+from agentgym.requirements import check_requirements
 from agentgym.tools import BoundTool, tools_of
 
 ServerT = TypeVar("ServerT", bound=Server)
@@ -36,6 +37,19 @@ load large libraries.
 """
 
 
+_NEEDS = {
+    **dict.fromkeys(("terminal", "python_execute"), "programs"),
+    **dict.fromkeys(
+        ("pdf_tools", "excel", "calendar", "google_cloud", "google_sheet", "snowflake"), "office"
+    ),
+}
+
+
+def requirements(servers: Iterable[str]) -> Mapping[str, str]:
+    """Return what servers need of the host (`agentgym.requirements`), without importing them."""
+    return {_NEEDS[name]: "" for name in servers if name in _NEEDS}
+
+
 class Office:
     """Servers that share clock, identifiers and files. It pickles and deep-copies in mid-episode.
 
@@ -50,6 +64,7 @@ class Office:
 
     Raises:
         ValueError: There is no server of a name.
+        MissingRequirement: The host lacks what a server needs.
 
     Example:
         >>> office = Office(["filesystem", "terminal", "claim_done"])
@@ -61,6 +76,7 @@ class Office:
         self._tools: dict[str, BoundTool] = {}
         used: set[str] = set()
         for name in servers:
+            check_requirements(f"the server {name}", requirements([name]))
             kind = server_class(name)
             server = self._servers[kind] = kind(self.context)
             names = tools_of(server)
