@@ -2,6 +2,14 @@
 Gymnasium.
 """
 
+import sys
+
+if sys.flags.optimize > 1:
+    raise ImportError(
+        "agentgym does not run under python -OO (PYTHONOPTIMIZE=2): it strips the docstrings in which tools and options "
+        "are documented; run python -O, or python without it"
+    )
+
 from agentgym.config import Config
 from agentgym.step_info import StepInfo
 from agentgym.env import Snapshot, ToolEnv, clone, tool_env

@@ -16,6 +16,7 @@ from agentgym.guard import CONTROL, FAULT, Guard, carry_out, rebuild, to_answer
 from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
+from agentgym.requirements import check_requirements
 from agentgym.spaces import ActionSpace, ChatSpace
 from agentgym.step_info import NestedCall, StepInfo
 from agentgym.tools import (
@@ -80,6 +81,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
 
     Raises:
         ValueError: An option is unknown or out of range.
+        MissingRequirement: The host lacks what the world needs.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
@@ -104,6 +106,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
         self.world_class = load_world(world)
         self.config = make_config(self.world_class, config)
+        check_requirements(self.world_class.__name__, self.world_class.requirements(self.config))
         self.dialect: Dialect = dialect
         self.parallel_calls = parallel_calls and self.world_class.parallel_calls
         self.max_failed_rounds = (
@@ -166,12 +169,15 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         Raises:
             ValueError: A tool of that name is there already, or there is none of a name in
                 `code_only`.
+            MissingRequirement: The host lacks what the toolset needs.
         """
         if doubled := self._tools.keys() & tools_of(toolset).keys():
             raise ValueError(
                 f"there is a tool called {', '.join(sorted(doubled))} already; rename it in "
                 f"{type(toolset).__name__}"
             )
+        if isinstance(toolset, Toolset):
+            check_requirements(type(toolset).__name__, toolset.requirements)
         hidden = frozenset(code_only)
         if unknown := hidden - self._tools.keys():
             raise ValueError(

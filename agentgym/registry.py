@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec, WrapperSpec
+from gymnasium.envs.registration import EnvSpec, WrapperSpec, load_env_creator
 
 from agentgym.config import json_schema, make_config
+from agentgym.requirements import check_requirements
 from agentgym.stacks import build_stack, import_owner
 from agentgym.tools import first_paragraph
 from agentgym.world import World, check_world, load_world
@@ -174,6 +175,7 @@ def spec(
 
     Raises:
         ValueError: The id, an arm or an option is not right; `MissingHook` if the world is not.
+        MissingRequirement: The host lacks what the world or a wrapper needs.
     """
     env_spec, world = _bare_spec(env_id, options, is_for_team=agents is not None)
     shared: dict[str, Any] = {
@@ -185,8 +187,17 @@ def spec(
     shared |= {"context": context, "window": window, "context_options": context_options or {}}
     if "team" in env_spec.kwargs:
         env_spec.kwargs["stacks"] = _team_stacks(world, shared, agents or {}, shots)
+        layers = [layer for stack in env_spec.kwargs["stacks"].values() for layer in stack]
     else:
-        env_spec.additional_wrappers += tuple(build_stack(world, shots=shots, **shared))
+        stack = build_stack(world, shots=shots, **shared)
+        env_spec.additional_wrappers += tuple(stack)
+        layers = [{"entry_point": each.entry_point, "kwargs": each.kwargs or {}} for each in stack]
+    for layer in layers:
+        wrapper = load_env_creator(layer["entry_point"])
+        requirements = getattr(wrapper, "requirements", None)
+        if requirements is not None:
+            owner = layer["entry_point"].rpartition(":")[2]
+            check_requirements(owner, requirements(**layer["kwargs"]))
     return env_spec
 
 
@@ -198,9 +209,12 @@ def _bare_spec(
     env_spec.kwargs.update(options)
     others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if "team" in env_spec.kwargs else _ENV_OPTIONS
     world = load_world(env_spec.kwargs["world"])
-    make_config(world, {k: value for k, value in env_spec.kwargs.items() if k not in others})
+    config = make_config(
+        world, {k: value for k, value in env_spec.kwargs.items() if k not in others}
+    )
     if is_for_team and "team" not in env_spec.kwargs:
         raise ValueError(f"agents are for teams, and {env_spec.name} is played by one; {TEAM_IDS}")
+    check_requirements(world.__name__, world.requirements(config))
     return env_spec, world
 
 

@@ -122,6 +122,8 @@ class Toolset:
     """Tools that are mounted on an env beside those of its world.
 
     Attributes:
+        requirements: What its tools need of the host, by the names of `agentgym.requirements`,
+            each with what the user can do instead.
         episode_state: Names of the attributes that belong to the episode, and so to a snapshot of
             the env.
         tool_order: Names of all tools in the order in which they are listed; if empty, the order of
@@ -132,6 +134,7 @@ class Toolset:
         renamed: Names that some tools are offered under in place of their own.
     """
 
+    requirements: ClassVar[Mapping[str, str]] = MappingProxyType({})
     episode_state: ClassVar[tuple[str, ...]] = ()
     tool_order: ClassVar[tuple[str, ...]] = ()
     parts: Sequence[object] = ()

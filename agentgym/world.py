@@ -227,6 +227,17 @@ class World(Generic[ConfigT]):
         """
         raise MissingHook(type(self), "features")
 
+    # For hosts that lack something.
+
+    @classmethod
+    def requirements(cls, config: Any) -> Mapping[str, str]:
+        """Return what tools and generator need of the host in a configuration, by the names of
+        `agentgym.requirements`, each with what the user can do instead.
+
+        It is checked when an env is made.
+        """
+        return {}
+
     # For ablations and training over horizons.
 
     @classmethod

@@ -12,6 +12,7 @@ tools and CPython on files. It and `bubblewrap` start their processes by
 """
 
 from agentgym.arguments import check_choice
+from agentgym.requirements import check_requirements
 from agentgym.sandboxes.base import DEFAULT_LIMITS, Functions, Limits, RunResult, Sandbox
 from agentgym.sandboxes.bubblewrap import BubblewrapSandbox
 from agentgym.sandboxes.monty import MontySandbox
@@ -41,8 +42,8 @@ def make_sandbox(name: str) -> Sandbox:
 
     Raises:
         ValueError: There is no such sandbox.
-        ImportError: Its package is not installed.
-        RuntimeError: It cannot run on this host.
+        MissingRequirement: Its package is not installed, or it cannot run on this host.
     """
     check_choice("sandbox", name, tuple(SANDBOXES))
+    check_requirements(f"the sandbox {name!r}", {SANDBOXES[name].requirement: ""})
     return SANDBOXES[name]()

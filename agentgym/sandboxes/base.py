@@ -79,14 +79,23 @@ class Sandbox(Protocol):
 
     Attributes:
         rules: The peculiarities of this interpreter, in words for the policy.
+        requirement: What it needs of the host (`agentgym.requirements`).
     """
 
     rules: ClassVar[str]
+    requirement: ClassVar[str]
 
     def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> RunResult:
         """Run code to its end or to a limit; what it does raises nothing here, what a function
         raises (but `ToolError`) does.
         """
+
+
+class SandboxUnavailable(RuntimeError):
+    """This host cannot run programs in a sandbox: a fault of the host, never of the code.
+
+    It is raised when an env is made, or in mid-episode if the host no longer starts a process.
+    """
 
 
 class Stopped(Exception):
@@ -105,7 +114,7 @@ class CallBroker:
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code
         self.limits = limits
-        self.deadline = time.monotonic() + limits.seconds
+        self.start_clock()
         self._functions = functions
         self._calls = 0
         self._printed: list[str] = []
@@ -119,6 +128,10 @@ class CallBroker:
                 f"the code is {len(self.code)} characters long, at most {self.limits.code_chars} "
                 "are allowed",
             )
+
+    def start_clock(self) -> None:
+        """Count the seconds of the code from now on."""
+        self.deadline = time.monotonic() + self.limits.seconds
 
     def left(self) -> float:
         """Return the seconds until the deadline.

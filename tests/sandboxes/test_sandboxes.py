@@ -468,7 +468,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         make_sandbox("monty")
     bubblewrap: Any = pytest.importorskip("agentgym.sandboxes.bubblewrap")
     monkeypatch.setattr(bubblewrap, "_command", lambda: ("/no/bwrap",))
-    bubblewrap._probe.cache_clear()
+    bubblewrap.check.cache_clear()
     with pytest.raises(
         RuntimeError,
         match=r"bwrap does not run on this host.*No such file.*pip install 'agentgym\[hardened\]'",
@@ -477,4 +477,4 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bubblewrap, "_command", lambda: ("/bin/false",))
     with pytest.raises(RuntimeError, match="bwrap does not run on this host"):
         make_sandbox("bubblewrap")
-    bubblewrap._probe.cache_clear()
+    bubblewrap.check.cache_clear()

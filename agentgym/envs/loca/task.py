@@ -23,7 +23,7 @@ from agentgym.envs.loca.config import LENGTHS, MAX_SIZE, OfficeConfig
 from agentgym.envs.loca.plan import CLAIM, Plan, Progress, Step, steps_of
 from agentgym.envs.loca.protected_state import fingerprint_protected, unexpected_changes
 from agentgym.envs.loca.servers.context import START
-from agentgym.envs.loca.servers.office import Office
+from agentgym.envs.loca.servers.office import Office, requirements
 from agentgym.messages import ToolCall
 from agentgym.registry import register
 from agentgym.tokens import counter
@@ -125,6 +125,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         kind: Any = type(self)
         drawn: _Drawn = _draw(kind, self.config, int(self.rng.integers(2**63)))
         self.office, self.truth, self.tokens, self._protected_hashes = pickle.loads(drawn.state)
+        self.office.context.seed = int(self.rng.integers(2**63))
         self.max_turns = self.config.budget(drawn.steps)
 
     def rules(self) -> str:
@@ -162,6 +163,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             "fault_count": len(failures),
             "description_tokens": self.tokens,
         }
+
+    @classmethod
+    def requirements(cls, config: OfficeT) -> Mapping[str, str]:
+        """Return the extra of the offices, and what the servers need."""
+        return {"office": "", **requirements(cls.servers)}
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:

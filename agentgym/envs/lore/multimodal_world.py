@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal, cast
@@ -32,7 +32,7 @@ from agentgym.envs.lore.pictures import (
     scatter,
 )
 from agentgym.envs.lore.records import Facts, Records, read_document, write_values
-from agentgym.messages import Content, Image, ToolCall, pillow
+from agentgym.messages import Content, Image, ToolCall
 from agentgym.registry import register
 from agentgym.tools import ToolError, echo, tool
 
@@ -124,19 +124,14 @@ class MultimodalWorld(DocumentWorld):
     Config = MultimodalConfig
     config: MultimodalConfig
 
-    def generate(self) -> None:
-        """Draw the graph, and set the budget.
+    @classmethod
+    def requirements(cls, config: MultimodalConfig) -> Mapping[str, str]:
+        """Return the extra of pictures, if they are drawn."""
+        alternative = "let MultimodalWorld describe the pictures in words with render='scene'"
+        return {"images": alternative} if config.render == "image" else {}
 
-        Raises:
-            ImportError: The pictures cannot be drawn.
-        """
-        if self.config.render == "image":
-            try:
-                pillow()
-            except ImportError as error:
-                raise ImportError(
-                    f"{error}; or let MultimodalWorld describe them in words with render='scene'"
-                ) from error
+    def generate(self) -> None:
+        """Draw the graph, and set the budget."""
         self._views: dict[str, tuple[tuple[ImageEdit, ...], bytes]] = {}
         self._changes: Counter[str] = Counter()
         super().generate()

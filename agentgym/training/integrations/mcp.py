@@ -147,7 +147,9 @@ def open_episode(target: str, seed: int, **options: Any) -> Episode:
         return WorldEpisode(target, seed, **options)
     if options:
         raise ValueError(f"servers of the office have no options, got {sorted(options)[0]!r}")
-    return OfficeEpisode(Office(target.split("+")))
+    office = Office(target.split("+"))
+    office.context.seed = seed
+    return OfficeEpisode(office)
 
 
 def build_server(episode: Episode) -> Server[Any]:

@@ -419,7 +419,7 @@ def test_without_pillow_scenes_are_played_and_pictures_ask_for_it() -> None:
         "from agentgym.oracles import OraclePolicy\n"
         "from agentgym.training.rollout import rollout\n"
         "print(rollout(agentgym.make('MultimodalWorld', render='scene'), OraclePolicy('MultimodalWorld'), 0).reward)\n"
-        "for act in (lambda: agentgym.make('MultimodalWorld').reset(seed=0), agentgym.Image(b'').to_array):\n"
+        "for act in (lambda: agentgym.make('MultimodalWorld'), agentgym.Image(b'').to_array):\n"
         "    try:\n"
         "        act()\n"
         "    except ImportError as error:\n"
@@ -428,11 +428,12 @@ def test_without_pillow_scenes_are_played_and_pictures_ask_for_it() -> None:
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.splitlines()
+    otherwise = "or let MultimodalWorld describe the pictures in words with render='scene'"
     why = "pictures need Pillow: pip install 'agentgym[images]'"
     assert shown == [
         "False",
         "1.0",
-        f"{why}; or let MultimodalWorld describe them in words with render='scene'",
+        f"MultimodalWorld needs PIL: pip install 'agentgym[images]'; {otherwise}",
         why,
     ]
 

@@ -84,9 +84,11 @@ class OfficeContext:
     Attributes:
         clock: The clock.
         files: The workspace.
+        seed: The randomness of programs; the task draws it for the episode.
     """
 
     def __init__(self, start: datetime = START) -> None:
+        self.seed = 0
         self.clock = Clock(start)
         self.files = Workspace()
         self.files.clock = self.clock.now

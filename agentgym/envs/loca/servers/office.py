@@ -12,6 +12,7 @@ from agentgym.envs.loca.servers.context import START, OfficeContext
 from agentgym.envs.loca.servers.server import Server
 from agentgym.guard import to_answer
 from agentgym.messages import Content
+from agentgym.requirements import check_requirements
 from agentgym.tools import BoundTool, tools_of
 
 ServerT = TypeVar("ServerT", bound=Server)
@@ -37,6 +38,19 @@ load large libraries.
 """
 
 
+_NEEDS = {
+    **dict.fromkeys(("terminal", "python_execute"), "programs"),
+    **dict.fromkeys(
+        ("pdf_tools", "excel", "calendar", "google_cloud", "google_sheet", "snowflake"), "office"
+    ),
+}
+
+
+def requirements(servers: Iterable[str]) -> Mapping[str, str]:
+    """Return what servers need of the host (`agentgym.requirements`), without importing them."""
+    return {_NEEDS[name]: "" for name in servers if name in _NEEDS}
+
+
 class Office:
     """Servers that share clock, identifiers and files. It pickles and deep-copies in mid-episode.
 
@@ -51,6 +65,7 @@ class Office:
 
     Raises:
         ValueError: There is no server of a name.
+        MissingRequirement: The host lacks what a server needs.
 
     Example:
         >>> office = Office(["filesystem", "terminal", "claim_done"])
@@ -62,6 +77,7 @@ class Office:
         self._tools: dict[str, BoundTool] = {}
         used: set[str] = set()
         for name in servers:
+            check_requirements(f"the server {name}", requirements([name]))
             kind = server_class(name)
             server = self._servers[kind] = kind(self.context)
             names = tools_of(server)

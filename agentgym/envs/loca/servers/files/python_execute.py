@@ -30,7 +30,7 @@ class PythonExecute(Server):
         """Run Python code in the workspace, with `/workspace` as the current directory, and show what it prints.
 
         Beside the standard library it can import numpy, pandas, openpyxl, pypdf, reportlab and Pillow. There is no network. The
-        clock is not that of the office: take the date from the task.
+        clock is that of the office; while a program runs, it goes on only by what is slept.
 
         Args:
             code: The program.

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.envs.loca.servers.context import OfficeContext
 from agentgym.envs.loca.servers.files.workspace import ROOT
+from agentgym.sandboxes.base import SandboxUnavailable
+from agentgym.sandboxes.determinism import RunSeed
 from agentgym.sandboxes.namespaces import REMEDY
 from agentgym.tools import ToolError, echo
 
@@ -28,7 +30,8 @@ def run_on(
         What came of it, and in words for the policy what of its files could not be kept.
 
     Raises:
-        RuntimeError: Programs cannot run on this host.
+        SandboxUnavailable: Programs cannot run on this host any more; the preflight of the env has
+            found that they could.
     """
     bench = _workbench()
     files, start = context.files, len(ROOT) + 1
@@ -42,7 +45,8 @@ def run_on(
         for path in files.walk()
     }
     limits = replace(bench.DEFAULT_LIMITS, seconds=float(seconds))
-    outcome: ProgramResult = bench.run(arguments, {**folders, **contents}, cwd, limits)
+    seed = RunSeed(context.clock.now(), context.seed)
+    outcome: ProgramResult = bench.run(arguments, {**folders, **contents}, cwd, limits, seed)
     context.clock.tick()
     if outcome.files is None:
         return outcome, "The files are as they were before."
@@ -72,4 +76,4 @@ def _workbench() -> Any:
     try:
         return import_module("agentgym.sandboxes.workbench")
     except ImportError as error:  # it needs modules that Python has on Unix only
-        raise RuntimeError(f"programs cannot run on this host: {error}; {REMEDY}") from error
+        raise SandboxUnavailable(f"programs cannot run on this host: {error}; {REMEDY}") from error

@@ -39,8 +39,8 @@ class Terminal(Server):
     def execute_command(self, command: str, timeout: int = 30) -> str:
         """Run a command with bash in the current directory and show what it prints.
 
-        There is no network, no /proc and so no process substitution. The clock is not that of the office: take the date from the
-        task.
+        There is no network, no /proc and so no process substitution. The clock is that of the office; while a command
+        runs, it goes on only by what is slept.
 
         Args:
             command: The command line.

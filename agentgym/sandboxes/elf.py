@@ -1,0 +1,171 @@
+"""Shared libraries that programs need, read from their files: asking `ldd` would run the dynamic
+linker once for each, which takes seconds on a busy host.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import re
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian: all machines that the sandboxes run on
+_SEGMENT = struct.Struct("<IIQQQQQQ")  # Elf64_Phdr
+_ENTRY = struct.Struct("<qQ")  # Elf64_Dyn
+_LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3  # kinds of segments
+_NEEDED, _STRINGS, _RPATH, _RUNPATH = 1, 5, 15, 29  # tags of the dynamic section
+_CACHE = Path("/etc/ld.so.cache")
+_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")  # searched last, by the linker too
+
+
+@dataclass(frozen=True, slots=True)
+class _Binary:
+    """Needs of one program or library.
+
+    Attributes:
+        linker: The dynamic linker that it names; empty for a library.
+        needed: The names of the libraries that it is linked with.
+        rpath: Folders that are searched for them before any other.
+        runpath: Folders that are searched after those of the environment.
+    """
+
+    linker: str = ""
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+
+
+def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict[str, Path]:
+    """Find the libraries that the dynamic linker loads for some programs and modules.
+
+    Args:
+        files: The programs and modules; what is not in the format of this machine (a script, say)
+            needs none.
+        within: Folders that are seen inside as a whole, with the libraries in them.
+
+    Returns:
+        The file of each library by its name, and the dynamic linkers by their absolute paths. A
+        library that is nowhere on the host is left out, as the linker would find none either.
+    """
+    folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)
+    result: dict[str, Path] = {}
+    waiting: list[tuple[Path, tuple[str, ...]]] = [(path, ()) for path in files]
+    seen: set[Path] = set()
+    while waiting:
+        path, inherited = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        binary = _read(path)
+        if binary.linker:
+            result[binary.linker] = Path(binary.linker)
+        rpath = binary.rpath or inherited
+        for name in binary.needed:
+            library = _find(name, path, binary, rpath)
+            if library is None:
+                continue
+            if not str(library.resolve()).startswith(folders):
+                result.setdefault(name, library)
+            waiting.append((library, rpath))
+    return result
+
+
+def _read(path: Path) -> _Binary:
+    """Read the headers of a file; a file that is none of a program's is without needs."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _parse(data) if data[:6] == _MAGIC else _Binary()
+    except (OSError, ValueError, struct.error):  # empty, unreadable or cut short
+        return _Binary()
+
+
+def _parse(data: mmap.mmap) -> _Binary:
+    table, size, count = (
+        struct.unpack_from("<Q", data, 32)[0],
+        *struct.unpack_from("<HH", data, 54),
+    )
+    segments = [_SEGMENT.unpack_from(data, table + k * size) for k in range(count)]
+    linker = ""
+    tags: list[tuple[int, int]] = []
+    for kind, _, offset, _, _, length, *_ in segments:
+        if kind == _INTERPRETER:
+            linker = data[offset : offset + length].rstrip(b"\0").decode()
+        elif kind == _DYNAMIC:
+            tags = list(_ENTRY.iter_unpack(data[offset : offset + length // 16 * 16]))
+    end = next((k for k, (tag, _) in enumerate(tags) if tag == 0), len(tags))
+    address = next((value for tag, value in tags[:end] if tag == _STRINGS), 0)
+    strings = next(
+        (
+            address - start + offset
+            for kind, _, offset, start, _, length, *_ in segments
+            if kind == _LOAD and start <= address < start + length
+        ),
+        0,
+    )
+
+    def texts(wanted: int) -> Iterator[str]:
+        for tag, value in tags[:end]:
+            if tag == wanted:
+                start = strings + value
+                yield data[start : data.find(b"\0", start)].decode()
+
+    return _Binary(linker, tuple(texts(_NEEDED)), _split(texts(_RPATH)), _split(texts(_RUNPATH)))
+
+
+def _split(paths: Iterator[str]) -> tuple[str, ...]:
+    return tuple(folder for path in paths for folder in path.split(":") if folder)
+
+
+def _find(name: str, owner: Path, binary: _Binary, rpath: tuple[str, ...]) -> Path | None:
+    """Return the file of a library where the linker would find it, None if it is nowhere."""
+    if "/" in name:
+        return Path(name) if Path(name).is_file() else None
+    origin = str(owner.resolve().parent)
+    own = () if binary.runpath else rpath
+    environment = _split(iter([os.environ.get("LD_LIBRARY_PATH", "")]))
+    for folder in (*own, *environment, *binary.runpath):
+        path = Path(re.sub(r"\$\{?ORIGIN\}?", lambda _: origin, folder), name)
+        if path.is_file():
+            return path
+    if name in _cache():
+        return Path(_cache()[name])
+    return next((path for folder in _FOLDERS if (path := Path(folder, name)).is_file()), None)
+
+
+@functools.cache
+def _cache() -> dict[str, str]:
+    """Return the libraries of the system by name, from the linker's cache."""
+    try:
+        data = _CACHE.read_bytes()
+    except OSError:  # not every system has one
+        return {}
+    start = data.find(b"glibc-ld.so.cache1.1")
+    if start < 0:
+        return {}
+    count, *_ = struct.unpack_from("<I", data, start + 20)
+    libraries: dict[str, str] = {}
+    for k in range(count):  # struct file_entry_new: flags, name, path, version, hardware
+        flags, name, path = struct.unpack_from("<iII", data, start + 48 + 24 * k)
+        if flags & 0xFF00 in _ARCHITECTURES:
+            text = _text(data, start + name)
+            libraries.setdefault(text, _text(data, start + path))
+    return libraries
+
+
+_ARCHITECTURES = {0x0300, 0x0A00}  # of 64 bits: x86-64, arm64; a machine's cache has one of them
+
+
+def _text(data: bytes, start: int) -> str:
+    return os.fsdecode(data[start : data.find(b"\0", start)])
+
+
+def executable() -> Path:
+    """Return the file of the interpreter that runs this process, or the one that made its virtual
+    environment.
+    """
+    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
