@@ -1,4 +1,5 @@
-"""The command line: list, play, rollout, ablate, train, score, export, longbench, gsm, serve.
+"""The command line: list, play, rollout, ablate, train, score, export, longbench, gsm, serve,
+fuzz.
 
 Needs the extra `cli`.
 """
