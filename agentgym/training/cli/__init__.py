@@ -1,4 +1,5 @@
-"""The command line: list, play, rollout, ablate, train, score, doctor, export, longbench, gsm, serve.
+"""The command line: list, play, rollout, ablate, train, score, doctor, export, longbench, gsm,
+serve, fuzz, audit.
 
 Needs the extra `cli`.
 """

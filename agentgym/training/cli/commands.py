@@ -11,6 +11,7 @@ from agentgym.training.cli.ablate import ablate, score
 from agentgym.training.cli.doctor import doctor
 from agentgym.training.cli.episodes import list_worlds, play, rollout
 from agentgym.training.cli.export import export
+from agentgym.training.cli.fuzz import fuzz
 from agentgym.training.cli.papers import add_paper_commands
 from agentgym.training.cli.serve import serve
 from agentgym.training.cli.train import train
@@ -27,6 +28,7 @@ for _command in (play, rollout, ablate, train, score, doctor, export):
     app.command()(_command)
 add_paper_commands(app)
 app.command()(serve)
+app.command()(fuzz)
 
 
 def main() -> None:

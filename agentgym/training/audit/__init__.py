@@ -1,0 +1,22 @@
+"""Adversaries of worlds that need no knowledge of them: a fuzzer that plays hostile, mutated and
+random replies in any registered world, and holds every step to the laws that all worlds obey.
+"""
+
+from __future__ import annotations
+
+from agentgym.training.audit.campaign import Campaign, Tally, replay_findings
+from agentgym.training.audit.cases import Case, Finding, Report, all_ids, read_findings
+from agentgym.training.audit.episode import Monitor, play
+
+__all__ = [
+    "Campaign",
+    "Case",
+    "Finding",
+    "Monitor",
+    "Report",
+    "Tally",
+    "all_ids",
+    "play",
+    "read_findings",
+    "replay_findings",
+]
