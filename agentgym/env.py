@@ -189,7 +189,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             documentation = document_tools(schemas, self.dialect, self.most_calls)
             self._documentation = "\n\n".join((documentation, *self._notes))
 
-    # The four hooks that the `AgentEnv` of a team overrides.
+    # The five hooks that the `AgentEnv` of a team overrides.
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the world that are on offer."""
@@ -206,6 +206,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
         """Return the system message before the tools, and the task."""
         return world.rules(), world.task()
+
+    def _moment(self, world: World[Any]) -> str:
+        """Return the moment of the messages that are written now (`Message.moment`)."""
+        return f"{world.instance}:{world.turn}"
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
         """Read a reply into a message, and number it; the turn that it takes is counted first,
@@ -231,7 +235,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         content = task if isinstance(task, Content) else Content(task)
         self.chat = Chat((), self._schemas).add(
             Message("system", f"{rules}\n\n{self._documentation}", id=SYSTEM_ID),
-            Message("user", content.text, images=content.images, id=TASK_ID),
+            Message(
+                "user",
+                content.text,
+                images=content.images,
+                id=TASK_ID,
+                moment=self._moment(world),
+            ),
         )
         return self.chat, self._info(world, 0, 0)
 
@@ -281,12 +291,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         """Run the calls of a reply in order; return the messages that answer it, and the number of
         errors among them.
         """
+        moment = self._moment(world)
         if not reply.calls:
             problem = explain(action, self.dialect, self._schemas)
             if not problem:  # the calls can be read, but there are too many
                 several = "" if self.most_calls in (None, 1) else f", or up to {self.most_calls}"
                 problem = f"this world takes one call in each reply{several}; none was run"
-            return [Message("user", f"error: {problem}", id=f"{turn}:1")], 1
+            return [Message("user", f"error: {problem}", id=f"{turn}:1", moment=moment)], 1
         answers: list[Message] = []
         errors = 0
         for k, call in enumerate(reply.calls, 1):
@@ -300,10 +311,21 @@ class ToolEnv(gymnasium.Env[Chat, str]):
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
             if isinstance(result, Content):
                 answers.append(
-                    Message("tool", result.text, "", (), call.id, result.images, f"{turn}:{k}")
+                    Message(
+                        "tool",
+                        result.text,
+                        "",
+                        (),
+                        call.id,
+                        result.images,
+                        f"{turn}:{k}",
+                        moment=moment,
+                    )
                 )
             else:
-                answers.append(Message("tool", result, "", (), call.id, (), f"{turn}:{k}"))
+                answers.append(
+                    Message("tool", result, "", (), call.id, (), f"{turn}:{k}", moment=moment)
+                )
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
 import re
@@ -63,6 +64,8 @@ class World(Generic[ConfigT]):
             result: for worlds whose tools are not their own methods.
         config: The configuration of this instance.
         rng: The only source of randomness.
+        instance: A digest of the class and the seed, which tells instances apart and nothing about
+            them.
         done: Whether the world has ended by itself.
         turn: How many turns have been used, unreadable replies included; kept by the env, which
             counts a turn before it runs.
@@ -86,6 +89,7 @@ class World(Generic[ConfigT]):
         check_world(type(self))
         self.config = config
         self.rng = np.random.default_rng(seed)
+        self.instance = hashlib.sha256(f"{type(self).__qualname__} {seed}".encode()).hexdigest()[:8]
         self.done = False
         self.turn = 0
         self.max_turns: int | None = None
