@@ -11,7 +11,6 @@ from agentgym.messages import ToolCall
 from agentgym.parsing import Dialect, render
 from agentgym.tools import Tool
 
-
 _HEADING = "# How to reply\n"
 _FENCE = "one call in a Python code block"
 

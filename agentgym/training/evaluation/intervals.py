@@ -7,14 +7,15 @@ one cluster, and differences are taken within it.
 
 No interval has width zero. Rates have Wilson's interval, with the number of independent episodes
 that has the variance observed between seeds (Korn and Graubard 1998). Differences have a t interval
-over the seeds and two more that are made up, one on each side of zero (Bonett and Price 2012).
+over the seeds and two more that are made up, one on each side of zero (Bonett and Price
+2012).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import exp, inf, isnan, log, nan, sqrt
+from math import expm1, inf, isnan, log1p, nan, sqrt
 from operator import attrgetter
 from statistics import NormalDist, fmean
 
@@ -37,6 +38,8 @@ interval for a rate is still 20 points.
 _NORMAL = NormalDist()
 _LEVEL = _NORMAL.inv_cdf(0.975)
 """The quantile for intervals of 95 %."""
+_MANY = 10**9
+"""The degrees of freedom at which Student's t is the normal distribution."""
 
 
 def _share(hits: str, chances: str) -> Callable[[Result], tuple[float, float] | None]:
@@ -142,7 +145,7 @@ def differences(
                 "choose another"
             )
         for (arm,), side in arms.items():
-            if arm != baseline and (terms := _paired(arms[baseline,], side, ("arm", "context"))):
+            if arm != baseline and (terms := _paired(arms[baseline,], side, (factor,))):
                 intervals[*key, arm] = _estimate(terms, metric)
     return intervals
 
@@ -279,7 +282,6 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
         sides: The episodes of each side, which differ in the factors.
         factors: The fields in which equal instances may differ.
     """
-
     names = {"policy", "world", "horizon", "seed", "arm", "context"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
@@ -332,7 +334,7 @@ def _rate(value: float, parts: np.ndarray, instances: int) -> Interval:
     size, quantile = float(instances), _LEVEL
     # One episode for each seed is what Wilson's interval is made for; at 0 or 1, or with one seed,
     # no variance is observed, and instances are taken for independent.
-    one_each = instances == count and set(parts.tolist()) <= {0.0, 1.0}
+    one_each = instances == count and np.allclose(parts, np.round(parts))
     if not one_each and 0 < value < 1 and variance > 0:
         size, quantile = value * (1 - value) / variance, _t_quantile(count - 1)
     return _score_interval(value, size, quantile)
@@ -347,24 +349,31 @@ def _around_zero(total: float, parts: np.ndarray, change: float, bound: float) -
         change: The parts of the two seeds that are made up are this, and its negative.
         bound: The largest difference that there can be.
     """
-    padded = np.append(parts, [change, -change] if change else [])
-    middle, count, freedom = float(padded.mean()), len(padded), len(parts) - 1
-    error = sqrt(float(padded.var(ddof=1)) / count) if count > 1 else nan
+    padded = np.append(parts, [change, -change])
+    # One pair of episodes for each seed is what the interval of Bonett and Price is made for: its
+    # counts determine the variance. Where that is estimated, Student's t allows for it, and the
+    # seeds that are made up count only where those that are there hardly differ.
+    if change == 1.0 and np.allclose(parts, np.round(parts)):
+        freedom, middle = _MANY, float(padded.mean())
+        error = float(padded.std()) / sqrt(len(padded))
+    else:
+        freedom, middle = len(parts) - 1, total
+        variances = [
+            float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1
+        ]
+        error = sqrt(max(variances))
+    if not error:  # tokens that are equal to the last one
+        return Interval(total, total, total, 1.0)
     half = _t_quantile(freedom) * error
-    p_value = 2 * _NORMAL.cdf(-_normal_score(abs(middle) / error, freedom)) if error else 1.0
-    return Interval(
-        total,
-        max(-bound, min(middle - half, total)),
-        min(bound, max(middle + half, total)),
-        p_value,
-    )
+    low, high = max(-bound, min(middle - half, total)), min(bound, max(middle + half, total))
+    return Interval(total, low, high, 2 * _NORMAL.cdf(-_normal_score(abs(middle) / error, freedom)))
 
 
 def _t_quantile(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t, as the inverse of `_normal_score`."""
     freedom = max(1, freedom)
     z = _LEVEL * (8 * freedom + 3) / (8 * freedom + 1)
-    return sqrt(freedom * (exp(z * z / freedom) - 1))
+    return sqrt(freedom * expm1(z * z / freedom))
 
 
 def _normal_score(t: float, freedom: int) -> float:
@@ -372,7 +381,7 @@ def _normal_score(t: float, freedom: int) -> float:
     decimals from four degrees of freedom on.
     """
     freedom = max(1, freedom)
-    return sqrt(freedom * log(1 + t * t / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
+    return sqrt(freedom * log1p(t * t / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
 
 
 def wilson(successes: int, trials: int) -> Interval:

@@ -110,18 +110,26 @@ def test_a_cell_has_the_interval_of_wilson() -> None:
     assert summarize(horizons, (), "success")[()] == wilson(150, 150)
 
 
-def test_the_difference_of_one_cell_is_that_of_bonett_and_price_with_t() -> None:
+def test_the_difference_of_one_cell_is_that_of_bonett_and_price() -> None:
     rows = [row(seed, "", float(seed < 8)) for seed in range(25)]
     rows += [row(seed, "S", float(4 <= seed < 20)) for seed in range(25)]
     gain = differences(rows, (), "success")["S",]
     more, less, count = 12 + 1, 4 + 1, 25 + 2
     middle = (more - less) / count
-    error = math.sqrt(((more + less) / count - middle**2) / (count - 1))
+    half = 1.959964 * math.sqrt(((more + less) / count - middle**2) / count)
     assert gain.value == (12 - 4) / 25
-    # 2.0639 is the quantile of Student's t with 24 degrees of freedom.
-    assert (gain.low, gain.high) == pytest.approx(
-        (middle - 2.0639 * error, middle + 2.0639 * error), abs=1e-3
-    )
+    assert (gain.low, gain.high) == pytest.approx((middle - half, middle + half), abs=1e-6)
+
+
+def test_an_estimated_variance_takes_student_t() -> None:
+    # 2.0639 is the quantile with 24 degrees of freedom.
+    rng = np.random.default_rng(4)
+    shares = rng.uniform(0.2, 0.8, size=25)
+    rows = [row(seed, "", steps=1000, optimal=500) for seed in range(25)]
+    rows += [row(k, "S", steps=1000, optimal=round(1000 * x)) for k, x in enumerate(shares)]
+    gain = differences(rows, (), "step_accuracy")["S",]
+    half = 2.0639 * float(np.std(np.round(shares, 3) - 0.5, ddof=1)) / 5
+    assert gain.high - gain.low == pytest.approx(2 * half, rel=0.05)
 
 
 def test_p_values_agree_with_the_intervals() -> None:
