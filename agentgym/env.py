@@ -175,6 +175,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self._bind(self._world or self.world_class(self.config, 0))
         self.action_space = ActionSpace(self._schemas, self.dialect)
 
+    def announce(self, notes: str) -> None:
+        """Say something in the system message from the next reset on, after the documentation of
+        the tools.
+        """
+        self._notes = (*self._notes, notes)
+        self._bind(self._world or self.world_class(self.config, 0))
+
     def _bind(self, world: World[Any]) -> None:
         self.most_calls = world.max_calls if self.parallel_calls else 1
         self._tools = self._world_tools(world)
@@ -189,7 +196,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             documentation = document_tools(schemas, self.dialect, self.most_calls)
             self._documentation = "\n\n".join((documentation, *self._notes))
 
-    # The five hooks that the `AgentEnv` of a team overrides.
+    # The six hooks that the `AgentEnv` of a team overrides.
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
         """Return the tools of the world that are on offer."""
@@ -206,6 +213,10 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
         """Return the system message before the tools, and the task."""
         return world.rules(), world.task()
+
+    def restated_task(self) -> str | None:
+        """Return the task as the world restates it (`World.restate`); None if it stays as it was."""
+        return self.world.restate()
 
     def _moment(self, world: World[Any]) -> str:
         """Return the moment of the messages that are written now (`Message.moment`)."""

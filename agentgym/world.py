@@ -153,6 +153,12 @@ class World(Generic[ConfigT]):
         """
         raise MissingHook(type(self), "subtask")
 
+    def restate(self) -> str | None:
+        """Return the task without what goes stale in the episode, for a view in which `state()`
+        stands right behind it in place of the history; None if nothing goes stale.
+        """
+        return None
+
     def reasoning(self, call: ToolCall) -> str:
         """Return the way of an agent to a call, in words; by default the belief state.
 
@@ -183,7 +189,9 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world that knows the text of a task message, and nothing else."""
+        """Return a world that knows the text of a task message or of `restate()`, and nothing else;
+        without the budget, `max_turns` is None.
+        """
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -238,6 +246,15 @@ class World(Generic[ConfigT]):
 
     # For teams: `roles` above; what a hosted world has besides is listed in
     # `agentgym.multi.host.Hosted`.
+
+    def set_turns_left(self, turns: int) -> None:
+        """Take the number of turns left from a text; where the budget is not known, it counts from
+        here.
+        """
+        if self.max_turns is None:
+            self.max_turns, self.turn = turns, 0
+        else:
+            self.turn = self.max_turns - turns
 
     @property
     def turns_left(self) -> int:

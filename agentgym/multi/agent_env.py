@@ -73,6 +73,10 @@ class AgentEnv(ToolEnv):
         rules, task = self._protocol.opening(self.agent, self.team)
         return f"{rules}\n\n{self._protocol.notes(self.agent)}", task
 
+    def restated_task(self) -> str | None:
+        """Return the task as the world restates it, for an agent that has the world's task."""
+        return self._protocol.restated_task(self.agent, self.team)
+
     def _moment(self, world: World[Any]) -> str:
         """Return the moment: that of the world, which agents share who share the world; rivals are
         told apart, or they would draw alike.
