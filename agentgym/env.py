@@ -192,6 +192,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         self._bind(self._world or self.world_class(self.config, 0))
         self.action_space = ActionSpace(self._schemas, self.dialect)
 
+    def announce(self, notes: str) -> None:
+        """Say something in the system message from the next reset on, after the documentation of
+        the tools.
+        """
+        self._notes = (*self._notes, notes)
+        self._bind(self._world or self.world_class(self.config, 0))
+
     def _bind(self, world: World[Any]) -> None:
         self.most_calls = world.max_calls if self.parallel_calls else 1
         self._tools = self._world_tools(world)
@@ -236,6 +243,14 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         """Return the system message before the tools, and the task."""
         return world.rules(), world.task()
 
+    def restated_task(self) -> str | None:
+        """Return the task as the world restates it (`World.restate`); None if it stays as it was."""
+        return self.world.restate()
+
+    def _moment(self, world: World[Any]) -> str:
+        """Return the moment of the messages that are written now (`Message.moment`)."""
+        return f"{world.instance}:{world.turn}"
+
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
         """Read a reply into a message, and number it; the turn that it takes is counted first,
         since ids name it.
@@ -261,7 +276,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         content = task if isinstance(task, Content) else Content(task)
         self.chat = Chat((), self._schemas).add(
             Message("system", f"{rules}\n\n{self._documentation}", id=SYSTEM_ID),
-            Message("user", content.text, images=content.images, id=TASK_ID),
+            Message(
+                "user",
+                content.text,
+                images=content.images,
+                id=TASK_ID,
+                moment=self._moment(world),
+            ),
         )
         return self.chat, self._info(world, 0, 0)
 
@@ -313,12 +334,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         """Run the calls of a reply in order; return the messages that answer it, and the number of
         errors among them.
         """
+        moment = self._moment(world)
         if not reply.calls:
             problem = explain(action, self.dialect, self._schemas)
             if not problem:  # the calls can be read, but there are too many
                 several = "" if self.most_calls in (None, 1) else f", or up to {self.most_calls}"
                 problem = f"this world takes one call in each reply{several}; none was run"
-            return [Message("user", f"error: {problem}", id=f"{turn}:1")], 1
+            return [Message("user", f"error: {problem}", id=f"{turn}:1", moment=moment)], 1
         answers: list[Message] = []
         errors = 0
         for k, call in enumerate(reply.calls, 1):
@@ -332,10 +354,21 @@ class ToolEnv(gymnasium.Env[Chat, str]):
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
             if isinstance(result, Content):
                 answers.append(
-                    Message("tool", result.text, "", (), call.id, result.images, f"{turn}:{k}")
+                    Message(
+                        "tool",
+                        result.text,
+                        "",
+                        (),
+                        call.id,
+                        result.images,
+                        f"{turn}:{k}",
+                        moment=moment,
+                    )
                 )
             else:
-                answers.append(Message("tool", result, "", (), call.id, (), f"{turn}:{k}"))
+                answers.append(
+                    Message("tool", result, "", (), call.id, (), f"{turn}:{k}", moment=moment)
+                )
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:

@@ -134,6 +134,8 @@ class Message(Record, frozen=True):
         id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a message
             that a wrapper made.
         raw: The exact text a policy wrote (assistant messages only).
+        moment: The instance and the turn at which an env wrote it, as `"{digest}:{turn}"`, by which
+            scripted policies key what they draw; no model is shown it.
     """
 
     role: Role
@@ -144,6 +146,7 @@ class Message(Record, frozen=True):
     images: tuple[Image, ...] = ()
     id: str = ""
     raw: str = ""
+    moment: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dict without the fields that are empty; `from_dict` is the inverse."""
@@ -171,7 +174,7 @@ class Message(Record, frozen=True):
         return cls(**fields)
 
 
-_TEXT_FIELDS = ("role", "text", "thinking", "call_id", "id", "raw")
+_TEXT_FIELDS = ("role", "text", "thinking", "call_id", "id", "raw", "moment")
 
 
 class Messages(Sequence[Message]):
@@ -314,6 +317,13 @@ class Chat(Record, frozen=True):
         if not end:
             raise ValueError(f"this chat has no task message (id {TASK_ID})")
         return end
+
+    def moment(self) -> str:
+        """Return the moment of the newest message that an env wrote; empty if none has one, as in a
+        chat that was read from plain text.
+        """
+        newest_first = map(self.messages.__getitem__, range(len(self.messages) - 1, -1, -1))
+        return next((message.moment for message in newest_first if message.moment), "")
 
     def _shared(self) -> Messages:
         return self.messages if isinstance(self.messages, Messages) else Messages(self.messages)

@@ -11,6 +11,9 @@ from agentgym.messages import ToolCall
 from agentgym.parsing import Dialect, render
 from agentgym.tools import Tool
 
+_HEADING = "# How to reply\n"
+_FENCE = "one call in a Python code block"
+
 
 def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | None) -> str:
     """Return the tools as JSON function schemas, and the form of calls in the dialect.
@@ -24,14 +27,14 @@ def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | No
         json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools
     )
     return (
-        f"# Tools\nYou act by calling these functions:\n{schemas}\n\n# How to "
-        f"reply\n{_form(dialect, most_calls)}"
+        f"# Tools\nYou act by calling these functions:\n{schemas}\n\n"
+        f"{_HEADING}{_form(dialect, most_calls)}"
     )
 
 
 def _form(dialect: Dialect, most_calls: int | None) -> str:
     example = ToolCall("function_name", {"argument": "value"})
-    fence = f"one call in a Python code block, arguments by name:\n{render(example, 'python')}"
+    fence = f"{_FENCE}, arguments by name:\n{render(example, 'python')}"
     tag = f"each call as JSON in a tag of its own:\n{render(example, 'json')}"
     several = most_calls != 1 and dialect != "python"
     limit = "." if most_calls is None else f", at most {most_calls}."
@@ -42,3 +45,11 @@ def _form(dialect: Dialect, most_calls: int | None) -> str:
     )
     forms = {"python": fence, "json": tag, "auto": f"{tag}\nor write {fence}"}
     return f"Think first if you like, then call. {number}\nWrite {forms[dialect]}"
+
+
+def read_dialect(system: str) -> Dialect:
+    """Return the dialect that a system message with the text of `document_tools` asks for: `python`
+    if it allows nothing else, and `auto`, which is written as `json`, otherwise.
+    """
+    form = system.rpartition(_HEADING)[2]
+    return "python" if f"\nWrite {_FENCE}" in form else "auto"

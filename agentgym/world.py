@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
 import re
@@ -64,6 +65,8 @@ class World(Generic[ConfigT]):
             result: for worlds whose tools are not their own methods.
         config: The configuration of this instance.
         rng: The only source of randomness.
+        instance: A digest of the class and the seed, which tells instances apart and nothing about
+            them.
         done: Whether the world has ended by itself.
         turn: How many turns have been used, unreadable replies included; kept by the env, which
             counts a turn before it runs.
@@ -92,6 +95,7 @@ class World(Generic[ConfigT]):
         self.instance_seed = seed
         self.call_log: list[CallRecord] = []
         self.rng = np.random.default_rng(seed)
+        self.instance = hashlib.sha256(f"{type(self).__qualname__} {seed}".encode()).hexdigest()[:8]
         self.done = False
         self.turn = 0
         self.max_turns: int | None = None
@@ -155,6 +159,12 @@ class World(Generic[ConfigT]):
         """
         raise MissingHook(type(self), "subtask")
 
+    def restate(self) -> str | None:
+        """Return the task without what goes stale in the episode, for a view in which `state()`
+        stands right behind it in place of the history; None if nothing goes stale.
+        """
+        return None
+
     def reasoning(self, call: ToolCall) -> str:
         """Return the way of an agent to a call, in words; by default the belief state.
 
@@ -185,7 +195,9 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world that knows the text of a task message, and nothing else."""
+        """Return a world that knows the text of a task message or of `restate()`, and nothing else;
+        without the budget, `max_turns` is None.
+        """
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -251,6 +263,15 @@ class World(Generic[ConfigT]):
 
     # For teams: `roles` above; what a hosted world has besides is listed in
     # `agentgym.multi.host.Hosted`.
+
+    def set_turns_left(self, turns: int) -> None:
+        """Take the number of turns left from a text; where the budget is not known, it counts from
+        here.
+        """
+        if self.max_turns is None:
+            self.max_turns, self.turn = turns, 0
+        else:
+            self.turn = self.max_turns - turns
 
     @property
     def turns_left(self) -> int:

@@ -74,6 +74,17 @@ class AgentEnv(ToolEnv):
         rules, task = self._protocol.opening(self.agent, self.team)
         return f"{rules}\n\n{self._protocol.notes(self.agent)}", task
 
+    def restated_task(self) -> str | None:
+        """Return the task as the world restates it, for an agent that has the world's task."""
+        return self._protocol.restated_task(self.agent, self.team)
+
+    def _moment(self, world: World[Any]) -> str:
+        """Return the moment: that of the world, which agents share who share the world; rivals are
+        told apart, or they would draw alike.
+        """
+        rival = "" if self._protocol.one_world else f"-{self.agent}"
+        return f"{world.instance}{rival}:{world.turn}"
+
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
         """Count a turn, unless the reply calls nothing but tools of the team."""
         self._replies += 1
@@ -149,7 +160,9 @@ class AgentEnv(ToolEnv):
     def receive(self, text: str) -> None:
         """Show a text at the end of the chat."""
         self._deliveries += 1
-        self.chat = self.chat.add(Message("user", text, id=f"mail:{self._deliveries}"))
+        self.chat = self.chat.add(
+            Message("user", text, id=f"mail:{self._deliveries}", moment=self._moment(self.world))
+        )
 
     def finish(self) -> None:
         """End the episode for this agent."""

@@ -126,6 +126,10 @@ class Hosting(TeamProtocol):
             )
         return super().opening(agent, team)
 
+    def restated_task(self, agent: str, team: Team) -> str | None:
+        """Return the task of the guesser; a question stays as it is."""
+        return None if agent == HOST else super().restated_task(agent, team)
+
     def begin(self, team: Team) -> None:
         """Let the guesser act first."""
         team.idle = {HOST}

@@ -86,6 +86,10 @@ class Management(TeamProtocol):
             agent, "There is no sub-task for you yet."
         )
 
+    def restated_task(self, agent: str, team: Team) -> str | None:
+        """Return the task of the manager; a sub-task stays as it is."""
+        return super().restated_task(agent, team) if agent == MANAGER else None
+
     def rouse(self, team: Team) -> None:
         """Wake the manager, who always can go on."""
         team.mail[MANAGER].append("Nobody has a sub-task. Go on.")

@@ -194,6 +194,10 @@ class TeamProtocol:
         """Return the rules and the task of an agent."""
         return team.worlds[agent].rules(), team.worlds[agent].task()
 
+    def restated_task(self, agent: str, team: Team) -> str | None:
+        """Return the task of an agent as it stands now; None if it stays as it was."""
+        return team.worlds[agent].restate()
+
     def run(
         self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
     ) -> str | Content:

@@ -55,7 +55,7 @@ class ControlPolicy(ScriptedPolicy):
         env_id: The id of the world.
         deficits: The skills that it lacks.
         seed: Seeds its slips.
-        dialect: How it writes calls.
+        dialect: The form in which it writes calls; `auto` for the one that the env asks for.
     """
 
     hooks = NoisyPolicy.hooks
@@ -71,7 +71,7 @@ class ControlPolicy(ScriptedPolicy):
         turns = parsed.turns()
         world = self.recall(parsed)
         # Three streams, so that one deficit does not shift the draws of another.
-        distracted, planning, tracking = self.draw(parsed, world).spawn(3)
+        distracted, planning, tracking = self.draw(parsed).spawn(3)
         if distracted.random() >= (1 - self.deficits.distraction) ** len(turns):
             return choose(world.legal_calls(), distracted)
         if "state" not in parsed.hints:
@@ -88,7 +88,7 @@ class ControlPolicy(ScriptedPolicy):
         """Return the world as the agent would sum it up: without what it has forgotten."""
         if "state" in parsed.hints:
             return self.recall(parsed)
-        return self._recall_with_gaps(parsed, self.draw(parsed, self.recall(parsed)).spawn(3)[2])
+        return self._recall_with_gaps(parsed, self.draw(parsed).spawn(3)[2])
 
     def _recall_with_gaps(self, parsed: ParsedChat, rng: np.random.Generator) -> World[object]:
         """Return the world as the agent remembers it: each past change may be missing."""

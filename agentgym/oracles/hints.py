@@ -30,11 +30,28 @@ _HINT_END = "\n</{}>"
 _SPACE = re.compile(r"\s*")
 
 
+PLAN_NOTE = (
+    "# Plan hints\nMessages to you end with a hint between <plan> and </plan>. It comes from the "
+    "environment, not from the user or a tool, and is always right: it is the next step of an "
+    "optimal plan. A hint on an earlier message was for that moment."
+)
+STATE_NOTE = (
+    "# State hints\nMessages to you end with a hint between <state> and </state>. It comes from the "
+    "environment, not from the user or a tool, and is always right: it sums up all that you have "
+    "been shown so far, as it stands now. A hint on an earlier message was for that moment."
+)
+HISTORY_NOTE = (
+    "# History\nYour earlier replies and their results are not shown. Each time you are shown the "
+    "task as it stands now; what has happened so far is in the state."
+)
+
+
 class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
     """Wrapper that appends a hint to the newest message, at no cost in the length of the chat.
 
     Attributes:
         tag: The name of the block.
+        note: The announcement of the hint in the system message.
         hooks: The hooks of `World` that the hint is read from.
         source: The chat as it came in, before this hint.
         hint: The newest hint, empty after the end of the episode.
@@ -42,6 +59,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
 
     stage = Stage.HINTS
     tag: ClassVar[str]
+    note: ClassVar[str]
     hooks: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -53,6 +71,7 @@ class HintOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructo
         gymnasium.ObservationWrapper.__init__(self, env)
         self.world_env = tool_env(env)
         check_hooks(self.world_env.world_class, self.hooks)
+        self.world_env.announce(self.note)
         self.persistent = hint_scope == "persistent"
         self.source = Chat()
         self.hint = ""
@@ -103,6 +122,7 @@ class PlanOracle(HintOracle):
     """
 
     tag = "plan"
+    note = PLAN_NOTE
     hooks = ("subtask",)
 
     def __init__(
@@ -132,6 +152,7 @@ class StateOracle(HintOracle):
     """
 
     tag = "state"
+    note = STATE_NOTE
     hooks = ("state",)
 
     def text(self) -> str:
@@ -140,8 +161,11 @@ class StateOracle(HintOracle):
 
 
 class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstructorArgs):
-    """Oracle that removes the history: the policy sees the system message, the task and the newest
-    hints.
+    """Oracle that removes the history: the policy sees the system message, the task as it stands
+    now, and the newest hints.
+
+    What has gone stale in the task is left out (`World.restate`), since the state says how it is
+    now (LUMINA, figure 1c).
 
     Args:
         env: An env with a `StateOracle`, without which the state could not be known.
@@ -163,6 +187,7 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
         RecordConstructorArgs.__init__(self, keep_last_error=keep_last_error)
         gymnasium.ObservationWrapper.__init__(self, env)
         self.world_env = tool_env(env)
+        self.world_env.announce(HISTORY_NOTE)
         self.keep_last_error = keep_last_error
         self.hints = [layer for layer in layers(env) if isinstance(layer, HintOracle)][::-1]
         if not any(isinstance(hint, StateOracle) for hint in self.hints):
@@ -180,8 +205,12 @@ class HistoryOracle(gymnasium.ObservationWrapper[Chat, str, Chat], RecordConstru
         source = self.hints[0].source
         prefix = source.messages[: source.pinned()]
         task, newest = prefix[-1], source.messages[-1]
+        if (restated := self.world_env.restated_task()) is not None:
+            task = replace(task, text=restated)
         if self.keep_last_error and newest.id != TASK_ID and newest.text.startswith("error:"):
             task = replace(task, text=f"{task.text}\n\nYour last reply failed. {newest.text}")
+        # The task stands for the present, so it has the moment of the newest message.
+        task = replace(task, moment=source.moment())
         return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
 
 

@@ -1,9 +1,9 @@
 """Scripted policies: they read the text of the chat and nothing else, so what they can do, a model
 can do.
 
-They are batched, stateless functions of the chats. What they draw depends on their seed, the task
-and the turn, so the same moment is played alike in every arm of an ablation, which makes paired
-comparisons sharp.
+They are batched, stateless functions of the chats. What they draw depends on their seed, the
+instance and the turn (`Message.moment`), so the same moment is played alike in every arm of an
+ablation, which makes paired comparisons sharp, and no two instances and turns are.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.hints import split_hints
 from agentgym.parsing import Dialect, render
 from agentgym.policy import Reply
+from agentgym.prompts import read_dialect
 from agentgym.registry import resolve
 from agentgym.spaces import sample_call
 from agentgym.tools import Tool
@@ -43,6 +44,8 @@ class ParsedChat:
             none.
         summarize: Whether a summary is asked for in place of a call.
         tools: The tools on offer.
+        moment: The moment of the newest message that has one (`Message.moment`).
+        dialect: The form in which the env asks for calls.
     """
 
     task: str
@@ -51,6 +54,8 @@ class ParsedChat:
     summary: str = ""
     summarize: bool = False
     tools: tuple[Tool, ...] = ()
+    moment: str = ""
+    dialect: Dialect = "auto"
 
     @classmethod
     def of(cls, chat: Chat) -> ParsedChat:
@@ -72,7 +77,20 @@ class ParsedChat:
         summary = (
             split_hints(f"\n\n{history[after - 2].text}")[1].get("state", "") if after > 1 else ""
         )
-        return cls(task, history[after:], hints, summary, summarize, chat.tools)
+        return cls(
+            task=task,
+            history=history[after:],
+            hints=hints,
+            summary=summary,
+            summarize=summarize,
+            tools=chat.tools,
+            moment=chat.moment(),
+            dialect=read_dialect(prefix[0].text),
+        )
+
+    def render(self, call: ToolCall, dialect: Dialect) -> str:
+        """Return the text of a call in a dialect; `auto` is the one that the env asks for."""
+        return render(call, self.dialect if dialect == "auto" else dialect)
 
     def turns(self) -> list[list[tuple[ToolCall, str]]]:
         """Return the calls that succeeded, with their results, turn by turn; a picture is described
@@ -96,7 +114,7 @@ class ScriptedPolicy:
     Args:
         env_id: The id of the world, or one of its presets.
         seed: Seeds whatever the policy draws.
-        dialect: The form in which it writes calls.
+        dialect: The form in which it writes calls; `auto` for the one that the env asks for.
 
     Attributes:
         hooks: The hooks of `World` that it cannot play without.
@@ -121,7 +139,7 @@ class ScriptedPolicy:
         """Write a call, or a summary if one is asked for."""
         if parsed.summarize:
             return f"<state>\n{self.remember(parsed).state()}\n</state>"
-        return render(self.act(parsed), self.dialect)
+        return parsed.render(self.act(parsed), self.dialect)
 
     def act(self, parsed: ParsedChat) -> ToolCall:
         """Choose a call."""
@@ -145,14 +163,14 @@ class ScriptedPolicy:
                 apply_result(world, call, result)
         return world
 
-    def draw(self, parsed: ParsedChat, world: World[object]) -> np.random.Generator:
-        """Return a generator for this moment: the same in every arm, whatever the hints."""
-        return self._generator(parsed, world.turn if world.max_turns is None else world.turns_left)
+    def draw(self, parsed: ParsedChat) -> np.random.Generator:
+        """Return a generator for this moment: the same in every arm, whatever the hints.
 
-    def _generator(self, parsed: ParsedChat, moment: int) -> np.random.Generator:
-        # What was cleared or trimmed is missing from the count, so the turns left may come out
-        # wrong, and even negative.
-        return np.random.default_rng((self.seed, zlib.crc32(parsed.task.encode()), abs(moment)))
+        A chat that was read from plain text has no moment; there it is the task and the number of
+        replies that are shown.
+        """
+        moment = parsed.moment or f"{parsed.task}:{len(parsed.turns())}"
+        return np.random.default_rng((self.seed, zlib.crc32(moment.encode())))
 
 
 class OraclePolicy(ScriptedPolicy):
@@ -193,9 +211,8 @@ class RandomPolicy(ScriptedPolicy):
     def act(self, parsed: ParsedChat) -> ToolCall:
         """Choose any legal call."""
         if not self._reads_chat:
-            return sample_call(parsed.tools, self._generator(parsed, len(parsed.history)))
-        world = self.recall(parsed)
-        return choose(world.legal_calls(), self.draw(parsed, world))
+            return sample_call(parsed.tools, self.draw(parsed))
+        return choose(self.recall(parsed).legal_calls(), self.draw(parsed))
 
 
 class NoisyPolicy(ScriptedPolicy):
@@ -206,7 +223,7 @@ class NoisyPolicy(ScriptedPolicy):
         env_id: The id of the world.
         p: The probability of an error, in [0, 1].
         seed: Seeds the errors.
-        dialect: The form in which it writes calls.
+        dialect: The form in which it writes calls; `auto` for the one that the env asks for.
     """
 
     hooks = (*OraclePolicy.hooks, "legal_calls")
@@ -219,7 +236,7 @@ class NoisyPolicy(ScriptedPolicy):
     def act(self, parsed: ParsedChat) -> ToolCall:
         """Choose an optimal call or, with probability p, a wrong one."""
         world = self.recall(parsed)
-        rng = self.draw(parsed, world)
+        rng = self.draw(parsed)
         return wrong_call(world, rng) if rng.random() < self.p else best_call(world)
 
 

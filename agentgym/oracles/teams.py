@@ -16,7 +16,7 @@ from agentgym.arguments import check_int
 from agentgym.messages import Chat, Message, ToolCall
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.policies import OraclePolicy, ParsedChat, ScriptedPolicy
-from agentgym.parsing import Dialect, render
+from agentgym.parsing import Dialect
 from agentgym.policy import Reply
 from agentgym.world import World, check_hooks
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS
@@ -87,9 +87,7 @@ class _TeamChat:
     def parsed(self, chat: Chat) -> ParsedChat:
         """Return the chat as that of a single agent."""
         whole = ParsedChat.of(chat)
-        return ParsedChat(
-            whole.task, tuple(self.history), whole.hints, self.state, whole.summarize, whole.tools
-        )
+        return replace(whole, history=tuple(self.history), summary=self.state)
 
 
 class TeamPolicy:
@@ -104,7 +102,7 @@ class TeamPolicy:
     Args:
         env_id: The id of the team.
         player: The policy that chooses the calls; by default `OraclePolicy`.
-        dialect: The form in which calls are written.
+        dialect: The form in which calls are written; `auto` for the one that the env asks for.
         patience: The most turns of a sub-task.
 
     Example:
@@ -137,7 +135,7 @@ class TeamPolicy:
             return f"{_tag(self.player.remember(parsed))}\n{whose_turn}".rstrip()
         if _HOST in chat.messages[0].text:
             hosted: Any = self.player.world
-            return render(
+            return parsed.render(
                 ToolCall("answer", {"text": hosted.host_reply(parsed.task)}), self.dialect
             )
         call = self.player.act(parsed)
@@ -149,7 +147,7 @@ class TeamPolicy:
             )
         elif "report" in tools and (call.name not in tools or len(parsed.turns()) >= self.patience):
             call = ToolCall("report", {"text": _tag(self.player.recall(parsed))})
-        return render(call, self.dialect)
+        return parsed.render(call, self.dialect)
 
     def _share(self, chat: Chat, view: _TeamChat, parsed: ParsedChat, call: ToolCall) -> ToolCall:
         """Return the call itself, if it is this agent's turn and tool; else a call that sends the

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from agentgym.messages import Chat
 from agentgym.oracles.policies import ParsedChat, ScriptedPolicy
-from agentgym.parsing import render
 from agentgym.policy import Reply
 
 
@@ -39,4 +38,4 @@ class ThinkingPolicy:
             return self.policy([chat])[0]
         call = self.policy.act(parsed)
         thought = self.policy.recall(parsed).reasoning(call)
-        return Reply(f"<think>{thought}</think>{render(call, self.policy.dialect)}")
+        return Reply(f"<think>{thought}</think>{parsed.render(call, self.policy.dialect)}")

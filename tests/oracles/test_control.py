@@ -97,7 +97,7 @@ def first_error(deficits: Deficits, turn_count: int) -> list[int]:
     """The turns of the first wrong step of many episodes, those without an error left out."""
     env = make("ListWorld", items=60, removals=40, labels=True)
     turns = []
-    for seed in range(40):
+    for seed in range(60):
         infos = [
             step.info for step in rollout(env, ControlPolicy("ListWorld", deficits), seed).steps
         ]

@@ -44,7 +44,7 @@ from agentgym.tools import tool
 from agentgym.turn_budget import TurnBudget
 from agentgym.world import CallSet, World
 
-_TASK = re.compile(r"Puzzle 1 of ([0-9]+)\.")
+_TASK = re.compile(r"Puzzle ([0-9]+) of ([0-9]+)\.")
 _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
 _NEXT = re.compile(r"\nPuzzle ([0-9]+) of ")
 _LEFT = re.compile(r"(.*)\nTurns left: ([0-9]+)", re.DOTALL)
@@ -132,13 +132,16 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     def task(self) -> str:
         """The first puzzle with the feedback of its first round, and the budget."""
+        return f"{self.restate()}\n\n{self._opening}\nTurn budget: {self.max_turns}"
+
+    def restate(self) -> str:
+        """The present puzzle; the state has what feedback has shown of it."""
         kinds = ", ".join(
             s.name + (" (a number)" if s.numeric else "") for s in self.table.sections
         )
         return (
-            f"Puzzle 1 of {self._puzzles}. There are {len(self.table)} items. The sections of a "
-            f"profile: {kinds}.\n\n"
-            f"{self._opening}\nTurn budget: {self.max_turns}"
+            f"Puzzle {min(self._found + 1, self._puzzles)} of {self._puzzles}. There are "
+            f"{len(self.table)} items. The sections of a profile: {kinds}."
         )
 
     @tool(name=TOOL)
@@ -294,10 +297,12 @@ class PuzzleWorld(World[PuzzleConfig]):
         """Read the first feedback, the number of puzzles and the budget."""
         world = cls(PuzzleConfig(), 0)
         puzzles, budget = _TASK.search(task), _BUDGET.search(task)
-        if puzzles is None or budget is None:
+        if puzzles is None:
             raise ValueError(f"this is not a task of PuzzleWorld: {task[:100]!r}")
-        world._puzzles, world._found, world.max_turns = int(puzzles[1]), 0, int(budget[1])
-        world.belief = _hear(task, 1)
+        number, world._puzzles = map(int, puzzles.groups())
+        world._found = number - 1
+        world.max_turns = int(budget[1]) if budget else None
+        world.belief = _hear(task, number) if budget else Belief(puzzle=number)
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -322,7 +327,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         if match is None:
             raise ValueError(f"this is not a state of PuzzleWorld: {state[:100]!r}")
         self.belief = Belief.from_lines(match[1])
-        self.turn = (self.max_turns or 0) - int(match[2])
+        self.set_turns_left(int(match[2]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read which of the two steps it is, and the name."""

@@ -197,13 +197,17 @@ class LongContextQA(World[QAConfig]):
 
     def task(self) -> str:
         """The question, how long the log is, the log if it stands here, and the budget."""
+        return f"{self.restate()}\nTurn budget: {self.max_turns}"
+
+    def restate(self) -> str:
+        """The question and the log, or how long that is."""
         rounds = len(self.log.rounds)
         size = (
             f"The log has {rounds} rounds on {self._count} pages of {self._size}; page 1 has "
             "the rounds from 1 on."
         )
         here = size if self._paged else f"{_HERE}{_text(self.log, 1, rounds)}"
-        return f"{here}\n\nThe question: {self.question.spec.text()}\nTurn budget: {self.max_turns}"
+        return f"{here}\n\nThe question: {self.question.spec.text()}"
 
     def read_page(self, number: int) -> str:
         """The text of a page."""
@@ -359,13 +363,13 @@ class LongContextQA(World[QAConfig]):
         world = cls(QAConfig(), 0)
         budget, pages = _BUDGET.search(task), _PAGES.match(task)
         head, _, question = task.rpartition("\n\nThe question: ")
-        if budget is None or not (pages or head.startswith(_HERE)):
+        if not (pages or head.startswith(_HERE)):
             raise ValueError(f"this is not a task of LongContextQA: {task[:100]!r}")
         rounds, page = (int(pages[1]), int(pages[3])) if pages else (1, 1)
         world._begin(QuestionSpec.read(question), rounds, page, paged=pages is not None)
         if not pages:
             world.evidence.take(head[len(_HERE) :])
-        world.max_turns = int(budget[1])
+        world.max_turns = int(budget[1]) if budget else None
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -386,7 +390,7 @@ class LongContextQA(World[QAConfig]):
         if not self._paged:
             self.evidence.seen = {*self.evidence.spec.results, *self.evidence.spec.feedback}
         self.evidence.read_lines(match[2])
-        self.turn = (self.max_turns or 0) - int(match[3])
+        self.set_turns_left(int(match[3]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read the page, or answer from the evidence."""

@@ -43,7 +43,8 @@ of a horizon, beyond which problems take long to read.
 MAX_QUERY_CHARS = 2_000
 """Characters of a query: ten times a sentence; each word is looked up in all documents."""
 _TASK = re.compile(
-    r"Question: (?P<question>[^\n]*)\n(?P<documents>.*)\n?Turn budget: (?P<turns>[0-9]+)", re.DOTALL
+    r"Question: (?P<question>[^\n]*)\n?(?P<documents>.*?)\n?(?:Turn budget: (?P<turns>[0-9]+))?",
+    re.DOTALL,
 )
 _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$", re.MULTILINE)
 _HEAD = re.compile(r'Page ([0-9]+) of [0-9]+ for (".*")$', re.MULTILINE)
@@ -171,13 +172,16 @@ class SearchWorld(World[SearchConfig]):
 
     def task(self) -> str:
         """The question, the documents in the static setting, and the budget."""
-        documents = f"Documents:\n\n{self._documents()}\n" if self.static else ""
-        rounds = ""
+        return f"{self.restate()}\nTurn budget: {self.max_turns}"
+
+    def restate(self) -> str:
+        """The question, and the documents in the static setting."""
+        lines = [f"Question: {self.problem.question}"]
+        if self.static:
+            lines.append(f"Documents:\n\n{self._documents()}")
         if self.min_rounds:
-            rounds = f"Search for at least {self.min_rounds} turns before you answer.\n"
-        return (
-            f"Question: {self.problem.question}\n{documents}{rounds}Turn budget: {self.max_turns}"
-        )
+            lines.append(f"Search for at least {self.min_rounds} turns before you answer.")
+        return "\n".join(lines)
 
     def toolsets(self) -> Sequence[object]:
         """The tools of the set that was asked for."""
@@ -382,7 +386,8 @@ class SearchWorld(World[SearchConfig]):
         world.known = SearchKnowledge.of(match["question"])
         world.static = match["documents"].startswith("Documents:\n")
         rounds = _ROUNDS.search(match["documents"])
-        world.min_rounds, world.max_turns = int(rounds[1]) if rounds else 0, int(match["turns"])
+        world.min_rounds = int(rounds[1]) if rounds else 0
+        world.max_turns = int(match["turns"]) if match["turns"] else None
         if world.static:
             world.known.learn(match["documents"])
         return world
@@ -409,7 +414,7 @@ class SearchWorld(World[SearchConfig]):
             raise ValueError(f"this is not a state of SearchWorld: {state[:100]!r}")
         self.known = SearchKnowledge.from_lines(self.known.question, lines.split("\n"))
         self.rounds = int(left[1])
-        self.turn = (self.max_turns or 0) - int(left[2])
+        self.set_turns_left(int(left[2]))
         self._searched_in = self.turn
 
     def read_subtask(self, subtask: str) -> ToolCall | None:

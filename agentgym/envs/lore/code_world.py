@@ -118,11 +118,12 @@ class CodeWorld(LoreWorld[CodeConfig]):
 
         The name of the program is of no use, but makes the texts of tasks differ.
         """
+        return f"{self.restate()}\nTurn budget: {self.max_turns}"
+
+    def restate(self) -> str:
+        """The question."""
         name = letters(Random(self._salt), 8).lower()
-        return (
-            f"Find what main() in {ROOT} of the program '{name}' returns.\nTurn budget: "
-            f"{self.max_turns}"
-        )
+        return f"Find what main() in {ROOT} of the program '{name}' returns."
 
     def begin(self, start: Sequence[str]) -> Codebase:
         """Return the knowledge of a reader of the task: there is a first file."""

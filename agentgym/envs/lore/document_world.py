@@ -22,7 +22,7 @@ from agentgym.envs.lore.world import LoreWorld
 from agentgym.messages import Content
 from agentgym.registry import register
 
-_TASK = re.compile(r"Find the value of (v[0-9]+)\. Start with these documents: (.+)\.")
+_TASK = re.compile(r"Find the value of (v[0-9]+)\.(?: Start with these documents: (.+)\.)?")
 _DOUBTING = "Some of the documents that a record lists may be irrelevant."
 
 
@@ -100,6 +100,11 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
             f"{self.max_turns}"
         )
 
+    def restate(self) -> str:
+        """The target; the state has the documents to read."""
+        doubt = f"\n{_DOUBTING}" if self.config.distractor_documents else ""
+        return f"Find the value of v0.{doubt}"
+
     def begin(self, start: Sequence[str]) -> Records:
         """Return the knowledge of a reader of the task."""
         return Records.begin("v0", start, self.config.distractor_documents > 0)
@@ -109,7 +114,7 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         match = _TASK.search(task)
         if match is None:
             raise ValueError(f"this is not a task of {type(self).__name__}: {task[:100]!r}")
-        return Records.begin(match[1], match[2].split(", "), _DOUBTING in task)
+        return Records.begin(match[1], match[2].split(", ") if match[2] else (), _DOUBTING in task)
 
     def show(self, node: Node) -> str | Content:
         """The document as text."""

@@ -285,7 +285,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Read the start documents and the budget."""
         world = cls(cls.Config(), 0)
         world.known = world.read_start(task)
-        world.max_turns = int(_TURNS.findall(task)[-1])
+        budget = _TURNS.findall(task)
+        world.max_turns = int(budget[-1]) if budget else None
         return world
 
     def read_start(self, task: str) -> ReadDocuments:
@@ -304,7 +305,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         if turns is None:
             raise ValueError(f"this is not a state of {type(self).__name__}: {state[:100]!r}")
         self.known = self.known.from_lines(self.known, lines)
-        self.turn = (self.max_turns or 0) - int(turns[1])
+        self.set_turns_left(int(turns[1]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read the document, if any, and the kind of step."""

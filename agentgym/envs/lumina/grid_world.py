@@ -30,6 +30,11 @@ _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "r
 _CATALOG = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
 _CELL = re.compile(r"\(([0-9]+), ([0-9]+)\)")
 _NUMBER = re.compile(r"[0-9]+")
+_TASK = re.compile(
+    r"Board size: ([0-9]+) x [0-9]+\n(?:Start: ([^\n]*)\n)?Goal: ([^\n]*)\nHoles: ([^\n]*)\n"
+    r"A step into a hole costs ([0-9]+) more moves\.(?:\nMove budget: (-?[0-9]+))?.*",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +128,18 @@ class GridWorld(World[GridConfig]):
     def task(self) -> str:
         """The board, start, goal and budget."""
         return (
-            f"Board size: {self.size} x {self.size}\nStart: {self.position}\nGoal: {self.goal}\n"
-            f"Holes: {', '.join(map(str, self.holes)) or 'none'}\n"
-            f"A step into a hole costs {self.penalty} more moves.\nMove budget: {self.moves_left}"
+            f"Board size: {self.size} x {self.size}\nStart: {self.position}\n{self._board()}\n"
+            f"Move budget: {self.moves_left}"
         )
+
+    def restate(self) -> str:
+        """The board and the goal; the state has the position and the moves left."""
+        return f"Board size: {self.size} x {self.size}\n{self._board()}"
+
+    def _board(self) -> str:
+        holes = ", ".join(map(str, self.holes)) or "none"
+        cost = f"A step into a hole costs {self.penalty} more moves."
+        return f"Goal: {self.goal}\nHoles: {holes}\n{cost}"
 
     @tool
     def up(self) -> str:
@@ -253,12 +266,16 @@ class GridWorld(World[GridConfig]):
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the board and the budget."""
-        lines = task.split("\n")
+        match = _TASK.fullmatch(task)
+        if match is None:
+            raise ValueError(f"this is not a task of GridWorld: {task[:100]!r}")
+        board, start, goal, holes, cost, budget = match.groups()
         world = cls(GridConfig(), 0)
-        size, penalty, budget = (int(_NUMBER.findall(lines[k])[0]) for k in (0, 4, 5))
-        (start,), (goal,), holes = (_read_cells(lines[k]) for k in (1, 2, 3))
-        world._start(size, start, goal, holes, penalty)
-        world.max_turns = budget + 1
+        cell = _read_cells(goal)[0]
+        # Until the state is read, the goal stands in for a start that is not told.
+        first = _read_cells(start)[0] if start else cell
+        world._start(int(board), first, cell, _read_cells(holes), int(cost))
+        world.max_turns = int(budget) + 1 if budget else None
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -269,7 +286,7 @@ class GridWorld(World[GridConfig]):
     def read_state(self, state: str) -> None:
         """Take position and moves from the text."""
         self.position = _read_cells(state)[0]
-        self.turn = (self.max_turns or 0) - 1 - int(_NUMBER.findall(state)[-1])
+        self.set_turns_left(int(_NUMBER.findall(state)[-1]) + 1)
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Return the step to a named cell."""

@@ -22,6 +22,7 @@ from agentgym.world import CallSet, World
 
 _DONE = ToolCall("done", {})
 _MAX_ITEMS = 10_000  # a task of this length is a message of 50,000 characters
+_RESTATED = "Turn the current list into the target list."
 _NUMBERS = re.compile(r"-?[0-9]+")
 _STATE = re.compile(
     r"(?m)^Current list \(index: value\): (?P<items>.*)\nTarget list: (?P<target>.*)\n"
@@ -91,7 +92,7 @@ class ListWorld(World[ListConfig]):
             "removed with pop, which takes "
             "an index into the list as it is now, counted from 0. After a removal every later "
             "element moves down by one index. "
-            "The list is not shown again.\n"
+            "The result of a removal does not show the list.\n"
             "You may only work from left to right: after a removal, the elements to the left of "
             "the removed one can never be "
             "removed, and trying to is an error that costs the turn.\n"
@@ -202,6 +203,10 @@ class ListWorld(World[ListConfig]):
             f"Locked: elements whose index is below {self.locked}\nTurns left: {self.turns_left}"
         )
 
+    def restate(self) -> str:
+        """The goal; the state has both lists and the turns left."""
+        return _RESTATED
+
     def subtask(self, with_state: bool) -> str:
         """Name the first element that does not fit the target.
 
@@ -231,10 +236,13 @@ class ListWorld(World[ListConfig]):
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Read the two lists and the budget."""
+        world = cls(ListConfig(), 0)
+        if task.startswith(_RESTATED):
+            world._start([], [])
+            return world
         initial, target, budget = (
             list(map(int, _NUMBERS.findall(line))) for line in task.split("\n")[:3]
         )
-        world = cls(ListConfig(), 0)
         world._start(initial, target)
         world.max_turns = budget[0]
         return world
@@ -254,7 +262,7 @@ class ListWorld(World[ListConfig]):
             list(map(int, _NUMBERS.findall(match["target"]))),
         )
         self.locked = int(match["locked"])
-        self.turn = (self.max_turns or 0) - int(match["left"])
+        self.set_turns_left(int(match["left"]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Find the element that a subtask names."""

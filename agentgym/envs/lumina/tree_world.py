@@ -157,11 +157,12 @@ class TreeWorld(World[TreeConfig]):
 
     def task(self) -> str:
         """The target, what is known of the tree, and the budget."""
+        return f"{self.restate()}\n{self._knowledge()}\nTurn budget: {self.max_turns}"
+
+    def restate(self) -> str:
+        """The target; the state has the tree as far as it is known."""
         presence = _MAY_BE_ABSENT if self._may_be_absent else _IS_THERE
-        return (
-            f"Find the node with value {self.target}. {presence}\n{self._knowledge()}\n"
-            f"Turn budget: {self.max_turns}"
-        )
+        return f"Find the node with value {self.target}. {presence}"
 
     def _knowledge(self) -> str:
         lines = []
@@ -285,7 +286,8 @@ class TreeWorld(World[TreeConfig]):
         world = cls(TreeConfig(), 0)
         world._start(int(_TARGET.findall(task)[0]), _MAY_BE_ABSENT in task)
         world._read_nodes(task)
-        world.max_turns = int(_BUDGET.findall(task)[-1])
+        budget = _BUDGET.findall(task)
+        world.max_turns = int(budget[-1]) if budget else None
         return world
 
     def _read_nodes(self, text: str) -> None:
@@ -313,7 +315,7 @@ class TreeWorld(World[TreeConfig]):
         """Take the known nodes and the turns from the text."""
         self._start(self.target, self._may_be_absent)
         self._read_nodes(state)
-        self.turn = (self.max_turns or 0) - int(_BUDGET.findall(state)[-1])
+        self.set_turns_left(int(_BUDGET.findall(state)[-1]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read the node, if any, and the kind of step."""

@@ -16,7 +16,16 @@ from agentgym.training.evaluation.ablation import (
     prepare_ablation,
     run_ablation,
 )
-from agentgym.training.evaluation.intervals import Interval, differences, effects, summarize, wilson
+from agentgym.training.evaluation.intervals import (
+    Interval,
+    differences,
+    effects,
+    holm,
+    interactions,
+    level_horizons,
+    summarize,
+    wilson,
+)
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report
 from agentgym.training.evaluation.scoring import Result, evaluate, ordered_contexts, score
@@ -37,6 +46,9 @@ __all__ = [
     "differences",
     "effects",
     "evaluate",
+    "holm",
+    "interactions",
+    "level_horizons",
     "load_results",
     "name_cell",
     "ordered_contexts",

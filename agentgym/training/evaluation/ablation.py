@@ -127,7 +127,14 @@ class Ablation(Config):
             if self.axis == HORIZON
             else {self.axis: horizon}
         )
-        options = {**sizes, **self.options.get("", {}), **self.options.get(world, {})}
+        given = {**self.options.get("", {}), **self.options.get(world, {})}
+        for name in sizes.keys() & given.keys():
+            if given[name] != sizes[name]:
+                raise ValueError(
+                    f"{name}={given[name]!r} contradicts the size {horizon} of {world}, which sets "
+                    f"{name}={sizes[name]!r}; leave {name} out, or vary it as the axis"
+                )
+        options = {**sizes, **given}
         window = (
             WINDOW
             if self.window is None and any(map(check_context, self.contexts))

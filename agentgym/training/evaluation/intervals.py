@@ -1,16 +1,23 @@
-"""Intervals for rates, paired differences and effects of oracles: a bootstrap clustered by seed,
-and Wilson's.
+"""Intervals for rates, paired differences, effects of oracles and interactions, clustered by seed.
 
-Episodes of one seed share their instance in every arm, so they are not independent: the bootstrap
-draws seeds, and a seed brings all its episodes along. Both sides of a difference are drawn with the
-same seeds, so differences are paired.
+A rate is the mean over horizons of the mean over instances, as LUMINA has it: an episode counts
+once, however long it is, and all episodes of one instance are averaged first. Those of one seed are
+played on like instances in every arm and at every horizon, so they are not independent: a seed is
+one cluster, and differences are taken within it.
+
+No interval has width zero. Rates have Wilson's interval, with the number of independent episodes
+that has the variance observed between seeds (Korn and Graubard 1998). Differences have a t interval
+over the seeds and two more that are made up, one on each side of zero (Bonett and Price
+2012).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import sqrt
+from math import expm1, inf, isnan, log1p, nan, sqrt
+from operator import attrgetter
+from statistics import NormalDist, fmean
 
 import numpy as np
 
@@ -24,20 +31,37 @@ Terms = Sequence[tuple[float, Sequence[Result]]]
 
 TOKENS = tuple(item.name for item in fields(Usage) if item.name.endswith("_tokens"))
 """The metrics that count tokens."""
-_NORMAL = 1.959963984540054
-"""The 97.5 % quantile of the normal distribution, for intervals of 95 %."""
+MIN_EPISODES = 20
+"""Episodes below which an interval is so wide that tables warn: at 20, half the width of an
+interval for a rate is still 20 points.
+"""
+_NORMAL = NormalDist()
+_LEVEL = _NORMAL.inv_cdf(0.975)
+"""The quantile for intervals of 95 %."""
+_MANY = 10**9
+"""The degrees of freedom at which Student's t is the normal distribution."""
 
 
-def _tokens(name: str) -> Callable[[Result], tuple[float, float]]:
-    return lambda row: (float(getattr(row.usage, name)), 1.0) if row.usage else (0.0, 0.0)
+def _share(hits: str, chances: str) -> Callable[[Result], tuple[float, float] | None]:
+    def value(row: Result) -> tuple[float, float] | None:
+        count = getattr(row, chances)
+        return (getattr(row, hits) / count, 1 / count) if count else None
+
+    return value
 
 
-_COUNTS: Mapping[str, Callable[[Result], tuple[float, float]]] = {
+def _tokens(name: str) -> Callable[[Result], tuple[float, float] | None]:
+    return lambda row: (float(getattr(row.usage, name)), 0.0) if row.usage else None
+
+
+_VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     "success": lambda row: (row.success, 1.0),
-    "step_accuracy": lambda row: (row.optimal, row.steps),
-    "alive_step_accuracy": lambda row: (row.alive_optimal, row.alive),
+    "step_accuracy": _share("optimal", "steps"),
+    "alive_step_accuracy": _share("alive_optimal", "alive"),
     **{name: _tokens(name) for name in TOKENS},
 }
+"""The value of an episode in each metric, and the smallest change of it; None if it has none."""
+
 _PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
     "P": (("", "P"), ("S", "SP"), ("SH", "SPH")),
     "S": (("", "S"), ("P", "SP")),
@@ -47,38 +71,45 @@ _PAIRS: Mapping[str, Sequence[tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A share, or a difference of shares, with its 95 % interval."""
+    """A share, or a difference of shares, with its 95 % interval.
+
+    Attributes:
+        value: The share or difference.
+        low: The lower end.
+        high: The upper end.
+        p_value: The two-sided p-value of a difference from 0, below 0.05 just where the interval
+            leaves 0 out; nan for a share.
+    """
 
     value: float
     low: float
     high: float
+    p_value: float = nan
 
 
-def summarize(
-    results: Sequence[Result], by: Sequence[str], metric: str, samples: int = 2_000, seed: int = 0
-) -> dict[Key, Interval]:
+_NO_DATA = Interval(nan, nan, nan)
+
+
+def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
     """Return a metric for each group of episodes.
 
     Args:
         results: The episodes.
         by: The fields of `Result` that make a group; none for one group of all.
-        metric: `success` (mean over episodes), `step_accuracy` (optimal among all steps of the
-            group), `alive_step_accuracy` (optimal among the steps before which success was
-            possible; nan if there are none), or one of `TOKENS` (mean over the episodes whose
-            tokens were counted; nan if there are none).
-        samples: Number of bootstrap samples.
-        seed: Seeds the bootstrap.
+        metric: `success`, `step_accuracy` (the share of optimal steps in an episode),
+            `alive_step_accuracy` (that among the steps before which success was possible; episodes
+            without such a step are left out), or one of `TOKENS` (of the episodes whose tokens were
+            counted).
 
     Returns:
-        By the values of the fields: a share in [0, 1], or a number of tokens, with its percentile
-        interval.
+        By the values of the fields: a share in [0, 1], or a number of tokens, with its interval;
+        nan if no episode has the metric.
 
     Raises:
         ValueError: There are no results, or no such metric.
     """
     return {
-        key: _bootstrap([(1.0, rows)], metric, samples, seed)
-        for key, rows in _groups(results, by, metric).items()
+        key: _estimate([(1.0, rows)], metric) for key, rows in _groups(results, by, metric).items()
     }
 
 
@@ -88,8 +119,6 @@ def differences(
     metric: str,
     baseline: str = "",
     factor: str = "arm",
-    samples: int = 2_000,
-    seed: int = 0,
 ) -> dict[Key, Interval]:
     """Return the gain of each arm over a baseline arm, over the instances that both have played.
 
@@ -99,8 +128,6 @@ def differences(
         metric: As in `summarize`.
         baseline: The arm to compare with.
         factor: The arms to compare: the oracles (`arm`) or the context strategies (`context`).
-        samples: Number of bootstrap samples.
-        seed: Seeds the bootstrap.
 
     Returns:
         By the values of the fields and the arm: a difference in [-1, 1]. Arms without an instance
@@ -117,15 +144,13 @@ def differences(
                 f"the group {key} has no episodes of the baseline arm {baseline!r}; run it or "
                 "choose another"
             )
-        for (arm,) in arms:
-            if arm != baseline and (terms := _paired(arms, baseline, str(arm), factor)):
-                intervals[*key, arm] = _bootstrap(terms, metric, samples, seed)
+        for (arm,), side in arms.items():
+            if arm != baseline and (terms := _paired(arms[baseline,], side, (factor,))):
+                intervals[*key, arm] = _estimate(terms, metric)
     return intervals
 
 
-def effects(
-    results: Sequence[Result], by: Sequence[str], metric: str, samples: int = 2_000, seed: int = 0
-) -> dict[Key, Interval]:
+def effects(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, Interval]:
     """Return the effect of plan (P), state (S) and history (H): the mean difference of the pairs of
     arms that differ in it alone.
 
@@ -133,8 +158,6 @@ def effects(
         results: The episodes.
         by: The fields that make a group.
         metric: As in `summarize`.
-        samples: Number of bootstrap samples.
-        seed: Seeds the bootstrap.
 
     Returns:
         By the values of the fields and the letter of the intervention: a difference in [-1, 1].
@@ -148,17 +171,94 @@ def effects(
         arms = _groups(rows, ("arm",), metric)
         for letter, pairs in _PAIRS.items():
             present = [
-                terms for without, having in pairs if (terms := _paired(arms, without, having))
+                terms
+                for without, having in pairs
+                if (terms := _paired(arms.get((without,), ()), arms.get((having,), ()), ("arm",)))
             ]
             terms = [(weight / len(present), part) for pair in present for weight, part in pair]
             if terms:
-                intervals[*key, letter] = _bootstrap(terms, metric, samples, seed)
+                intervals[*key, letter] = _estimate(terms, metric)
     return intervals
 
 
+def interactions(
+    results: Sequence[Result], by: Sequence[str], metric: str, arm: str = "", context: str = "none"
+) -> dict[Key, Interval]:
+    """Return, for each cell of arms and contexts, how much more the arm gains in this context than
+    in the baseline context.
+
+    Args:
+        results: The episodes.
+        by: The fields that make a group.
+        metric: As in `summarize`.
+        arm: The baseline of the arms.
+        context: The baseline of the contexts.
+
+    Returns:
+        By the values of the fields, the arm and the context: a difference of differences, over the
+        instances that all four cells have played. Cells without such an instance are left out.
+
+    Raises:
+        ValueError: There are no results, or no such metric.
+    """
+    intervals: dict[Key, Interval] = {}
+    for key, rows in _groups(results, by, metric).items():
+        cells = _groups(rows, ("arm", "context"), metric)
+        for (name, strategy), cell in cells.items():
+            corners = [
+                cells.get(corner, [])
+                for corner in ((name, context), (arm, strategy), (arm, context))
+            ]
+            sides = _shared([cell, *corners], ("arm", "context"))
+            if name != arm and strategy != context and sides[0]:
+                terms = list(zip((1.0, -1.0, -1.0, 1.0), sides, strict=True))
+                intervals[*key, name, strategy] = _estimate(terms, metric)
+    return intervals
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for the size of their family (Holm 1979); those that are nan do not
+    count.
+    """
+    order = sorted((p, place) for place, p in enumerate(p_values) if not isnan(p))
+    corrected, largest = list(p_values), 0.0
+    for rank, (p, place) in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p))
+        corrected[place] = largest
+    return corrected
+
+
+def level_horizons(
+    results: Sequence[Result], success: float, by: Sequence[str] = ("policy", "world")
+) -> list[Result]:
+    """Return the episodes at the horizon where a policy succeeds about equally often without
+    oracles, so that effects can be compared between policies and worlds (LUMINA, figure 6a).
+
+    Args:
+        results: The episodes of one or many policies.
+        success: The share of success to come near to without oracles: 0.3 in the paper, and 0.75 in
+            GridWorld.
+        by: The fields that make a group, for each of which one horizon is chosen; of two that are
+            equally near, the smaller.
+
+    Raises:
+        ValueError: A group has no episode without oracles.
+    """
+    chosen: list[Result] = []
+    for key, rows in _groups(results, by, "success").items():
+        bare = [row for row in rows if not row.arm]
+        if not bare:
+            raise ValueError(f"{key} has no episodes without oracles to level by; run the arm none")
+        rates = summarize(bare, ("horizon",), "success")
+        distance = {key[0]: abs(rate.value - success) for key, rate in rates.items()}
+        level = min(sorted(distance), key=lambda horizon: distance[horizon])
+        chosen += [row for row in rows if row.horizon == level]
+    return chosen
+
+
 def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, list[Result]]:
-    if metric not in _COUNTS:
-        raise ValueError(f"there is no metric {metric!r}; metrics: {', '.join(_COUNTS)}")
+    if metric not in _VALUES:
+        raise ValueError(f"there is no metric {metric!r}; metrics: {', '.join(_VALUES)}")
     if not results:
         raise ValueError("there are no results to summarize; run an ablation first")
     groups: dict[Key, list[Result]] = {}
@@ -167,54 +267,134 @@ def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
     return groups
 
 
-def _paired(
-    arms: Mapping[Key, Sequence[Result]], without: str, having: str, factor: str = "arm"
-) -> Terms:
-    """The difference of two arms over the instances that both have played, as terms; empty if there
-    are none.
+def _paired(without: Sequence[Result], having: Sequence[Result], factors: Sequence[str]) -> Terms:
+    """Return the difference of two arms over the instances that both have played, as terms; empty
+    if there are none.
     """
-    before, after = arms.get((without,), ()), arms.get((having,), ())
-    shared = {_instance(row, factor) for row in before} & {_instance(row, factor) for row in after}
-    if not shared:
-        return ()
-    sides = ((1.0, after), (-1.0, before))
-    return [
-        (sign, [row for row in side if _instance(row, factor) in shared]) for sign, side in sides
-    ]
+    before, after = _shared([without, having], factors)
+    return [(1.0, after), (-1.0, before)] if before else []
 
 
-def _instance(row: Result, factor: str) -> Key:
-    """Return the key that two episodes share if they differ in the factor alone."""
-    return row.world, row.horizon, row.seed, row.context if factor == "arm" else row.arm
+def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
+    """Return each side without the episodes of instances that another side has not played.
+
+    Args:
+        sides: The episodes of each side, which differ in the factors.
+        factors: The fields in which equal instances may differ.
+    """
+    names = {"policy", "world", "horizon", "seed", "arm", "context"} - set(factors)
+    instance = attrgetter(*sorted(names))
+    common = set.intersection(*(set(map(instance, side)) for side in sides))
+    return [[row for row in side if instance(row) in common] for side in sides]
 
 
-def _bootstrap(terms: Terms, metric: str, samples: int, seed: int) -> Interval:
-    """A weighted sum of rates with its percentile interval over samples of seeds."""
+def _estimate(terms: Terms, metric: str) -> Interval:
+    """Return a weighted sum of rates with its interval; the variance is that between seeds."""
     seeds = sorted({row.seed for _, rows in terms for row in rows})
-    place = {number: k for k, number in enumerate(seeds)}
-    drawn = np.random.default_rng(seed).multinomial(
-        len(seeds), np.full(len(seeds), 1 / len(seeds)), size=samples
-    )
-    times = np.vstack([np.ones(len(seeds)), drawn])  # the first row is the data as it is
-    total = np.zeros(samples + 1)
+    column = {seed: k for k, seed in enumerate(seeds)}
+    total, instances = 0.0, 0
+    shifts = np.zeros(len(seeds))  # the part of each seed in the deviation from the total
+    steps: list[float] = []
     for weight, rows in terms:
-        counts = np.zeros((len(seeds), 2))
-        for row in rows:
-            counts[place[row.seed]] += _COUNTS[metric](row)
-        hits, chances = (times @ counts).T
-        with np.errstate(invalid="ignore"):  # no chances, no rate: nan
-            total += weight * hits / chances
-    if np.isnan(total[0]):
-        return Interval(float("nan"), float("nan"), float("nan"))
-    low, high = np.nanpercentile(total[1:], [2.5, 97.5])
-    return Interval(float(total[0]), float(low), float(high))
+        cells = _cell_means(rows, metric, steps)
+        if not cells:
+            return _NO_DATA
+        instances = max(instances, sum(map(len, cells)))
+        for cell in cells:
+            mean = fmean(cell.values())
+            total += weight * mean / len(cells)
+            for seed, value in cell.items():
+                shifts[column[seed]] += weight * (value - mean) / (len(cell) * len(cells))
+    parts = total + len(seeds) * shifts
+    if len(terms) > 1 or metric in TOKENS:
+        weights = [abs(weight) for weight, _ in terms]
+        # The smallest change that an episode can show, in the mean over those of its seed.
+        change = max(weights) * fmean(steps) * len(seeds) / instances
+        bound = sum(weights) / 2 if metric not in TOKENS else inf
+        return _around_zero(total, parts, change, bound)
+    return _rate(total, parts, instances)
+
+
+def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> list[dict[int, float]]:
+    """Return the mean of each seed at each horizon of each world, and append the smallest changes
+    to `steps`.
+    """
+    values: dict[Key, dict[int, list[float]]] = {}
+    for row in rows:
+        if (pair := _VALUES[metric](row)) is not None:
+            cell = row.policy, row.world, row.horizon
+            values.setdefault(cell, {}).setdefault(row.seed, []).append(pair[0])
+            steps.append(pair[1])
+    return [{seed: fmean(some) for seed, some in cell.items()} for cell in values.values()]
+
+
+def _rate(value: float, parts: np.ndarray, instances: int) -> Interval:
+    """Return Wilson's interval of a share, given the part of each seed in it."""
+    count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
+    size, quantile = float(instances), _LEVEL
+    # One episode for each seed is what Wilson's interval is made for; at 0 or 1, or with one seed,
+    # no variance is observed, and instances are taken for independent.
+    one_each = instances == count and np.allclose(parts, np.round(parts))
+    if not one_each and 0 < value < 1 and variance > 0:
+        size, quantile = value * (1 - value) / variance, _t_quantile(count - 1)
+    return _score_interval(value, size, quantile)
+
+
+def _around_zero(total: float, parts: np.ndarray, change: float, bound: float) -> Interval:
+    """Return the interval and p-value of a difference, given the part of each seed in it.
+
+    Args:
+        total: The difference.
+        parts: The part of each seed; their mean is the difference.
+        change: The parts of the two seeds that are made up are this, and its negative.
+        bound: The largest difference that there can be.
+    """
+    padded = np.append(parts, [change, -change])
+    # One pair of episodes for each seed is what the interval of Bonett and Price is made for: its
+    # counts determine the variance. Where that is estimated, Student's t allows for it, and the
+    # seeds that are made up count only where those that are there hardly differ.
+    if change == 1.0 and np.allclose(parts, np.round(parts)):
+        freedom, middle = _MANY, float(padded.mean())
+        error = float(padded.std()) / sqrt(len(padded))
+    else:
+        freedom, middle = len(parts) - 1, total
+        variances = [
+            float(some.var()) / (len(some) - 1) for some in (parts, padded) if len(some) > 1
+        ]
+        error = sqrt(max(variances))
+    if not error:  # tokens that are equal to the last one
+        return Interval(total, total, total, 1.0)
+    half = _t_quantile(freedom) * error
+    low, high = max(-bound, min(middle - half, total)), min(bound, max(middle + half, total))
+    return Interval(total, low, high, 2 * _NORMAL.cdf(-_normal_score(abs(middle) / error, freedom)))
+
+
+def _t_quantile(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t, as the inverse of `_normal_score`."""
+    freedom = max(1, freedom)
+    z = _LEVEL * (8 * freedom + 3) / (8 * freedom + 1)
+    return sqrt(freedom * expm1(z * z / freedom))
+
+
+def _normal_score(t: float, freedom: int) -> float:
+    """Return the normal score with the tail of a value of Student's t (Wallace 1959), to two
+    decimals from four degrees of freedom on.
+    """
+    freedom = max(1, freedom)
+    return sqrt(freedom * log1p(t * t / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
 
 
 def wilson(successes: int, trials: int) -> Interval:
     """Return a share with its 95 % interval (Wilson 1927)."""
     check_int("trials", trials, 1, 10**9)
     check_int("successes", successes, 0, trials)
-    share, z2 = successes / trials, _NORMAL**2
-    middle = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = _NORMAL * sqrt(share * (1 - share) / trials + z2 / (4 * trials**2)) / (1 + z2 / trials)
-    return Interval(share, max(0.0, middle - half), min(1.0, middle + half))
+    return _score_interval(successes / trials, trials, _LEVEL)
+
+
+def _score_interval(share: float, trials: float, quantile: float) -> Interval:
+    square = quantile**2
+    middle = (share + square / (2 * trials)) / (1 + square / trials)
+    spread = share * (1 - share) / trials + square / (4 * trials**2)
+    half = quantile * sqrt(spread) / (1 + square / trials)
+    # At 0 and 1 rounding would leave the share itself out.
+    return Interval(share, max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half)))

@@ -8,10 +8,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agentgym.oracles import ARMS
-from agentgym.training.evaluation.intervals import differences, effects, summarize
+from agentgym.training.evaluation.intervals import (
+    MIN_EPISODES,
+    differences,
+    effects,
+    holm,
+    interactions,
+    summarize,
+)
 from agentgym.training.evaluation.registry import Paper, papers
 from agentgym.training.evaluation.scoring import Result, ordered_contexts
-from agentgym.training.evaluation.tables import Table, percent, to_markdown
+from agentgym.training.evaluation.tables import Table, p_value, percent, to_markdown
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.storage import write_text
 
@@ -44,7 +51,9 @@ def ablation_tables(results: Sequence[Result]) -> list[Table]:
     managed, arms_differ = _managed(results), len({row.arm for row in results}) > 1
     arms = [_arms_table(world, results) for world in worlds if arms_differ or not managed]
     contexts = [_contexts_table(world, results) for world in worlds if managed]
-    return [*headlines, *arms, *contexts, *_effects_table(results), *others]
+    cells = [_cells_table(world, results) for world in worlds if managed and arms_differ]
+    crossed = [table for table in cells if table[2]]
+    return [*headlines, *arms, *contexts, *crossed, *_effects_table(results), *others]
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
@@ -102,7 +111,7 @@ def _arms_table(world: str, results: Sequence[Result]) -> Table:
             columns.append(
                 [percent(gains[arm,], signed=True) if (arm,) in gains else "" for arm in arms]
             )
-    title = f"{world}: {len(rows)} episodes, % with 95 % intervals"
+    title = f"{world}: {len(rows)} episodes, % with 95 % intervals{_warning(rows)}"
     return title, header, [list(line) for line in zip(*columns, strict=True)]
 
 
@@ -127,21 +136,74 @@ def _contexts_table(world: str, results: Sequence[Result]) -> Table:
     counter = next((row.usage.counter for row in rows if row.usage), "")
     title = (
         f"{world}, context strategies: {len(rows)} episodes, % with 95 % intervals, mean "
-        f"tokens ({counter}) an episode"
+        f"tokens ({counter}) an episode{_warning(rows)}"
     )
     return title, list(columns), [list(line) for line in zip(*columns.values(), strict=True)]
 
 
+def _cells_table(world: str, results: Sequence[Result]) -> Table:
+    """Return the success rate in each cell of arm and context, with the interaction below it."""
+    rows = [row for row in results if row.world == world]
+    arms, contexts = (
+        sorted({row.arm for row in rows}, key=ARMS.index),
+        ordered_contexts(rows),
+    )
+    rates = summarize(rows, ("arm", "context"), "success")
+    changes = interactions(rows, (), "success")
+    corrected = dict(
+        zip(changes, holm([change.p_value for change in changes.values()]), strict=True)
+    )
+    lines = []
+    for arm in arms if len(contexts) > 1 else []:
+        line = [arm or "none"]
+        for context in contexts:
+            cell = percent(rates[arm, context]) if (arm, context) in rates else ""
+            if (arm, context) in changes:
+                more = percent(changes[arm, context], signed=True)
+                cell += f"; {more}, {p_value(corrected[arm, context])}"
+            line.append(cell)
+        lines.append(line)
+    title = (
+        f"{world}, arms x contexts: success rate, %; then how much more the arm gains than without "
+        f"a strategy, with p corrected for the table (Holm){_warning(rows)}"
+    )
+    return title, ["arm", *contexts], lines
+
+
 def _effects_table(results: Sequence[Result]) -> list[Table]:
     metrics = METRICS[:2]  # those that are shares of all episodes and steps, whatever came before
-    changes = {metric: effects(results, ("world",), metric) for metric in metrics}
-    rows = []
-    for world, letter in changes["success"]:
-        cells = [percent(changes[metric][world, letter], signed=True) for metric in metrics]
-        rows.append([str(world), _INTERVENTIONS[str(letter)], *cells])
-    header = ["world", "intervention", *(_NAMES[metric] for metric in metrics)]
-    return (
-        [("Effect of each intervention, percentage points with 95 % intervals", header, rows)]
-        if rows
-        else []
+    changes = {
+        (metric, *key): change
+        for metric in metrics
+        for key, change in effects(results, ("world",), metric).items()
+    }
+    corrected = dict(
+        zip(changes, holm([change.p_value for change in changes.values()]), strict=True)
     )
+    rows = []
+    for world, letter in dict.fromkeys(key[1:] for key in changes):
+        cells = [str(world), _INTERVENTIONS[str(letter)]]
+        for metric in metrics:
+            key = metric, world, letter
+            cells += [percent(changes[key], signed=True), p_value(corrected[key])]
+        rows.append(cells)
+    header = ["world", "intervention"]
+    for metric in metrics:
+        header += [_NAMES[metric], "p (Holm)"]
+    title = (
+        "Effect of each intervention, percentage points with 95 % intervals, and p corrected for "
+        f"the {len(changes)} effects of this table{_warning(results)}"
+    )
+    return [(title, header, rows)] if rows else []
+
+
+def _warning(results: Sequence[Result]) -> str:
+    """Return the end of a title that warns of cells with few instances; empty if there is none."""
+    cells: dict[tuple[object, ...], set[int]] = {}
+    for row in results:
+        cell = row.policy, row.world, row.arm, row.context, row.horizon
+        cells.setdefault(cell, set()).add(row.seed)
+    fewest = min(map(len, cells.values()))
+    if fewest >= MIN_EPISODES:
+        return ""
+    return f" (WARNING: {fewest} instances a cell; fewer than {MIN_EPISODES} show little)"

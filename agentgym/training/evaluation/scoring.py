@@ -34,6 +34,7 @@ class Result:
         report: The report of the world at the end; None if it has none.
         axis: The meaning of the size: `horizon`, or an option of the world.
         calls: Calls of tools, those made by code included.
+        policy: The name of the policy.
     """
 
     world: str
@@ -50,6 +51,7 @@ class Result:
     report: Mapping[str, Any] | None = None
     axis: str = "horizon"
     calls: int = 0
+    policy: str = ""
 
 
 def score(trajectory: Trajectory) -> Result:
@@ -93,6 +95,7 @@ def score(trajectory: Trajectory) -> Result:
             detail["calls"] + len(detail.get("nested", ()))
             for detail in (step.info["detail"] for step in trajectory.steps)
         ),
+        policy=labels.get("policy", ""),
     )
 
 

@@ -45,7 +45,7 @@ def play(
     context: str, policy: Policy | None = None, window: int = 1_500, **options: Any
 ) -> Trajectory:
     env = make("TreeWorld", context=context, window=window, **{"nodes": 60, **options})
-    return rollout(env, policy or NoisyPolicy("TreeWorld", 0.1), 2)
+    return rollout(env, policy or NoisyPolicy("TreeWorld", 0.1, seed=3), 2)
 
 
 def starts_with(chat: Chat, step: Any) -> bool:
@@ -142,7 +142,8 @@ def test_contexts_are_compared_within_an_arm_and_an_instance() -> None:
     rows = [result("none", seed, 0.0, 100, arm) for seed in range(4) for arm in ("", "S")]
     rows += [result("memory", seed, 1.0, 150) for seed in range(4)]
     gain = differences(rows, (), "success", "none", "context")["memory",]
-    assert (gain.value, gain.low, gain.high) == (1.0, 1.0, 1.0)
+    assert gain.value == 1.0
+    assert gain.low > 0
     longer = differences(rows, (), "trajectory_tokens", "none", "context")["memory",]
     assert longer.value == 50
     assert "trajectory_tokens" in TOKENS

@@ -1,0 +1,134 @@
+"""Controls of the oracle method in a world: an agent with a planted deficit, and one whose errors
+no hint can help.
+
+If the method is to be believed, it must find the first where it was planted, and nothing in the
+second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.arguments import check_int
+from agentgym.oracles import ControlPolicy, NoisyPolicy
+from agentgym.oracles.control import Deficits
+from agentgym.policy import Policy
+from agentgym.registry import make
+from agentgym.training.evaluation.intervals import Interval, effects
+from agentgym.training.evaluation.scoring import Result, score
+from agentgym.training.rollout import rollout
+
+METRICS = ("success", "step_accuracy")
+DEFICITS: Mapping[str, Deficits] = {
+    "P": Deficits(planning=0.15),
+    "S": Deficits(tracking=0.1),
+    "H": Deficits(distraction=0.05),
+}
+"""The deficits by the intervention that removes them: large enough for some twenty episodes."""
+NOISE = 0.1
+"""The rate of errors that no hint can help."""
+
+_ARMS: Mapping[str, Sequence[str]] = {"P": ("", "P"), "S": ("", "S"), "H": ("S", "SH")}
+"""The arms in which an agent with a deficit plays: without and with what removes it."""
+_NULL_ARMS = ("", "P", "S", "SH")
+_TIGHT: Mapping[str, Any] = {"budget_factor": 1.0, "budget_slack": 0}
+"""A budget that every slip exceeds."""
+
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "ListWorld": {"items": 24, "removals": 11, **_TIGHT},
+    "TreeWorld": {"nodes": 16, **_TIGHT},
+    "GridWorld": {"size": 12, "distance": 11, **_TIGHT},
+    "DocumentWorld": {},
+    "CodeWorld": {},
+    "MultimodalWorld": {},
+    "PuzzleWorld": {"puzzles": 3, "items": 200, **_TIGHT},
+    "LongContextQA": {"rounds": 30, "task": "count_frequency_env", **_TIGHT},
+    "SearchWorld": {"premises": 16, "tasks": 60, **_TIGHT},
+}
+"""Options at which each world is long enough for every deficit; others have those of `OFFICE`."""
+OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Outcome of the controls in a world.
+
+    Attributes:
+        world: The short id of the world.
+        options: Its options.
+        seeds: The number of instances.
+        steps: The mean number of turns of an episode.
+        planted: The effect of each intervention on the agent that lacks just that, by its letter
+            and the metric.
+        null: The effect of each intervention on the agent that no hint can help.
+    """
+
+    world: str
+    options: Mapping[str, Any]
+    seeds: int
+    steps: float
+    planted: Mapping[str, Mapping[str, Interval]]
+    null: Mapping[str, Mapping[str, Interval]]
+
+    def found(self, letter: str) -> bool:
+        """Return whether the deficit that a letter removes was found in success or step accuracy."""
+        return any(interval.low > 0 for interval in self.planted[letter].values())
+
+    def false_findings(self) -> tuple[int, int]:
+        """Return how many effects on the agent that no hint can help seem to differ from 0, and how
+        many there are.
+        """
+        intervals = [each for metrics in self.null.values() for each in metrics.values()]
+        return sum(not each.low <= 0 <= each.high for each in intervals), len(intervals)
+
+
+def run_controls(world: str, seeds: int = 20) -> Control:
+    """Play both agents in a world, at its options in `SETTINGS`.
+
+    Draws are independent between arms, so that nothing is equal by construction.
+
+    Args:
+        world: The short id.
+        seeds: The number of instances, from 0 on.
+    """
+    check_int("seeds", seeds, 2, 100_000)
+    options = SETTINGS.get(world, OFFICE)
+    arms = sorted({arm for pair in (*_ARMS.values(), _NULL_ARMS) for arm in pair})
+    envs = {arm: make(world, oracles=arm, labels=True, **options) for arm in arms}
+
+    def play(policy: Policy, arm: str, seed: int) -> Result:
+        labels = {"world": world, "arm": arm, "horizon": 0}
+        return score(rollout(envs[arm], policy, seed, labels))
+
+    planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
+    null: list[Result] = []
+    # Instances outside, arms inside: offices keep the last states that they have drawn.
+    for seed in range(seeds):
+        for letter, deficits in DEFICITS.items():
+            planted[letter] += [
+                play(ControlPolicy(world, deficits, number), arm, seed)
+                for number, arm in enumerate(_ARMS[letter])
+            ]
+        null += [
+            play(NoisyPolicy(world, NOISE, number), arm, seed)
+            for number, arm in enumerate(_NULL_ARMS)
+        ]
+    played = [*null, *(row for rows in planted.values() for row in rows)]
+    return Control(
+        world,
+        options,
+        seeds,
+        sum(row.steps for row in played) / len(played),
+        {letter: _effect(rows, letter) for letter, rows in planted.items()},
+        {letter: _effect(_pair(null, letter), letter) for letter in DEFICITS},
+    )
+
+
+def _pair(rows: Sequence[Result], letter: str) -> list[Result]:
+    return [row for row in rows if row.arm in _ARMS[letter]]
+
+
+def _effect(rows: Sequence[Result], letter: str) -> dict[str, Interval]:
+    return {metric: effects(rows, (), metric)[letter,] for metric in METRICS}

@@ -1,0 +1,117 @@
+"""Synthetic studies with known truths, by which the coverage of the intervals is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, fmean
+
+import numpy as np
+
+from agentgym.oracles import ARMS
+from agentgym.training.evaluation.intervals import (
+    Interval,
+    differences,
+    effects,
+    interactions,
+    summarize,
+)
+from agentgym.training.evaluation.scoring import Result
+
+CONTEXTS = ("none", "clear_results")
+_PAIRS = {"P": (("", "P"), ("S", "SP"), ("SH", "SPH")), "S": (("", "S"), ("P", "SP"))}
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticStudy:
+    """Study whose episodes are drawn from known probabilities.
+
+    Attributes:
+        results: The episodes: six arms in two contexts.
+        success: The probability of success in each cell of arm, context and horizon.
+        accuracy: The probability of an optimal step in each cell.
+    """
+
+    results: Sequence[Result]
+    success: dict[tuple[str, str, int], float]
+    accuracy: dict[tuple[str, str, int], float]
+
+    def errors(self) -> Iterator[tuple[str, Interval, float]]:
+        """Yield kinds of estimates, with their intervals and the truths."""
+        for metric, truth in (("success", self.success), ("step_accuracy", self.accuracy)):
+
+            def mean(
+                arm: str, context: str, truth: dict[tuple[str, str, int], float] = truth
+            ) -> float:
+                return fmean(p for (a, c, _), p in truth.items() if (a, c) == (arm, context))
+
+            bare = [row for row in self.results if row.context == "none"]
+            rate = summarize([row for row in bare if row.arm == "S"], (), metric)[()]
+            yield f"{metric}: rate", rate, mean("S", "none")
+            pair = [row for row in self.results if row.arm in ("", "S")]
+            alone = [row for row in pair if row.context == "none"]
+            gain = differences(alone, (), metric)["S",]
+            yield f"{metric}: difference", gain, mean("S", "none") - mean("", "none")
+            changes = effects(bare, (), metric)
+            for letter, pairs in _PAIRS.items():
+                change = fmean(mean(b, "none") - mean(a, "none") for a, b in pairs)
+                yield f"{metric}: effect", changes[letter,], change
+            gains = [mean("S", context) - mean("", context) for context in CONTEXTS]
+            more = interactions(pair, (), metric)["S", CONTEXTS[1]]
+            yield f"{metric}: interaction", more, gains[1] - gains[0]
+
+
+def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:
+    """Draw a study: its size, the probabilities of its cells, how much seeds and instances share
+    between arms, and the episodes.
+    """
+    seeds, horizons = int(rng.integers(20, 41)), (8, 16, 32)[: int(rng.integers(1, 4))]
+    shared_by_seed, shared_by_instance = rng.uniform(0, 0.4, size=2)
+    noise = 1 - shared_by_seed - shared_by_instance
+    by_seed = rng.normal(scale=np.sqrt(shared_by_seed), size=seeds)
+    results: list[Result] = []
+    success, accuracy = {}, {}
+    for horizon in horizons:
+        instance = by_seed + rng.normal(scale=np.sqrt(shared_by_instance), size=seeds)
+        for arm in ARMS:
+            for context in CONTEXTS:
+                cell = arm, context, horizon
+                success[cell], accuracy[cell] = rng.uniform(0.1, 0.9), rng.uniform(0.5, 0.98)
+                solved = instance + rng.normal(scale=np.sqrt(noise), size=seeds)
+                solved = solved < _NORMAL.inv_cdf(success[cell])
+                # The probability of an optimal step, given the luck of the instance.
+                odds = [
+                    _NORMAL.cdf((_NORMAL.inv_cdf(accuracy[cell]) - luck) / np.sqrt(noise))
+                    for luck in instance
+                ]
+                optimal = rng.binomial(horizon, odds)
+                results += [
+                    Result(
+                        "World",
+                        arm,
+                        horizon,
+                        seed,
+                        float(won),
+                        horizon,
+                        hits,
+                        horizon,
+                        hits,
+                        context,
+                    )
+                    for seed, (won, hits) in enumerate(
+                        zip(solved.tolist(), optimal.tolist(), strict=True)
+                    )
+                ]
+    return SyntheticStudy(results, success, accuracy)
+
+
+def coverage(studies: int, seed: int = 0) -> dict[str, float]:
+    """Return how often intervals held the truth in synthetic studies, by the kind of estimate."""
+    hits: dict[str, list[bool]] = {}
+    for number in range(studies):
+        for kind, interval, truth in synthetic_study(
+            np.random.default_rng((seed, number))
+        ).errors():
+            hits.setdefault(kind, []).append(interval.low <= truth <= interval.high)
+    return {kind: fmean(held) for kind, held in hits.items()}

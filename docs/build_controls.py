@@ -1,0 +1,141 @@
+"""Write docs/controls.md: the controls of the oracle method in each world, and the coverage of its
+intervals.
+
+`python docs/build_controls.py [WORLD ...]` plays the worlds that are named, or all, and writes the
+page; what was played before is kept in runs/controls and not played again. `--coverage N` simulates
+N studies besides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import agentgym
+from agentgym.training.evaluation import Interval, percent
+from agentgym.training.evaluation.controls import DEFICITS, METRICS, NOISE, Control, run_controls
+from agentgym.training.evaluation.synthetic import coverage
+
+FOLDER = Path("runs/controls")
+PAGE = Path("docs/controls.md")
+SEEDS = 20
+NAMES = {"P": "planning", "S": "tracking", "H": "distraction"}
+REASONS: dict[str, str] = {}
+"""Why a deficit is not found in a world, by the world."""
+
+HEAD = """# Controls of the oracle method
+
+<!-- Written by `python docs/build_controls.py`; edit that in its place. -->
+
+"""
+
+
+def worlds() -> list[str]:
+    """Return the short ids of all worlds."""
+    ids = (entry.id for entry in agentgym.worlds())
+    return [name.removeprefix("agentgym/").removesuffix("-v0") for name in ids]
+
+
+def play(names: list[str]) -> None:
+    """Play the controls of worlds that were not played yet."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        path = FOLDER / f"{name}.json"
+        if not path.exists():
+            control = run_controls(name, SEEDS)
+            path.write_text(json.dumps(asdict(control)) + "\n", encoding="utf-8")
+            print(name, {letter: control.found(letter) for letter in NAMES}, flush=True)  # noqa: T201
+
+
+def read(path: Path) -> Control:
+    """Return the controls of a world that were played."""
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    for agent in ("planted", "null"):
+        data[agent] = {
+            letter: {metric: Interval(**values) for metric, values in metrics.items()}
+            for letter, metrics in data[agent].items()
+        }
+    return Control(**data)
+
+
+def page(controls: list[Control], covered: dict[str, float], studies: int) -> str:
+    """Return the page."""
+    complete = [c for c in controls if all(map(c.found, NAMES))]
+    misses = [sum(part) for part in zip(*(c.false_findings() for c in controls), strict=True)]
+    rates = ", ".join(
+        f"{NAMES[letter]} {getattr(deficits, NAMES[letter])}" for letter, deficits in DEFICITS.items()
+    )
+    lines = [
+        HEAD,
+        "## A deficit that was planted is found\n",
+        f"The control agent lacks one skill ({rates}), and plays {SEEDS} instances without and with "
+        "the oracle that makes up for it: the plan for planning, the state for tracking, and for "
+        "distraction the pruned history beside the state. A deficit is found if the 95 % interval "
+        "of the effect on success or on step accuracy lies above 0. "
+        f"All three are found in {len(complete)} of {len(controls)} worlds.\n",
+        "| world | options | turns | planning | tracking | distraction |",
+        "|---|---|---|---|---|---|",
+    ]
+    for c in controls:
+        options = ", ".join(f"{name}={value}" for name, value in c.options.items()) or "defaults"
+        cells = [
+            f"{percent(c.planted[letter]['success'], signed=True)}; "
+            f"{percent(c.planted[letter]['step_accuracy'], signed=True)}"
+            f"{'' if c.found(letter) else ' (not found)'}"
+            for letter in NAMES
+        ]
+        lines.append(f"| {c.world} | {options} | {c.steps:.1f} | {' | '.join(cells)} |")
+    lines.append("\nPercentage points: success; step accuracy.\n")
+    lines += [f"* {name}: {why}" for name, why in REASONS.items()]
+    lines += [
+        "\n## Nothing is found in an agent that no hint can help\n",
+        f"The noisy agent errs in {NOISE:.0%} of its steps whatever it is shown, with draws of its "
+        f"own in each arm. Of {misses[1]} effects (plan, state and history, on {' and '.join(METRICS)}, "
+        f"in {len(controls)} worlds) {misses[0]} have an interval that leaves 0 out; "
+        f"{most_misses(misses[1])} may, the 99.9 % quantile of Binomial({misses[1]}, 0.05).\n",
+    ]
+    if covered:
+        lines += [
+            "## Intervals hold the truth as often as they say\n",
+            f"In {studies:,} synthetic studies of 20 to 40 seeds, one to three horizons, six arms and "
+            "two contexts, whose probabilities are known, through the functions that make the tables "
+            "(`evaluation.synthetic`; `python docs/build_controls.py --coverage N`):\n",
+            "| estimate | coverage of the 95 % interval |",
+            "|---|---|",
+            *(f"| {kind} | {share:.1%} |" for kind, share in covered.items()),
+        ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def most_misses(tests: int) -> int:
+    """Return the 99.9 % quantile of the number of misses among tests at the level 0.05."""
+    total, misses = 0.0, -1
+    while total < 0.999:
+        misses += 1
+        total += comb(tests, misses) * 0.05**misses * 0.95 ** (tests - misses)
+    return misses
+
+
+def main() -> None:
+    """Play, simulate and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("worlds", nargs="*", help="short ids; all by default")
+    parser.add_argument("--coverage", type=int, default=0, metavar="N", help="studies to simulate")
+    options = parser.parse_args()
+    play(options.worlds or worlds())
+    simulated = FOLDER / "coverage.json"
+    if options.coverage:
+        shares = {"studies": options.coverage, "shares": coverage(options.coverage)}
+        simulated.write_text(json.dumps(shares) + "\n", encoding="utf-8")
+    stored = json.loads(simulated.read_text()) if simulated.exists() else {}
+    played = [read(path) for name in worlds() if (path := FOLDER / f"{name}.json").exists()]
+    text = page(played, stored.get("shares", {}), stored.get("studies", 0))
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
