@@ -17,6 +17,7 @@ from agentgym.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, ToolCa
 from agentgym.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.prompts import document_tools
 from agentgym.spaces import ActionSpace, ChatSpace
+from agentgym.splits import SplitName, check_split, draw_instance
 from agentgym.step_info import NestedCall, StepInfo
 from agentgym.tools import (
     BoundTool,
@@ -65,13 +66,17 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             tool is passed over. None never ends it so, and `world` leaves it to the world
             (`World.max_failed_rounds`).
         render_mode: `ansi` renders the chat as text.
+        split: Whether all instances are drawn (None) or only those for training (`train`) or for
+            testing (`test`), which never meet (`agentgym.splits`).
         **config: Fields of the world's `Config`.
 
     Attributes:
         most_calls: How many calls one reply may hold; None for any number.
+        instance_key: The key of the instance, if there is a split; empty if not.
 
     Raises:
-        ValueError: An option is unknown or out of range.
+        ValueError: An option is unknown or out of range, or there are too few instances for a
+            split.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - as Gymnasium declares it
@@ -84,6 +89,7 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         parallel_calls: bool = True,
         max_failed_rounds: int | Literal["world"] | None = "world",
         render_mode: str | None = None,
+        split: SplitName | None = None,
         **config: Any,
     ) -> None:
         check_choice("dialect", dialect, DIALECTS)
@@ -94,6 +100,8 @@ class ToolEnv(gymnasium.Env[Chat, str]):
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
         self.world_class = load_world(world)
         self.config = make_config(self.world_class, config)
+        check_split(self.world_class, self.config, split)
+        self.split, self.instance_key = split, ""
         self.dialect: Dialect = dialect
         self.parallel_calls = parallel_calls and self.world_class.parallel_calls
         self.max_failed_rounds = (
@@ -199,9 +207,9 @@ class ToolEnv(gymnasium.Env[Chat, str]):
 
     def _begin(self) -> World[Any]:
         """Generate the world of a new episode."""
-        world = self.world_class(self.config, int(self.np_random.integers(2**63)))
-        world.generate()
-        return world
+        drawn = draw_instance(self.world_class, self.config, self.np_random, self.split)
+        self.instance_key = drawn.key
+        return drawn.world
 
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
         """Return the system message before the tools, and the task."""
@@ -384,7 +392,13 @@ class ToolEnv(gymnasium.Env[Chat, str]):
     def _end(self, detail: StepInfo) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
         self._over = True
         score = float(self.world.score())
-        detail = replace(detail, score=score, report=self.world.report() or None)
+        detail = replace(
+            detail,
+            score=score,
+            report=self.world.report() or None,
+            split=self.split or "",
+            instance=self.instance_key,
+        )
         info = {
             "turn": self.world.turn,
             "valid": detail.errors == 0,
@@ -429,7 +443,15 @@ class ToolEnv(gymnasium.Env[Chat, str]):
         return copy.deepcopy(self)
 
     def _state(self) -> dict[str, Any]:
-        names = ("_world", "_over", "_failed_rounds", "chat", "_np_random", "_np_random_seed")
+        names = (
+            "_world",
+            "_over",
+            "_failed_rounds",
+            "chat",
+            "instance_key",
+            "_np_random",
+            "_np_random_seed",
+        )
         state = {name: self.__dict__[name] for name in names if name in self.__dict__}
         return {**state, "_mounted": [_episode_state(toolset) for toolset in self._mounted]}
 

@@ -11,6 +11,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
 from agentgym.config import json_schema, make_config
+from agentgym.splits import check_split
 from agentgym.stacks import build_stack, import_owner
 from agentgym.tools import first_paragraph
 from agentgym.world import World, check_world, load_world
@@ -20,7 +21,14 @@ TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
 TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 
 _NAMESPACE = "agentgym/"
-_ENV_OPTIONS = ("world", "dialect", "parallel_calls", "max_failed_rounds", "render_mode")
+_ENV_OPTIONS = (
+    "world",
+    "dialect",
+    "parallel_calls",
+    "max_failed_rounds",
+    "render_mode",
+    "split",
+)
 """Keyword arguments of `ToolEnv`; all others are fields of the world's configuration."""
 _TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
 """Keyword arguments that a team has besides."""
@@ -191,7 +199,10 @@ def _bare_spec(
     env_spec.kwargs.update(options)
     others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if "team" in env_spec.kwargs else _ENV_OPTIONS
     world = load_world(env_spec.kwargs["world"])
-    make_config(world, {k: value for k, value in env_spec.kwargs.items() if k not in others})
+    config = make_config(
+        world, {k: value for k, value in env_spec.kwargs.items() if k not in others}
+    )
+    check_split(world, config, env_spec.kwargs.get("split"))
     if is_for_team and "team" not in env_spec.kwargs:
         raise ValueError(f"agents are for teams, and {env_spec.name} is played by one; {TEAM_IDS}")
     return env_spec, world

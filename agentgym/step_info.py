@@ -21,6 +21,9 @@ class StepInfo:
         nested: The calls that were made from within a call, by code that the policy wrote; no view
             shows their results.
         report: The world's report, once the episode has ended; None if there is none.
+        split: The split that the env draws its instances from, once the episode has ended; empty
+            for all instances.
+        instance: The key of the instance (`World.instance_key`), if there is a split.
     """
 
     calls: int = 0
@@ -30,6 +33,8 @@ class StepInfo:
     score: float | None = None
     nested: tuple[NestedCall, ...] = ()
     report: Mapping[str, Any] | None = None
+    split: str = ""
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)

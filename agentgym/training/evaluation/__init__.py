@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentgym.training.evaluation.ablation import (
+    TRAJECTORIES,
     Ablation,
     load_results,
     prepare_ablation,
     run_ablation,
 )
 from agentgym.training.evaluation.intervals import Interval, differences, effects, summarize, wilson
+from agentgym.training.evaluation.overlap import instance_key, overlap_table
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report
 from agentgym.training.evaluation.scoring import Result, evaluate, ordered_contexts, score
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from agentgym.training.evaluation import plots
 
 __all__ = [
+    "TRAJECTORIES",
     "Ablation",
     "Command",
     "Interval",
@@ -36,8 +39,10 @@ __all__ = [
     "differences",
     "effects",
     "evaluate",
+    "instance_key",
     "load_results",
     "ordered_contexts",
+    "overlap_table",
     "papers",
     "percent",
     "plots",
